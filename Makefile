@@ -1,0 +1,75 @@
+# Every day's commands, each safe to repeat. CMake and Ninja know what a build needs; this only puts the steps in order.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# Two steps at once would fight for the same cores; Ninja is parallel within a step.
+.NOTPARALLEL:
+
+# Tests at once; compilers at once are JOBS=n (default: what cores and memory allow).
+TEST_JOBS ?= 2
+# More arguments for ctest, for example CTEST_ARGS='-L plan' or CTEST_ARGS='-R liveness'.
+CTEST_ARGS ?=
+PYTHON := $(if $(PLIMSOLL_TORCH_DIR),python3,$(CURDIR)/.venv/bin/python)
+BENCHES := $(basename $(notdir $(wildcard bench/*_bench.cpp)))
+SANITIZED := base record plan run
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: quickstart
+quickstart: setup text ## From a bare machine to a small language model in training
+	@scripts/build.sh release plimsoll_cli
+	@echo "==> train: examples/small-lm/quickstart.yaml"
+	@build/plimsoll train examples/small-lm/quickstart.yaml
+
+.PHONY: setup
+setup: ## Install what a build needs: Debian packages, libtorch into .venv
+	@scripts/setup.sh
+
+.PHONY: build
+build: setup ## Build everything: build/plimsoll, tests, examples, benches
+	@scripts/build.sh release
+
+.PHONY: text
+text: setup ## Fetch and prepare the text that the example trains on
+	@[[ -f .data/gcide.txt ]] || scripts/setup.sh lists
+	@PYTHON='$(PYTHON)' scripts/prepare-text.sh
+
+.PHONY: test
+test: build ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
+	@echo "==> test: build/"
+	@ctest --test-dir build --output-on-failure -j$(TEST_JOBS) --no-tests=error $(CTEST_ARGS)
+
+# The folders that count bytes and offsets; the others build on them, and instrumented training steps are slow.
+# detect_leaks=0 (in CMakePresets.json: the tests' discovery, while building, wants it too): libtorch is not instrumented
+# and keeps registries and thread pools until the process ends, so a report would be about its version more than about
+# us; and LeakSanitizer needs ptrace, which many containers deny, and then fails every process.
+# EXTRA_ASAN_OPTIONS=detect_leaks=1 make asan turns it on.
+.PHONY: asan
+asan: setup ## Tests of base, record, plan and run under the address and undefined-behaviour sanitizers
+	@scripts/build.sh asan $(SANITIZED:%=%_tests)
+	@echo "==> test: build-asan/ ($(SANITIZED))"
+	@ctest --preset asan -j$(TEST_JOBS) $(CTEST_ARGS)
+
+.PHONY: bench
+bench: setup ## Build, then run every bench (BENCHES=placement_bench for one)
+	@scripts/build.sh release $(or $(BENCHES),$(error no bench/*_bench.cpp here))
+	@for bench in $(BENCHES); do echo "==> bench: $$bench"; "build/$$bench"; done
+
+.PHONY: format
+format: ## Format the C++ sources
+	@scripts/check-format.sh --fix
+
+.PHONY: check-format
+check-format: ## Check the format of the C++ sources
+	@scripts/check-format.sh
+
+.PHONY: tidy
+tidy: setup ## Run clang-tidy over src/ (TIDY_ARGS=src/plan for a part)
+	@scripts/tidy.sh $(TIDY_ARGS)
+
+.PHONY: clean
+clean: ## Remove the build folders; .venv and prepared data stay
+	@echo "==> clean: build/ build-*/"
+	@rm -rf build build-*/

@@ -1,0 +1,25 @@
+# libtorch from the PyPI wheel, linked by hand: find_package(Torch) demands a CUDA toolkit where the wheel is a CUDA build.
+# Defines the target `torch` (headers, libtorch_cpu, libc10) and PLIMSOLL_TORCH_LIB_DIR.
+if(NOT PLIMSOLL_TORCH_DIR)
+  if(DEFINED ENV{PLIMSOLL_TORCH_DIR})
+    set(_torch "$ENV{PLIMSOLL_TORCH_DIR}")
+  else()
+    file(GLOB _torch "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
+  endif()
+  set(PLIMSOLL_TORCH_DIR "${_torch}" CACHE PATH "" FORCE)
+endif()
+if(NOT EXISTS "${PLIMSOLL_TORCH_DIR}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "libtorch not found (looked in '${PLIMSOLL_TORCH_DIR}'). Run 'make setup' to install torch 2.11.0 "
+                      "into .venv, or set PLIMSOLL_TORCH_DIR to the torch folder of an installed wheel.")
+endif()
+set(PLIMSOLL_TORCH_LIB_DIR "${PLIMSOLL_TORCH_DIR}/lib")
+foreach(lib torch_cpu c10)
+  add_library(${lib} SHARED IMPORTED GLOBAL)
+  set_target_properties(${lib} PROPERTIES IMPORTED_LOCATION "${PLIMSOLL_TORCH_LIB_DIR}/lib${lib}.so")
+endforeach()
+add_library(torch INTERFACE)
+target_include_directories(torch SYSTEM INTERFACE "${PLIMSOLL_TORCH_DIR}/include"
+                                                  "${PLIMSOLL_TORCH_DIR}/include/torch/csrc/api/include")
+target_link_libraries(torch INTERFACE torch_cpu c10)
+# libtorch_cpu.so names CUDA runtime libraries that its own run path finds; the linker need not.
+target_link_options(torch INTERFACE -Wl,--allow-shlib-undefined "-Wl,-rpath,${PLIMSOLL_TORCH_LIB_DIR}")

@@ -1,0 +1,38 @@
+// The two kinds of error. Tests assert which one a mistake gives and what it says.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace plimsoll {
+
+/// The user's mistake: a wrong key, a missing file, an operator that cannot be recorded. The message says what is
+/// wrong, where (file, key, module, operator), what is allowed and what to do. The command line prints it as it
+/// is, without a stack trace, and exits with 2 (`Kind::usage`: the job file or the arguments), 1 (`failure`: a file, a disk,
+/// a kernel) or 3 (`does_not_fit`: only where it could not be known before the run).
+class UserError : public std::runtime_error {
+ public:
+  enum class Kind { usage, failure, does_not_fit };
+  explicit UserError(const std::string& message, Kind kind = Kind::usage)
+      : std::runtime_error(message), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+/// Our bug: a broken promise between two parts of Plimsoll. Never raised for input that a user could have written.
+class InternalError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// Throws InternalError with `what` unless `condition` holds.
+inline void check(bool condition, const char* what) {
+  if (!condition) throw InternalError(what);
+}
+inline void check(bool condition, const std::string& what) {
+  if (!condition) throw InternalError(what);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,142 @@
+// A training job: what a job file says, typed, checked and with its defaults filled in.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+/// Numeric formats of parameters and arithmetic, named as Lightning names them.
+enum class Precision : uint8_t {
+  fp32_true,   ///< "32-true": everything float32
+  fp16_mixed,  ///< "16-mixed": float32 parameters, autocast to float16, dynamic loss scaling
+  bf16_mixed,  ///< "bf16-mixed": float32 parameters, autocast to bfloat16
+  bf16_true,   ///< "bf16-true": bfloat16 parameters, gradients and state; the loss in float32
+};
+std::string_view name_of(Precision precision);
+
+/// A choice that the user pins or leaves to the planner.
+enum class Choice : uint8_t { off, on, automatic };
+
+/// Decoder-only transformer (`model.type: decoder`).
+struct DecoderConfig {
+  int64_t vocab_size = 0;         ///< rows of the embedding; 0 (`auto`): the tokenizer's, rounded up to 64
+  int64_t hidden_size = 256;      ///< width of the residual stream
+  int64_t num_layers = 4;
+  int64_t num_heads = 4;
+  int64_t num_kv_heads = 0;       ///< 0: as many as num_heads; otherwise it divides num_heads (GQA)
+  int64_t head_dim = 0;           ///< 0: hidden_size / num_heads; even where positions are "rope"
+  int64_t intermediate_size = 0;  ///< 0: 4 x hidden_size (gelu) or 8/3 x hidden_size rounded up to 64 (swiglu)
+  std::string norm = "rmsnorm";       ///< rmsnorm | layernorm
+  std::string positions = "rope";     ///< rope | learned
+  std::string activation = "swiglu";  ///< swiglu | gelu
+  bool tie_embeddings = true;         ///< the head uses the embedding's weight
+  bool attention_bias = false;        ///< biases on the query, key, value and output projections
+  bool mlp_bias = false;              ///< biases on the feed-forward projections
+  int64_t sliding_window = 0;         ///< positions that a token looks back on, itself included; 0: all
+  double dropout = 0.0;               ///< [0, 1): on attention output and feed-forward output
+  double norm_eps = 1e-5;
+  double rope_theta = 10000.0;
+};
+
+/// `model.type`, and the configuration of that type.
+struct ModelConfig {
+  std::string type = "decoder";
+  DecoderConfig decoder;
+};
+
+/// `data.type: text`: files of text cut into windows of tokens.
+struct DataConfig {
+  std::string type = "text";
+  std::vector<std::filesystem::path> files;  ///< relative paths are relative to the job file
+  std::string tokenizer = "bytes";           ///< bytes | gpt2
+  std::filesystem::path tokenizer_file;      ///< gpt2: a tiktoken rank file (base64 token, space, rank)
+  int64_t sequence_length = 512;             ///< tokens of a window
+  double validation_fraction = 0.05;         ///< [0, 0.5]: the end of the text, held out for evaluation
+  bool shuffle = true;
+  int64_t num_workers = 1;                   ///< threads that prepare batches; they persist
+  int64_t prefetch = 4;                      ///< batches prepared ahead
+  std::filesystem::path cache_dir;           ///< where token files are kept; default: .plimsoll-cache beside the job file
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";  ///< adamw | sgd
+  double learning_rate = 3e-4;
+  double weight_decay = 0.1;   ///< decoupled; not applied to norms and biases
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw; `optimizer.betas: [0.9, 0.95]`
+  double momentum = 0.9;                         ///< sgd
+};
+
+struct SchedulerConfig {
+  std::string name = "cosine";  ///< constant | linear | cosine: after the warm-up
+  int64_t warmup_steps = 0;
+  double min_lr_ratio = 0.1;    ///< of the learning rate, at max_steps
+};
+
+struct CheckpointConfig {
+  std::filesystem::path directory;  ///< empty: no checkpoints
+  int64_t every_n_steps = 0;        ///< 0: only at the end
+  std::string resume = "auto";      ///< auto (the newest in the directory, if any) | never | a checkpoint's path
+  int64_t keep = 2;                 ///< how many of the newest are kept; 0: all
+};
+
+struct LogConfig {
+  std::filesystem::path metrics_file;  ///< JSON lines, one a logged step; empty: none
+  int64_t every_n_steps = 1;
+};
+
+/// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
+using AccumulationSchedule = std::map<int64_t, int64_t>;
+
+struct Job {
+  std::filesystem::path file;  ///< the job file; empty for a job made in a program
+  ModelConfig model;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+
+  Precision precision = Precision::fp32_true;
+  // batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0). After read_job and
+  // parse_job batch_size is set, and the other two are both set or both empty (docs/job-file.md has the table).
+  std::optional<int64_t> batch_size;        ///< sequences a step, all micro batches together
+  std::optional<int64_t> micro_batch_size;  ///< sequences at a time; empty: `auto`
+  std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size
+  Choice gradient_checkpointing = Choice::automatic;
+  std::optional<int64_t> memory_budget;     ///< bytes; empty: `auto`, what the device has
+  double max_grad_norm = 1.0;               ///< 0: no clipping
+  int64_t max_steps = 1000;
+  std::optional<int64_t> max_epochs;
+  int64_t eval_every_n_steps = 0;  ///< 0: only at the end, if there is validation data
+  int64_t eval_batches = 16;       ///< micro batches an evaluation
+  std::string device = "cpu";      ///< cpu | cuda | rocm | mps: plans can be made for any on every machine
+  int64_t threads = 0;             ///< CPU threads; 0: as many as cores
+  uint64_t seed = 0;
+};
+
+/// Reads a job file, applies `overrides` ("optimizer.name=sgd", "data.files=[a.txt,b.txt]"; the value is YAML, the last
+/// one of a key holds, relative paths are relative to the job file as well) and checks it.
+/// Throws UserError that says file, line, key, what was found and what is allowed; for an unknown key, the nearest
+/// known one.
+Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+
+/// The same from YAML text; `name` stands for the file in messages, relative paths are relative to `directory`.
+Job parse_job(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
+              const std::vector<std::string>& overrides = {});
+
+/// One key of the job file, for `--help` and for the reference page.
+struct KeyHelp {
+  std::string key;      ///< "optimizer.learning_rate"
+  std::string type;     ///< "number > 0", "rmsnorm | layernorm", …
+  std::string default_value;
+  std::string meaning;  ///< one line, with its effect on memory where it has one
+};
+const std::vector<KeyHelp>& job_keys();
+
+}  // namespace plimsoll

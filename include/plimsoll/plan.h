@@ -1,0 +1,85 @@
+// From a trace and a byte budget to a schedule with a place for every byte.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/job.h"
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+/// What lives at the peak of the plan, in bytes. The parts add up to the plan's peak_bytes.
+struct Breakdown {
+  int64_t parameters = 0;       ///< parameters and module buffers
+  int64_t gradients = 0;
+  int64_t optimizer_state = 0;
+  int64_t activations = 0;      ///< what forward leaves for backward, and temporaries
+  int64_t inputs = 0;           ///< the batch, constants and the step's scalars
+  int64_t workspace = 0;        ///< scratch that kernels take while they run
+  int64_t context = 0;          ///< what the device's runtime takes for itself
+  int64_t fragmentation = 0;    ///< bytes of the arena that nothing lies in at the peak
+
+  int64_t total() const {
+    return parameters + gradients + optimizer_state + activations + inputs + workspace + context + fragmentation;
+  }
+};
+
+/// Scratch that a kernel takes on the device planned for, in bytes: a rule for the operator, or what was learned from
+/// a run. nullopt: not known; planned as 0 and learned on the first step.
+using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
+
+struct PlanOptions {
+  std::optional<int64_t> memory_budget;  ///< bytes; empty: no limit
+  Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
+  int64_t context_bytes = 0;             ///< added to the peak: what the device's runtime takes
+  WorkspaceModel workspace;              ///< empty: no kernel takes any
+};
+
+/// A decision and its reason, in words.
+struct Reason {
+  std::string decision;  ///< "gradient_checkpointing: on"
+  std::string why;
+};
+
+/// A schedule and its placement. Offsets are bytes from the arena's start, multiples of 64.
+struct Plan {
+  Trace trace;                             ///< the schedule: the recorded trace as the passes left it
+  std::vector<int64_t> offsets;            ///< by buffer; -1: never used, has no place
+  std::vector<int64_t> workspace_offsets;  ///< by op; -1: the op has no workspace
+
+  bool fits = true;                  ///< peak_bytes <= budget_bytes
+  int64_t budget_bytes = 0;          ///< 0: none was stated
+  int64_t peak_bytes = 0;            ///< arena_bytes + context
+  int64_t minimum_budget_bytes = 0;  ///< the least budget that fits, over every choice left to the planner
+  int64_t arena_bytes = 0;
+  int64_t live_bytes = 0;            ///< the greatest sum of live bytes: no placement is smaller
+  int64_t persistent_bytes = 0;      ///< [0, persistent_bytes) holds what lives from step to step
+  int32_t peak_op = 0;               ///< the op at which most bytes are live
+  Breakdown breakdown;               ///< at peak_op
+  bool checkpointed = false;         ///< activations are recomputed
+  std::vector<Reason> reasons;
+  double plan_seconds = 0;
+
+  /// (arena_bytes - live_bytes) / live_bytes
+  double arena_waste() const {
+    return live_bytes > 0 ? static_cast<double>(arena_bytes - live_bytes) / static_cast<double>(live_bytes) : 0;
+  }
+};
+
+/// Plans `trace`. "Does not fit" is an answer (`fits` is false, minimum_budget_bytes says what would), not an exception. The
+/// validator has passed every plan that comes out of here. Deterministic: the same trace and options give the same plan.
+Plan make_plan(const Trace& trace, const PlanOptions& options = {});
+
+/// What fills the memory at the plan's peak, by name and bytes, largest first; at most `count` entries.
+struct Resident {
+  std::string label;
+  Role role;
+  int64_t bytes;
+};
+std::vector<Resident> largest_at_peak(const Plan& plan, size_t count);
+
+}  // namespace plimsoll

@@ -1,0 +1,126 @@
+// The record of one training step: what the planner reads and the executor replays. No device, no libtorch.
+//
+// One trace holds everything that ever runs in the arena, in one line of ops cut into segments:
+//
+//     initialize | micro | accumulate | update | evaluate
+//
+// A training step of k micro batches runs `micro` once, `accumulate` k - 1 times and `update` once. Because the
+// segments stand on one line, one liveness and one placement serve them all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/dtype.h"
+
+namespace plimsoll {
+
+using BufferId = int32_t;
+constexpr BufferId kNoBuffer = -1;
+
+enum class Role : uint8_t { parameter, gradient, optimizer_state, activation, input, temporary, workspace };
+std::string_view name_of(Role role);
+
+/// A piece of memory that operators write and read. Views of it are not buffers.
+struct Buffer {
+  int64_t bytes = 0;
+  Role role = Role::temporary;
+  bool persistent = false;  ///< keeps its bytes from one segment to the next: parameters, state, inputs
+  bool output = false;      ///< read by the host after its segment has run: live until the end of the trace
+  std::string label;        ///< "layers.3.attention.query.weight", "gradient of …", or the op that made it
+};
+
+/// Where an operand lies: `sizes` and `strides` in elements, `offset` in elements from the start of the buffer.
+struct View {
+  BufferId buffer = kNoBuffer;  ///< kNoBuffer: an undefined (optional, absent) tensor
+  DType dtype = DType::float32;
+  int64_t offset = 0;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+
+  int64_t elements() const;
+  bool operator==(const View&) const = default;
+};
+
+enum class Phase : uint8_t { initialize, forward, backward, update, evaluate };
+std::string_view name_of(Phase phase);
+
+/// One argument of a recorded call, in schema order. Constants are kept in OpCall.
+struct Argument {
+  enum class Kind : uint8_t { constant, tensor, tensor_list };
+  Kind kind = Kind::constant;
+  bool written = false;     ///< in place or `out`: the op writes into these views
+  std::vector<View> views;  ///< one for a tensor, any number for a list, none for a constant
+};
+
+/// What replay needs of libtorch for a call: the operator handle and the constant arguments (src/record/op_call.h).
+struct OpCall;
+
+struct Op {
+  std::string name;  ///< "aten::mm.out"
+  std::vector<Argument> arguments;
+  std::vector<View> results;  ///< outputs that the kernel makes itself, each a whole fresh buffer, in schema order;
+                              ///< an output that is an argument written in place has no entry here
+  Phase phase = Phase::forward;
+  int32_t module = 0;           ///< index into Trace::modules: the module that the call was made from
+  int64_t random_id = -1;       ///< >= 0: draws random numbers; the same id draws the same numbers within a step
+  double flops = 0;             ///< arithmetic operations, a multiply-add counted as two
+  int64_t bytes_moved = 0;      ///< bytes read and written, each operand once
+  int64_t workspace_bytes = 0;  ///< scratch that the kernel takes while it runs, on the device planned for
+  bool recomputed = false;      ///< a second run of a forward op, put in by a pass
+  std::shared_ptr<const OpCall> call;
+};
+
+/// "dim=1, keepdim=True": the constant arguments of `op` that differ from the operator's defaults, for people.
+std::string describe_constants(const Op& op);
+
+/// Ops [begin, end) of the trace, run as one.
+struct Segment {
+  std::string name;
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+/// A tensor that the outside world knows by name.
+struct NamedView {
+  std::string name;
+  View view;
+};
+
+/// Bytes that a buffer holds from the start: a tensor that the step used as it is.
+struct ConstantData {
+  BufferId buffer = kNoBuffer;
+  std::vector<std::byte> bytes;
+};
+
+struct Trace {
+  std::vector<Buffer> buffers;
+  std::vector<Op> ops;
+  std::vector<Segment> segments;
+  std::vector<std::string> modules;  ///< dotted module paths; modules[0] is "" (the model itself, or none)
+  std::vector<NamedView> inputs;     ///< written by the host before a segment: the batch and the step's scalars
+  std::vector<NamedView> outputs;    ///< read by the host after a segment: "loss", "gradient_norm", …
+  std::vector<NamedView> state;      ///< what a checkpoint holds: parameters, module buffers, optimizer state
+  std::vector<ConstantData> constants;
+
+  /// The segment of that name, or nullptr.
+  const Segment* segment(std::string_view name) const;
+  /// The input, output or state entry of that name, or nullptr.
+  static const NamedView* find(const std::vector<NamedView>& list, std::string_view name);
+};
+
+/// Calls `visit(const View&, bool written)` for every defined operand of `op`: arguments first, then results.
+template <typename Visit>
+void for_each_view(const Op& op, Visit&& visit) {
+  for (const Argument& argument : op.arguments)
+    for (const View& view : argument.views)
+      if (view.buffer != kNoBuffer) visit(view, argument.written);
+  for (const View& view : op.results)
+    if (view.buffer != kNoBuffer) visit(view, true);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,104 @@
+// What the command line does with a job file, as functions.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/job.h"
+#include "plimsoll/plan.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+/// Choices that were left to the planner, made.
+struct JobSettings {
+  int64_t vocab_size = 0;                ///< rows of the embedding
+  int64_t micro_batch_size = 0;          ///< sequences
+  AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold
+  std::optional<int64_t> memory_budget;  ///< bytes; empty: none was stated and the device does not say what it has
+  int64_t parameters = 0;                ///< how many numbers the model learns
+  std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
+};
+
+struct PlannedJob {
+  JobSettings settings;
+  Plan plan;
+  Trace recorded;  ///< the step as it was recorded, before any pass
+  double record_seconds = 0;
+};
+
+/// The job's model and inputs as a step of `micro_batch_size` sequences. Where the vocabulary is `auto` it reads the
+/// tokenizer's file, if it has one, for its size.
+Step step_of(const Job& job, int64_t micro_batch_size);
+
+/// What Training is asked for by the job: the budget as stated, and accumulation where a step may have more than one
+/// micro batch (pin the choices left open with pinned(), or it is recorded for whatever they may become).
+TrainingOptions options_of(const Job& job);
+
+/// Records and plans the job for its device, without its data. Where the micro batch is `auto`, the largest divisor of
+/// the batch size that fits the budget. Where the budget is `auto`, on the CPU 90 % of the memory that is available
+/// now; of other devices it is not known: no limit. plan.fits says whether it fits; the minimum budget is over every
+/// choice left open. Throws UserError for what step_of and record_step throw.
+PlannedJob plan_job(const Job& job);
+
+/// The job with the choices that were left to the planner as `settings` has them.
+Job pinned(Job job, const JobSettings& settings);
+
+/// Where a training run stands after a step.
+struct TrainProgress {
+  int64_t step = 0;  ///< steps done
+  int64_t max_steps = 0;
+  int64_t epoch = 0;
+  double loss = 0;
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  double tokens_per_second = 0;  ///< of this step
+  double step_seconds = 0;       ///< of this step, the wait for its data included
+  bool skipped = false;          ///< this step, for a gradient that was not finite
+  int64_t steps_skipped = 0;     ///< in all
+  double loss_scale = 1;
+  int64_t memory_used = 0;    ///< bytes, arena and workspace
+  int64_t memory_budget = 0;  ///< bytes; 0: none
+};
+
+/// Hears of what happens; every function may do nothing.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void preparing(const std::string& what, double fraction) {}  ///< tokenising: [0, 1]
+  virtual void planned(const PlannedJob& job) {}                       ///< before any memory is taken
+  virtual void resumed(const std::string& checkpoint, int64_t step) {}
+  virtual void stepped(const TrainProgress& progress) {}  ///< after every step
+  virtual void evaluated(int64_t step, double loss) {}
+  virtual void saved(const std::string& checkpoint, int64_t step) {}
+};
+
+struct TrainReport {
+  bool fits = true;      ///< false: nothing was trained
+  bool stopped = false;  ///< by request_stop(), before the last step
+  PlannedJob job;        ///< the plan as it stands after the first step's scratch was learned
+  int64_t planned_peak_bytes = 0;
+  int64_t measured_peak_bytes = 0;  ///< arena and workspace, counted
+  MemoryUse used;
+  Breakdown planned, measured;   ///< measured: the same parts, with what was really used of them
+  int64_t resident_bytes = 0;    ///< the process's peak, as the operating system counts it
+  int64_t steps = 0;             ///< done in all, those before a resume included
+  int64_t steps_skipped = 0;     ///< of these
+  int64_t resumed_step = 0;      ///< steps done before this run; 0: it began anew
+  double step_seconds = 0;       ///< median over the steps of this run but the first two (scratch is learned there)
+  double tokens_per_second = 0;  ///< over the same steps
+  std::vector<double> losses;    ///< of every step of this run
+  std::optional<double> first_evaluation, last_evaluation;
+};
+
+/// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend.
+/// Same job, seed and machine: the same losses to the bit, stopped and resumed or not.
+TrainReport train_job(const Job& job, TrainObserver& observer);
+
+/// Asks the train_job in progress, or the next one, to finish its step, save a checkpoint if the job has a directory
+/// for it, and return. May be called from any thread and from a signal handler.
+void request_stop() noexcept;
+
+}  // namespace plimsoll

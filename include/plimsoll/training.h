@@ -1,0 +1,122 @@
+// Train a torch::nn::Module of your own inside a memory budget.
+//
+//     plimsoll::Step step;
+//     step.model = [] { return std::make_shared<Net>(); };
+//     step.inputs = {{"x", {64, 10}, torch::kFloat32}, {"y", {64}, torch::kInt64}};
+//     step.loss = [](torch::nn::Module& m, const plimsoll::StepInputs& in) { … return a scalar; };
+//     plimsoll::Training training(step, {.memory_budget = plimsoll::parse_bytes("64MiB")});
+//     training.start();
+//     auto result = training.step({{{"x", x}, {"y", y}}}, /*learning_rate=*/1e-3);
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plimsoll/job.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+
+/// A tensor that every micro batch brings.
+struct InputSpec {
+  std::string name;
+  std::vector<int64_t> sizes;  ///< of a micro batch
+  c10::ScalarType dtype;
+};
+
+/// Input tensors by name. Throws UserError for a name that the step has not declared.
+class StepInputs {
+ public:
+  void set(const std::string& name, at::Tensor tensor) { tensors_[name] = std::move(tensor); }
+  const at::Tensor& operator[](const std::string& name) const;
+
+ private:
+  std::map<std::string, at::Tensor> tensors_;
+};
+
+/// What is trained: a model, what a micro batch consists of, and the loss.
+struct Step {
+  /// Makes the model. Called on the plan device: parameters and buffers take no memory, their initialisation is recorded.
+  std::function<std::shared_ptr<torch::nn::Module>()> model;
+  std::vector<InputSpec> inputs;
+  /// The mean loss of a micro batch: a scalar of floating type, in float32 where precision is low.
+  std::function<at::Tensor(torch::nn::Module& model, const StepInputs& inputs)> loss;
+};
+
+struct TrainingOptions {
+  Precision precision = Precision::fp32_true;
+  OptimizerConfig optimizer;
+  double max_grad_norm = 1.0;  ///< 0: gradients are not clipped
+  bool accumulate = false;     ///< steps of more than one micro batch
+  bool evaluate = false;       ///< evaluate() will be called
+  Choice gradient_checkpointing = Choice::automatic;
+  std::optional<int64_t> memory_budget;  ///< bytes
+  std::string device = "cpu";            ///< whose casts and scratch are planned for
+  int threads = 0;                       ///< CPU threads; 0: as many as cores
+  uint64_t seed = 0;                     ///< of initialisation and of random operators
+};
+
+/// Records a training step without running it: segments initialize, micro, and as asked for accumulate, update, evaluate.
+/// Throws UserError for what cannot be recorded, naming operator and module.
+Trace record_step(const Step& step, const TrainingOptions& options);
+
+/// What a step gave.
+struct StepResult {
+  double loss = 0;           ///< mean over the micro batches
+  double gradient_norm = 0;  ///< 2-norm of all gradients before clipping; not finite if the step was skipped
+  bool skipped = false;      ///< a gradient was not finite: parameters and state are as they were
+};
+
+/// Bytes in use, counted.
+struct MemoryUse {
+  int64_t arena = 0;      ///< the highest byte of the arena used so far
+  int64_t workspace = 0;  ///< the most that kernels took from the heap beside the arena at a time
+  int64_t measured_peak() const { return arena + workspace; }
+};
+
+class Training {
+ public:
+  /// Records and plans; takes no memory for tensors. plan().fits says whether the budget is enough.
+  Training(const Step& step, const TrainingOptions& options);
+  ~Training();
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  const Plan& plan() const;
+
+  /// Takes the arena and initialises the model in it. Throws UserError(does_not_fit) unless plan().fits.
+  void start();
+
+  /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU, with the
+  /// sizes and dtype declared. After the first step the plan may be made anew with the scratch that kernels turned out to
+  /// take; UserError(does_not_fit) if that is over the budget.
+  StepResult step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate);
+
+  /// The loss of one micro batch, without gradients, the model in evaluation mode.
+  double evaluate(const std::map<std::string, at::Tensor>& micro_batch);
+
+  MemoryUse used() const;
+  int64_t steps_done() const;
+  int64_t steps_skipped() const;
+  double loss_scale() const;
+
+  /// The parameters, buffers and optimizer state by name, as tensors over the arena.
+  std::vector<std::pair<std::string, at::Tensor>> state();
+  /// What else a resumed run needs, as text: step counters and the loss scale.
+  std::map<std::string, std::string> counters() const;
+  void restore_counters(const std::map<std::string, std::string>& counters);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The most memory that this process has had resident, in bytes, as the operating system counts it.
+int64_t peak_resident_bytes();
+
+}  // namespace plimsoll

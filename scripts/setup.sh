@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# Puts in place what a build needs: Debian packages, and libtorch from the torch wheel in .venv.
+# A second run installs nothing and says so.
+#
+#   scripts/setup.sh            everything
+#   scripts/setup.sh packages   only the Debian packages
+#   scripts/setup.sh torch      only .venv
+#   scripts/setup.sh lists      the lists that apt-get downloads by, where a slim image left them out
+#
+# PLIMSOLL_TORCH_DIR=/path/to/site-packages/torch takes libtorch from there: no .venv is made.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly torch_version=2.11.0
+# The two libraries, besides its own, that libtorch_cpu.so is linked with. Everything else the wheel asks for is of use
+# to a GPU or to Python only, and is several times the size.
+readonly cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+readonly packages=(
+  g++ cmake ninja-build ccache pkg-config python3 python3-venv git ca-certificates
+  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libpcre2-dev libxxhash-dev
+)
+readonly venv=.venv
+readonly stamp=$venv/.plimsoll-torch
+
+say() { echo "==> $*"; }
+die() {
+  echo "setup: $*" >&2
+  exit 1
+}
+
+# Runs a command whose output matters only when it fails.
+quietly() {
+  local log status=0
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  if ((status != 0)); then
+    tail -n 40 "$log" >&2
+  fi
+  rm -f "$log"
+  return "$status"
+}
+
+missing_packages() {
+  local package
+  for package in "${packages[@]}"; do
+    # shellcheck disable=SC2016  # the field is for dpkg-query to expand
+    [[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" == installed ]] || echo "$package"
+  done
+}
+
+need_root() { # what the user should have an administrator run
+  as_root=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "this takes root or sudo, and neither is here. Ask an administrator to run: $1"
+    as_root=(sudo)
+  fi
+}
+
+update_lists() {
+  quietly "${as_root[@]}" apt-get update -q ||
+    die "'apt-get update' failed (its output is above). Check the network and /etc/apt, then run this again."
+}
+
+# Fresh images often have every package and no lists; apt-get can download nothing then.
+ensure_lists() {
+  if ! command -v apt-cache >/dev/null || [[ -n "$(apt-cache search --names-only '^dict-gcide$' 2>/dev/null)" ]]; then
+    say "Debian package lists: all there"
+    return
+  fi
+  need_root "apt-get update"
+  say "Debian package lists: updating"
+  update_lists
+}
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "Debian packages: this is not Debian; install the equivalents yourself of: ${packages[*]}"
+    return
+  fi
+  local missing=()
+  mapfile -t missing < <(missing_packages)
+  if ((${#missing[@]} == 0)); then
+    say "Debian packages: all there"
+    return
+  fi
+  say "Debian packages: installing ${missing[*]}"
+  need_root "apt-get install ${missing[*]}"
+  # A fresh machine has no package lists, an old one has stale ones: an update is due either way.
+  update_lists
+  quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -q -y --no-install-recommends "${missing[@]}" ||
+    die "'apt-get install' failed (its output is above) for: ${missing[*]}"
+}
+
+has_nvidia_gpu() {
+  [[ -e /dev/nvidia0 || "$(nvidia-smi -L 2>/dev/null)" == GPU\ * ]]
+}
+
+# A Python that can make virtual environments and for which torch has a wheel. Debian's own comes first: it stays in
+# place when a version manager switches the one on PATH.
+find_python() {
+  local python
+  for python in /usr/bin/python3 python3; do
+    if "$python" -c 'import ensurepip, venv, sys; sys.exit(not (3, 10) <= sys.version_info < (3, 15))' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  die "no Python from 3.10 to 3.14 with the venv module was found (tried /usr/bin/python3 and python3)." \
+    "On Debian: apt-get install python3 python3-venv"
+}
+
+torch_dir() { compgen -G "$venv/lib/python3*/site-packages/torch" || true; }
+
+check_disk() { # MiB needed
+  local free
+  free=$(df --output=avail -m . | tail -n 1)
+  ((free >= $1)) || die "installing torch takes $1 MiB on the disk of $PWD (a third of it only meanwhile), and" \
+    "$((free)) MiB are free. Free some, or set PLIMSOLL_TORCH_DIR to the torch folder of an installed torch $torch_version."
+}
+
+pip_install() {
+  local attempt
+  # pip unpacks what it downloads under TMPDIR, and /tmp is often a small RAM disk; a cache would be a second copy.
+  mkdir -p "$venv/tmp"
+  for attempt in 1 2 3; do
+    if TMPDIR="$PWD/$venv/tmp" PIP_USER=0 PIP_TIMEOUT="${PIP_DEFAULT_TIMEOUT:-60}" quietly "$venv/bin/python" -m pip \
+      install --quiet --progress-bar off --disable-pip-version-check --no-input --no-cache-dir --retries 5 "$@"; then
+      rm -rf "$venv/tmp"
+      return
+    fi
+    say "torch: attempt $attempt of 3 failed"
+    sleep $((attempt * 5))
+  done
+  rm -rf "$venv/tmp"
+  die "pip could not install $* (its output is above). Check the network, then run this again."
+}
+
+# What is there must load: a wheel for another machine, or a CUDA library missing, is better found now than by a linker.
+check_loads() {
+  "$venv/bin/python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$(torch_dir)/lib/libtorch_cpu.so" ||
+    die "libtorch_cpu.so is in $venv and does not load (the reason is above). Remove $venv and run this again."
+}
+
+install_torch() {
+  if [[ -n "${PLIMSOLL_TORCH_DIR:-}" ]]; then
+    [[ -f "$PLIMSOLL_TORCH_DIR/lib/libtorch_cpu.so" ]] ||
+      die "PLIMSOLL_TORCH_DIR is '$PLIMSOLL_TORCH_DIR', and there is no lib/libtorch_cpu.so in it. Set it to the torch" \
+        "folder of an installed wheel (…/site-packages/torch), or unset it to have torch installed into $venv."
+    say "torch: taken from PLIMSOLL_TORCH_DIR ($PLIMSOLL_TORCH_DIR)"
+    return
+  fi
+  local flavour=cpu had=""
+  ! has_nvidia_gpu || flavour=gpu
+  [[ ! -f "$stamp" ]] || had=$(<"$stamp")
+  # The GPU's set holds all that the CPU's does: it stays good when the GPU goes away.
+  if [[ "$had" == "$torch_version $flavour" || "$had" == "$torch_version gpu" ]] &&
+    [[ -f "$(torch_dir)/lib/libtorch_cpu.so" ]]; then
+    say "torch: $torch_version already there"
+    return
+  fi
+  local python
+  python=$(find_python)
+  if [[ "$flavour" == gpu ]]; then check_disk 8000; else check_disk 2500; fi
+  say "torch: installing $torch_version into $venv (with what a ${flavour^^} needs; some minutes on a slow line)"
+  rm -f "$stamp"
+  # Anything half-done, or left by another Python, goes: one environment must hold exactly one torch.
+  [[ -n "$had" && -x "$venv/bin/python" ]] || quietly "$python" -m venv --clear "$venv" ||
+    die "'$python -m venv $venv' failed (its output is above)."
+  if [[ "$flavour" == gpu ]]; then
+    pip_install "torch==$torch_version"
+  else
+    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}"
+  fi
+  check_loads
+  echo "$torch_version $flavour" >"$stamp"
+}
+
+case "${1:-all}" in
+  all)
+    install_packages
+    install_torch
+    ;;
+  packages) install_packages ;;
+  lists) ensure_lists ;;
+  torch) install_torch ;;
+  *) die "unknown part '$1': packages, torch, lists, or nothing for the first two" ;;
+esac

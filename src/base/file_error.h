@@ -1,0 +1,30 @@
+// One wording for what the system refuses: "cannot write run/model.safetensors: No space left on device".
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+/// Throws UserError (failure): "cannot VERB PATH: REASON", with a hint where the reason has a usual cure. `error` is
+/// an errno value.
+[[noreturn]] inline void throw_file_error(std::string_view verb, const std::filesystem::path& path, int error) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  std::string reason = std::generic_category().message(error);
+  std::error_code ignored;
+  if (error == ENOSPC || error == EDQUOT) reason += "; free some space or choose another folder";
+  if (error == EACCES || error == EPERM || error == EROFS) reason += "; check the permissions";
+  if (error == ENOENT && !std::filesystem::exists(folder, ignored)) {
+    reason = fmt::format("the folder {} does not exist; make it first or choose another", folder.string());
+  }
+  throw UserError(fmt::format("cannot {} {}: {}", verb, path.string(), reason), UserError::Kind::failure);
+}
+
+}  // namespace plimsoll

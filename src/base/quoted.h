@@ -1,0 +1,16 @@
+// Text from outside, made fit for a line of an error message.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+/// `text` on one line: control characters become '?', and what is longer than 60 bytes is cut (between UTF-8
+/// characters) and ends in "...".
+std::string one_line(std::string_view text);
+
+/// The same between single quotes.
+std::string in_quotes(std::string_view text);
+
+}  // namespace plimsoll

@@ -1,0 +1,47 @@
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+int64_t View::elements() const {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  return count;
+}
+
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::parameter: return "parameter";
+    case Role::gradient: return "gradient";
+    case Role::optimizer_state: return "optimizer_state";
+    case Role::activation: return "activation";
+    case Role::input: return "input";
+    case Role::temporary: return "temporary";
+    case Role::workspace: return "workspace";
+  }
+  return "?";
+}
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::initialize: return "initialize";
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+    case Phase::update: return "update";
+    case Phase::evaluate: return "evaluate";
+  }
+  return "?";
+}
+
+const Segment* Trace::segment(std::string_view name) const {
+  for (const Segment& segment : segments)
+    if (segment.name == name) return &segment;
+  return nullptr;
+}
+
+const NamedView* Trace::find(const std::vector<NamedView>& list, std::string_view name) {
+  for (const NamedView& entry : list)
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+}  // namespace plimsoll

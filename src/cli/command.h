@@ -1,0 +1,33 @@
+// The subcommands, and what they share: exit codes, where results go.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace plimsoll::cli {
+
+enum ExitCode : int {
+  kDone = 0,
+  kFailed = 1,      ///< a file, a disk, a kernel; or a bug of ours
+  kUsage = 2,       ///< the job file or the arguments are wrong
+  kDoesNotFit = 3,  ///< the budget, or the capacity, is too small
+};
+
+/// What the chosen subcommand does, once every argument has been read; the exit code.
+using Action = std::function<int()>;
+
+/// Each adds its subcommand to `app`. Choosing it there sets `action`, which must outlive the parsing.
+void add_plan(CLI::App& app, Action& action);
+void add_train(CLI::App& app, Action& action);
+void add_trace(CLI::App& app, Action& action);
+void add_place(CLI::App& app, Action& action);
+
+/// Writes `text` to standard output and throws UserError (failure) where that is refused: results that got lost on a
+/// full disk must not end in exit code 0.
+void print_result(const std::string& text);
+
+}  // namespace plimsoll::cli

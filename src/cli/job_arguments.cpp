@@ -1,0 +1,36 @@
+#include "cli/job_arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <array>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll::cli {
+
+void JobArguments::add_to(CLI::App& command) {
+  command.add_option("JOB.yaml", file, "the job file")->required()->option_text(" ");
+  command
+      .add_option("OVERRIDE", overrides,
+                  "key.path=value: keys of the job file, said anew: optimizer.name=sgd 'data.files=[a.txt, b.txt]'")
+      ->option_text("...");
+  output.add_option_to(command);
+}
+
+std::string memory_keys_help() {
+  constexpr std::array<const char*, 10> names = {
+      "memory_budget",     "micro_batch_size", "gradient_accumulation_steps", "gradient_checkpointing",
+      "precision",         "optimizer.name",   "data.sequence_length",        "model.num_layers",
+      "model.hidden_size", "model.vocab_size"};
+  std::string text = "Job keys with most effect on memory (all keys: docs/job-file.md):\n";
+  for (const std::string name : names) {
+    const auto found = std::ranges::find(job_keys(), name, &KeyHelp::key);
+    check(found != job_keys().end(), "no job key " + name);
+    text += fmt::format("  {}: {} (default {})\n      {}\n", name, found->type, found->default_value, found->meaning);
+  }
+  return text;
+}
+
+}  // namespace plimsoll::cli

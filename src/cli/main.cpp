@@ -1,0 +1,127 @@
+// plimsoll: the command line. Arguments in, exit code out; every error ends here, as one message.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/quoted.h"
+#include "cli/command.h"
+#include "plimsoll/error.h"
+
+#ifndef PLIMSOLL_VERSION  // the build gives the project's
+#define PLIMSOLL_VERSION "of an unknown version"
+#endif
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done, 1 failed, 2 the job file or the arguments are wrong, 3 does not fit.\n"
+    "Progress goes to standard error, results to standard output.\n"
+    "plimsoll COMMAND --help says more.";
+
+void say(std::string_view message) {
+  fmt::print(stderr, "plimsoll: {}\n", message);
+}
+
+// What `app` can be told at this place: its subcommands, or its options where the word starts as one.
+std::vector<std::string> known_words(const CLI::App& app, bool options) {
+  std::vector<std::string> words;
+  if (!options) {
+    for (const CLI::App* command : app.get_subcommands({})) words.push_back(command->get_name());
+    return words;
+  }
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+  return words;
+}
+
+std::string unknown_word(const CLI::App& app, const std::string& word) {
+  const bool option = word.starts_with('-');
+  const std::vector<std::string> known = known_words(app, option);
+  std::string message = fmt::format("unknown {} {}", option ? "option" : "command", in_quotes(word));
+  if (const auto meant = nearest(word, known)) message += fmt::format("; did you mean '{}'?", *meant);
+  return message;
+}
+
+// CLI11 knows what is missing; what is too much is said here, with the nearest known word.
+int refuse_arguments(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const CLI::App& place = chosen.empty() ? app : *chosen.front();
+  const std::vector<std::string> left = place.remaining();
+  const bool too_much = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                        (chosen.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr);
+  const std::string help = chosen.empty() ? "plimsoll --help" : fmt::format("plimsoll {} --help", place.get_name());
+  std::string message = error.what();
+  if (too_much && !left.empty()) {
+    message = unknown_word(place, left.front());
+  } else if (chosen.empty() && too_much) {
+    message = "a command is needed";
+  }
+  say(fmt::format("{}; see '{}'", message, help));
+  return kUsage;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Trains deep networks inside a memory budget: records a training step without running it, plans where every\n"
+      "byte goes, and runs exactly that plan.",
+      "plimsoll");
+  app.set_version_flag("--version", "plimsoll " PLIMSOLL_VERSION);
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  Action action;
+  add_plan(app, action);
+  add_train(app, action);
+  add_trace(app, action);
+  add_place(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return refuse_arguments(app, error);
+  }
+  return action();
+}
+
+int exit_code_of(UserError::Kind kind) {
+  switch (kind) {
+    case UserError::Kind::usage:
+      return kUsage;
+    case UserError::Kind::failure:
+      return kFailed;
+    case UserError::Kind::does_not_fit:
+      return kDoesNotFit;
+  }
+  return kFailed;
+}
+
+int run_and_report(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const UserError& error) {
+    say(error.what());
+    return exit_code_of(error.kind());
+  } catch (const InternalError& error) {
+    say(fmt::format("internal error: {}, please report", error.what()));
+  } catch (const std::exception& error) {
+    // libtorch's messages carry a stack trace behind their first line.
+    const std::string_view message = error.what();
+    say(message.substr(0, message.find('\n')));
+  }
+  return kFailed;
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
+
+int main(int argc, char** argv) {
+  return plimsoll::cli::run_and_report(argc, argv);
+}

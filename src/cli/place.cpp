@@ -1,0 +1,107 @@
+// plimsoll place: the placement solver on its own, from a CSV of buffers to the same CSV with offsets.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "base/atomic_file.h"
+#include "cli/command.h"
+#include "cli/json_output.h"
+#include "plan/placement.h"
+#include "plan/placement_csv.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll place buffers.csv --capacity 1MiB --output placed.csv\n"
+    "  plimsoll place buffers.csv --capacity 1048576 --alignment 64 --json -\n\n"
+    "The file has a header with id, lower, upper and size: a buffer lives in [lower, upper) and takes size bytes.\n"
+    "The same rows come out with a column offset, to --output or to standard output.";
+
+struct PlaceArguments {
+  std::string file;
+  std::string output_file;  ///< empty: standard output
+  PlacementOptions options;
+  Output output;
+};
+
+Json place_json(const Placement& placement, int64_t capacity, bool fits) {
+  return {{"fits", fits},
+          {"capacity", capacity},
+          {"height", placement.height},
+          {"lower_bound", placement.lower_bound},
+          {"distance", placement.lower_bound > 0 ? static_cast<double>(placement.height - placement.lower_bound) /
+                                                       static_cast<double>(placement.lower_bound)
+                                                 : 0.0},
+          {"offsets", placement.offsets}};
+}
+
+int run_place(const PlaceArguments& arguments) {
+  const PlacementTable table = read_placement_csv(arguments.file);
+  arguments.output.require_writable();
+  const PlacementOptions& options = arguments.options;
+  const Placement placement = place(table.items, options);
+  if (const std::string fault = check_placement(table.items, placement, options.alignment); !fault.empty())
+    throw InternalError("unsound placement: " + fault);
+
+  const bool fits = placement.height <= options.capacity;
+  const Json json = place_json(placement, options.capacity, fits);
+  const std::string csv = to_csv(table, placement);
+  if (arguments.output_file.empty()) {
+    arguments.output.print(csv);
+  } else {
+    write_file_atomically(arguments.output_file, csv);
+  }
+  arguments.output.write(json);
+  fmt::print(stderr, "height {} bytes, lower bound {} bytes, {:.2f} % above it: {} the capacity of {} bytes\n",
+             placement.height, placement.lower_bound, 100 * json["distance"].get<double>(),
+             fits ? "fits" : "does not fit", options.capacity);
+  return fits ? kDone : kDoesNotFit;
+}
+
+// An amount of memory: "1MiB", "4096".
+CLI::Option* add_bytes(CLI::App& command, const std::string& name, int64_t& target, const std::string& meaning) {
+  return command.add_option_function<std::string>(
+      name,
+      [&target, name](const std::string& text) {
+        try {
+          target = parse_bytes(text);
+        } catch (const UserError& error) {
+          throw CLI::ValidationError(name, error.what());
+        }
+        if (target < 1) throw CLI::ValidationError(name, "1 byte or more is allowed");
+      },
+      meaning);
+}
+
+}  // namespace
+
+void add_place(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("place", "place buffers of known lifetimes in one arena");
+  const auto arguments = std::make_shared<PlaceArguments>();
+  command->add_option("FILE.csv", arguments->file, "the buffers")->required()->option_text(" ");
+  add_bytes(*command, "--capacity", arguments->options.capacity, "bytes of arena that there are: 1MiB, 1048576")
+      ->required()
+      ->option_text("N");
+  command->add_option("--output", arguments->output_file, "where the rows with their offsets go")
+      ->option_text("OUT.csv");
+  add_bytes(*command, "--alignment", arguments->options.alignment, "offsets are multiples of it (default 1)")
+      ->option_text("A");
+  command
+      ->add_option("--effort", arguments->options.effort,
+                   fmt::format("how long to search for a lower placement (default {})", PlacementOptions{}.effort))
+      ->option_text("E")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+  arguments->output.add_option_to(*command);
+  command->footer(kExamples);
+  command->callback([&action, arguments] { action = [arguments] { return run_place(*arguments); }; });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,62 @@
+#include "cli/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "plimsoll/bytes.h"
+#include "report/table.h"
+
+namespace plimsoll::cli {
+
+std::string verdict_of(const Plan& plan) {
+  const std::string peak = format_bytes(plan.peak_bytes);
+  if (plan.budget_bytes == 0) return fmt::format("needs {}; no budget was stated", peak);
+  const std::string budget = format_bytes(plan.budget_bytes);
+  if (plan.fits) return fmt::format("fits: {} of {}", peak, budget);
+  // Rounded for people, the two may read the same: the bytes tell.
+  return fmt::format("does not fit: {} at the peak, the budget is {}; the least budget that fits is {} ({} bytes)",
+                     peak, budget, format_bytes(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
+}
+
+std::string explanation_of_misfit(const Plan& plan, bool terminal) {
+  Table table({{"buffer"}, {"role"}, {"size", Align::right}, {"share", Align::right}}, "Largest at the peak");
+  for (const Resident& resident : largest_at_peak(plan, kResidentsShown)) {
+    table.add_row({resident.label, std::string(name_of(resident.role)), format_bytes(resident.bytes),
+                   percent_of(resident.bytes, plan.peak_bytes)});
+  }
+  return verdict_of(plan) + "\n\n" + table.to_string(terminal);
+}
+
+std::string percent_of(int64_t part, int64_t whole) {
+  if (whole == 0) return "-";
+  return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+namespace {
+
+// Three significant figures.
+std::string figures(double value) {
+  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+}
+
+}  // namespace
+
+std::string short_count(double count) {
+  constexpr std::array<const char*, 5> units = {"", " k", " M", " G", " T"};
+  size_t unit = 0;
+  while (unit + 1 < units.size() && count >= 999.5) {
+    count /= 1000;
+    ++unit;
+  }
+  if (unit == 0 && count == static_cast<double>(static_cast<int64_t>(count))) return fmt::format("{:.0f}", count);
+  return figures(count) + units[unit];
+}
+
+std::string short_seconds(double seconds) {
+  if (seconds < 0.9995e-3) return figures(seconds * 1e6) + " us";
+  if (seconds < 0.9995) return figures(seconds * 1e3) + " ms";
+  return figures(seconds) + " s";
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,41 @@
+// Plans in words.
+#pragma once
+
+#include <string>
+
+#include "plimsoll/plan.h"
+
+namespace plimsoll::cli {
+
+/// How many of the largest buffers at the peak are named, in words and in JSON.
+constexpr size_t kResidentsShown = 8;
+
+/// "fits: 7.42 GiB of 8.00 GiB" or "does not fit: …" with the least budget that does; one line.
+std::string verdict_of(const Plan& plan);
+
+/// Where the plan does not fit: the verdict and what fills the memory at the peak, by name and bytes.
+std::string explanation_of_misfit(const Plan& plan, bool terminal);
+
+/// "12.3 %"; "-" where the whole is nothing.
+std::string percent_of(int64_t part, int64_t whole);
+
+/// "1.20 M", "12.3 k", "812".
+std::string short_count(double count);
+
+/// "1.25 s", "12.3 ms", "0.5 us"
+std::string short_seconds(double seconds);
+
+/// Calls `visit("parameters", &Breakdown::parameters)` and so on for every part.
+template <typename Visit>
+void for_each_part(Visit&& visit) {
+  visit("parameters", &Breakdown::parameters);
+  visit("gradients", &Breakdown::gradients);
+  visit("optimizer state", &Breakdown::optimizer_state);
+  visit("activations", &Breakdown::activations);
+  visit("inputs", &Breakdown::inputs);
+  visit("workspace", &Breakdown::workspace);
+  visit("context", &Breakdown::context);
+  visit("fragmentation", &Breakdown::fragmentation);
+}
+
+}  // namespace plimsoll::cli

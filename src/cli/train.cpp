@@ -1,0 +1,120 @@
+// plimsoll train: trains a job inside its budget and says what was planned and what was used.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <csignal>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/job_arguments.h"
+#include "cli/plan_text.h"
+#include "cli/stop_signals.h"
+#include "cli/train_progress.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/train_job.h"
+#include "report/table.h"
+#include "report/terminal.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll train job.yaml\n"
+    "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1 log.metrics_file=run1/metrics.jsonl\n"
+    "  plimsoll train job.yaml --json report.json\n\n"
+    "Interrupted (Ctrl-C, SIGTERM), a run ends at the next step, saves its checkpoint and reports; a second time, at "
+    "once.\n\n";
+
+Json optional_json(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json report_json(const TrainReport& report) {
+  const Plan& plan = report.job.plan;
+  return {
+      {"fits", report.fits},
+      {"budget_bytes", plan.budget_bytes},
+      {"minimum_budget_bytes", plan.minimum_budget_bytes},
+      {"planned_peak_bytes", report.fits ? report.planned_peak_bytes : plan.peak_bytes},
+      {"measured_peak_bytes", report.measured_peak_bytes},
+      {"breakdown",
+       {{"planned", json_of(report.fits ? report.planned : plan.breakdown)}, {"measured", json_of(report.measured)}}},
+      {"steps", report.steps},
+      {"step_seconds", report.step_seconds},
+      {"units_per_second", report.tokens_per_second},
+      {"unit", "tokens"},
+      {"losses", report.losses},
+      {"arena_waste", plan.arena_waste()},
+      {"resident_bytes", report.resident_bytes},
+      {"steps_skipped", report.steps_skipped},
+      {"evaluation_loss", optional_json(report.last_evaluation)}};
+}
+
+std::string memory_table(const TrainReport& report, bool terminal) {
+  Table table({{"part"}, {"planned", Align::right}, {"used", Align::right}}, "Memory at the peak");
+  for_each_part([&](const char* name, int64_t Breakdown::*part) {
+    table.add_row({name, format_bytes(report.planned.*part), format_bytes(report.measured.*part)});
+  });
+  table.add_rule();
+  table.add_row({"total", format_bytes(report.planned_peak_bytes), format_bytes(report.measured_peak_bytes)});
+  const int64_t budget = report.job.plan.budget_bytes;
+  table.add_row({"budget", budget > 0 ? format_bytes(budget) : "none"});
+  table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
+  return table.to_string(terminal);
+}
+
+// "3.2104 -> 2.8711"; one number where there was one evaluation.
+std::string course(double first, double last) {
+  return first == last ? fmt::format("{:.4f}", last) : fmt::format("{:.4f} -> {:.4f}", first, last);
+}
+
+std::string run_table(const TrainReport& report, bool terminal) {
+  Table table({{""}, {"", Align::right}}, "The run");
+  table.add_row({"steps", std::to_string(report.steps)});
+  if (report.resumed_step > 0) table.add_row({"of these before this run", std::to_string(report.resumed_step)});
+  if (report.stopped) table.add_row({"stopped", "before the last step"});
+  if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});
+  table.add_row({"median step", short_seconds(report.step_seconds)});
+  table.add_row({"throughput", short_count(report.tokens_per_second) + " tokens/s"});
+  if (!report.losses.empty()) table.add_row({"loss", course(report.losses.front(), report.losses.back())});
+  if (report.first_evaluation && report.last_evaluation)
+    table.add_row({"evaluation loss", course(*report.first_evaluation, *report.last_evaluation)});
+  return table.to_string(terminal);
+}
+
+int run_train(const JobArguments& arguments) {
+  const Job job = arguments.read();
+  arguments.output.require_writable();
+  const bool terminal = colour_allowed(STDOUT_FILENO);
+  const StopSignals signals;
+  TrainProgressView view(job);
+  const TrainReport report = train_job(job, view);
+  view.finish();
+  if (!report.fits) {
+    arguments.output.print(explanation_of_misfit(report.job.plan, terminal));
+    arguments.output.write(report_json(report));
+    return kDoesNotFit;
+  }
+  arguments.output.print(memory_table(report, terminal) + "\n" + run_table(report, terminal));
+  arguments.output.write(report_json(report));
+  // Everything is saved; whoever waits for us is to see that we were interrupted, as a shell's loop has to.
+  if (report.stopped && signals.received() != 0) {
+    std::signal(signals.received(), SIG_DFL);
+    std::raise(signals.received());
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("train", "train a job inside its budget");
+  const auto arguments = std::make_shared<JobArguments>();
+  arguments->add_to(*command);
+  command->footer(kExamples + memory_keys_help());
+  command->callback([&action, arguments] { action = [arguments] { return run_train(*arguments); }; });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,96 @@
+#include "cli/train_progress.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <utility>
+
+#include "cli/plan_text.h"
+#include "plimsoll/bytes.h"
+#include "report/text_width.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr int64_t kPreparingSteps = 100;  ///< a fraction shown as percent
+
+}  // namespace
+
+std::string used_of_budget(int64_t used, int64_t budget) {
+  std::string text = format_bytes(used);
+  if (budget <= 0) return text;
+  const std::string limit = format_bytes(budget);
+  const size_t unit = text.rfind(' ');
+  if (text.substr(unit) == limit.substr(limit.rfind(' '))) text.resize(unit);
+  return text + " / " + limit;
+}
+
+TrainProgressView::TrainProgressView(const Job& job)
+    : max_steps_(job.max_steps), every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)) {}
+
+void TrainProgressView::preparing(const std::string& what, double fraction) {
+  if (!preparing_ || what != preparing_what_) {
+    finish();
+    preparing_what_ = what;
+    preparing_ = std::make_unique<Progress>(what, kPreparingSteps, progress_on_standard_error());
+  }
+  preparing_->update(static_cast<int64_t>(fraction * kPreparingSteps), {});
+  if (fraction >= 1) finish();
+}
+
+void TrainProgressView::planned(const PlannedJob& job) {
+  finish();
+  const int64_t accumulation = job.settings.accumulation.empty() ? 1 : job.settings.accumulation.begin()->second;
+  note(fmt::format("planned: {}; micro batch {} x {}, {} parameters, {} operators; recorded in {}, planned in {}",
+                   verdict_of(job.plan), job.settings.micro_batch_size, accumulation,
+                   short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
+                   short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
+  if (job.plan.fits) steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error());
+}
+
+void TrainProgressView::resumed(const std::string& checkpoint, int64_t step) {
+  finish();
+  note(fmt::format("resumed from {} at step {}", checkpoint, step));
+  steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error(), step);
+}
+
+bool TrainProgressView::to_be_shown(const TrainProgress& progress) const {
+  return progress_on_standard_error().terminal || progress.step % every_n_steps_ == 0 || progress.step >= max_steps_;
+}
+
+void TrainProgressView::stepped(const TrainProgress& progress) {
+  // Before the skipped step's note, so that it stands above its own state.
+  if (steps_ && to_be_shown(progress)) {
+    steps_->update(progress.step,
+                   {fmt::format("loss {:.4g}", progress.loss), short_count(progress.tokens_per_second) + " tokens/s",
+                    "memory " + used_of_budget(progress.memory_used, progress.memory_budget)});
+  }
+  if (progress.skipped) {
+    note(fmt::format("step {} skipped: a gradient was not finite; {} skipped in all, loss scale {:g}", progress.step,
+                     progress.steps_skipped, progress.loss_scale));
+  }
+}
+
+void TrainProgressView::evaluated(int64_t step, double loss) {
+  note(fmt::format("step {}: evaluation loss {:.4f}", step, loss));
+}
+
+void TrainProgressView::saved(const std::string& checkpoint, int64_t step) {
+  note(fmt::format("step {}: saved {}", step, checkpoint));
+}
+
+void TrainProgressView::note(const std::string& line) {
+  const std::string clean = without_controls(line);
+  if (steps_) {
+    steps_->note(clean);
+  } else {
+    std::cerr << clean << std::endl;
+  }
+}
+
+void TrainProgressView::finish() {
+  preparing_.reset();
+  steps_.reset();
+}
+
+}  // namespace plimsoll::cli

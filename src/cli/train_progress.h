@@ -1,0 +1,40 @@
+// A training run as it is seen on standard error: progress of the steps, and a line for everything else that happens.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "plimsoll/train_job.h"
+#include "report/progress.h"
+
+namespace plimsoll::cli {
+
+class TrainProgressView : public TrainObserver {
+ public:
+  explicit TrainProgressView(const Job& job);
+
+  void preparing(const std::string& what, double fraction) override;
+  void planned(const PlannedJob& job) override;
+  void resumed(const std::string& checkpoint, int64_t step) override;
+  void stepped(const TrainProgress& progress) override;
+  void evaluated(int64_t step, double loss) override;
+  void saved(const std::string& checkpoint, int64_t step) override;
+
+  /// Ends the progress line: what is printed next starts on a line of its own.
+  void finish();
+
+ private:
+  bool to_be_shown(const TrainProgress& progress) const;
+  void note(const std::string& line);
+
+  int64_t max_steps_;
+  int64_t every_n_steps_;
+  std::string preparing_what_;
+  std::unique_ptr<Progress> preparing_;
+  std::unique_ptr<Progress> steps_;
+};
+
+/// "7.42 / 8.00 GiB"; the amount used alone where there is no budget.
+std::string used_of_budget(int64_t used, int64_t budget);
+
+}  // namespace plimsoll::cli

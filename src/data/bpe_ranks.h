@@ -1,0 +1,51 @@
+// A tiktoken rank file, read and checked: the tokens of a byte-level BPE vocabulary and the order of its merges.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace plimsoll {
+
+class BpeRanks {
+ public:
+  BpeRanks(BpeRanks&&) = default;
+  BpeRanks& operator=(BpeRanks&&) = default;
+
+  /// Reads lines of `base64-of-token rank`: the ranks 0 to n - 1 once each in any order, every single byte among the
+  /// tokens. Throws UserError naming the file and the line at fault.
+  static BpeRanks read(const std::filesystem::path& file);
+
+  /// The same from text; `name` stands for the file in messages.
+  static BpeRanks parse(std::string_view text, const std::string& name);
+
+  /// The rank of the token with exactly these bytes, or -1.
+  int32_t rank(std::string_view bytes) const {
+    const auto found = ranks_.find(bytes);
+    return found == ranks_.end() ? -1 : found->second;
+  }
+
+  /// The bytes of the token of that rank, 0 <= rank < size().
+  const std::string& bytes(int32_t rank) const { return tokens_[static_cast<std::size_t>(rank)]; }
+
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+
+  /// A hash of all tokens in order of rank.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+  /// The tokens of one piece of text, appended to `out`: pairs are merged by rank, leftmost first among equals; takes
+  /// n log n steps for n bytes.
+  void merge(std::string_view piece, std::vector<int32_t>& out) const;
+
+ private:
+  BpeRanks() = default;
+
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string_view, int32_t> ranks_;  // keys point into tokens_, which may be moved but not copied
+  uint64_t fingerprint_ = 0;
+};
+
+}  // namespace plimsoll

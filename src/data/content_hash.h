@@ -1,0 +1,31 @@
+// A fast 64-bit hash of bytes (XXH3): finds flipped bits in files of many gigabytes at the speed of memory. It does
+// not guard against an adversary. For hashes of small keys see data/hash.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace plimsoll {
+
+/// XXH3, 64 bits, seed 0: the same on every machine.
+uint64_t content_hash(std::span<const std::byte> bytes);
+
+/// The same hash of bytes that come in pieces, however they are cut.
+class ContentHasher {
+ public:
+  ContentHasher();
+  void update(std::span<const std::byte> bytes);
+  /// Of everything so far; more may follow.
+  uint64_t digest() const;
+  void reset();
+
+ private:
+  struct Free {
+    void operator()(void* state) const;
+  };
+  std::unique_ptr<void, Free> state_;
+};
+
+}  // namespace plimsoll

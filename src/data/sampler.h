@@ -1,0 +1,42 @@
+// The order in which windows of the data are visited.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace plimsoll {
+
+/// Positions 0, 1, 2, … run over all epochs; epoch e is positions [e * count, (e + 1) * count) and visits each window
+/// once, in an order that depends on (count, seed, e) alone: not on the machine, the number of threads or where a
+/// resumed job starts. Calls may come from any thread.
+class WindowOrder {
+ public:
+  /// `count` windows, 1 to 2^32; not shuffled, each epoch is 0, 1, …, count - 1. Memory: 4 bytes a window for each of
+  /// the two epochs last asked for, none unless shuffled.
+  WindowOrder(int64_t count, uint64_t seed, bool shuffle);
+
+  /// The window at `position` (from 0 on).
+  int64_t index(int64_t position) const;
+
+  int64_t epoch(int64_t position) const;
+  int64_t count() const { return count_; }
+
+ private:
+  using Permutation = std::vector<uint32_t>;
+  std::shared_ptr<const Permutation> permutation(int64_t epoch) const;
+
+  struct Cached {
+    int64_t epoch = -1;
+    std::shared_ptr<const Permutation> order;
+  };
+
+  int64_t count_;
+  uint64_t seed_;
+  bool shuffle_;
+  mutable std::mutex mutex_;
+  mutable Cached cached_[2];  // by parity of the epoch: loader threads stand on both sides of an epoch's end at once
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,70 @@
+// Tokens on disk, memory mapped: a text is tokenised once, however many jobs train on it.
+//
+//     | count tokens of `width` bytes | magic | version | width | vocab size | count | source hash | trailer hash |
+//                                      8       4         4       8            8       8             8        bytes
+//
+// The description stands at the end, so that a text is tokenised as it is read; a file cut short has none. Numbers are
+// in the byte order of the machine that wrote the file; on another one the magic does not match.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "base/atomic_file.h"
+
+namespace plimsoll {
+
+/// A token file, open for reading. May be read from any number of threads.
+class TokenFile {
+ public:
+  /// Maps the file and checks its trailer against its size. Throws UserError (delete it, it will be made again) when it
+  /// is truncated or no token file of this version.
+  explicit TokenFile(const std::filesystem::path& file);
+  ~TokenFile();
+  TokenFile(TokenFile&& other) noexcept;
+  TokenFile& operator=(TokenFile&& other) noexcept;
+
+  int64_t size() const { return size_; }              ///< tokens
+  int64_t vocab_size() const { return vocab_size_; }  ///< every token is less
+  int64_t token_bytes() const { return width_; }      ///< 2 or 4: bytes a token takes in the file
+  uint64_t source_hash() const { return source_hash_; }
+
+  /// Token `index`, 0 <= index < size(). Throws UserError when the file holds one outside the vocabulary.
+  int32_t token(int64_t index) const;
+
+  /// Tokens [begin, begin + count) to `out`. Throws UserError when the file holds one outside the vocabulary.
+  void copy(int64_t begin, int64_t count, int64_t* out) const;
+
+ private:
+  std::filesystem::path file_;
+  void* map_ = nullptr;
+  std::size_t map_bytes_ = 0;
+  const void* tokens_ = nullptr;  // within the map
+  int64_t width_ = 0;
+  int64_t size_ = 0;
+  int64_t vocab_size_ = 0;
+  uint64_t source_hash_ = 0;
+};
+
+/// Writes a token file through an AtomicFile: it is there, whole, once finish() returns, and not before. Errors of the
+/// system (disk full, no permission) are UserErrors that name the file.
+class TokenFileWriter {
+ public:
+  /// `source_hash` says what the tokens were made from; a reader compares it. Tokens take 2 bytes where the vocabulary
+  /// (1 to 2^31) allows it.
+  TokenFileWriter(const std::filesystem::path& file, int64_t vocab_size, uint64_t source_hash);
+
+  /// Each token is in [0, vocab_size).
+  void append(std::span<const int32_t> tokens);
+  void finish();
+
+ private:
+  AtomicFile file_;
+  int64_t vocab_size_;
+  uint64_t source_hash_;
+  int64_t size_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,47 @@
+#include "data/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "data/gpt2_tokenizer.h"
+#include "data/hash.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+class ByteTokenizer : public Tokenizer {
+ public:
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> tokens;
+    tokens.reserve(text.size());
+    for (char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    return tokens;
+  }
+
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    text.reserve(tokens.size());
+    for (int32_t token : tokens) {
+      if (token == end_of_text()) continue;
+      if (token < 0 || token > 255)
+        throw UserError(fmt::format("token {} is not in the vocabulary of tokenizer 'bytes' (0 to 256)", token));
+      text.push_back(static_cast<char>(token));
+    }
+    return text;
+  }
+
+  int64_t vocab_size() const override { return 257; }
+  std::string name() const override { return "bytes"; }
+  uint64_t fingerprint() const override { return hash_bytes(name()); }
+  std::size_t last_cut(std::string_view text) const override { return text.size(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file) {
+  if (name == "bytes") return std::make_unique<ByteTokenizer>();
+  if (name == "gpt2") return std::make_unique<Gpt2Tokenizer>(file);
+  throw UserError(fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes and gpt2", name));
+}
+
+}  // namespace plimsoll

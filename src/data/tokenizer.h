@@ -1,0 +1,47 @@
+// Text to tokens and back. Every tokenizer round-trips any bytes, valid UTF-8 or not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+/// Tokens are [0, vocab_size()); the last one is the end of text, which encode() never gives. All calls may come from
+/// any thread.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// The tokens of `text`, any bytes; decode() gives the same bytes back.
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+
+  /// The bytes of `tokens`; end of text stands for none. Throws UserError for a token outside the vocabulary.
+  virtual std::string decode(std::span<const int32_t> tokens) const = 0;
+
+  virtual int64_t vocab_size() const = 0;
+
+  /// The token that is put between documents.
+  int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
+
+  /// As the job file names it: "bytes", "gpt2".
+  virtual std::string name() const = 0;
+
+  /// Differs between tokenizers that give different tokens, even where both have one name: the key of cached tokens.
+  virtual uint64_t fingerprint() const = 0;
+
+  /// The greatest p at which `text` may be cut, so that a long text is encoded block by block: encode(text[0, p)) and
+  /// encode(text[p, end) + more) together are encode(text + more), whatever comes after. 0: nowhere but at the start.
+  virtual std::size_t last_cut(std::string_view text) const = 0;
+};
+
+/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text) or "gpt2" (src/data/gpt2_tokenizer.h;
+/// `file` is its rank file). Throws UserError for another name and for a rank file that is missing or malformed.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file);
+
+}  // namespace plimsoll

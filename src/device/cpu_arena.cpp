@@ -1,0 +1,60 @@
+#include "device/cpu_arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t page_bytes() {
+  static const int64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+int64_t whole_pages(int64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
+
+}  // namespace
+
+CpuArena::CpuArena(int64_t bytes) {
+  // Addresses cost nothing: reserve room to grow into when a kernel turns out to want more scratch than was planned.
+  reserved_ = 2 * whole_pages(bytes) + GiB;
+  void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED)
+    throw UserError(fmt::format("the machine has no address space for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
+                    UserError::Kind::failure);
+  data_ = static_cast<std::byte*>(address);
+  madvise(data_, reserved_, MADV_HUGEPAGE);
+  grow(bytes);
+}
+
+CpuArena::~CpuArena() { munmap(data_, reserved_); }
+
+void CpuArena::grow(int64_t bytes) {
+  if (bytes <= bytes_) return;
+  if (whole_pages(bytes) + page_bytes() > reserved_)
+    throw UserError(fmt::format("the arena of {} cannot grow to {}", format_bytes(bytes_), format_bytes(bytes)), UserError::Kind::failure);
+  if (mprotect(data_, whole_pages(bytes), PROT_READ | PROT_WRITE) != 0)
+    throw UserError(fmt::format("the machine has no memory for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
+                    UserError::Kind::failure);
+  bytes_ = bytes;
+}
+
+int64_t CpuArena::resident_bytes() const {
+  const int64_t length = whole_pages(bytes_);
+  if (length == 0) return 0;
+  std::vector<unsigned char> pages(length / page_bytes());
+  if (mincore(data_, length, pages.data()) != 0) return 0;
+  int64_t count = 0;
+  for (unsigned char page : pages) count += page & 1;
+  return count * page_bytes();
+}
+
+}  // namespace plimsoll

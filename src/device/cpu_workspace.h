@@ -1,0 +1,11 @@
+// What scratch CPU kernels take, by rule: operators of our own state theirs, libtorch's are known where their source says it.
+#pragma once
+
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+
+/// For `threads` CPU threads. Operators without a rule give nullopt: their scratch is learned on the first step.
+WorkspaceModel cpu_workspace_model(int threads);
+
+}  // namespace plimsoll

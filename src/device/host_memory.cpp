@@ -1,0 +1,81 @@
+#include "device/host_memory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+namespace {
+
+using std::filesystem::path;
+
+std::optional<int64_t> number_in(std::string_view text) {
+  const size_t digit = text.find_first_of("0123456789");
+  if (digit == std::string_view::npos) return {};  // "max": no limit
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data() + digit, text.data() + text.size(), value);
+  if (error != std::errc()) return {};
+  return value;
+}
+
+/// The number behind `key` at the start of a line of `file`.
+std::optional<int64_t> number_of(const path& file, std::string_view key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key)) return number_in(std::string_view(line).substr(key.size()));
+  return {};
+}
+
+/// A hierarchy of control groups: where it is mounted and what its files are called.
+struct Hierarchy {
+  path mount;
+  const char* limit;
+  const char* usage;
+  const char* droppable;  // page cache, as a key of memory.stat
+};
+
+/// The least that is left in `group` and the groups around it.
+std::optional<int64_t> left_in(const Hierarchy& hierarchy, path group) {
+  std::optional<int64_t> least;
+  for (;; group = group.parent_path()) {
+    const path folder = hierarchy.mount / group.relative_path();
+    const auto limit = number_of(folder / hierarchy.limit, "");
+    const auto usage = number_of(folder / hierarchy.usage, "");
+    if (limit && usage) {
+      const int64_t cache = number_of(folder / "memory.stat", hierarchy.droppable).value_or(0);
+      const int64_t left = std::max<int64_t>(0, *limit - std::max<int64_t>(0, *usage - cache));
+      least = std::min(least.value_or(left), left);
+    }
+    if (!group.has_relative_path()) return least;
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> available_host_memory(const path& root) {
+  std::optional<int64_t> available = number_of(root / "proc/meminfo", "MemAvailable:");
+  if (!available) return {};
+  *available *= 1024;  // the kernel's "kB"
+
+  // HIERARCHY:CONTROLLERS:PATH; version 2 has number 0 and names no controllers.
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const path group = line.substr(second + 1);
+    const path mounts = root / "sys/fs/cgroup";
+    std::optional<int64_t> left;
+    if (line.starts_with("0::"))
+      left = left_in({mounts, "memory.max", "memory.current", "inactive_file "}, group);
+    else if (controllers.find(",memory,") != std::string::npos)
+      left =
+          left_in({mounts / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}, group);
+    if (left) available = std::min(*available, *left);
+  }
+  return available;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,68 @@
+// A decoder-only transformer: pre-norm blocks of causal attention and a feed-forward network.
+//
+//     tokens -> embedding (+ learned positions) -> [ x + attention(norm(x)); x + mlp(norm(x)) ] * layers -> norm -> loss head
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+
+#include "model/layers.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll::model {
+
+/// The configuration with its zeros ("the usual") resolved. Throws UserError for what does not divide.
+DecoderConfig resolved(DecoderConfig config);
+
+/// Causal self-attention with grouped query heads (Ainslie et al. 2023) and rotary positions (Su et al. 2021).
+class AttentionImpl : public torch::nn::Module {
+ public:
+  explicit AttentionImpl(const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& x);  ///< [B, T, hidden] -> [B, T, hidden]
+
+ private:
+  DecoderConfig config_;
+  Projection qkv_{nullptr}, out_{nullptr};
+};
+TORCH_MODULE(Attention);
+
+/// SwiGLU (Shazeer 2020) or GELU feed-forward network.
+class MlpImpl : public torch::nn::Module {
+ public:
+  explicit MlpImpl(const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  bool gated_;
+  Projection up_{nullptr}, down_{nullptr};
+};
+TORCH_MODULE(Mlp);
+
+class BlockImpl : public torch::nn::Module {
+ public:
+  explicit BlockImpl(const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  double dropout_;
+  Norm attention_norm_{nullptr}, mlp_norm_{nullptr};
+  Attention attention_{nullptr};
+  Mlp mlp_{nullptr};
+};
+TORCH_MODULE(Block);
+
+class DecoderImpl : public torch::nn::Module {
+ public:
+  DecoderImpl(const DecoderConfig& config, int64_t sequence_length);
+  /// Mean cross entropy of next-token prediction; tokens and targets int64 [B, T].
+  at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets);
+
+ private:
+  DecoderConfig config_;
+  at::Tensor embedding_, positions_, head_;
+  torch::nn::ModuleList layers_{nullptr};
+  Norm norm_{nullptr};
+};
+TORCH_MODULE(Decoder);
+
+}  // namespace plimsoll::model

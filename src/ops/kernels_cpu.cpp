@@ -1,0 +1,323 @@
+#include "ops/kernels_cpu.h"
+
+#include <limits>
+
+#include "ops/lanes.h"
+#include "plimsoll/error.h"
+
+// One copy of each kernel for every instruction set worth having; the loader picks. Needs ifunc: GNU/Linux on x86-64.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define PLIMSOLL_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define PLIMSOLL_CLONES
+#endif
+
+namespace plimsoll::ops {
+
+using c10::BFloat16;
+using c10::Half;
+using namespace lanes;
+
+template <typename T>
+using Scalar = typename Accumulate<T>::Scalar;
+template <typename T>
+using Vector = typename Accumulate<T>::Vector;
+
+template <typename T>
+PLIMSOLL_INLINE const T* row_of(const ConstRows& rows, int64_t row) {
+  return static_cast<const T*>(rows.data) + row * rows.stride;
+}
+template <typename T>
+PLIMSOLL_INLINE T* row_of(const Rows& rows, int64_t row) {
+  return static_cast<T*>(rows.data) + row * rows.stride;
+}
+
+template <typename X, typename Y>
+PLIMSOLL_INLINE void rms_norm(const RmsNorm& args, int64_t begin, int64_t end) {
+  using V = Vector<X>;
+  const auto* weight = static_cast<const Scalar<X>*>(args.weight);
+  for (int64_t row = begin; row < end; ++row) {
+    const X* x = row_of<X>(args.x, row);
+    Y* y = row_of<Y>(args.y, row);
+    V squares{};
+    PLIMSOLL_FOR_LANES(i, partial, args.width) {
+      const V v = load_some(x + i, partial);
+      squares += v * v;
+    }
+    const Scalar<X> mean = sum(squares) / static_cast<Scalar<X>>(args.width);
+    const Scalar<X> rstd = 1 / std::sqrt(mean + static_cast<Scalar<X>>(args.eps));
+    static_cast<Scalar<X>*>(args.rstd)[row] = rstd;
+    PLIMSOLL_FOR_LANES(i, partial, args.width) {
+      store_some(y + i, load_some(x + i, partial) * rstd * load_some(weight + i, partial), partial);
+    }
+  }
+}
+
+template <typename X, typename Y>
+PLIMSOLL_INLINE void rms_norm_backward(const RmsNormBackward& args, void* partial_sums, int64_t begin, int64_t end) {
+  using V = Vector<X>;
+  const auto* weight = static_cast<const Scalar<X>*>(args.weight);
+  auto* sums = static_cast<Scalar<X>*>(partial_sums);
+  for (int64_t i = 0; i < args.width; ++i) sums[i] = 0;
+  for (int64_t row = begin; row < end; ++row) {
+    const X* x = row_of<X>(args.x, row);
+    const Y* grad = row_of<Y>(args.grad_y, row);
+    X* dx = row_of<X>(args.dx, row);
+    const Scalar<X> rstd = static_cast<const Scalar<X>*>(args.rstd)[row];
+    V dot{};
+    PLIMSOLL_FOR_LANES(i, partial, args.width) {
+      const V g = load_some(grad + i, partial), normal = load_some(x + i, partial) * rstd;
+      const V product = g * normal;
+      dot += product * load_some(weight + i, partial);
+      store_some(sums + i, load_some(static_cast<const Scalar<X>*>(sums) + i, partial) + product, partial);
+    }
+    const Scalar<X> mean = sum(dot) / static_cast<Scalar<X>>(args.width);
+    PLIMSOLL_FOR_LANES(i, partial, args.width) {
+      const V g = load_some(grad + i, partial) * load_some(weight + i, partial);
+      store_some(dx + i, (g - load_some(x + i, partial) * rstd * mean) * rstd, partial);
+    }
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void sum_partial_rows(const void* partials, int64_t count, int64_t width, void* out, int64_t begin,
+                                      int64_t end) {
+  const auto* from = static_cast<const Scalar<T>*>(partials);
+  PLIMSOLL_FOR_LANES(i, partial, end - begin) {
+    Vector<T> total{};
+    for (int64_t row = 0; row < count; ++row) total += load_some(from + row * width + begin + i, partial);
+    store_some(static_cast<T*>(out) + begin + i, total, partial);
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void rope(const Rope& args, int64_t begin, int64_t end) {
+  using V = Vector<T>;
+  const int64_t half = args.width / 2;
+  const double direction = args.inverse ? -1.0 : 1.0;
+  for (int64_t token = begin; token < end; ++token) {
+    const double position = direction * static_cast<double>(args.position + token);
+    PLIMSOLL_FOR_LANES(i, partial, half) {
+      V sine{}, cosine{};
+      sin_cos(load_some(args.frequencies + i, partial) * position, sine, cosine);
+      for (int64_t b = 0; b < args.batch; ++b) {
+        const T* from = static_cast<const T*>(args.x) + b * args.batch_stride + token * args.token_stride + i;
+        T* to = static_cast<T*>(args.out) + (b * args.tokens + token) * args.heads * args.width + i;
+        for (int64_t h = 0; h < args.heads; ++h, from += args.head_stride, to += args.width) {
+          const V first = load_some(from, partial), second = load_some(from + half, partial);
+          store_some(to, first * cosine - second * sine, partial);
+          store_some(to + half, second * cosine + first * sine, partial);
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void swiglu(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* gate = row_of<T>(gate_up, row);
+    T* to = row_of<T>(y, row);
+    PLIMSOLL_FOR_LANES(i, partial, width) {
+      const Vector<T> g = load_some(gate + i, partial);
+      store_some(to + i, g / (lanes::exp(-g) + 1) * load_some(gate + width + i, partial), partial);
+    }
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void swiglu_backward(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up,
+                                     int64_t width, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* gate = row_of<T>(gate_up, row);
+    const T* dy = row_of<T>(grad, row);
+    T* to = row_of<T>(grad_gate_up, row);
+    PLIMSOLL_FOR_LANES(i, partial, width) {
+      const Vector<T> g = load_some(gate + i, partial), d = load_some(dy + i, partial);
+      const Vector<T> sigmoid = 1 / (lanes::exp(-g) + 1), silu = g * sigmoid;
+      store_some(to + i, d * load_some(gate + width + i, partial) * (sigmoid + silu * (1 - sigmoid)), partial);
+      store_some(to + width + i, d * silu, partial);
+    }
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int64_t end) {
+  using V = Vector<T>;
+  using S = Scalar<T>;
+  const S lowest = -std::numeric_limits<S>::infinity();
+  // The greatest and the sum of exponentials in one reading: block by block, the sum rescaled where the greatest grows.
+  constexpr int64_t kBlock = 64 * kLanes;
+  for (int64_t row = begin; row < end; ++row) {
+    T* x = row_of<T>(args.logits, row);
+    const int64_t target = args.targets[row * args.target_stride];
+    S& loss = static_cast<S*>(args.losses)[row];
+    if (target == args.ignore_index) {
+      loss = 0;
+      if (args.gradient) std::memset(static_cast<void*>(x), 0, static_cast<size_t>(args.width) * sizeof(T));
+      continue;
+    }
+    S greatest = lowest, total = 0;
+    for (int64_t block = 0; block < args.width; block += kBlock) {
+      const int64_t size = args.width - block < kBlock ? args.width - block : kBlock;
+      const int64_t whole = size / kLanes * kLanes;
+      V top = splat<V>(lowest);
+      for (int64_t i = 0; i < whole; i += kLanes) top = larger(load(static_cast<const T*>(x) + block + i), top);
+      S block_top = whole ? largest(top) : lowest;
+      for (int64_t i = whole; i < size; ++i) {
+        const S value = static_cast<S>(x[block + i]);
+        if (value > block_top) block_top = value;
+      }
+      if (block_top > greatest) {
+        total = greatest == lowest ? 0 : total * std::exp(greatest - block_top);
+        greatest = block_top;
+      }
+      if (greatest == lowest) continue;  // nothing but minus infinity so far
+      V sums{};
+      for (int64_t i = 0; i < whole; i += kLanes)
+        sums += lanes::exp(load(static_cast<const T*>(x) + block + i) - greatest);
+      total += sum(sums);
+      for (int64_t i = whole; i < size; ++i) total += std::exp(static_cast<S>(x[block + i]) - greatest);
+    }
+    const S log_sum = greatest + std::log(total);
+    loss = log_sum - static_cast<S>(x[target]);
+    if (!args.gradient) continue;
+    const S at_target = std::exp(static_cast<S>(x[target]) - log_sum) - 1;
+    PLIMSOLL_FOR_LANES(i, partial, args.width) {
+      store_some(x + i, lanes::exp(load_some(static_cast<const T*>(x) + i, partial) - log_sum), partial);
+    }
+    x[target] = static_cast<T>(at_target);
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void split_add(const SplitAdd& args, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* part = row_of<T>(args.part, row);
+    T* high = row_of<T>(args.high, row);
+    T* low = row_of<T>(args.low, row);
+    PLIMSOLL_FOR_LANES(i, partial, args.width) {
+      Vector<T> total = load_some(part + i, partial);
+      if (args.read_low) total += load_some(static_cast<const T*>(low) + i, partial);
+      total += load_some(static_cast<const T*>(high) + i, partial);
+      store_some(high + i, total, partial);
+      if (args.write_low) store_some(low + i, total - load_some(static_cast<const T*>(high) + i, partial), partial);
+    }
+  }
+}
+
+bool is_floating(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16 || dtype == DType::float64;
+}
+
+// `name` for each element type, compiled for each instruction set (a template cannot carry target_clones), and a
+// function that picks by dtype.
+#define PLIMSOLL_KERNEL(name, T, suffix, parameters, arguments) \
+  PLIMSOLL_CLONES static void name##_##suffix parameters {      \
+    name<T> arguments;                                          \
+  }
+#define PLIMSOLL_KERNELS(name, parameters, arguments)          \
+  PLIMSOLL_KERNEL(name, float, f32, parameters, arguments)     \
+  PLIMSOLL_KERNEL(name, double, f64, parameters, arguments)    \
+  PLIMSOLL_KERNEL(name, BFloat16, bf16, parameters, arguments) \
+  PLIMSOLL_KERNEL(name, Half, f16, parameters, arguments)      \
+  static void pick_##name(DType dtype, auto&&... rest) {       \
+    switch (dtype) {                                           \
+      case DType::float32:                                     \
+        return name##_f32(rest...);                            \
+      case DType::float64:                                     \
+        return name##_f64(rest...);                            \
+      case DType::bfloat16:                                    \
+        return name##_bf16(rest...);                           \
+      case DType::float16:                                     \
+        return name##_f16(rest...);                            \
+      default:                                                 \
+        throw InternalError(#name ": not a floating dtype");   \
+    }                                                          \
+  }
+
+PLIMSOLL_KERNELS(sum_partial_rows,
+                 (const void* partials, int64_t count, int64_t width, void* out, int64_t begin, int64_t end),
+                 (partials, count, width, out, begin, end))
+PLIMSOLL_KERNELS(rope, (const Rope& args, int64_t begin, int64_t end), (args, begin, end))
+PLIMSOLL_KERNELS(swiglu, (const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end),
+                 (gate_up, y, width, begin, end))
+PLIMSOLL_KERNELS(swiglu_backward,
+                 (const ConstRows& grad, const ConstRows& gate_up, const Rows& out, int64_t width, int64_t begin,
+                  int64_t end),
+                 (grad, gate_up, out, width, begin, end))
+PLIMSOLL_KERNELS(cross_entropy, (const CrossEntropy& args, int64_t begin, int64_t end), (args, begin, end))
+PLIMSOLL_KERNELS(split_add, (const SplitAdd& args, int64_t begin, int64_t end), (args, begin, end))
+
+// The norms have two element types: of what comes in and of what goes out.
+#define PLIMSOLL_NORM(X, Y, suffix)                                                                                 \
+  PLIMSOLL_CLONES static void rms_norm_##suffix(const RmsNorm& args, int64_t begin, int64_t end) {                  \
+    rms_norm<X, Y>(args, begin, end);                                                                               \
+  }                                                                                                                 \
+  PLIMSOLL_CLONES static void rms_norm_backward_##suffix(const RmsNormBackward& args, void* partial, int64_t begin, \
+                                                         int64_t end) {                                             \
+    rms_norm_backward<X, Y>(args, partial, begin, end);                                                             \
+  }
+#define PLIMSOLL_NORMS(each)                                                                             \
+  each(float, float, f32_f32) each(float, BFloat16, f32_bf16) each(float, Half, f32_f16)                 \
+      each(BFloat16, float, bf16_f32) each(BFloat16, BFloat16, bf16_bf16) each(BFloat16, Half, bf16_f16) \
+          each(Half, float, f16_f32) each(Half, BFloat16, f16_bf16) each(Half, Half, f16_f16)            \
+              each(double, double, f64_f64)
+PLIMSOLL_NORMS(PLIMSOLL_NORM)
+
+template <typename T>
+constexpr DType kDType = DType::float32;
+template <>
+constexpr DType kDType<double> = DType::float64;
+template <>
+constexpr DType kDType<BFloat16> = DType::bfloat16;
+template <>
+constexpr DType kDType<Half> = DType::float16;
+
+void rms_norm_rows(const RmsNorm& args, int64_t begin, int64_t end) {
+#define PLIMSOLL_PICK(X, Y, suffix) \
+  if (args.x.dtype == kDType<X> && args.y.dtype == kDType<Y>) return rms_norm_##suffix(args, begin, end);
+  PLIMSOLL_NORMS(PLIMSOLL_PICK)
+#undef PLIMSOLL_PICK
+  throw InternalError("rms_norm_rows: no kernel for these dtypes");
+}
+
+void rms_norm_backward_rows(const RmsNormBackward& args, void* partial, int64_t begin, int64_t end) {
+#define PLIMSOLL_PICK(X, Y, suffix)                                \
+  if (args.x.dtype == kDType<X> && args.grad_y.dtype == kDType<Y>) \
+    return rms_norm_backward_##suffix(args, partial, begin, end);
+  PLIMSOLL_NORMS(PLIMSOLL_PICK)
+#undef PLIMSOLL_PICK
+  throw InternalError("rms_norm_backward_rows: no kernel for these dtypes");
+}
+
+void sum_partials(const void* partials, int64_t count, int64_t width, DType accumulator, void* out, DType out_dtype,
+                  int64_t begin, int64_t end) {
+  check((accumulator == DType::float64) == (out_dtype == DType::float64),
+        "sum_partials: float64 mixes with float64 only");
+  pick_sum_partial_rows(out_dtype, partials, count, width, out, begin, end);
+}
+
+void rope_tokens(const Rope& args, int64_t begin, int64_t end) {
+  pick_rope(args.dtype, args, begin, end);
+}
+
+void swiglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end) {
+  pick_swiglu(y.dtype, gate_up, y, width, begin, end);
+}
+
+void swiglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
+                          int64_t begin, int64_t end) {
+  pick_swiglu_backward(gate_up.dtype, grad, gate_up, grad_gate_up, width, begin, end);
+}
+
+void cross_entropy_rows(const CrossEntropy& args, int64_t begin, int64_t end) {
+  pick_cross_entropy(args.logits.dtype, args, begin, end);
+}
+
+void split_add_rows(const SplitAdd& args, int64_t begin, int64_t end) {
+  pick_split_add(args.high.dtype, args, begin, end);
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,198 @@
+// Sixteen numbers at a time: loads, stores, exp and sin/cos for the CPU kernels, without intrinsics.
+//
+// GCC's and Clang's vector types are lowered to whatever the function they are inlined into may use, so one source
+// serves SSE2, AVX2 and AVX-512 through `target_clones` (kernels_cpu.cpp). The lane count does not follow the machine:
+// sums are taken in the same order everywhere. Only kernels_cpu*.cpp include this.
+#pragma once
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+// Everything here is inlined, so the calling convention for wide vectors never comes into play.
+#pragma GCC diagnostic ignored "-Wpsabi"
+#define PLIMSOLL_INLINE [[gnu::always_inline]] inline
+
+namespace plimsoll::ops::lanes {
+
+constexpr int64_t kLanes = 16;
+
+using Floats = float __attribute__((vector_size(64)));
+using Doubles = double __attribute__((vector_size(128)));
+using Ints = int32_t __attribute__((vector_size(64)));
+using Words = uint32_t __attribute__((vector_size(64)));
+using Longs = int64_t __attribute__((vector_size(128)));
+using Halves = uint16_t __attribute__((vector_size(32)));
+
+/// The type that arithmetic on elements of T is done in, one and sixteen at a time.
+template <typename T>
+struct Accumulate {
+  using Scalar = float;
+  using Vector = Floats;
+};
+template <>
+struct Accumulate<double> {
+  using Scalar = double;
+  using Vector = Doubles;
+};
+
+/// The vector of sixteen `Scalar`s.
+template <typename Scalar>
+using VectorOf = typename Accumulate<Scalar>::Vector;
+
+template <typename Vector, typename Scalar>
+PLIMSOLL_INLINE Vector splat(Scalar value) {
+  return Vector{} + value;
+}
+
+template <typename Raw>
+PLIMSOLL_INLINE Raw read(const void* from) {
+  Raw raw;
+  std::memcpy(&raw, from, sizeof(Raw));
+  return raw;
+}
+
+PLIMSOLL_INLINE Floats load(const float* from) {
+  return read<Floats>(from);
+}
+PLIMSOLL_INLINE Doubles load(const double* from) {
+  return read<Doubles>(from);
+}
+PLIMSOLL_INLINE Floats load(const c10::BFloat16* from) {
+  return reinterpret_cast<Floats>(__builtin_convertvector(read<Halves>(from), Words) << 16);
+}
+PLIMSOLL_INLINE Floats load(const c10::Half* from) {
+  const Words bits = __builtin_convertvector(read<Halves>(from), Words);
+  const Words magnitude = (bits & 0x7fffu) << 13;
+  // Multiplying by 2^112 moves the exponent into float's range and makes subnormal halves right too.
+  const Floats finite = reinterpret_cast<Floats>(magnitude) * 0x1p112f;
+  const Words special = magnitude + (112u << 23) + (112u << 23);
+  const Words value = magnitude >= (31u << 23) ? special : reinterpret_cast<Words>(finite);
+  return reinterpret_cast<Floats>(value | ((bits & 0x8000u) << 16));
+}
+
+PLIMSOLL_INLINE void store(float* to, Floats value) {
+  std::memcpy(to, &value, sizeof(value));
+}
+PLIMSOLL_INLINE void store(double* to, Doubles value) {
+  std::memcpy(to, &value, sizeof(value));
+}
+PLIMSOLL_INLINE void store(c10::BFloat16* to, Floats value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  // Round to nearest, ties to even; a NaN stays one.
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Words kept = (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded;
+  const Halves narrow = __builtin_convertvector(kept, Halves);
+  std::memcpy(static_cast<void*>(to), &narrow, sizeof(narrow));
+}
+PLIMSOLL_INLINE void store(c10::Half* to, Floats value) {
+  for (int64_t i = 0; i < kLanes; ++i) to[i] = static_cast<c10::Half>(value[i]);
+}
+
+/// The first `count` of sixteen; the others are zero on loading and left alone on storing.
+template <typename T>
+PLIMSOLL_INLINE auto load(const T* from, int64_t count) {
+  T padded[kLanes]{};
+  std::memcpy(static_cast<void*>(padded), from, static_cast<size_t>(count) * sizeof(T));
+  return load(static_cast<const T*>(padded));
+}
+template <typename T, typename Vector>
+PLIMSOLL_INLINE void store(T* to, const Vector& value, int64_t count) {
+  T padded[kLanes];
+  store(static_cast<T*>(padded), value);
+  std::memcpy(static_cast<void*>(to), padded, static_cast<size_t>(count) * sizeof(T));
+}
+
+/// Calls `body(begin, partial)` for each sixteen of [0, size): `partial` is the count where fewer are left, else 0.
+/// A macro, because a lambda does not take on the target of the function that it stands in.
+#define PLIMSOLL_FOR_LANES(i, n, size)                                        \
+  for (int64_t i = 0, n = 0; i < (size); i += ::plimsoll::ops::lanes::kLanes) \
+    if (n = (size)-i < ::plimsoll::ops::lanes::kLanes ? (size)-i : 0; true)
+
+template <typename T>
+PLIMSOLL_INLINE auto load_some(const T* from, int64_t partial) {
+  return partial ? load(from, partial) : load(from);
+}
+template <typename T, typename Vector>
+PLIMSOLL_INLINE void store_some(T* to, const Vector& value, int64_t partial) {
+  if (partial)
+    store(to, value, partial);
+  else
+    store(to, value);
+}
+
+template <typename Vector>
+PLIMSOLL_INLINE auto sum(const Vector& lanes) {
+  Vector v = lanes;
+  for (int64_t width = kLanes / 2; width > 0; width /= 2)
+    for (int64_t i = 0; i < width; ++i) v[i] += v[i + width];
+  return v[0];
+}
+template <typename Vector>
+PLIMSOLL_INLINE auto largest(const Vector& v) {
+  auto best = v[0];
+  for (int64_t i = 1; i < kLanes; ++i) best = v[i] > best ? v[i] : best;
+  return best;
+}
+template <typename Vector>
+PLIMSOLL_INLINE Vector larger(const Vector& a, const Vector& b) {
+  return a > b ? a : b;
+}
+
+/// e^x to one or two units in the last place; 0 below float's normal range, infinity above it, NaN for NaN.
+/// Range reduction and polynomial as in Cephes' expf (S. Moshier).
+PLIMSOLL_INLINE Floats exp(Floats x) {
+  const Floats low = splat<Floats>(-87.33654f), high = splat<Floats>(88.72283f);
+  Floats y = x < low ? low : x;
+  y = y > high ? high : y;
+  const Floats shift = splat<Floats>(12582912.0f);  // 1.5 x 2^23: adding it rounds to a whole number
+  const Floats shifted = y * 1.44269504088896341f + shift;
+  const Floats n = shifted - shift;
+  Floats r = y - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const Ints power = reinterpret_cast<Ints>(shifted) - reinterpret_cast<Ints>(shift);
+  // In two halves, as 2^128 is not a float.
+  const Ints half = power >> 1;
+  p = p * reinterpret_cast<Floats>((half + 127) << 23);
+  p = p * reinterpret_cast<Floats>((power - half + 127) << 23);
+  p = x < low ? Floats{} : p;
+  p = x > high ? splat<Floats>(__builtin_inff()) : p;
+  return x != x ? x : p;
+}
+PLIMSOLL_INLINE Doubles exp(Doubles x) {
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = std::exp(x[i]);
+  return x;
+}
+
+/// Sine and cosine of angles in radians. The angle is reduced in double, so positions of millions stay exact to float.
+PLIMSOLL_INLINE void sin_cos(Doubles angle, Floats& sine, Floats& cosine) {
+  const Doubles shift = splat<Doubles>(6755399441055744.0);  // 1.5 x 2^52
+  const Doubles shifted = angle * 0.63661977236758134308 + shift;
+  const Doubles quarters = shifted - shift;
+  const Doubles reduced = (angle - quarters * 1.5707963267948966192) - quarters * 6.123233995736766e-17;
+  const Floats r = __builtin_convertvector(reduced, Floats), z = r * r;
+  const Floats s = ((z * -1.9515295891e-4f + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+  const Floats c =
+      ((z * 2.443315711809948e-5f - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - z * 0.5f + 1.0f;
+  const Ints quadrant = __builtin_convertvector(reinterpret_cast<Longs>(shifted), Ints) & 3;
+  const Floats a = (quadrant & 1) != 0 ? c : s, b = (quadrant & 1) != 0 ? s : c;
+  sine = (quadrant & 2) != 0 ? -a : a;
+  cosine = ((quadrant + 1) & 2) != 0 ? -b : b;
+}
+PLIMSOLL_INLINE void sin_cos(Doubles angle, Doubles& sine, Doubles& cosine) {
+  for (int64_t i = 0; i < kLanes; ++i) {
+    sine[i] = std::sin(angle[i]);
+    cosine[i] = std::cos(angle[i]);
+  }
+}
+
+}  // namespace plimsoll::ops::lanes

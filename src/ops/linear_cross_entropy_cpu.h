@@ -1,0 +1,15 @@
+// The CPU kernel of linear_cross_entropy; the operators are defined in linear_cross_entropy.cpp.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace plimsoll::ops {
+
+/// Writes the mean loss and the number of targets that count (at least 1) to the scalars `loss` and `count` (`count`
+/// may be undefined), and to `grad_x` and `grad_weight`, where they have elements, the gradients of the sum of the
+/// losses.
+void linear_cross_entropy_cpu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                              int64_t ignore_index, const at::Tensor& loss, const at::Tensor& count,
+                              const at::Tensor& grad_x, const at::Tensor& grad_weight);
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,30 @@
+// How linear_cross_entropy is cut into chunks of tokens: by the kernel and for the figures of its workspace. No
+// libtorch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/rows.h"
+#include "plimsoll/bytes.h"
+
+namespace plimsoll::ops {
+
+struct LossChunks {
+  int64_t rows;  ///< tokens of a chunk; the last may have fewer
+  int64_t count;
+};
+
+/// Chunks whose logits take at most 64 MiB, but 64 tokens or more, evenly split in whole sixteens.
+inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t element_bytes) {
+  const int64_t most = std::max<int64_t>(64, 64 * MiB / std::max<int64_t>(1, vocabulary * element_bytes));
+  const int64_t count = std::max<int64_t>(1, div_up(tokens, most));
+  const int64_t rows = std::max<int64_t>(1, std::min(tokens, div_up(div_up(tokens, count), 16) * 16));
+  return {rows, div_up(tokens, rows)};
+}
+
+/// Vocabulary rows of the weight gradient that are computed and added at a time when 16-bit chunks are summed: the
+/// product of a block stays in the cache until it is added.
+constexpr int64_t kLossGradientBlock = 4096;
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,96 @@
+// What the definitions of our operators share: checks, conversions, calling an operator by name, autocast.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <sstream>
+#include <string>
+
+#include "ops/kernels_cpu.h"
+#include "ops/rows.h"
+#include "plimsoll/error.h"
+#include "record/dtypes.h"
+
+namespace plimsoll::ops {
+
+/// Throws UserError "OPERATOR: what" unless `condition` holds; the parts of `what` are streamed.
+template <typename... Parts>
+void require(bool condition, const char* op, const Parts&... what) {
+  if (condition) return;
+  std::ostringstream message;
+  message << op << ": ";
+  (message << ... << what);
+  throw UserError(message.str(), UserError::Kind::failure);
+}
+
+inline bool is_floating(at::ScalarType type) {
+  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf || type == at::kDouble;
+}
+
+inline void require_floating(const char* op, const char* name, const at::Tensor& tensor) {
+  require(is_floating(tensor.scalar_type()), op, name, " is ", c10::toString(tensor.scalar_type()),
+          "; allowed are float32, bfloat16, float16 and float64");
+}
+
+/// float64 for float64, float32 for everything else.
+inline at::ScalarType accumulator(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+inline DType dtype_of(const at::Tensor& tensor) {
+  return plimsoll::dtype_of(tensor.scalar_type());
+}
+
+/// A contiguous copy of a tensor that is not contiguous. Of one more dimension while it is copied: transposing a
+/// matrix, libtorch would take a buffer of its own.
+inline at::Tensor contiguous_copy(const at::Tensor& tensor) {
+  return tensor.unsqueeze(0).contiguous().squeeze(0);
+}
+
+/// The tensor itself where it is rows one stride apart, else a contiguous copy.
+inline at::Tensor as_rows(const at::Tensor& tensor) {
+  return row_stride(tensor.sizes(), tensor.strides()) ? tensor : contiguous_copy(tensor);
+}
+inline Rows rows(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), dtype_of(tensor), row_stride(tensor.sizes(), tensor.strides()).value()};
+}
+inline ConstRows const_rows(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr(), dtype_of(tensor), row_stride(tensor.sizes(), tensor.strides()).value()};
+}
+inline int64_t row_count(const at::Tensor& tensor) {
+  return tensor.size(-1) == 0 ? 0 : tensor.numel() / tensor.size(-1);
+}
+
+/// The operator `name` ("plimsoll::rope") as a typed handle.
+template <typename Signature>
+c10::TypedOperatorHandle<Signature> operator_handle(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+/// Keeps autocast on `device` from being applied again to what is called in its scope.
+struct AutocastOff {
+  explicit AutocastOff(c10::DeviceType device)
+      : guard(c10::DispatchKeySet(at::autocast::get_autocast_dispatch_key_from_device_type(device))) {}
+  c10::impl::ExcludeDispatchKeyGuard guard;
+};
+
+/// `tensor` in the lower precision of autocast on `device`; a parameter's copy is cached as libtorch caches its own.
+inline at::Tensor autocast(const at::Tensor& tensor, c10::DeviceType device) {
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
+}
+
+}  // namespace plimsoll::ops
+
+/// Registers `kernel<device>` for autocast on every device that Plimsoll knows.
+#define PLIMSOLL_AUTOCAST(name, kernel)                  \
+  TORCH_LIBRARY_IMPL(plimsoll, AutocastCPU, m) {         \
+    m.impl(name, kernel<c10::DeviceType::CPU>);          \
+  }                                                      \
+  TORCH_LIBRARY_IMPL(plimsoll, AutocastCUDA, m) {        \
+    m.impl(name, kernel<c10::DeviceType::CUDA>);         \
+  }                                                      \
+  TORCH_LIBRARY_IMPL(plimsoll, AutocastPrivateUse1, m) { \
+    m.impl(name, kernel<c10::DeviceType::PrivateUse1>);  \
+  }

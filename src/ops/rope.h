@@ -1,0 +1,14 @@
+// Rotary position embedding (J. Su et al., "RoFormer"), pairs (i, i + D/2) as in GPT-NeoX and Llama.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace plimsoll::ops {
+
+/// Rotates each pair of x [B, T, H, D] by its token's position times theta^(-2i/D); the first token has `position`.
+/// Returns a contiguous [B, T, H, D] of x's dtype. Angles are computed in float64 and reduced before the sine is taken,
+/// so long positions lose nothing. Keeps nothing for backward, which is the rotation the other way. Operator
+/// plimsoll::rope. Throws UserError where D is odd or x is not four-dimensional.
+at::Tensor rope(const at::Tensor& x, int64_t position = 0, double theta = 10000.0);
+
+}  // namespace plimsoll::ops

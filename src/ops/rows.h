@@ -1,0 +1,63 @@
+// When a strided tensor is a plain matrix of rows, and how rows are shared out. No libtorch: the kernels and the
+// figures for their workspace (workspace_cpu.h) must agree.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace plimsoll::ops {
+
+using Dims = std::span<const int64_t>;
+
+/// Elements from one row to the next where [..., width] is rows one constant stride apart, each with its elements side
+/// by side; nothing where a kernel that wants rows must copy first.
+inline std::optional<int64_t> row_stride(Dims sizes, Dims strides) {
+  const size_t dims = sizes.size();
+  if (dims == 0) return std::nullopt;
+  if (sizes[dims - 1] > 1 && strides[dims - 1] != 1) return std::nullopt;
+  std::optional<int64_t> stride, expected;
+  for (size_t d = dims - 1; d-- > 0;) {
+    if (sizes[d] == 1) continue;
+    if (!stride)
+      stride = strides[d];
+    else if (strides[d] != *expected)
+      return std::nullopt;
+    expected = strides[d] * sizes[d];
+  }
+  return stride.value_or(sizes[dims - 1]);
+}
+
+/// As at::Tensor::is_contiguous().
+inline bool is_contiguous(Dims sizes, Dims strides) {
+  int64_t expected = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (sizes[d] == 0) return true;
+    if (sizes[d] != 1 && strides[d] != expected) return false;
+    expected *= sizes[d];
+  }
+  return true;
+}
+
+inline int64_t elements(Dims sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  return count;
+}
+
+inline int64_t div_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// Rows that one thread takes at the least, so that starting it pays: some 16 thousand elements.
+inline int64_t row_grain(int64_t width) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width));
+}
+
+/// Rows of one partial sum of rms_norm's weight gradient: whatever the thread count, so the sum does not depend on it.
+inline int64_t norm_block_rows(int64_t rows) {
+  return std::max<int64_t>(16, div_up(rows, 64));
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,26 @@
+// When each buffer of a trace is born and when it dies.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+/// Half-open, in op indices: [birth, death). An unused buffer has birth == death.
+struct Lifetime {
+  int32_t birth = 0;
+  int32_t death = 0;
+  bool live_at(int32_t op) const { return birth <= op && op < death; }
+};
+
+/// By buffer. A buffer lives from the first op that touches it to the last. A persistent buffer lives for the whole
+/// trace, and an output from its first write to the end: the host reads it after the segment.
+std::vector<Lifetime> lifetimes_of(const Trace& trace);
+
+/// Bytes as placed: rounded up to the arena's alignment.
+constexpr int64_t kArenaAlignment = 64;
+constexpr int64_t placed_bytes(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+}  // namespace plimsoll

@@ -1,0 +1,138 @@
+#include "plan/validator.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "plan/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr BufferId kWorkspace = -2;
+
+class Arena {
+ public:
+  explicit Arena(const Plan& plan) : plan_(plan), owned_(plan.trace.buffers.size(), 0) {}
+
+  void run(const Segment& segment) {
+    written_here_.clear();
+    for (int32_t i = segment.begin; i < segment.end && fault_.empty(); ++i) run_op(i, segment);
+  }
+
+  // What the host writes before a segment, or reads after it.
+  void host_write(BufferId buffer) { take(buffer, plan_.offsets[buffer], plan_.trace.buffers[buffer].bytes); }
+  void host_read(const NamedView& output, const Segment& segment) {
+    if (fault_.empty() && !owns(output.view.buffer))
+      fault_ = fmt::format("output '{}' does not survive segment '{}'", output.name, segment.name);
+  }
+
+  const std::string& fault() const { return fault_; }
+  bool written(BufferId buffer) const { return written_here_.contains(buffer); }
+
+ private:
+  struct Extent {
+    int64_t end;
+    BufferId buffer;
+  };
+
+  bool owns(BufferId buffer) const { return owned_[buffer] == plan_.trace.buffers[buffer].bytes; }
+
+  // Gives [offset, offset + bytes) to `buffer`; whoever had some of it has lost that much.
+  void take(BufferId buffer, int64_t offset, int64_t bytes) {
+    if (bytes == 0) return;
+    const int64_t end = offset + bytes;
+    auto at = extents_.lower_bound(offset);
+    if (at != extents_.begin() && std::prev(at)->second.end > offset) --at;
+    while (at != extents_.end() && at->first < end) {
+      const int64_t begin = at->first;
+      const Extent extent = at->second;
+      at = extents_.erase(at);
+      if (extent.buffer >= 0) owned_[extent.buffer] -= std::min(end, extent.end) - std::max(offset, begin);
+      if (begin < offset) extents_[begin] = {offset, extent.buffer};
+      if (extent.end > end) at = extents_.insert({end, {extent.end, extent.buffer}}).first;
+    }
+    extents_[offset] = {end, buffer};
+    if (buffer >= 0) owned_[buffer] += bytes;
+  }
+
+  void run_op(int32_t index, const Segment& segment) {
+    const Op& op = plan_.trace.ops[index];
+    const auto complain = [&](BufferId buffer, const char* what) {
+      if (fault_.empty())
+        fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, op.name, segment.name, buffer,
+                             plan_.trace.buffers[buffer].label, what);
+    };
+    std::set<BufferId> operands;
+    for_each_view(op, [&](const View& view, bool written) {
+      const Buffer& buffer = plan_.trace.buffers[view.buffer];
+      const int64_t offset = plan_.offsets[view.buffer];
+      operands.insert(view.buffer);
+      if (buffer.bytes == 0) return;
+      if (offset < 0) return complain(view.buffer, "has no place");
+      if (offset + buffer.bytes > plan_.arena_bytes) return complain(view.buffer, "ends outside the arena");
+      if (owns(view.buffer)) {
+        if (written) written_here_.insert(view.buffer);
+        return;
+      }
+      if (!written) return complain(view.buffer, "is read, but is not whole: never written, or overwritten since");
+      if (written_here_.contains(view.buffer)) return complain(view.buffer, "was overwritten before its last use");
+      written_here_.insert(view.buffer);
+      take(view.buffer, offset, buffer.bytes);
+    });
+    if (const int64_t offset = plan_.workspace_offsets[index]; offset >= 0) {
+      if (offset + op.workspace_bytes > plan_.arena_bytes && fault_.empty())
+        fault_ = fmt::format("op {} ({}): its workspace ends outside the arena", index, op.name);
+      take(kWorkspace, offset, op.workspace_bytes);
+    }
+    for (BufferId buffer : operands)
+      if (plan_.trace.buffers[buffer].bytes > 0 && !owns(buffer))
+        complain(buffer, "overlaps another operand or the workspace of the same op");
+  }
+
+  const Plan& plan_;
+  std::map<int64_t, Extent> extents_;    // begin -> end and owner; disjoint
+  std::vector<int64_t> owned_;           // by buffer: how many of its bytes are still its own
+  std::set<BufferId> written_here_;      // in the segment that runs now
+  std::string fault_;
+};
+
+}  // namespace
+
+std::string find_fault(const Plan& plan) {
+  const Trace& trace = plan.trace;
+  if (plan.offsets.size() != trace.buffers.size() || plan.workspace_offsets.size() != trace.ops.size())
+    return "the plan does not place every buffer and every op";
+  if (plan.fits && plan.budget_bytes > 0 && plan.peak_bytes > plan.budget_bytes)
+    return fmt::format("the plan says that it fits, but its peak of {} bytes is over the budget of {}", plan.peak_bytes,
+                       plan.budget_bytes);
+  if (plan.breakdown.total() != plan.peak_bytes) return "the breakdown does not add up to the peak";
+
+  Arena arena(plan);
+  const auto run = [&](const char* name) {
+    const Segment* segment = trace.segment(name);
+    if (!segment || !arena.fault().empty()) return;
+    for (const NamedView& input : trace.inputs)
+      if (plan.offsets[input.view.buffer] >= 0) arena.host_write(input.view.buffer);
+    arena.run(*segment);
+    for (const NamedView& output : trace.outputs)
+      if (arena.written(output.view.buffer)) arena.host_read(output, *segment);
+  };
+  // Constants and state are there before initialize: uploaded by the host, or read from a checkpoint.
+  for (const ConstantData& constant : trace.constants) arena.host_write(constant.buffer);
+  run("initialize");
+  for (int step = 0; step < 2; ++step) {
+    run("micro");
+    run("accumulate");
+    run("accumulate");
+    run("update");
+    run("evaluate");
+    run("evaluate");
+  }
+  run("micro");
+  run("update");
+  return arena.fault();
+}
+
+}  // namespace plimsoll

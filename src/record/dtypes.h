@@ -1,0 +1,14 @@
+// libtorch's element types and ours.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "plimsoll/dtype.h"
+
+namespace plimsoll {
+
+/// Throws UserError for a type that no trace can hold (quantised types, float8).
+DType dtype_of(c10::ScalarType type);
+c10::ScalarType scalar_type_of(DType dtype);
+
+}  // namespace plimsoll

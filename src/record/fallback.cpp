@@ -1,0 +1,173 @@
+// The plan device's boxed fallback: every operator call below autograd arrives here, gets its output shapes, and is
+// written down.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
+#include <torch/library.h>
+
+#include "plimsoll/error.h"
+#include "record/op_signature.h"
+#include "record/plan_device.h"
+#include "record/recorder.h"
+
+namespace plimsoll {
+namespace {
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// CPU tensors of one or more dimensions that the step uses as they are become plan tensors whose bytes the trace keeps.
+// A CPU tensor of no dimensions is a Python-style scalar and stays a constant of the call.
+void adopt_constants(Recorder* recorder, std::vector<c10::IValue>& arguments) {
+  for (c10::IValue& argument : arguments) {
+    if (!argument.isTensor()) continue;
+    const at::Tensor& tensor = argument.toTensor();
+    if (recorder && tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0)
+      argument = recorder->constant_tensor(tensor);
+  }
+}
+
+c10::IValue to_meta(const c10::IValue& value) {
+  const auto convert = [](const at::Tensor& tensor) { return is_plan(tensor) ? meta_like(tensor) : tensor; };
+  if (value.isTensor()) return convert(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor tensor : value.toTensorList()) list.push_back(convert(tensor));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
+      list.push_back(tensor ? std::optional<at::Tensor>(convert(*tensor)) : std::nullopt);
+    return list;
+  }
+  if (value.isDevice()) return c10::Device(c10::kMeta);
+  return value;
+}
+
+std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::vector<c10::IValue>& arguments,
+                                       Recorder* recorder) {
+  torch::jit::Stack meta;
+  for (const c10::IValue& argument : arguments) meta.push_back(to_meta(argument));
+  const std::string place = recorder ? recorder->place() : "";
+  try {
+    if (signature.rule) {
+      std::vector<c10::IValue> outputs;
+      for (at::Tensor& tensor : (*signature.rule)(meta)) outputs.emplace_back(std::move(tensor));
+      return outputs;
+    }
+    signature.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
+    return meta;
+  } catch (const c10::NotImplementedError&) {
+    throw UserError(fmt::format("operator {}{} cannot be recorded: Plimsoll has no shape rule for it, nor libtorch a Meta kernel. "
+                                "Write the step without it, or add a rule in src/record/shape_rules.cpp",
+                                signature.name, place));
+  } catch (const c10::Error& error) {
+    throw UserError(fmt::format("operator {}{}: {}", signature.name, place, first_line(error.what_without_backtrace())));
+  }
+}
+
+at::Tensor fresh_like(const at::Tensor& meta) {
+  return make_plan_tensor(meta.sizes(), meta.strides(), meta.scalar_type());
+}
+
+// The plan tensor that output `index` of the call is, given what the meta kernel answered.
+c10::IValue make_output(const OpSignature& signature, size_t index, const c10::IValue& meta,
+                        const std::vector<c10::IValue>& arguments, Recorder* recorder) {
+  const int aliased = signature.result_argument[index];
+  if (aliased < 0) {
+    if (meta.isTensor()) return meta.toTensor().defined() ? c10::IValue(fresh_like(meta.toTensor())) : meta;
+    if (meta.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor tensor : meta.toTensorList()) list.push_back(fresh_like(tensor));
+      return list;
+    }
+    return meta;
+  }
+  const c10::IValue& argument = arguments[aliased];
+  if (signature.result_is_view[index]) {
+    const auto view = [&](const at::Tensor& tensor) {
+      return make_plan_view(argument.toTensor(), tensor.sizes(), tensor.strides(), tensor.storage_offset(),
+                            tensor.scalar_type());
+    };
+    if (meta.isTensor()) return view(meta.toTensor());
+    c10::List<at::Tensor> list;
+    for (const at::Tensor tensor : meta.toTensorList()) list.push_back(view(tensor));
+    return list;
+  }
+  // Written in place. An `out` of the wrong size is resized, as the real kernel would.
+  if (argument.isTensor() && meta.isTensor() && meta.toTensor().defined()) {
+    const at::Tensor& out = argument.toTensor();
+    const at::Tensor& wanted = meta.toTensor();
+    if (out.defined() && out.sizes() != wanted.sizes()) {
+      const auto bytes = at::detail::computeStorageNbytes(wanted.sizes(), wanted.strides(), out.element_size(),
+                                                          out.storage_offset());
+      if (bytes > out.storage().nbytes()) {
+        out.storage().unsafeGetStorageImpl()->set_nbytes(bytes);
+        if (recorder) recorder->grow_buffer(buffer_of(out), static_cast<int64_t>(bytes));
+      }
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(wanted.sizes(), wanted.strides());
+    }
+  }
+  return argument;
+}
+
+void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const OpSignature& signature = signature_of(op);
+  Recorder* recorder = Recorder::active();
+  const size_t count = signature.written.size();
+  auto top = torch::jit::last(*stack, count);
+  std::vector<c10::IValue> arguments(top.begin(), top.end());
+  torch::jit::drop(*stack, count);
+
+  if (signature.refusal)
+    throw UserError(fmt::format("operator {}{} cannot be recorded: {}", signature.name,
+                                recorder ? recorder->place() : "", *signature.refusal));
+  adopt_constants(recorder, arguments);
+  const std::vector<c10::IValue> meta = infer_outputs(signature, arguments, recorder);
+  const size_t results = signature.result_argument.size();
+  check(meta.size() >= results, "shape rule of " + signature.name + " gives too few outputs");
+
+  std::vector<c10::IValue> outputs;
+  for (size_t i = 0; i < results; ++i)
+    outputs.push_back(make_output(signature, i, meta[meta.size() - results + i], arguments, recorder));
+  if (recorder) {
+    if (signature.only_views)
+      recorder->note_view();
+    else
+      recorder->add_op(signature, arguments, outputs);
+  }
+  for (c10::IValue& output : outputs) stack->push_back(std::move(output));
+}
+
+// libtorch copies from and to a private device through this operator; on every real device it is copy_.
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
+  Recorder* recorder = Recorder::active();
+  if (!is_plan(target))
+    throw UserError(fmt::format("a tensor of the step{} is copied to the CPU while it is recorded, but it has no values yet; return "
+                                "what you want to read from the step, or read it after the step has run",
+                                recorder ? recorder->place() : ""));
+  static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  std::vector<c10::IValue> arguments{target, source, non_blocking};
+  if (recorder) {
+    adopt_constants(recorder, arguments);
+    recorder->add_op(signature_of(copy), arguments, {target});
+  }
+  return target;
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&record_call>());
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_copy_from", copy_from);
+  // libtorch would take these apart into pieces that cost memory, or fail: record them whole.
+  for (const char* name :
+       {"native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
+        "native_batch_norm", "native_batch_norm_backward", "embedding", "convolution", "convolution_backward",
+        "_fused_adamw_", "_fused_adamw_.tensor_lr", "_fused_sgd_", "_fused_sgd_.tensor_lr", "native_dropout",
+        "native_dropout_backward", "linalg_vector_norm"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+#include "record/op_cost.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace plimsoll {
+namespace {
+
+const View* operand(const Op& op, size_t index) {
+  if (index >= op.arguments.size() || op.arguments[index].views.empty()) return nullptr;
+  const View& view = op.arguments[index].views[0];
+  return view.buffer == kNoBuffer ? nullptr : &view;
+}
+
+double product_flops(const View* a, const View* b) {  // [..., M, K] x [..., K, N]
+  if (!a || !b || a->sizes.empty() || b->sizes.empty()) return 0;
+  return 2.0 * static_cast<double>(a->elements()) * static_cast<double>(b->sizes.back());
+}
+
+// Each output element of a convolution is a dot product over weight[0]: [Cin / groups, kernel...].
+double convolution_flops(const View* output, const View* weight) {
+  if (!output || !weight || weight->sizes.empty() || weight->sizes[0] == 0) return 0;
+  return 2.0 * static_cast<double>(output->elements()) * static_cast<double>(weight->elements() / weight->sizes[0]);
+}
+
+// Two products of [T, D] x [D, T] and [T, T] x [T, D] a head; five in backward (scores again, dV, dP, dQ, dK).
+double attention_flops(const View* query, const View* key, double products) {
+  if (!query || !key || query->sizes.size() != 4) return 0;
+  return products * 2.0 * static_cast<double>(query->elements()) * static_cast<double>(key->sizes[2]);
+}
+
+}  // namespace
+
+double flops_of(const Op& op) {
+  std::string_view name = op.name;
+  name = name.substr(0, name.find('.'));
+  if (name == "aten::mm" || name == "aten::bmm") return product_flops(operand(op, 0), operand(op, 1));
+  if (name == "aten::addmm" || name == "aten::baddbmm") return product_flops(operand(op, 1), operand(op, 2));
+  if (name == "aten::convolution" && !op.results.empty()) return convolution_flops(&op.results[0], operand(op, 1));
+  if (name == "aten::convolution_backward") return 2.0 * convolution_flops(operand(op, 0), operand(op, 2));
+  if (name == "plimsoll::attention") return attention_flops(operand(op, 0), operand(op, 1), 2);
+  if (name == "plimsoll::attention_backward") return attention_flops(operand(op, 1), operand(op, 2), 5);
+  if (name == "plimsoll::linear_cross_entropy" || name == "plimsoll::linear_cross_entropy_loss") {
+    const View* x = operand(op, 0);
+    const View* weight = operand(op, 1);
+    if (!x || !weight) return 0;
+    const double products = name == "plimsoll::linear_cross_entropy" ? 3 : 1;
+    return products * 2.0 * static_cast<double>(x->elements()) * static_cast<double>(weight->sizes[0]);
+  }
+  int64_t elements = 0;
+  for_each_view(op, [&](const View& view, bool) { elements = std::max(elements, view.elements()); });
+  return static_cast<double>(elements);
+}
+
+int64_t bytes_moved_by(const Op& op) {
+  int64_t bytes = 0;
+  for_each_view(op, [&](const View& view, bool) { bytes += view.elements() * element_bytes(view.dtype); });
+  return bytes;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,15 @@
+// Arithmetic and traffic of an operator call, from its shapes.
+#pragma once
+
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+/// Arithmetic operations (a multiply-add is two). Matrix products, convolutions, attention and the loss head by
+/// formula; everything else one operation for each element of its largest operand.
+double flops_of(const Op& op);
+
+/// Bytes read and written, each operand once: elements times element size, not strides.
+int64_t bytes_moved_by(const Op& op);
+
+}  // namespace plimsoll

@@ -1,0 +1,149 @@
+#include "record/plan_device.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/Functions.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include "plimsoll/error.h"
+#include "record/dtypes.h"
+#include "record/recorder.h"
+
+namespace plimsoll {
+namespace {
+
+// One device, one stream, nothing to wait for.
+struct PlanGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kPlanDevice; }
+  c10::Device exchangeDevice(c10::Device device) const override { return device; }
+  c10::Device getDevice() const override { return {kPlanDevice, 0}; }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, device); }
+  c10::Stream exchangeStream(c10::Stream stream) const noexcept override { return stream; }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
+};
+
+// The autograd engine asks for these before it starts its thread for the device.
+struct PlanHooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    static const at::Generator generator = at::detail::createCPUGenerator();
+    return generator;
+  }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  void setCurrentDevice(c10::DeviceIndex) const override {}
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, PlanGuard)
+
+PlanHooks plan_hooks;
+const bool registered = [] {
+  c10::register_privateuse1_backend("plan");
+  at::RegisterPrivateUse1HooksInterface(&plan_hooks);
+  return true;
+}();
+
+// Hands out addresses that nothing lies at. libtorch compares them (do these tensors overlap?), never reads them.
+struct PlanAllocator final : c10::Allocator {
+  struct Allocation {
+    BufferId buffer;
+  };
+  static PlanAllocator& get() {
+    static PlanAllocator allocator;
+    return allocator;
+  }
+  static void release(void* context) { delete static_cast<Allocation*>(context); }
+  c10::DataPtr allocate(size_t bytes) override {
+    Recorder* recorder = Recorder::active();
+    if (!recorder)
+      throw UserError("a tensor was made on the plan device while nothing is being recorded; make it inside the model's " +
+                      std::string("constructor or the step function"));
+    const uintptr_t address = next_.fetch_add((bytes / kPage + 2) * kPage);
+    auto* allocation = new Allocation{recorder->add_buffer(static_cast<int64_t>(bytes))};
+    return {reinterpret_cast<void*>(address), allocation, &release, c10::Device(kPlanDevice, 0)};
+  }
+  void copy_data(void*, const void*, size_t) const override { throw InternalError("plan tensors hold no data to copy"); }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+
+ private:
+  static constexpr uintptr_t kPage = 4096;
+  std::atomic<uintptr_t> next_{kPage};
+};
+
+at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
+  return make_plan_tensor(sizes, strides, dtype.value_or(at::get_default_dtype_as_scalartype()));
+}
+
+at::Tensor empty_memory_format(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                               std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  const auto type = dtype.value_or(at::get_default_dtype_as_scalartype());
+  const at::Tensor meta = at::detail::empty_meta(sizes, type, format);
+  return make_plan_tensor(meta.sizes(), meta.strides(), type);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", empty_memory_format);
+  m.impl("empty_strided", empty_strided);
+}
+
+}  // namespace
+
+at::Tensor make_plan_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) {
+  const auto bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+  PlanAllocator& allocator = PlanAllocator::get();
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+                                                       allocator.allocate(bytes), &allocator, /*resizable=*/true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+at::Tensor make_plan_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
+                          c10::ScalarType dtype) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(),
+                                                         c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_storage_offset(offset);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+BufferId buffer_of(const at::Tensor& tensor) {
+  const void* context = tensor.storage().data_ptr().get_context();
+  check(context != nullptr, "a plan tensor without a buffer");
+  return static_cast<const PlanAllocator::Allocation*>(context)->buffer;
+}
+
+View view_of(const at::Tensor& tensor) {
+  return {buffer_of(tensor), dtype_of(tensor.scalar_type()), tensor.storage_offset(), tensor.sizes().vec(),
+          tensor.strides().vec()};
+}
+
+at::Tensor meta_like(const at::Tensor& tensor) {
+  const size_t bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size(),
+                                                        tensor.storage_offset());
+  static c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::Meta);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+                                                       allocator, /*resizable=*/true);
+  auto meta = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), tensor.dtype());
+  meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
+  meta.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return meta;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,59 @@
+// A boxed fallback on a dispatch key that libtorch keeps for modes: while the key is included on a thread, every operator
+// call passes here first, and factory functions are sent to the plan device.
+#include "plimsoll/plan_scope.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <unordered_map>
+
+#include "record/plan_device.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr c10::DispatchKey kModeKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+// A factory takes a device and no tensor. -1 for every other operator.
+int device_argument(const c10::FunctionSchema& schema) {
+  int device = -1;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    if (argument.name() == "device") device = static_cast<int>(i);
+    const auto kind = argument.type()->kind();
+    if (kind == c10::TypeKind::TensorType) return -1;
+  }
+  return device;
+}
+
+int cached_device_argument(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<const c10::FunctionSchema*, int> cache;
+  const auto [entry, added] = cache.try_emplace(&op.schema(), 0);
+  if (added) entry->second = device_argument(op.schema());
+  return entry->second;
+}
+
+void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const int device = cached_device_argument(op);
+  if (device >= 0) {
+    c10::IValue& value = (*stack)[stack->size() - op.schema().arguments().size() + device];
+    if (value.isNone() || (value.isDevice() && value.toDevice().is_cpu())) value = c10::Device(kPlanDevice, 0);
+  }
+  const c10::impl::ExcludeDispatchKeyGuard below(kModeKey);
+  op.callBoxed(stack);
+}
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&send_to_plan>());
+}
+
+}  // namespace
+
+struct PlanScope::Guard {
+  c10::impl::IncludeDispatchKeyGuard include{kModeKey};
+};
+
+PlanScope::PlanScope() : guard_(std::make_unique<Guard>()) {}
+PlanScope::~PlanScope() = default;
+
+}  // namespace plimsoll

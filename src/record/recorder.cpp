@@ -1,0 +1,201 @@
+#include "record/recorder.h"
+
+#include <ATen/SequenceNumber.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "plimsoll/error.h"
+#include "record/op_call.h"
+#include "record/op_cost.h"
+#include "record/op_signature.h"
+#include "record/plan_device.h"
+
+namespace plimsoll {
+namespace {
+
+std::atomic<Recorder*> active_recorder{nullptr};
+
+}  // namespace
+
+Recorder::Recorder() {
+  Recorder* expected = nullptr;
+  if (!active_recorder.compare_exchange_strong(expected, this))
+    throw UserError("a step is being recorded already; one recording at a time in a process");
+  trace_.modules.emplace_back("");
+  module_indices_[""] = 0;
+}
+
+Recorder::~Recorder() { active_recorder = nullptr; }
+
+Recorder* Recorder::active() { return active_recorder; }
+
+void Recorder::begin_segment(const std::string& name) {
+  const auto here = static_cast<int32_t>(trace_.ops.size());
+  if (!trace_.segments.empty()) trace_.segments.back().end = here;
+  trace_.segments.push_back({name, here, here});
+  module_ = 0;
+  module_of_node_.clear();
+}
+
+void Recorder::mark(const at::Tensor& tensor, Role role, const std::string& label, bool persistent) {
+  Buffer& buffer = trace_.buffers[buffer_of(tensor)];
+  buffer.role = role;
+  buffer.label = label;
+  buffer.persistent = persistent;
+}
+
+void Recorder::mark_output(const at::Tensor& tensor, const std::string& name) {
+  trace_.buffers[buffer_of(tensor)].output = true;
+  trace_.outputs.push_back({name, view_of(tensor)});
+}
+
+void Recorder::add_input(const std::string& name, const at::Tensor& tensor) {
+  mark(tensor, Role::input, name, /*persistent=*/true);
+  trace_.inputs.push_back({name, view_of(tensor)});
+}
+
+void Recorder::add_state(const std::string& name, const at::Tensor& tensor) {
+  trace_.state.push_back({name, view_of(tensor)});
+}
+
+void Recorder::set_owner(const at::Tensor& tensor, const std::string& module) {
+  owners_[buffer_of(tensor)] = module_index(module);
+}
+
+BufferId Recorder::add_buffer(int64_t bytes) {
+  trace_.buffers.push_back({bytes, Role::temporary, false, false, {}});
+  return static_cast<BufferId>(trace_.buffers.size() - 1);
+}
+
+void Recorder::grow_buffer(BufferId buffer, int64_t bytes) {
+  trace_.buffers[buffer].bytes = std::max(trace_.buffers[buffer].bytes, bytes);
+}
+
+at::Tensor Recorder::constant_tensor(const at::Tensor& values) {
+  const at::Tensor dense = values.detach().contiguous();
+  at::Tensor tensor = make_plan_tensor(dense.sizes(), dense.strides(), dense.scalar_type());
+  mark(tensor, Role::input, "constant", /*persistent=*/true);
+  ConstantData constant{buffer_of(tensor), std::vector<std::byte>(dense.nbytes())};
+  if (dense.nbytes() > 0) std::memcpy(constant.bytes.data(), dense.const_data_ptr(), dense.nbytes());
+  trace_.constants.push_back(std::move(constant));
+  return tensor;
+}
+
+int32_t Recorder::module_index(const std::string& path) {
+  const auto [entry, added] = module_indices_.try_emplace(path, static_cast<int32_t>(trace_.modules.size()));
+  if (added) trace_.modules.push_back(path);
+  return entry->second;
+}
+
+// Modules have no hooks in C++, so a forward op belongs to the module whose parameter was read last. A backward op belongs
+// to the module of the forward op that made its autograd node, which both know by the node's sequence number.
+int32_t Recorder::current_module(const Op& op) {
+  int32_t owner = -1;
+  for_each_view(op, [&](const View& view, bool) {
+    if (const auto found = owners_.find(view.buffer); found != owners_.end() && owner < 0) owner = found->second;
+  });
+  if (phase_ == Phase::backward) {
+    const auto node = torch::autograd::get_current_node();
+    if (node) {
+      if (const auto found = module_of_node_.find(node->sequence_nr()); found != module_of_node_.end())
+        return found->second;
+    }
+    return owner >= 0 ? owner : module_;
+  }
+  if (owner >= 0) module_ = owner;
+  return module_;
+}
+
+void Recorder::note_view() {
+  if (phase_ != Phase::backward && at::sequence_number::peek() > 0)
+    module_of_node_.try_emplace(at::sequence_number::peek() - 1, module_);
+}
+
+void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValue>& arguments,
+                      const std::vector<c10::IValue>& outputs) {
+  Op op;
+  op.name = signature.name;
+  op.phase = phase_;
+  auto call = std::make_shared<OpCall>(OpCall{signature.op, {}});
+  const auto add_view = [](Argument& argument, const at::Tensor& tensor) {
+    argument.views.push_back(is_plan(tensor) ? view_of(tensor) : View{});
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    Argument argument;
+    argument.written = signature.written[i];
+    if (value.isTensor() && is_plan(value.toTensor())) {
+      argument.kind = Argument::Kind::tensor;
+      add_view(argument, value.toTensor());
+    } else if (value.isTensorList()) {
+      argument.kind = Argument::Kind::tensor_list;
+      for (const at::Tensor tensor : value.toTensorList()) add_view(argument, tensor);
+    } else if (value.isOptionalTensorList()) {
+      argument.kind = Argument::Kind::tensor_list;
+      for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
+        add_view(argument, tensor.value_or(at::Tensor()));
+    }
+    call->constants.push_back(argument.kind == Argument::Kind::constant ? value : c10::IValue());
+    op.arguments.push_back(std::move(argument));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (signature.result_argument[i] >= 0) continue;
+    if (outputs[i].isTensor() && is_plan(outputs[i].toTensor())) {
+      op.results.push_back(view_of(outputs[i].toTensor()));
+    } else if (outputs[i].isTensorList()) {
+      for (const at::Tensor tensor : outputs[i].toTensorList()) op.results.push_back(view_of(tensor));
+    } else {
+      op.results.push_back(View{});
+    }
+  }
+  op.call = std::move(call);
+  op.module = current_module(op);
+  if (phase_ != Phase::backward && at::sequence_number::peek() > 0)
+    module_of_node_.try_emplace(at::sequence_number::peek() - 1, op.module);
+  if (signature.random) op.random_id = next_random_id_++;
+  op.flops = flops_of(op);
+  op.bytes_moved = bytes_moved_by(op);
+  trace_.ops.push_back(std::move(op));
+}
+
+std::string Recorder::place() const {
+  return trace_.modules[module_].empty() ? "" : fmt::format(" in module '{}'", trace_.modules[module_]);
+}
+
+void Recorder::fill_roles() {
+  std::vector<bool> forward(trace_.buffers.size(), false);
+  for (const Op& op : trace_.ops) {
+    for_each_view(op, [&](const View& view, bool written) {
+      Buffer& buffer = trace_.buffers[view.buffer];
+      if (op.phase == Phase::forward && written) forward[view.buffer] = true;
+      if (op.phase == Phase::backward && forward[view.buffer] && buffer.role == Role::temporary)
+        buffer.role = Role::activation;
+    });
+  }
+}
+
+void Recorder::fill_labels() {
+  for (const Op& op : trace_.ops) {
+    for_each_view(op, [&](const View& view, bool written) {
+      Buffer& buffer = trace_.buffers[view.buffer];
+      if (!written || !buffer.label.empty()) return;
+      std::string_view name = op.name;
+      name.remove_prefix(std::min(name.find("::") + 2, name.size()));
+      name = name.substr(0, name.find('.'));
+      const std::string& module = trace_.modules[op.module];
+      buffer.label = module.empty() ? std::string(name) : fmt::format("{} in {}", name, module);
+    });
+  }
+}
+
+Trace Recorder::finish() {
+  if (!trace_.segments.empty()) trace_.segments.back().end = static_cast<int32_t>(trace_.ops.size());
+  fill_roles();
+  fill_labels();
+  return std::move(trace_);
+}
+
+}  // namespace plimsoll

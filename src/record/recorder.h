@@ -1,0 +1,71 @@
+// Writes down every operator call on the plan device while it is active.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+struct OpSignature;
+
+/// At most one recorder is active at a time in a process. It is not thread-local: the autograd engine runs a private
+/// device's backward on a thread of its own, while the thread that recorded the forward waits for it.
+class Recorder {
+ public:
+  Recorder();
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  static Recorder* active();
+
+  /// Ops recorded from here on belong to the segment of that name, until the next call. Segments follow one another.
+  void begin_segment(const std::string& name);
+  void set_phase(Phase phase) { phase_ = phase; }
+  Phase phase() const { return phase_; }
+
+  /// Gives the buffer of `tensor` a role and a label. A persistent buffer keeps its bytes between segments.
+  void mark(const at::Tensor& tensor, Role role, const std::string& label, bool persistent);
+  void mark_output(const at::Tensor& tensor, const std::string& name);
+  void add_input(const std::string& name, const at::Tensor& tensor);
+  void add_state(const std::string& name, const at::Tensor& tensor);
+  /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
+  void set_owner(const at::Tensor& tensor, const std::string& module);
+
+  /// Ends the recording: segments closed, roles and labels of the remaining buffers filled in.
+  Trace finish();
+
+  // Called by the plan device.
+  BufferId add_buffer(int64_t bytes);
+  void grow_buffer(BufferId buffer, int64_t bytes);
+  /// Appends a call. `outputs` are what the call returned.
+  void add_op(const OpSignature& signature, const std::vector<c10::IValue>& arguments,
+              const std::vector<c10::IValue>& outputs);
+  /// A call that only made views: nothing to replay, but backward asks which module it was made from.
+  void note_view();
+  /// A plan tensor that holds the values of a CPU tensor which the step uses as it is; its bytes go into the trace.
+  at::Tensor constant_tensor(const at::Tensor& values);
+  /// "in module 'layers.3.attention'" or "": where the step is at the moment, for messages.
+  std::string place() const;
+
+ private:
+  int32_t module_index(const std::string& path);
+  int32_t current_module(const Op& op);
+  void fill_roles();
+  void fill_labels();
+
+  Trace trace_;
+  Phase phase_ = Phase::initialize;
+  int64_t next_random_id_ = 0;
+  int32_t module_ = 0;
+  std::unordered_map<std::string, int32_t> module_indices_;
+  std::unordered_map<BufferId, int32_t> owners_;
+  std::unordered_map<uint64_t, int32_t> module_of_node_;  // by the autograd node's sequence number
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,297 @@
+#include "record/shape_rules.h"
+
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/native/Pool.h>
+
+#include <unordered_map>
+
+namespace plimsoll {
+namespace {
+
+using Arguments = std::vector<c10::IValue>;
+using Outputs = std::vector<at::Tensor>;
+
+at::Tensor like(const c10::IValue& value) {
+  return at::empty_like(value.toTensor(), value.toTensor().options().device(at::kMeta), at::MemoryFormat::Contiguous);
+}
+
+// The layout that a pointwise kernel gives its output: the input's own where it is dense.
+at::Tensor like_preserved(const c10::IValue& value) {
+  return at::empty_like(value.toTensor(), value.toTensor().options().device(at::kMeta));
+}
+
+at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) {
+  return at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kMeta));
+}
+
+// Statistics of a half-precision norm are kept in float32 by libtorch's CPU and CUDA kernels when the weight is float32.
+at::ScalarType statistics_type(const at::Tensor& input, const c10::IValue& weight) {
+  return weight.isTensor() && weight.toTensor().defined() ? weight.toTensor().scalar_type() : input.scalar_type();
+}
+
+Outputs masked(const Arguments& arguments, size_t mask_index, std::initializer_list<at::Tensor> candidates) {
+  const std::vector<bool> mask = arguments[mask_index].toBoolList().vec();
+  Outputs outputs;
+  size_t i = 0;
+  for (const at::Tensor& tensor : candidates) outputs.push_back(mask[i++] ? tensor : at::Tensor());
+  return outputs;
+}
+
+at::Tensor weight_like(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined() ? like(value) : at::Tensor();
+}
+
+Outputs layer_norm(const Arguments& a) {  // input, normalized_shape, weight, bias, eps
+  const at::Tensor input = a[0].toTensor();
+  auto sizes = input.sizes().vec();
+  const size_t normalized = a[1].toDimVector().size();
+  for (size_t i = sizes.size() - normalized; i < sizes.size(); ++i) sizes[i] = 1;
+  const auto type = statistics_type(input, a[2]);
+  return {like(a[0]), empty(sizes, type), empty(sizes, type)};
+}
+
+Outputs layer_norm_backward(const Arguments& a) {  // grad, input, shape, mean, rstd, weight, bias, mask
+  return masked(a, 7, {like(a[1]), weight_like(a[5]), weight_like(a[6])});
+}
+
+Outputs group_norm(const Arguments& a) {  // input, weight, bias, N, C, HxW, group, eps
+  const auto type = statistics_type(a[0].toTensor(), a[1]);
+  const std::vector<int64_t> sizes{a[3].toInt(), a[6].toInt()};
+  return {like_preserved(a[0]), empty(sizes, type), empty(sizes, type)};
+}
+
+Outputs group_norm_backward(const Arguments& a) {  // grad, input, mean, rstd, weight, N, C, HxW, group, mask
+  const at::Tensor input = a[1].toTensor();
+  const auto bias = a[4].isTensor() && a[4].toTensor().defined() ? like(a[4]) : empty({a[6].toInt()}, input.scalar_type());
+  return masked(a, 9, {like_preserved(a[1]), weight_like(a[4]), bias});
+}
+
+Outputs batch_norm(const Arguments& a) {  // input, weight, bias, running_mean, running_var, training, momentum, eps
+  const at::Tensor input = a[0].toTensor();
+  const int64_t channels = a[5].toBool() ? input.size(1) : 0;
+  const auto type = statistics_type(input, a[1]);
+  return {like_preserved(a[0]), empty({channels}, type), empty({channels}, type)};
+}
+
+Outputs batch_norm_backward(const Arguments& a) {  // grad, input, weight, mean.., train, eps, mask
+  const at::Tensor input = a[1].toTensor();
+  return masked(a, 9, {like_preserved(a[1]), weight_like(a[2]),
+                       empty({input.size(1)}, statistics_type(input, a[2]))});
+}
+
+Outputs embedding(const Arguments& a) {  // weight, indices
+  auto sizes = a[1].toTensor().sizes().vec();
+  sizes.push_back(a[0].toTensor().size(1));
+  return {empty(sizes, a[0].toTensor().scalar_type())};
+}
+
+Outputs embedding_dense_backward(const Arguments& a) {  // grad, indices, num_weights
+  const at::Tensor grad = a[0].toTensor();
+  return {empty({a[2].toInt(), grad.size(-1)}, grad.scalar_type())};
+}
+
+Outputs convolution(const Arguments& a) {  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+  const at::Tensor input = a[0].toTensor(), weight = a[1].toTensor();
+  const auto stride = a[3].toDimVector(), padding = a[4].toDimVector(), dilation = a[5].toDimVector();
+  const auto sizes = a[6].toBool()
+                         ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, a[7].toDimVector(),
+                                                       stride, dilation, a[8].toInt())
+                         : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  return {at::empty(sizes, input.options().device(at::kMeta), input.suggest_memory_format())};
+}
+
+Outputs convolution_backward(const Arguments& a) {  // grad, input, weight, bias_sizes, ..., mask
+  const at::Tensor weight = a[2].toTensor();
+  const int64_t channels = a[7].toBool() ? weight.size(1) * a[9].toInt() : weight.size(0);
+  return masked(a, 10, {like_preserved(a[1]), like_preserved(a[2]), empty({channels}, weight.scalar_type())});
+}
+
+Outputs dropout(const Arguments& a) {  // input, p, train
+  const at::Tensor input = a[0].toTensor();
+  return {like_preserved(a[0]), at::empty_like(input, input.options().device(at::kMeta).dtype(at::kBool))};
+}
+
+at::Tensor reduced(const at::Tensor& input, const c10::IValue& dims, bool keepdim, at::ScalarType dtype) {
+  std::vector<bool> drop(input.dim(), dims.isNone() || dims.toDimVector().empty());
+  if (!dims.isNone())
+    for (int64_t dim : dims.toDimVector()) drop[at::maybe_wrap_dim(dim, input.dim())] = true;
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < input.dim(); ++i) {
+    if (!drop[i]) sizes.push_back(input.size(i));
+    else if (keepdim) sizes.push_back(1);
+  }
+  return empty(sizes, dtype);
+}
+
+at::ScalarType real_type(at::ScalarType type) { return c10::isComplexType(type) ? c10::toRealValueType(type) : type; }
+
+Outputs variance(const Arguments& a) {  // input, dim, correction, keepdim
+  const at::Tensor input = a[0].toTensor();
+  return {reduced(input, a[1], a[3].toBool(), real_type(input.scalar_type()))};
+}
+
+Outputs variance_mean(const Arguments& a) {
+  const at::Tensor input = a[0].toTensor();
+  return {reduced(input, a[1], a[3].toBool(), real_type(input.scalar_type())),
+          reduced(input, a[1], a[3].toBool(), input.scalar_type())};
+}
+
+Outputs where(const Arguments& a) {  // condition, self, other
+  const auto sizes = at::infer_size(at::infer_size(a[0].toTensor().sizes(), a[1].toTensor().sizes()),
+                                    a[2].toTensor().sizes());
+  return {empty(sizes, at::result_type(a[1].toTensor(), a[2].toTensor()))};
+}
+
+constexpr int64_t kNoReduction = 0;  // at::Reduction::None
+
+Outputs pointwise_loss(const Arguments& a) {  // input, target, reduction
+  const at::Tensor input = a[0].toTensor(), target = a[1].toTensor();
+  const auto type = at::result_type(input, target);
+  if (a[2].toInt() != kNoReduction) return {empty({}, type)};
+  return {empty(at::infer_size(input.sizes(), target.sizes()), type)};
+}
+
+Outputs pointwise_loss_backward(const Arguments& a) {  // grad, input, target
+  return {empty(at::infer_size(a[1].toTensor().sizes(), a[2].toTensor().sizes()), a[1].toTensor().scalar_type())};
+}
+
+Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buffer that only the CPU kernel fills
+  return {like_preserved(a[0]), like_preserved(a[0])};
+}
+
+// Advanced indexing: indices broadcast; where they stand next to each other the result dimension stands in their
+// place, otherwise it comes first.
+Outputs index(const Arguments& a) {  // self, indices
+  const at::Tensor self = a[0].toTensor();
+  std::vector<int64_t> broadcast, sizes;
+  std::vector<bool> indexed(self.dim(), false);
+  int64_t position = 0, first = -1, last = -1;
+  const auto note = [&](const at::Tensor& tensor) {
+    if (tensor.defined()) {
+      broadcast = first < 0 ? tensor.sizes().vec() : at::infer_size(broadcast, tensor.sizes());
+      indexed[position] = true;
+      if (first < 0) first = position;
+      last = position;
+    }
+    ++position;
+  };
+  if (a[1].isTensorList()) {
+    for (const at::Tensor tensor : a[1].toTensorList()) note(tensor);
+  } else {
+    for (const std::optional<at::Tensor> tensor : a[1].toOptionalTensorList()) note(tensor.value_or(at::Tensor()));
+  }
+  bool adjacent = true;
+  for (int64_t i = std::max<int64_t>(first, 0); i <= last; ++i) adjacent &= indexed[i];
+  const int64_t at_dim = adjacent ? std::max<int64_t>(first, 0) : 0;
+  for (int64_t i = 0; i < self.dim(); ++i)
+    if (!indexed[i]) sizes.push_back(self.size(i));
+  sizes.insert(sizes.begin() + at_dim, broadcast.begin(), broadcast.end());
+  return {empty(sizes, self.scalar_type())};
+}
+
+Outputs first_argument(const Arguments& a) { return {a[0].toTensor()}; }
+Outputs second_argument_in_place(const Arguments& a) { return {a[1].toTensor()}; }
+Outputs pointwise(const Arguments& a) { return {like_preserved(a[0])}; }
+Outputs last_argument(const Arguments& a) { return {a.back().toTensor()}; }
+Outputs nothing(const Arguments&) { return {}; }
+
+Outputs abs_out(const Arguments& a) { return {a[1].toTensor().resize_(a[0].toTensor().sizes())}; }
+
+Outputs index_select(const Arguments& a) {  // self, dim, index
+  const at::Tensor self = a[0].toTensor();
+  auto sizes = self.sizes().vec();
+  if (!sizes.empty()) sizes[at::maybe_wrap_dim(a[1].toInt(), self.dim())] = a[2].toTensor().numel();
+  return {empty(sizes, self.scalar_type())};
+}
+
+Outputs vector_norm(const Arguments& a) {  // self, ord, dim, keepdim, dtype
+  const at::Tensor self = a[0].toTensor();
+  const auto type = a[4].isNone() ? real_type(self.scalar_type()) : a[4].toScalarType();
+  return {reduced(self, a[2], a[3].toBool(), type)};
+}
+
+const std::unordered_map<std::string, ShapeRule>& rules() {
+  static const std::unordered_map<std::string, ShapeRule> table = {
+      {"aten::native_layer_norm", layer_norm},
+      {"aten::native_layer_norm_backward", layer_norm_backward},
+      {"aten::native_group_norm", group_norm},
+      {"aten::native_group_norm_backward", group_norm_backward},
+      {"aten::native_batch_norm", batch_norm},
+      {"aten::native_batch_norm_backward", batch_norm_backward},
+      {"aten::embedding", embedding},
+      {"aten::embedding_dense_backward", embedding_dense_backward},
+      {"aten::convolution", convolution},
+      {"aten::convolution_backward", convolution_backward},
+      {"aten::native_dropout", dropout},
+      {"aten::var.correction", variance},
+      {"aten::std.correction", variance},
+      {"aten::var_mean.correction", variance_mean},
+      {"aten::std_mean.correction", variance_mean},
+      {"aten::where.self", where},
+      {"aten::mse_loss", pointwise_loss},
+      {"aten::mse_loss_backward", pointwise_loss_backward},
+      {"aten::huber_loss", pointwise_loss},
+      {"aten::huber_loss_backward", pointwise_loss_backward},
+      {"aten::smooth_l1_loss", pointwise_loss},
+      {"aten::log_sigmoid_forward", log_sigmoid},
+      {"aten::index.Tensor", index},
+      {"aten::index_select", index_select},
+      {"aten::linalg_vector_norm", vector_norm},
+      {"aten::relu", pointwise},
+      {"aten::relu_", first_argument},
+      {"aten::abs.out", abs_out},
+      {"aten::mse_loss.out", last_argument},
+      {"aten::huber_loss_backward.out", last_argument},
+      {"aten::_fused_adamw_", nothing},
+      {"aten::_fused_adamw_.tensor_lr", nothing},
+      {"aten::_fused_sgd_", nothing},
+      {"aten::_fused_sgd_.tensor_lr", nothing},
+      {"aten::normal_", first_argument},
+      {"aten::uniform_", first_argument},
+      {"aten::bernoulli_.float", first_argument},
+      {"aten::bernoulli_.Tensor", first_argument},
+      {"aten::exponential_", first_argument},
+      {"aten::random_", first_argument},
+      {"aten::random_.from", first_argument},
+      {"aten::random_.to", first_argument},
+      {"aten::index_put_", first_argument},
+      {"aten::_index_put_impl_", first_argument},
+      {"aten::masked_fill_.Scalar", first_argument},
+      {"aten::masked_fill_.Tensor", first_argument},
+      {"aten::copy_", first_argument},
+      {"aten::_copy_from", second_argument_in_place},
+  };
+  return table;
+}
+
+}  // namespace
+
+const ShapeRule* find_shape_rule(const std::string& name) {
+  const auto found = rules().find(name);
+  return found == rules().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> ruled_operators() {
+  std::vector<std::string> names;
+  for (const auto& [name, rule] : rules()) names.push_back(name);
+  return names;
+}
+
+const std::string* find_refusal(const std::string& name) {
+  static const std::string mask = "its output's shape depends on the data; multiply by a mask or use torch::where instead";
+  static const std::string value = "it reads a value of a tensor, which has none while it is recorded; keep the value in a tensor, or "
+                                   "return it from the step and read it afterwards";
+  static const std::unordered_map<std::string, const std::string*> table = {
+      {"aten::nonzero", &mask},          {"aten::masked_select", &mask},  {"aten::unique_dim", &mask},
+      {"aten::_unique2", &mask},         {"aten::unique_consecutive", &mask}, {"aten::nonzero_static", &mask},
+      {"aten::repeat_interleave.Tensor", &mask}, {"aten::bincount", &mask}, {"aten::repeat_interleave", &mask},
+      {"aten::_local_scalar_dense", &value}, {"aten::equal", &value},     {"aten::is_nonzero", &value},
+      {"aten::item", &value},
+  };
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace plimsoll

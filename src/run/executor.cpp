@@ -1,0 +1,215 @@
+#include "run/executor.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/hash.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plimsoll/error.h"
+#include "record/dtypes.h"
+#include "record/op_call.h"
+#include "record/plan_device.h"
+
+namespace plimsoll {
+namespace {
+
+size_t hash_of(const View& view) {
+  size_t hash = c10::get_hash(view.buffer, static_cast<int>(view.dtype), view.offset);
+  for (int64_t size : view.sizes) hash = c10::hash_combine(hash, static_cast<size_t>(size));
+  for (int64_t stride : view.strides) hash = c10::hash_combine(hash, static_cast<size_t>(stride));
+  return hash;
+}
+
+uint64_t mix(uint64_t x) {  // splitmix64, Steele, Lea and Flood 2014
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+uint64_t seed_of(const RandomContext& random, int64_t random_id) {
+  uint64_t seed = mix(random.seed);
+  seed = mix(seed ^ static_cast<uint64_t>(random.step));
+  seed = mix(seed ^ static_cast<uint64_t>(random.micro));
+  return mix(seed ^ static_cast<uint64_t>(random_id));
+}
+
+// A constant argument as the CPU wants it.
+c10::IValue on_cpu(const c10::IValue& value) {
+  if (value.isDevice() && value.toDevice().type() == kPlanDevice) return c10::Device(c10::kCPU);
+  if (value.isGenerator()) return {};
+  return value;
+}
+
+}  // namespace
+
+struct Executor::BoundOp {
+  int32_t index;
+  const Op* op;
+  c10::OperatorHandle handle;
+  std::vector<c10::IValue> arguments;            // tensors over the arena, constants
+  std::vector<AllocationFrame::Output> outputs;  // what the kernel allocates itself
+  std::vector<at::Tensor> results;               // where these belong, in schema order; undefined: not wanted
+  std::vector<int> result_positions;             // by result: its place on the stack after the call, or -1 within a list
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+  int64_t extent = 0;  // the op's operands end here
+};
+
+Executor::~Executor() = default;
+
+Executor::Executor(const Plan& plan, CpuArena& arena) : plan_(plan), arena_(arena) {
+  check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
+  const size_t count = plan.trace.buffers.size();
+  storages_.reserve(count);
+  for (size_t b = 0; b < count; ++b) {
+    void* place = plan.offsets[b] < 0 ? nullptr : arena.data() + plan.offsets[b];
+    storages_.emplace_back(c10::Storage::use_byte_size_t(), static_cast<size_t>(plan.trace.buffers[b].bytes),
+                           c10::DataPtr(place, c10::Device(c10::kCPU)), /*allocator=*/nullptr, /*resizable=*/false);
+  }
+  ops_.reserve(plan.trace.ops.size());
+  for (size_t i = 0; i < plan.trace.ops.size(); ++i) ops_.push_back(bind_op(static_cast<int32_t>(i)));
+  for (const ConstantData& constant : plan.trace.constants) {
+    check(plan.offsets[constant.buffer] >= 0, "a constant without a place");
+    std::copy(constant.bytes.begin(), constant.bytes.end(), arena.data() + plan.offsets[constant.buffer]);
+  }
+}
+
+const at::Tensor& Executor::bind(const View& view) {
+  auto& bucket = tensors_[hash_of(view)];
+  for (const auto& [key, tensor] : bucket)
+    if (key == view) return tensor;
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[view.buffer]),
+                                                         c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                         c10::scalarTypeToTypeMeta(scalar_type_of(view.dtype)));
+  tensor.unsafeGetTensorImpl()->set_storage_offset(view.offset);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(view.sizes, view.strides);
+  bucket.emplace_back(view, std::move(tensor));
+  return bucket.back().second;
+}
+
+at::Tensor Executor::tensor(const View& view) { return bind(view); }
+
+Executor::BoundOp Executor::bind_op(int32_t index) {
+  const Op& op = plan_.trace.ops[index];
+  BoundOp bound{index, &op, op.call->op, {}, {}, {}, {}};
+  const auto& schema = bound.handle.schema();
+  for (size_t i = 0; i < op.arguments.size(); ++i) {
+    const Argument& argument = op.arguments[i];
+    const auto tensor_of = [&](const View& view) { return view.buffer == kNoBuffer ? at::Tensor() : bind(view); };
+    switch (argument.kind) {
+      case Argument::Kind::constant: bound.arguments.push_back(on_cpu(op.call->constants[i])); break;
+      case Argument::Kind::tensor: bound.arguments.emplace_back(tensor_of(argument.views[0])); break;
+      case Argument::Kind::tensor_list: {
+        const bool optional = schema.arguments()[i].type()->isSubtypeOf(*c10::ListType::ofOptionalTensors()) &&
+                              !schema.arguments()[i].type()->isSubtypeOf(*c10::ListType::ofTensors());
+        c10::List<at::Tensor> tensors;
+        c10::List<std::optional<at::Tensor>> optional_tensors;
+        for (const View& view : argument.views) {
+          const at::Tensor tensor = tensor_of(view);
+          if (optional) optional_tensors.push_back(tensor.defined() ? std::optional(tensor) : std::nullopt);
+          else tensors.push_back(tensor);
+        }
+        bound.arguments.push_back(optional ? c10::IValue(optional_tensors) : c10::IValue(tensors));
+        break;
+      }
+    }
+  }
+  for (const View& view : op.results) {
+    if (view.buffer == kNoBuffer) {
+      bound.results.emplace_back();
+      continue;
+    }
+    bound.results.push_back(bind(view));
+    if (const int64_t bytes = plan_.trace.buffers[view.buffer].bytes; bytes > 0)
+      bound.outputs.push_back({static_cast<size_t>(bytes), arena_.data() + plan_.offsets[view.buffer]});
+  }
+  // Outputs written in place are on the stack after the call too, between the fresh ones.
+  for (size_t i = 0; i < schema.returns().size(); ++i)
+    if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
+  for_each_view(op, [&](const View& view, bool) {
+    if (plan_.offsets[view.buffer] >= 0)
+      bound.extent = std::max(bound.extent, plan_.offsets[view.buffer] + plan_.trace.buffers[view.buffer].bytes);
+  });
+  if (plan_.workspace_offsets[index] >= 0) {
+    bound.workspace = arena_.data() + plan_.workspace_offsets[index];
+    bound.workspace_bytes = op.workspace_bytes;
+  }
+  return bound;
+}
+
+void Executor::run(const Segment& segment, const RandomContext& random) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (int32_t i = segment.begin; i < segment.end; ++i) run_op(ops_[i], random);
+}
+
+void Executor::run_op(BoundOp& op, const RandomContext& random) {
+  stack_.assign(op.arguments.begin(), op.arguments.end());
+  at::Tensor generator_state;
+  if (op.op->random_id >= 0) {
+    // The process's generator belongs to the user: it is given back as it was.
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator_state = generator.get_state();
+    generator.unsafeGetGeneratorImpl()->set_current_seed(seed_of(random, op.op->random_id));
+  }
+  frame_.begin(std::vector<AllocationFrame::Output>(op.outputs), op.workspace, op.workspace_bytes);
+  AllocationFrame::Usage usage;
+  const auto finish = [&] {
+    usage = frame_.end(outputs_);
+    if (generator_state.defined()) at::Generator(at::detail::getDefaultCPUGenerator()).set_state(generator_state);
+  };
+  try {
+    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    settle_outputs(op);
+    stack_.clear();
+  } catch (const c10::Error& error) {
+    finish();
+    const std::string& module = plan_.trace.modules[op.op->module];
+    const std::string what = error.what_without_backtrace();
+    throw UserError(fmt::format("operator {}{} failed: {}", op.op->name,
+                                module.empty() ? "" : fmt::format(" in module '{}'", module), what.substr(0, what.find('\n'))),
+                    UserError::Kind::failure);
+  }
+  finish();
+  if (usage.outside_bytes > 0 && !usage.escaped) {
+    int64_t& known = unplanned_[op.index];
+    known = std::max(known, usage.workspace_bytes);
+  }
+  arena_bytes_used_ = std::max(arena_bytes_used_, op.extent);
+  if (op.workspace_bytes > 0 && usage.workspace_bytes > 0) {
+    const int64_t begin = plan_.workspace_offsets[op.index];
+    arena_bytes_used_ = std::max(arena_bytes_used_, begin + std::min(op.workspace_bytes, usage.workspace_bytes));
+  }
+}
+
+// Most kernels ask for exactly their outputs, in order, and get the planned places. One that made an output elsewhere (two
+// outputs of one size in another order, a view of something else) has it copied.
+void Executor::settle_outputs(BoundOp& op) {
+  std::vector<std::pair<const at::Tensor*, at::Tensor>> moves;
+  size_t next = 0;
+  const auto settle = [&](const at::Tensor& made) {
+    if (next >= op.results.size()) return;
+    const at::Tensor& place = op.results[next++];
+    if (!place.defined() || !made.defined()) return;
+    if (made.sizes() != place.sizes() || made.scalar_type() != place.scalar_type())
+      throw InternalError(fmt::format("{} made {} {} where {} {} was recorded", op.op->name, toString(made.scalar_type()),
+                                      fmt::join(made.sizes(), "x"), toString(place.scalar_type()), fmt::join(place.sizes(), "x")));
+    if (place.numel() > 0 && (made.const_data_ptr() != place.const_data_ptr() || made.strides() != place.strides()))
+      moves.emplace_back(&place, made);
+  };
+  for (int position : op.result_positions) {
+    const c10::IValue& value = stack_[position];
+    if (value.isTensor()) settle(value.toTensor());
+    else if (value.isTensorList()) for (const at::Tensor tensor : value.toTensorList()) settle(tensor);
+    else ++next;
+  }
+  if (moves.empty()) return;
+  copied_outputs_ += static_cast<int64_t>(moves.size());
+  if (moves.size() > 1) for (auto& [place, made] : moves) made = made.clone();  // they may lie in each other's places
+  else if (moves[0].second.is_alias_of(*moves[0].first)) moves[0].second = moves[0].second.clone();
+  for (auto& [place, made] : moves) place->copy_(made);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,66 @@
+// Replays a plan's segments on the CPU, op by op through libtorch's dispatcher, below autograd, inside one arena.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cpu_allocator.h"
+#include "device/cpu_arena.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+
+/// Which numbers random operators draw: a function of these, the op's random id and nothing else.
+struct RandomContext {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t micro = 0;
+};
+
+class Executor {
+ public:
+  /// Binds every op of the plan to its place in the arena; nothing is allocated for tensors after that. The plan must
+  /// outlive the executor.
+  Executor(const Plan& plan, CpuArena& arena);
+  ~Executor();
+
+  /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its module.
+  void run(const Segment& segment, const RandomContext& random);
+
+  /// The tensor at a view's place in the arena; valid as long as the executor.
+  at::Tensor tensor(const View& view);
+
+  /// The highest byte of the arena that any op run so far has used, plus one.
+  int64_t arena_bytes_used() const { return arena_bytes_used_; }
+
+  /// Scratch that ops took beyond what was planned for them, by op index: what to plan them with.
+  const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
+
+  /// Outputs that a kernel put elsewhere, so that they had to be copied to their place.
+  int64_t copied_outputs() const { return copied_outputs_; }
+
+ private:
+  struct BoundOp;
+  const at::Tensor& bind(const View& view);
+  BoundOp bind_op(int32_t index);
+  void run_op(BoundOp& op, const RandomContext& random);
+  void settle_outputs(BoundOp& op);
+
+  const Plan& plan_;
+  CpuArena& arena_;
+  AllocationFrame frame_;
+  std::vector<c10::Storage> storages_;  // by buffer
+  std::unordered_map<size_t, std::vector<std::pair<View, at::Tensor>>> tensors_;  // by hash of the view
+  std::vector<BoundOp> ops_;
+  std::vector<c10::IValue> stack_;
+  std::vector<AllocationFrame::Output> outputs_;
+  int64_t arena_bytes_used_ = 0;
+  std::map<int32_t, int64_t> unplanned_;
+  int64_t copied_outputs_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,172 @@
+#include "train/checkpoint.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/quoted.h"
+#include "data/content_hash.h"
+#include "data/safetensors.h"
+#include "plimsoll/error.h"
+#include "record/dtypes.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kMetadataKey = "plimsoll.checkpoint";
+constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
+constexpr size_t kDifferencesShown = 8;
+
+std::span<const std::byte> bytes_of(const at::Tensor& contiguous) {
+  return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
+}
+
+std::string shape_text(DType dtype, const std::vector<int64_t>& sizes) {
+  return fmt::format("{} [{}]", name_of(dtype), fmt::join(sizes, ", "));
+}
+
+std::string metadata_of(const CheckpointInfo& info) {
+  nlohmann::ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["step"] = info.step;
+  json["position"] = info.position;
+  json["epoch"] = info.epoch;
+  json["counters"] = info.counters;
+  json["origin"] = info.origin;
+  return json.dump();
+}
+
+CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& path) {
+  const auto found = file.metadata().find(kMetadataKey);
+  if (found == file.metadata().end())
+    throw UserError(fmt::format("{} is no checkpoint of a Plimsoll job; checkpoint.resume takes those only", path),
+                    UserError::Kind::failure);
+  CheckpointInfo info;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(found->second);
+    if (const auto version = json.at("format_version").get<int64_t>(); version != kFormatVersion)
+      throw UserError(
+          fmt::format("{} has format version {}; this program reads version {}", path, version, kFormatVersion),
+          UserError::Kind::failure);
+    info.step = json.at("step").get<int64_t>();
+    info.position = json.at("position").get<int64_t>();
+    info.epoch = json.at("epoch").get<int64_t>();
+    info.counters = json.at("counters").get<std::map<std::string, std::string>>();
+    info.origin = json.at("origin").get<std::map<std::string, std::string>>();
+  } catch (const nlohmann::json::exception& error) {
+    throw corrupt_file(path, fmt::format("its description cannot be read ({})", one_line(error.what())));
+  }
+  if (info.step < 0 || info.step > kMostCounted || info.position < 0 || info.position > kMostCounted)
+    throw corrupt_file(path, "its step or its position in the data is out of range");
+  return info;
+}
+
+std::vector<std::string> differences(const SafetensorsFile& file, const std::map<std::string, std::string>& theirs,
+                                     const std::map<std::string, std::string>& ours, const NamedTensors& state) {
+  std::vector<std::string> found;
+  for (const auto& [key, value] : ours) {
+    const auto other = theirs.find(key);
+    if (other == theirs.end())
+      found.push_back(fmt::format("{} is {} in the job, unknown in the checkpoint", key, value));
+    else if (other->second != value)
+      found.push_back(fmt::format("{} is {} in the job, {} in the checkpoint", key, value, one_line(other->second)));
+  }
+  std::map<std::string, const at::Tensor*> wanted;
+  for (const auto& [name, tensor] : state) wanted[name] = &tensor;
+  for (const auto& [name, tensor] : wanted) {
+    const std::string ours_text = shape_text(dtype_of(tensor->scalar_type()), tensor->sizes().vec());
+    const auto stored = file.tensors().find(name);
+    if (stored == file.tensors().end()) {
+      found.push_back(fmt::format("the tensor '{}' ({}) is missing in the checkpoint", name, ours_text));
+      continue;
+    }
+    const std::string theirs_text = shape_text(stored->second.dtype, stored->second.sizes);
+    if (ours_text != theirs_text)
+      found.push_back(
+          fmt::format("the tensor '{}' is {} in the job, {} in the checkpoint", name, ours_text, theirs_text));
+  }
+  for (const auto& [name, stored] : file.tensors())
+    if (!wanted.contains(name))
+      found.push_back(fmt::format("the tensor {} ({}) is in the checkpoint only", in_quotes(name),
+                                  shape_text(stored.dtype, stored.sizes)));
+  return found;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& tokenizer) {
+  const DecoderConfig& model = job.model.decoder;
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  return {
+      {"model.type", job.model.type},
+      {"model.vocab_size", text(model.vocab_size)},
+      {"model.hidden_size", text(model.hidden_size)},
+      {"model.num_layers", text(model.num_layers)},
+      {"model.num_heads", text(model.num_heads)},
+      {"model.num_kv_heads", text(model.num_kv_heads > 0 ? model.num_kv_heads : model.num_heads)},
+      {"model.head_dim", text(model.head_dim > 0 ? model.head_dim : model.hidden_size / model.num_heads)},
+      {"model.norm", model.norm},
+      {"model.positions", model.positions},
+      {"model.activation", model.activation},
+      {"model.tie_embeddings", text(model.tie_embeddings)},
+      {"model.attention_bias", text(model.attention_bias)},
+      {"model.mlp_bias", text(model.mlp_bias)},
+      {"model.sliding_window", text(model.sliding_window)},
+      {"model.norm_eps", text(model.norm_eps)},
+      {"model.rope_theta", text(model.rope_theta)},
+      {"precision", std::string(name_of(job.precision))},
+      {"optimizer.name", job.optimizer.name},
+      {"data.tokenizer", fmt::format("{} ({:016x})", tokenizer.name(), tokenizer.fingerprint())},
+      {"seed", text(job.seed)},
+  };
+}
+
+void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state) {
+  // Large elements first, so that every tensor is aligned in the file.
+  NamedTensors tensors = state;
+  std::ranges::stable_sort(tensors, std::greater(), [](const auto& entry) { return entry.second.element_size(); });
+  std::vector<TensorDeclaration> declarations;
+  for (auto& [name, tensor] : tensors) {
+    tensor = tensor.contiguous();  // as it is, but for layouts of the channels_last kind
+    declarations.push_back(
+        {name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(), content_hash(bytes_of(tensor))});
+  }
+  SafetensorsWriter writer(file, declarations, {{kMetadataKey, metadata_of(info)}});
+  for (const auto& [name, tensor] : tensors) writer.write(name, bytes_of(tensor));
+  writer.commit();
+}
+
+CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
+                               const NamedTensors& state) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const size_t verified = file.verify();
+  CheckpointInfo info = parse_metadata(file, path.string());
+  if (verified != file.tensors().size())
+    throw corrupt_file(path.string(), fmt::format("{} of its {} tensors have no checksum",
+                                                  file.tensors().size() - verified, file.tensors().size()));
+  const std::vector<std::string> found = differences(file, info.origin, origin, state);
+  if (!found.empty()) {
+    const size_t shown = std::min(found.size(), kDifferencesShown);
+    throw UserError(fmt::format(
+        "cannot resume from {}: it is of another job; nothing was loaded\n  {}{}\nMake the job as it was, name another "
+        "checkpoint in checkpoint.resume, or start anew in another checkpoint.directory",
+        path.string(), fmt::join(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
+        found.size() > shown ? fmt::format("\n  and {} more", found.size() - shown) : ""));
+  }
+  // From here on nothing can fail.
+  for (const auto& [name, tensor] : state) {
+    const StoredTensor& stored = file.tensors().at(name);
+    if (stored.bytes.empty()) continue;
+    at::Tensor target = tensor.is_contiguous() ? tensor : at::empty(tensor.sizes(), tensor.options());
+    std::memcpy(target.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    if (!tensor.is_contiguous()) tensor.copy_(target);
+  }
+  return info;
+}
+
+}  // namespace plimsoll

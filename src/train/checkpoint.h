@@ -1,0 +1,60 @@
+// Checkpoints: everything a run needs to go on as if it had never stopped, in one safetensors file.
+//
+//     run/step-00000100.safetensors    tensors: parameters, module buffers, optimizer state, by name, a checksum each
+//                                      metadata "plimsoll.checkpoint": step, position in the data, counters, origin
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+/// Training::state(): tensors in the arena by name.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// What a checkpoint holds beside its tensors.
+struct CheckpointInfo {
+  int64_t step = 0;                             ///< steps done
+  int64_t position = 0;                         ///< windows of the data read, counted over all epochs
+  int64_t epoch = 0;                            ///< of that position; for people
+  std::map<std::string, std::string> counters;  ///< Training::counters()
+  std::map<std::string, std::string> origin;    ///< origin_of(the job)
+};
+
+/// What a resumed job must have as it was, by key of the job file: the model but for its dropout, the precision, the
+/// optimizer's name, the tokenizer, the seed. Learning rate, schedule, batch sizes, budget and data may change.
+/// `job` has its vocabulary pinned.
+std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& tokenizer);
+
+/// Writes a checkpoint, whole or not at all. Throws UserError (failure) where the disk refuses.
+void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state);
+
+/// Reads a checkpoint into `state`: all of it or, on any error, nothing. Throws UserError (failure) for a file that is
+/// missing, truncated, corrupt or no checkpoint of ours; UserError (usage) that names every difference (up to a few) in
+/// settings, tensor names, sizes and dtypes where it is another job's, by `origin`.
+CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
+                               const NamedTensors& state);
+
+/// The checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such folder.
+std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
+
+/// The file that the job resumes from, if any. Throws UserError (usage) where the directory holds checkpoints that are
+/// further than that: later ones would be taken for this run's.
+std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig& config);
+
+/// Writes the checkpoint into config.directory, which must exist, and then deletes all but the config.keep newest.
+/// Returns its path.
+std::filesystem::path save_checkpoint(const CheckpointConfig& config, const CheckpointInfo& info,
+                                      const NamedTensors& state);
+
+}  // namespace plimsoll

@@ -1,0 +1,104 @@
+#include "train/job/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+#include "train/job/divisors.h"
+#include "train/job/keys.h"
+
+namespace plimsoll::job {
+namespace {
+
+[[noreturn]] void refuse(const std::string& place, const std::string& what) {
+  throw UserError(place + ": " + what);
+}
+
+int64_t head_dim_of(const DecoderConfig& model) {
+  return model.head_dim > 0 ? model.head_dim : model.hidden_size / model.num_heads;
+}
+
+void check_heads(const DecoderConfig& model, const Places& places) {
+  const bool rope = model.positions == "rope";
+  const auto better_heads = [&] {
+    return for_example(near_divisors(model.num_heads, model.hidden_size, [&](int64_t heads) {
+      return heads <= kMostHeads && (!rope || model.hidden_size / heads % 2 == 0);
+    }));
+  };
+  if (model.head_dim == 0 && model.hidden_size % model.num_heads != 0)
+    refuse(places.of({"model.num_heads", "model.hidden_size"}),
+           fmt::format("model.num_heads is {}; it must divide hidden_size {}{}", model.num_heads, model.hidden_size,
+                       better_heads()));
+  if (model.num_kv_heads > 0 && model.num_heads % model.num_kv_heads != 0)
+    refuse(places.of({"model.num_kv_heads", "model.num_heads"}),
+           fmt::format("model.num_kv_heads is {}; it must divide num_heads {}{}", model.num_kv_heads, model.num_heads,
+                       for_example(near_divisors(model.num_kv_heads, model.num_heads, [](int64_t) { return true; }))));
+  const int64_t head_dim = head_dim_of(model);
+  if (rope && model.head_dim % 2 != 0)
+    refuse(places.of({"model.head_dim"}),
+           fmt::format("model.head_dim is {}; it must be even where positions are 'rope' (for example {})", head_dim,
+                       head_dim + 1));
+  if (rope && head_dim % 2 != 0)
+    refuse(places.of({"model.num_heads", "model.hidden_size", "model.positions"}),
+           fmt::format("model.num_heads is {}; where positions are 'rope', hidden_size {} / num_heads must be even{}",
+                       model.num_heads, model.hidden_size, better_heads()));
+  if (model.num_heads * head_dim > kWidest)
+    refuse(places.of({"model.head_dim", "model.num_heads"}),
+           fmt::format("model.head_dim {} x num_heads {} is {}; it must not exceed {}", head_dim, model.num_heads,
+                       model.num_heads * head_dim, kWidest));
+}
+
+void check_data(const DataConfig& data, const Places& places) {
+  if (data.files.empty())
+    refuse(places.of({"data.type"}),
+           "data.files is missing; name the text to train on, for example files: [corpus.txt]");
+  if (data.tokenizer == "gpt2" && data.tokenizer_file.empty())
+    refuse(places.of({"data.tokenizer"}),
+           "data.tokenizer is 'gpt2'; it needs data.tokenizer_file, a tiktoken rank file");
+}
+
+void check_checkpoint(const Job& job, const Places& places) {
+  if (job.checkpoint.every_n_steps > 0 && job.checkpoint.directory.empty())
+    refuse(places.of({"checkpoint.every_n_steps"}),
+           fmt::format("checkpoint.every_n_steps is {}, but there is no checkpoint.directory to write to",
+                       job.checkpoint.every_n_steps));
+}
+
+/// Everything that is later multiplied in int64_t, from above and in floating point, which cannot overflow.
+void check_countable(const Job& job, const Places& places) {
+  constexpr double countable = 4.6e18;  // 2^62
+  const DecoderConfig& model = job.model.decoder;
+  const double sequence = static_cast<double>(job.data.sequence_length);
+  const double at_a_time = static_cast<double>(job.micro_batch_size.value_or(*job.batch_size));
+  const double words = static_cast<double>(model.vocab_size > 0 ? model.vocab_size : int64_t{1} << 18);
+  const double head_dim = static_cast<double>(head_dim_of(model));
+  const double feed_forward =
+      static_cast<double>(model.intermediate_size > 0 ? model.intermediate_size : 4 * model.hidden_size);
+  const double heads = static_cast<double>(model.num_heads);
+  const double widest = std::max({static_cast<double>(model.hidden_size), feed_forward, heads * head_dim});
+  // A layer keeps some dozens of rows a token and at most two attention matrices with their gradients; 4 bytes each.
+  const double layer = 64 * widest + 4 * heads * sequence;
+  const double bytes = 4 * at_a_time * sequence * (static_cast<double>(model.num_layers) * layer + 4 * words);
+  if (bytes > countable)
+    refuse(places.of({"data.sequence_length", "micro_batch_size", "batch_size", "model.num_layers"}),
+           fmt::format("data.sequence_length {} with {} sequences at a time needs about {:.0e} bytes, more than can be "
+                       "counted; make one of them smaller",
+                       job.data.sequence_length, at_a_time, bytes));
+  const double tokens = static_cast<double>(job.max_steps) * static_cast<double>(kLargestBatch) * sequence;
+  if (tokens > countable)
+    refuse(places.of({"max_steps", "data.sequence_length"}),
+           fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted", job.max_steps,
+                       job.data.sequence_length));
+}
+
+}  // namespace
+
+void check_keys_together(const Job& job, const Places& places) {
+  check_heads(job.model.decoder, places);
+  check_data(job.data, places);
+  check_checkpoint(job, places);
+  check_countable(job, places);
+}
+
+}  // namespace plimsoll::job

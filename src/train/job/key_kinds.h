@@ -1,0 +1,96 @@
+// Makers of table entries: one for each kind of value. Type and default of the help text are taken from what is read
+// and from a default Job, so they cannot drift from it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/job/keys.h"
+
+namespace plimsoll::job {
+
+// The part of a job that a member pointer belongs to.
+inline Job& part(Job& job, Job*) {
+  return job;
+}
+inline DecoderConfig& part(Job& job, DecoderConfig*) {
+  return job.model.decoder;
+}
+inline ModelConfig& part(Job& job, ModelConfig*) {
+  return job.model;
+}
+inline DataConfig& part(Job& job, DataConfig*) {
+  return job.data;
+}
+inline OptimizerConfig& part(Job& job, OptimizerConfig*) {
+  return job.optimizer;
+}
+inline SchedulerConfig& part(Job& job, SchedulerConfig*) {
+  return job.scheduler;
+}
+inline CheckpointConfig& part(Job& job, CheckpointConfig*) {
+  return job.checkpoint;
+}
+inline LogConfig& part(Job& job, LogConfig*) {
+  return job.log;
+}
+
+template <typename Part, typename Type>
+Type& field(Job& job, Type Part::*member) {
+  return part(job, static_cast<Part*>(nullptr)).*member;
+}
+
+template <typename Part, typename Type>
+Type default_of(Type Part::*member) {
+  Job job;
+  return field(job, member);
+}
+
+template <typename Part>
+Key integer(std::string key, int64_t Part::*member, IntegerRange range, std::string meaning) {
+  return {{std::move(key), range.text(), std::to_string(default_of(member)), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_integer(value, range); }};
+}
+
+/// A whole number, or a word that leaves it empty; the word is the default.
+template <typename Part>
+Key integer_or(std::string word, std::string key, std::optional<int64_t> Part::*member, IntegerRange range,
+               std::string meaning) {
+  return {{std::move(key), word + " | " + range.text(), word, std::move(meaning)}, [=](const Value& value, Job& job) {
+            field(job, member) =
+                value.is(word) ? std::nullopt : std::optional<int64_t>(read_integer(value, range, word));
+          }};
+}
+
+template <typename Part>
+Key number(std::string key, double Part::*member, NumberRange range, std::string meaning) {
+  return {{std::move(key), range.text(), fmt::format("{}", default_of(member)), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_number(value, range); }};
+}
+
+template <typename Part>
+Key boolean(std::string key, bool Part::*member, std::string meaning) {
+  return {{std::move(key), "true | false", default_of(member) ? "true" : "false", std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_boolean(value); }};
+}
+
+template <typename Part>
+Key word(std::string key, std::string Part::*member, std::vector<std::string> allowed, std::string meaning) {
+  return {{std::move(key), joined(allowed, " | "), default_of(member), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_word(value, allowed); }};
+}
+
+/// A path as it is written; the reader makes it relative to the job file. "" is none.
+template <typename Part>
+Key path(std::string key, std::filesystem::path Part::*member, std::string default_value, std::string meaning) {
+  return {{std::move(key), "path", std::move(default_value), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_text(value, "a path, or \"\" for none"); }};
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,304 @@
+#include "train/job/keys.h"
+
+#include <algorithm>
+
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "train/job/key_kinds.h"
+
+namespace plimsoll::job {
+namespace {
+
+// Bounds of single numbers, by their meaning.
+constexpr NumberRange kPositive{.least = 0, .least_open = true};
+constexpr NumberRange kNotNegative{.least = 0};
+constexpr NumberRange kShare{.least = 0, .most = 1};
+constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
+constexpr NumberRange kSmall{.least = 0, .least_open = true, .most = 1, .most_open = true};
+constexpr IntegerRange kSteps{1, kMostSteps};
+constexpr IntegerRange kStepsOrNever{0, kMostSteps};
+constexpr IntegerRange kBatch{1, kLargestBatch};
+
+Key vocab_size() {
+  constexpr IntegerRange range{1, kMostWords};
+  return {{"model.vocab_size", "auto | " + range.text(), "auto",
+           "rows of the embedding; auto: the tokenizer's, rounded up to 64. The logits of a micro batch grow with it"},
+          [=](const Value& value, Job& job) {
+            job.model.decoder.vocab_size = value.is("auto") ? 0 : read_integer(value, range, "auto");
+          }};
+}
+
+Key files() {
+  return {{"data.files", "path | list of paths", "(required)", "text files, relative to the job file"},
+          [](const Value& value, Job& job) {
+            constexpr std::string_view allowed = "a path, or a list of paths that is not empty";
+            const bool list = value.node->kind == Node::Kind::list;
+            if (list && value.node->items.empty()) value.refuse(allowed);
+            job.data.files.clear();
+            for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
+              const Value path = value.with(item);
+              if (item->kind == Node::Kind::scalar && item->text.empty()) path.refuse(allowed);
+              job.data.files.emplace_back(read_text(path, allowed));
+            }
+          }};
+}
+
+Key betas() {
+  const OptimizerConfig defaults;
+  return {{"optimizer.betas", "[b1, b2], each a " + kBelowOne.text(),
+           fmt::format("[{}, {}]", defaults.beta1, defaults.beta2), "adamw: decay of its two running means"},
+          [](const Value& value, Job& job) {
+            if (value.node->kind != Node::Kind::list || value.node->items.size() != 2)
+              value.refuse("a list of two numbers: [0.9, 0.95]");
+            job.optimizer.beta1 = read_number(value.with(value.node->items[0]), kBelowOne);
+            job.optimizer.beta2 = read_number(value.with(value.node->items[1]), kBelowOne);
+          }};
+}
+
+Key resume() {
+  return {{"checkpoint.resume", "auto | never | path", "auto",
+           "auto: from the newest in the directory, if any; or from this checkpoint"},
+          [](const Value& value, Job& job) {
+            const std::string text = read_text(value, "auto, never, a checkpoint's path");
+            if (text.empty()) value.refuse("auto, never, a checkpoint's path");
+            job.checkpoint.resume = text;
+          }};
+}
+
+Key precision() {
+  std::vector<std::string> names;
+  for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
+    names.emplace_back(name_of(each));
+  return {{"precision", joined(names, " | "), std::string(name_of(Job{}.precision)),
+           "mixed halves activations; bf16-true halves parameters, gradients and optimizer state as well"},
+          [=](const Value& value, Job& job) {
+            const std::string name = read_word(value, names);
+            job.precision = static_cast<Precision>(std::ranges::find(names, name) - names.begin());
+          }};
+}
+
+Key gradient_accumulation_steps() {
+  return {{"gradient_accumulation_steps", "auto | " + kBatch.text() + " | {epoch: steps}", "auto",
+           "micro batches a step, a number or from an epoch on: {0: 4, 4: 2}; accumulating needs no more memory than "
+           "the gradients; auto: batch_size / micro_batch_size"},
+          [](const Value& value, Job& job) {
+            if (value.is("auto")) {
+              job.gradient_accumulation_steps.reset();
+              return;
+            }
+            AccumulationSchedule schedule;
+            if (value.node->kind != Node::Kind::mapping) {
+              schedule[0] = read_integer(value, kBatch, "auto, {epoch: steps}");
+            } else {
+              for (const Node::Entry& entry : value.node->entries) {
+                const Node epoch{Node::Kind::scalar, entry.key, {}, {}, entry.line, entry.column};
+                const Value as_epoch{&epoch, "an epoch of " + value.key, value.source};
+                const Value as_steps{entry.value, value.key + ", epoch " + entry.key, value.source};
+                const int64_t from = read_integer(as_epoch, {0, kMostSteps});
+                const int64_t steps = read_integer(as_steps, kBatch);
+                if (!schedule.emplace(from, steps).second)
+                  value.refuse_since(fmt::format("names epoch {} twice", from));
+              }
+              if (!schedule.contains(0))
+                value.refuse_since("does not say what epoch 0 starts with; write for example {0: 4, 4: 2, 8: 1}");
+            }
+            job.gradient_accumulation_steps = std::move(schedule);
+          }};
+}
+
+Key gradient_checkpointing() {
+  return {{"gradient_checkpointing", "auto | true | false", "auto",
+           "keep only each layer's input and recompute the rest in the backward pass: less memory, about a third more "
+           "arithmetic; auto: only what the budget asks for"},
+          [](const Value& value, Job& job) {
+            if (value.is("auto"))
+              job.gradient_checkpointing = Choice::automatic;
+            else if (value.is("true"))
+              job.gradient_checkpointing = Choice::on;
+            else if (value.is("false"))
+              job.gradient_checkpointing = Choice::off;
+            else
+              value.refuse("auto, true, false");
+          }};
+}
+
+Key memory_budget() {
+  return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
+           "bytes that training may use on the device, never exceeded; auto: what the device has"},
+          [](const Value& value, Job& job) {
+            job.memory_budget.reset();
+            if (value.is("auto")) return;
+            constexpr std::string_view allowed = "auto, an amount above 0 such as 8GiB, 8GB, 8589934592";
+            if (value.node->kind != Node::Kind::scalar) value.refuse(allowed);
+            int64_t bytes = 0;
+            try {
+              bytes = parse_bytes(value.node->text);
+            } catch (const UserError& error) {
+              value.refuse_since(fmt::format("is wrong: {}", error.what()));
+            }
+            if (bytes == 0) value.refuse(allowed);
+            job.memory_budget = bytes;
+          }};
+}
+
+Key batch_size() {
+  return {{"batch_size", kBatch.text(), "8",
+           "sequences a step, all micro batches together, at the first epoch; 8 where micro_batch_size is not given "
+           "either. "
+           "It sets the losses, micro_batch_size the memory"},
+          [](const Value& value, Job& job) { job.batch_size = read_integer(value, kBatch); }};
+}
+
+Key seed() {
+  constexpr std::string_view allowed = "integer from 0 to 18446744073709551615";
+  return {{"seed", std::string(allowed), std::to_string(Job{}.seed), "of initialisation, shuffling and dropout"},
+          [=](const Value& value, Job& job) {
+            const std::string text = read_text(value, allowed);
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), job.seed);
+            if (error != std::errc{} || end != text.data() + text.size()) value.refuse(allowed);
+          }};
+}
+
+std::vector<Key> model_keys() {
+  using D = DecoderConfig;
+  return {
+      word("model.type", &ModelConfig::type, {"decoder"}, "decoder: a decoder-only transformer"),
+      vocab_size(),
+      integer("model.hidden_size", &D::hidden_size, {1, kWidest}, "width of the residual stream"),
+      integer("model.num_layers", &D::num_layers, {1, kMostLayers}, "activations and parameters grow with it"),
+      integer("model.num_heads", &D::num_heads, {1, kMostHeads},
+              "attention heads; must divide hidden_size unless "
+              "head_dim is given"),
+      integer("model.num_kv_heads", &D::num_kv_heads, {0, kMostHeads},
+              "key and value heads, a divisor of num_heads (grouped-query attention); 0: num_heads"),
+      integer("model.head_dim", &D::head_dim, {0, kWidest},
+              "width of a head, even where positions are rope; 0: hidden_size / num_heads"),
+      integer("model.intermediate_size", &D::intermediate_size, {0, kWidestFeedForward},
+              "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (swiglu)"),
+      word("model.norm", &D::norm, {"rmsnorm", "layernorm"}, "normalisation before attention and feed-forward"),
+      word("model.positions", &D::positions, {"rope", "learned"}, "rotary, or an embedding of sequence_length rows"),
+      word("model.activation", &D::activation, {"swiglu", "gelu"}, "swiglu has three feed-forward matrices, gelu two"),
+      boolean("model.tie_embeddings", &D::tie_embeddings,
+              "the head uses the embedding's weight: vocab_size x hidden_size parameters fewer"),
+      boolean("model.attention_bias", &D::attention_bias, "biases on query, key, value and output projections"),
+      boolean("model.mlp_bias", &D::mlp_bias, "biases on the feed-forward projections"),
+      integer("model.sliding_window", &D::sliding_window, {0, kLongestSequence},
+              "positions a token looks back on, itself included; 0: all"),
+      number("model.dropout", &D::dropout, kBelowOne, "on attention output and feed-forward output"),
+      number("model.norm_eps", &D::norm_eps, kSmall, "added to the variance"),
+      number("model.rope_theta", &D::rope_theta, {.least = 1}, "base of the rotary frequencies"),
+  };
+}
+
+std::vector<Key> data_keys() {
+  using D = DataConfig;
+  return {
+      word("data.type", &D::type, {"text"}, "text: files cut into windows of tokens"),
+      files(),
+      word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
+      path("data.tokenizer_file", &D::tokenizer_file, "(none)",
+           "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
+      integer("data.sequence_length", &D::sequence_length, {1, kLongestSequence},
+              "tokens of a window; activations grow with it"),
+      number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5},
+             "the end of the text, held out for evaluation"),
+      boolean("data.shuffle", &D::shuffle, "a new order of windows every epoch, drawn from the seed"),
+      integer("data.num_workers", &D::num_workers, {1, 256}, "threads that prepare batches; they persist"),
+      integer("data.prefetch", &D::prefetch, {1, 1024}, "batches prepared ahead, in host memory"),
+      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where token files are kept, relative to the job file"),
+  };
+}
+
+std::vector<Key> training_keys() {
+  return {
+      precision(),
+      batch_size(),
+      integer_or("auto", "micro_batch_size", &Job::micro_batch_size, kBatch,
+                 "sequences at a time: activations grow with it; auto: the fastest that fits"),
+      gradient_accumulation_steps(),
+      gradient_checkpointing(),
+      memory_budget(),
+      number("max_grad_norm", &Job::max_grad_norm, kNotNegative, "clip the gradients' norm to this; 0: no clipping"),
+      integer("max_steps", &Job::max_steps, kSteps, "optimizer steps"),
+      integer_or("none", "max_epochs", &Job::max_epochs, kSteps,
+                 "stop after so many, if max_steps does not come first"),
+      integer("eval_every_n_steps", &Job::eval_every_n_steps, kStepsOrNever,
+              "0: only at the end, if there is validation data"),
+      integer("eval_batches", &Job::eval_batches, kSteps, "micro batches an evaluation"),
+      word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"}, "a plan can be made for any of them on any machine"),
+      integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: as many as cores"),
+      seed(),
+  };
+}
+
+std::vector<Key> other_keys() {
+  using O = OptimizerConfig;
+  using S = SchedulerConfig;
+  using C = CheckpointConfig;
+  return {
+      word("optimizer.name", &O::name, {"adamw", "sgd"},
+           "state: adamw two values a parameter, sgd one, or none where momentum is 0"),
+      number("optimizer.learning_rate", &O::learning_rate, kPositive, "after the warm-up"),
+      number("optimizer.weight_decay", &O::weight_decay, kNotNegative, "decoupled; not applied to norms and biases"),
+      betas(),
+      number("optimizer.eps", &O::eps, kSmall, "adamw: added to the root of the second mean"),
+      number("optimizer.momentum", &O::momentum, kBelowOne, "sgd"),
+      word("scheduler.name", &S::name, {"constant", "linear", "cosine"},
+           "the learning rate's course after the warm-up"),
+      integer("scheduler.warmup_steps", &S::warmup_steps, kStepsOrNever,
+              "steps of linear rise from 0, the first of max_steps"),
+      number("scheduler.min_lr_ratio", &S::min_lr_ratio, kShare, "of the learning rate, at max_steps"),
+      path("checkpoint.directory", &C::directory, "(none)", "where checkpoints go; none: no checkpoints"),
+      integer("checkpoint.every_n_steps", &C::every_n_steps, kStepsOrNever, "0: only at the end"),
+      resume(),
+      integer("checkpoint.keep", &C::keep, {0, 1'000'000}, "how many of the newest are kept; 0: all"),
+      path("log.metrics_file", &LogConfig::metrics_file, "(none)", "JSON lines, one a logged step"),
+      integer("log.every_n_steps", &LogConfig::every_n_steps, kSteps, "steps between logged ones"),
+  };
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> table = [] {
+    std::vector<Key> all;
+    for (std::vector<Key> (*group)() : {model_keys, data_keys, training_keys, other_keys})
+      for (Key& key : group()) all.push_back(std::move(key));
+    return all;
+  }();
+  return table;
+}
+
+const Key* find_key(std::string_view name) {
+  const auto key = std::ranges::find_if(keys(), [&](const Key& each) { return each.help.key == name; });
+  return key == keys().end() ? nullptr : &*key;
+}
+
+const std::vector<std::string>& sections() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (const Key& key : keys()) {
+      const size_t dot = key.help.key.find('.');
+      if (dot == std::string::npos) continue;
+      const std::string section = key.help.key.substr(0, dot);
+      if (std::ranges::find(found, section) == found.end()) found.push_back(section);
+    }
+    return found;
+  }();
+  return names;
+}
+
+}  // namespace plimsoll::job
+
+namespace plimsoll {
+
+const std::vector<KeyHelp>& job_keys() {
+  static const std::vector<KeyHelp> help = [] {
+    std::vector<KeyHelp> all;
+    for (const job::Key& key : job::keys()) all.push_back(key.help);
+    return all;
+  }();
+  return help;
+}
+
+}  // namespace plimsoll

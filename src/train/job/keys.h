@@ -1,0 +1,40 @@
+// The table of all keys: for each its help and how it is read. Reading, `--help`, the reference page and "did you mean"
+// all come from it.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/job.h"
+#include "train/job/values.h"
+
+namespace plimsoll::job {
+
+struct Key {
+  KeyHelp help;
+  /// Puts the value into the job; throws UserError where it is not what the key asks for. Checks that need more than
+  /// one key are in checks.h.
+  std::function<void(const Value&, Job&)> read;
+};
+
+/// In the order of the reference page.
+const std::vector<Key>& keys();
+
+/// The key of that name, or nullptr.
+const Key* find_key(std::string_view name);
+
+/// "model", "data", ...: the mappings that keys stand in.
+const std::vector<std::string>& sections();
+
+// Bounds of what multiplies: with them the bytes of parameters, gradients and optimizer state stay below 2^60.
+constexpr int64_t kMostLayers = int64_t{1} << 12;
+constexpr int64_t kMostHeads = int64_t{1} << 12;
+constexpr int64_t kWidest = int64_t{1} << 18;  ///< hidden_size, and num_heads x head_dim
+constexpr int64_t kWidestFeedForward = int64_t{1} << 20;
+constexpr int64_t kMostWords = int64_t{1} << 24;  ///< vocab_size
+constexpr int64_t kLongestSequence = int64_t{1} << 20;
+constexpr int64_t kLargestBatch = int64_t{1} << 20;  ///< sequences a step
+constexpr int64_t kMostSteps = 1'000'000'000;
+
+}  // namespace plimsoll::job

@@ -1,0 +1,31 @@
+// Where each key of a job was given, for messages about several keys at once.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace plimsoll::job {
+
+class Places {
+ public:
+  /// `whole` stands for keys that were not given: the name of the file.
+  explicit Places(std::string whole) : whole_(std::move(whole)) {}
+
+  void set(const std::string& key, std::string place) { places_[key] = std::move(place); }
+  bool given(const std::string& key) const { return places_.contains(key); }
+
+  /// The place of the first of `keys` that was given: "job.yaml:4".
+  const std::string& of(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys)
+      if (const auto found = places_.find(key); found != places_.end()) return found->second;
+    return whole_;
+  }
+
+ private:
+  std::string whole_;
+  std::map<std::string, std::string> places_;
+};
+
+}  // namespace plimsoll::job

@@ -1,0 +1,163 @@
+// From YAML text and overrides to a checked Job:
+//
+//     load_document -> flatten to key and value -> overrides replace -> the table reads each -> checks between keys
+//
+// Nested mappings and dotted keys mean the same ("optimizer: {name: sgd}", "optimizer.name: sgd"), so an override is
+// read like a one-line file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <list>
+#include <map>
+#include <system_error>
+
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+#include "train/job/batch_sizes.h"
+#include "train/job/checks.h"
+#include "train/job/document.h"
+#include "train/job/keys.h"
+#include "train/job/places.h"
+#include "train/job/unknown_key.h"
+
+namespace plimsoll {
+namespace job {
+namespace {
+
+bool is_section(std::string_view name) {
+  return std::ranges::find(sections(), name) != sections().end();
+}
+
+/// The keys given, in order. A later one of the same name takes the place of the earlier.
+class Assignments {
+ public:
+  /// Adds what `node` says at `path` ("" is the whole file). Throws UserError for an unknown key, a section that is
+  /// not a mapping, and a key given twice in the same text.
+  void add(const std::string& path, const Node& node, const Source& source) {
+    if (!path.empty() && !is_section(path)) {
+      put(path, node, source);
+      return;
+    }
+    // A section whose keys are all commented out is empty.
+    if (node.kind == Node::Kind::null && !source.command_line) return;
+    if (node.kind != Node::Kind::mapping) refuse_section(path, node, source);
+    for (const Node::Entry& entry : node.entries) {
+      const std::string name = path.empty() ? entry.key : path + "." + entry.key;
+      if (!is_section(name) && !find_key(name)) refuse_unknown_key(name, entry, source);
+      add(name, *entry.value, source);
+    }
+  }
+
+  const std::vector<Value>& values() const { return values_; }
+
+ private:
+  void put(const std::string& key, const Node& node, const Source& source) {
+    const auto [found, is_new] = index_.emplace(key, values_.size());
+    if (is_new) {
+      values_.push_back({&node, key, &source});
+      return;
+    }
+    Value& value = values_[found->second];
+    if (value.source == &source)
+      throw UserError(fmt::format("{}: {} is given twice; the first is at {}", source.at(node.line, node.column), key,
+                                  source.at(value.node->line, value.node->column)));
+    value = {&node, key, &source};
+  }
+
+  [[noreturn]] static void refuse_section(const std::string& path, const Node& node, const Source& source) {
+    const std::string what = node.kind == Node::Kind::list     ? "a list"
+                             : node.kind == Node::Kind::scalar ? in_quotes(node.text)
+                                                               : "empty";
+    if (path.empty())
+      throw UserError(fmt::format("{}: a job file is a mapping of keys to values, and this is {}",
+                                  source.at(node.line, node.column), what));
+    throw UserError(fmt::format("{}: {} is {}; it is a section, with keys of its own: {}", source.at(node.line), path,
+                                what, joined(keys_of(path), ", ")));
+  }
+
+  std::vector<Value> values_;
+  std::map<std::string, size_t> index_;
+};
+
+void make_relative_to(const std::filesystem::path& directory, Job& job) {
+  const auto place = [&](std::filesystem::path& path) {
+    if (!path.empty()) path = directory / path;
+  };
+  for (std::filesystem::path& file : job.data.files) place(file);
+  if (job.data.cache_dir.empty()) job.data.cache_dir = ".plimsoll-cache";
+  place(job.data.cache_dir);
+  place(job.data.tokenizer_file);
+  place(job.checkpoint.directory);
+  place(job.log.metrics_file);
+  if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")
+    job.checkpoint.resume = (directory / job.checkpoint.resume).string();
+}
+
+/// A file's text; at most one byte more than a document may have.
+std::string read_text_file(const std::filesystem::path& file) {
+  const std::string name = in_quotes(file.string());
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) throw UserError(fmt::format("job file {} is a folder", name));
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream)
+    throw UserError(fmt::format("cannot open job file {}: {}", name, std::generic_category().message(errno)));
+  std::string text(kLongestDocument + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) throw UserError(fmt::format("cannot read job file {}", name));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return text;
+}
+
+}  // namespace
+}  // namespace job
+
+Job parse_job(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
+              const std::vector<std::string>& overrides) {
+  using namespace job;
+  // Values point into sources and documents: lists keep them where they are.
+  std::list<Source> sources;
+  std::list<Document> documents;
+  Assignments assignments;
+
+  sources.push_back({name, false});
+  documents.push_back(load_document(yaml, sources.back()));
+  if (documents.back().root) assignments.add("", *documents.back().root, sources.back());
+
+  for (const std::string& text : overrides) {
+    const size_t equals = text.find('=');
+    sources.push_back({"command line: " + one_line(text), true});
+    const Source& source = sources.back();
+    if (equals == std::string::npos || equals == 0)
+      throw UserError(
+          fmt::format("command line: {} is not an override; write key.path=value, for example "
+                      "optimizer.name=sgd",
+                      in_quotes(text)));
+    const std::string key = text.substr(0, equals);
+    documents.push_back(load_document(text.substr(equals + 1), source));
+    Document& document = documents.back();
+    if (!document.root) document.root = &document.nodes.emplace_back();
+    if (!is_section(key) && !find_key(key)) refuse_unknown_key(key, {key, document.root}, source);
+    assignments.add(key, *document.root, source);
+  }
+
+  Job job;
+  Places places(name);
+  for (const Value& value : assignments.values()) {
+    find_key(value.key)->read(value, job);
+    places.set(value.key, value.source->at(value.node->line));
+  }
+  complete_batch_sizes(job, places);
+  check_keys_together(job, places);
+  make_relative_to(directory, job);
+  return job;
+}
+
+Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  Job job = parse_job(job::read_text_file(file), file.string(), file.parent_path(), overrides);
+  job.file = file;
+  return job;
+}
+
+}  // namespace plimsoll

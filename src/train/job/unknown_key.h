@@ -1,0 +1,19 @@
+// The message for a key that does not exist.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/job/document.h"
+
+namespace plimsoll::job {
+
+/// The keys of a section, without its name; "": the sections, and the keys that stand in none.
+std::vector<std::string> keys_of(const std::string& section);
+
+/// Throws UserError "job.yaml:7:3: unknown key 'optimzer.name'; did you mean 'optimizer.name'?", or with the keys of
+/// the section where no key is near. A key of the same name in another section is near ("learning_rate" at the top).
+/// `path` is the full name of `entry`.
+[[noreturn]] void refuse_unknown_key(std::string path, Node::Entry entry, const Source& source);
+
+}  // namespace plimsoll::job

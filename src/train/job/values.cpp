@@ -1,0 +1,106 @@
+#include "train/job/values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::job {
+namespace {
+
+/// The whole of `text` as a number in decimal notation.
+template <typename Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// What stands there, for a message: numbers as they are, other text quoted.
+std::string found(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::null:
+      return "empty";
+    case Node::Kind::list:
+      return fmt::format("a list of {}", node.items.size());
+    case Node::Kind::mapping:
+      return "a mapping";
+    case Node::Kind::scalar:
+      break;
+  }
+  const bool short_number = node.text.size() <= 40 && number_in<double>(node.text) && !std::isalpha(node.text.back());
+  return short_number ? node.text : in_quotes(node.text);
+}
+
+}  // namespace
+
+void Value::refuse(std::string_view allowed) const {
+  refuse_since(fmt::format("is {}; allowed: {}", found(*node), allowed));
+}
+
+void Value::refuse_since(std::string_view what) const {
+  throw UserError(fmt::format("{}: {} {}", source->at(node->line), key, what));
+}
+
+bool Value::is(std::string_view word) const {
+  return node->kind == Node::Kind::scalar &&
+         std::equal(node->text.begin(), node->text.end(), word.begin(), word.end(),
+                    [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+}
+
+std::string IntegerRange::text() const {
+  return fmt::format("integer from {} to {}", least, most);
+}
+
+std::string NumberRange::text() const {
+  if (std::isinf(most)) return fmt::format("number {} {}", least_open ? ">" : ">=", least);
+  return fmt::format("number in {}{}, {}{}", least_open ? "(" : "[", least, most, most_open ? ")" : "]");
+}
+
+std::string joined(const std::vector<std::string>& words, std::string_view separator) {
+  return fmt::format("{}", fmt::join(words, separator));
+}
+
+int64_t read_integer(const Value& value, const IntegerRange& range, std::string_view also) {
+  if (value.node->kind == Node::Kind::scalar) {
+    const std::optional<int64_t> number = number_in<int64_t>(value.node->text);
+    if (number && *number >= range.least && *number <= range.most) return *number;
+  }
+  value.refuse(also.empty() ? range.text() : fmt::format("{}, {}", also, range.text()));
+}
+
+double read_number(const Value& value, const NumberRange& range) {
+  if (value.node->kind == Node::Kind::scalar) {
+    const std::optional<double> number = number_in<double>(value.node->text);
+    if (number && std::isfinite(*number) && (range.least_open ? *number > range.least : *number >= range.least) &&
+        (range.most_open ? *number < range.most : *number <= range.most))
+      return *number;
+  }
+  value.refuse(range.text());
+}
+
+bool read_boolean(const Value& value) {
+  if (value.is("true")) return true;
+  if (value.is("false")) return false;
+  value.refuse("true, false");
+}
+
+std::string read_word(const Value& value, const std::vector<std::string>& allowed) {
+  if (value.node->kind == Node::Kind::scalar && std::ranges::find(allowed, value.node->text) != allowed.end())
+    return value.node->text;
+  value.refuse(joined(allowed, ", "));
+}
+
+std::string read_text(const Value& value, std::string_view allowed) {
+  if (value.node->kind != Node::Kind::scalar || value.node->text.find('\0') != std::string::npos) value.refuse(allowed);
+  return value.node->text;
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,54 @@
+// A job's text as micro batches: what the training loop reads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/batch.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "data/text_dataset.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+/// Input tensors by name, as Training wants them.
+using MicroBatch = std::map<std::string, at::Tensor>;
+
+/// The batch's fields as tensors over its bytes: nothing is copied, and the batch must outlive them.
+MicroBatch tensors_over(Batch& batch);
+
+class MicroBatches {
+ public:
+  /// Opens the job's text, tokenising what no earlier job has. job.micro_batch_size must be set.
+  MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress);
+
+  /// From here on next() gives micro batches from window `position` on, counted over all epochs, prepared ahead by
+  /// threads that persist over epochs.
+  void start(int64_t position);
+  Batch next();
+
+  /// The epoch of the window at `position`.
+  int64_t epoch(int64_t position) const { return order_.epoch(position); }
+
+  /// Micro batches of an evaluation: data.eval_batches of them, or fewer where there are fewer windows; 0: no
+  /// validation data.
+  int64_t evaluation_batches() const { return evaluation_batches_; }
+  /// Validation windows in order, the same ones every time. `windows` says how many are in it: the last micro batch may
+  /// be filled up with rows that do not count, whose targets are all -100.
+  Batch evaluation_batch(int64_t index, int64_t& windows) const;
+
+ private:
+  DataConfig config_;
+  int64_t samples_;  // of a micro batch
+  TextDataset dataset_;
+  WindowOrder order_;
+  int64_t evaluation_batches_ = 0;
+  std::optional<Loader> loader_;  // last: its threads read the others
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,69 @@
+#include "train/optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<NamedState> state;
+  const auto zeros = [&](const std::string& kind, const OptimizedParameter& parameter) {
+    at::Tensor tensor = at::zeros(parameter.value.sizes(), parameter.value.options().requires_grad(false));
+    state.push_back({"optimizer." + kind + "." + parameter.name, tensor});
+    return tensor;
+  };
+  for (const OptimizedParameter& parameter : parameters) {
+    if (config_.name == "adamw") {
+      first_.push_back(zeros("exp_avg", parameter));
+      second_.push_back(zeros("exp_avg_sq", parameter));
+    } else if (config_.momentum > 0) {
+      first_.push_back(zeros("momentum", parameter));
+    }
+  }
+  const auto device = parameters.empty() ? at::Device(at::kCPU) : parameters[0].value.device();
+  step_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device));
+  state.push_back({"optimizer.step", step_});
+  return state;
+}
+
+UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) {
+  std::vector<at::Tensor> norms;
+  for (const OptimizedParameter& parameter : parameters)
+    if (parameter.gradient.defined()) norms.push_back(at::linalg_vector_norm(parameter.gradient, 2, {}, false, at::kFloat));
+  check(!norms.empty(), "no parameter has a gradient");
+  const at::Tensor norm = at::linalg_vector_norm(at::stack(norms), 2) / inputs.loss_scale;
+  const at::Tensor skipped = at::isfinite(norm).logical_not().to(at::kFloat);
+  // The fused kernels divide each gradient by grad_scale on their way through it: unscaling and clipping cost no pass.
+  at::Tensor grad_scale = inputs.loss_scale;
+  if (max_grad_norm_ > 0) grad_scale = inputs.loss_scale / (max_grad_norm_ / (norm + 1e-6)).clamp_max(1.0);
+
+  step_.add_(1 - skipped);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].gradient.defined()) continue;
+    if (config_.name == "adamw") adamw(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
+    else sgd(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
+  }
+  return {norm, skipped};
+}
+
+void Optimizer::adamw(const OptimizedParameter& parameter, size_t index, const at::Tensor& learning_rate,
+                      const at::Tensor& grad_scale, const at::Tensor& skipped) {
+  const double decay = parameter.value.dim() >= 2 ? config_.weight_decay : 0.0;
+  at::_fused_adamw_({parameter.value}, {parameter.gradient}, {first_[index]}, {second_[index]}, {}, {step_}, learning_rate,
+                    config_.beta1, config_.beta2, decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false, grad_scale,
+                    skipped);
+}
+
+void Optimizer::sgd(const OptimizedParameter& parameter, size_t index, const at::Tensor& learning_rate,
+                    const at::Tensor& grad_scale, const at::Tensor& skipped) {
+  // The fused kernel couples its weight decay to the gradient; decoupled decay shrinks the parameter beforehand.
+  if (parameter.value.dim() >= 2 && config_.weight_decay > 0)
+    parameter.value.mul_((1 - learning_rate * config_.weight_decay * (1 - skipped)).to(parameter.value.scalar_type()));
+  std::vector<at::Tensor> momentum;
+  if (config_.momentum > 0) momentum.push_back(first_[index]);
+  at::_fused_sgd_({parameter.value}, {parameter.gradient}, momentum, /*weight_decay=*/0.0, config_.momentum, learning_rate,
+                  /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, grad_scale, skipped);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,22 @@
+#include "train/plan_options.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "device/cpu_workspace.h"
+
+namespace plimsoll {
+
+int threads_of(const TrainingOptions& options) {
+  return options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+PlanOptions plan_options_of(const TrainingOptions& options) {
+  PlanOptions result;
+  result.memory_budget = options.memory_budget;
+  result.gradient_checkpointing = options.gradient_checkpointing;
+  if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,211 @@
+// A training step, recorded: what eager libtorch would do, in the same order.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <set>
+
+#include "plimsoll/error.h"
+#include "plimsoll/plan_scope.h"
+#include "plimsoll/training.h"
+#include "record/autocast.h"
+#include "record/plan_device.h"
+#include "record/recorder.h"
+#include "train/optimizer.h"
+
+namespace plimsoll {
+namespace {
+
+// bf16-true: factory functions without a dtype make bfloat16 while the model is built.
+class DefaultDtype {
+ public:
+  explicit DefaultDtype(c10::ScalarType dtype) : previous_(c10::get_default_dtype()) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+  }
+  ~DefaultDtype() { c10::set_default_dtype(previous_); }
+
+ private:
+  caffe2::TypeMeta previous_;
+};
+
+std::string owner_of(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+class StepRecorder {
+ public:
+  StepRecorder(const Step& step, const TrainingOptions& options)
+      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm) {}
+
+  Trace run() {
+    build();
+    micro("micro");
+    collect_gradients();
+    if (options_.accumulate) {
+      micro("accumulate");
+      check_gradients();
+    }
+    update();
+    if (options_.evaluate) evaluate();
+    return recorder_.finish();
+  }
+
+ private:
+  at::Tensor scalar_input(const std::string& name, c10::ScalarType dtype) {
+    at::Tensor tensor = at::empty({}, at::TensorOptions().dtype(dtype).device(kPlanDevice));
+    recorder_.add_input(name, tensor);
+    return tensor;
+  }
+
+  // A scalar that the host reads. It keeps its place between segments.
+  at::Tensor scalar_output(const std::string& name) {
+    at::Tensor tensor = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(kPlanDevice));
+    recorder_.mark(tensor, Role::input, name, /*persistent=*/true);
+    recorder_.mark_output(tensor, name);
+    return tensor;
+  }
+
+  void add_model_tensor(const std::string& name, const at::Tensor& tensor) {
+    if (!is_plan(tensor))
+      throw UserError(fmt::format("'{}' of the model was made on device {}; make it without naming a device, inside the model's "
+                                  "constructor", name, tensor.device().str()));
+    if (!known_.insert(buffer_of(tensor)).second) return;  // shared with another module
+    recorder_.mark(tensor, Role::parameter, name, /*persistent=*/true);
+    recorder_.set_owner(tensor, owner_of(name));
+    recorder_.add_state(name, tensor);
+  }
+
+  void build() {
+    recorder_.begin_segment("initialize");
+    recorder_.set_phase(Phase::initialize);
+    {
+      const DefaultDtype dtype(options_.precision == Precision::bf16_true ? at::kBFloat16 : at::kFloat);
+      model_ = step_.model();
+    }
+    if (!model_) throw UserError("the step's model function gave no module");
+    for (const auto& entry : model_->named_parameters()) {
+      const bool fresh = is_plan(entry.value()) && !known_.contains(buffer_of(entry.value()));
+      add_model_tensor(entry.key(), entry.value());
+      if (fresh && entry.value().requires_grad()) parameters_.push_back({entry.key(), entry.value(), {}});
+    }
+    for (const auto& entry : model_->named_buffers()) add_model_tensor(entry.key(), entry.value());
+    if (parameters_.empty()) throw UserError("the model has no parameter that requires a gradient");
+
+    const at::NoGradGuard no_grad;
+    for (const NamedState& state : optimizer_.make_state(parameters_)) {
+      recorder_.mark(state.tensor, Role::optimizer_state, state.name, /*persistent=*/true);
+      recorder_.add_state(state.name, state.tensor);
+    }
+    loss_out_ = scalar_output("loss");
+    norm_out_ = scalar_output("gradient_norm");
+    skipped_out_ = scalar_output("skipped");
+    if (options_.evaluate) evaluation_out_ = scalar_output("evaluation_loss");
+    loss_factor_ = scalar_input("loss_factor", at::kFloat);
+    loss_scale_ = scalar_input("loss_scale", at::kFloat);
+    learning_rate_ = scalar_input("learning_rate", at::kDouble);
+    for (const InputSpec& spec : step_.inputs) {
+      at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions().dtype(spec.dtype).device(kPlanDevice));
+      recorder_.add_input(spec.name, tensor);
+      inputs_.emplace_back(spec.name, tensor);
+    }
+  }
+
+  at::Tensor loss() {
+    // bf16-true: what comes in as floating point goes on as bfloat16, as Lightning does.
+    StepInputs inputs;
+    for (const auto& [name, tensor] : inputs_) {
+      const bool cast = options_.precision == Precision::bf16_true && at::isFloatingType(tensor.scalar_type());
+      inputs.set(name, cast ? tensor.to(at::kBFloat16) : tensor);
+    }
+    at::Tensor loss;
+    if (options_.precision == Precision::fp16_mixed || options_.precision == Precision::bf16_mixed) {
+      const AutocastScope autocast(options_.device == "cpu" ? AutocastTarget::cpu : AutocastTarget::cuda,
+                                   options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
+      loss = step_.loss(*model_, inputs);
+    } else {
+      loss = step_.loss(*model_, inputs);
+    }
+    if (!loss.defined() || loss.numel() != 1 || !at::isFloatingType(loss.scalar_type()))
+      throw UserError("the step's loss must be one floating-point number" +
+                      (loss.defined() ? fmt::format("; it has {} elements of {}", loss.numel(), c10::toString(loss.scalar_type()))
+                                      : std::string("; it is undefined")));
+    return loss.reshape({}).to(at::kFloat);
+  }
+
+  void micro(const std::string& segment) {
+    recorder_.begin_segment(segment);
+    recorder_.set_phase(Phase::forward);
+    model_->train();
+    const at::Tensor loss = this->loss();
+    if (!loss.requires_grad()) throw UserError("the step's loss does not depend on any parameter of the model");
+    {
+      const at::NoGradGuard no_grad;
+      loss_out_.copy_(loss);
+    }
+    // Loss scale over micro batches: 1 in most jobs, and then exact.
+    const at::Tensor scaled = loss * loss_factor_;
+    recorder_.set_phase(Phase::backward);
+    scaled.backward();
+  }
+
+  void collect_gradients() {
+    for (OptimizedParameter& parameter : parameters_) {
+      parameter.gradient = parameter.value.grad();
+      if (parameter.gradient.defined())  // otherwise it takes no part in the loss and stays as it is
+        recorder_.mark(parameter.gradient, Role::gradient, "gradient of " + parameter.name, /*persistent=*/false);
+    }
+  }
+
+  void check_gradients() const {
+    for (const OptimizedParameter& parameter : parameters_)
+      if (parameter.gradient.defined())
+        check(buffer_of(parameter.gradient) == buffer_of(parameter.value.grad()),
+              "the gradient of " + parameter.name + " is not accumulated in place");
+  }
+
+  void update() {
+    recorder_.begin_segment("update");
+    recorder_.set_phase(Phase::update);
+    const at::NoGradGuard no_grad;
+    const UpdateOutputs outputs = optimizer_.update(parameters_, {learning_rate_, loss_scale_});
+    norm_out_.copy_(outputs.gradient_norm);
+    skipped_out_.copy_(outputs.skipped);
+  }
+
+  void evaluate() {
+    recorder_.begin_segment("evaluate");
+    recorder_.set_phase(Phase::evaluate);
+    const at::NoGradGuard no_grad;
+    model_->eval();
+    evaluation_out_.copy_(loss());
+    model_->train();
+  }
+
+  const Step& step_;
+  const TrainingOptions& options_;
+  Recorder recorder_;
+  PlanScope scope_;
+  Optimizer optimizer_;
+  std::shared_ptr<torch::nn::Module> model_;
+  std::set<BufferId> known_;
+  std::vector<OptimizedParameter> parameters_;
+  std::vector<std::pair<std::string, at::Tensor>> inputs_;
+  at::Tensor loss_out_, norm_out_, skipped_out_, evaluation_out_, loss_factor_, loss_scale_, learning_rate_;
+};
+
+}  // namespace
+
+Trace record_step(const Step& step, const TrainingOptions& options) { return StepRecorder(step, options).run(); }
+
+const at::Tensor& StepInputs::operator[](const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found != tensors_.end()) return found->second;
+  std::string known;
+  for (const auto& [other, tensor] : tensors_) known += (known.empty() ? "'" : ", '") + other + "'";
+  throw UserError(fmt::format("the step has no input '{}'; it declares {}", name, known.empty() ? "none" : known));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,23 @@
+// The learning rate over the steps of a job.
+#pragma once
+
+#include <cstdint>
+
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+/// The rate of step `step` of `max_steps`, counted from 1:
+///
+///     rate |        ____
+///          |      /      \           constant | linear | cosine
+///          |    /          \ __
+///          |  /                      <- min_lr_ratio x learning_rate, exactly, at step max_steps
+///          +-------------------
+///           1    warmup   max_steps
+///
+/// It rises linearly to `learning_rate`, which it has at step warmup_steps (at step 1 without a warm-up). A constant
+/// schedule stays there and has no use for min_lr_ratio. Past max_steps it stays as it is at max_steps.
+double learning_rate_at(const SchedulerConfig& config, double learning_rate, int64_t step, int64_t max_steps);
+
+}  // namespace plimsoll

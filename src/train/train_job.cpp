@@ -1,0 +1,291 @@
+#include "plimsoll/train_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "base/file_error.h"
+#include "plimsoll/error.h"
+#include "report/metrics_log.h"
+#include "train/checkpoint.h"
+#include "train/measured.h"
+#include "train/micro_batches.h"
+#include "train/schedule.h"
+#include "train/vocabulary.h"
+
+namespace plimsoll {
+namespace {
+
+std::atomic<bool> stop_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
+
+// A request holds for one run, however that ends.
+struct StopRequest {
+  ~StopRequest() { stop_requested = false; }
+};
+
+// Thrown out of the tokenising of a text; leaves no half-written token file.
+struct StoppedEarly {};
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Steps that are too slow to stand for the others: the first replans, the second is the first in its new places.
+constexpr size_t kStepsNotTimed = 2;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+class Run {
+ public:
+  Run(const Job& job, TrainObserver& observer) : job_(job), observer_(observer) {}
+
+  TrainReport run() {
+    if (job_.device != "cpu")
+      throw UserError(fmt::format("device is '{}'; plans can be made for it, training runs on the cpu: set device: cpu",
+                                  job_.device));
+    plan();
+    if (!report_.fits) return std::move(report_);
+    const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(job_.checkpoint);
+    make_checkpoint_folder();
+    try {
+      open_data();
+    } catch (const StoppedEarly&) {
+      report_.stopped = true;
+      return std::move(report_);
+    }
+    training_.emplace(step_of(job_, settings().micro_batch_size), options_of(job_));
+    training_->start();
+    if (checkpoint) resume(*checkpoint);
+    open_metrics();
+    data_->start(position_);
+    train();
+    finish();
+    return std::move(report_);
+  }
+
+ private:
+  const JobSettings& settings() const { return report_.job.settings; }
+
+  void plan() {
+    report_.job = plan_job(job_);
+    job_ = pinned(std::move(job_), settings());
+    report_.fits = report_.job.plan.fits;
+    report_.planned_peak_bytes = report_.job.plan.peak_bytes;
+    report_.planned = report_.job.plan.breakdown;
+    observer_.planned(report_.job);
+  }
+
+  // Before the data are read: what cannot be saved should not be trained.
+  void make_checkpoint_folder() const {
+    if (job_.checkpoint.directory.empty()) return;
+    std::error_code error;
+    std::filesystem::create_directories(job_.checkpoint.directory, error);
+    if (error) throw_file_error("make the folder", job_.checkpoint.directory, error.value());
+  }
+
+  void open_data() {
+    const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
+    vocabulary_of(job_, *tokenizer);  // throws where it is too small
+    origin_ = origin_of(job_, *tokenizer);
+    const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
+    data_.emplace(job_, *tokenizer, [&](double fraction) {
+      observer_.preparing(what, fraction);
+      if (stop_requested) throw StoppedEarly();
+    });
+  }
+
+  void resume(const std::filesystem::path& file) {
+    try {
+      const CheckpointInfo info = read_checkpoint(file, origin_, training_->state());
+      training_->restore_counters(info.counters);
+      position_ = info.position;
+    } catch (const UserError& error) {
+      if (error.kind() != UserError::Kind::failure || job_.checkpoint.resume != "auto") throw;
+      // The newest cannot be read. Going on from an older one, or from nothing, is the user's choice.
+      const auto existing = checkpoints_in(job_.checkpoint.directory);
+      const std::string then =
+          existing.size() > 1 ? "resume from " + std::next(existing.rbegin())->second.string() : "start anew";
+      throw UserError(fmt::format("{}; delete or move it to {}", error.what(), then), error.kind());
+    }
+    report_.resumed_step = saved_step_ = training_->steps_done();
+    observer_.resumed(file.string(), report_.resumed_step);
+  }
+
+  void open_metrics() {
+    if (job_.log.metrics_file.empty()) return;
+    std::optional<int64_t> rewritten;
+    if (report_.resumed_step > 0) rewritten = report_.resumed_step + 1;
+    metrics_.emplace(job_.log.metrics_file, rewritten);
+  }
+
+  bool done() const {
+    return training_->steps_done() >= job_.max_steps ||
+           (job_.max_epochs && data_->epoch(position_) >= *job_.max_epochs);
+  }
+
+  void train() {
+    logged_at_ = seconds_now();
+    while (!done()) {
+      if (stop_requested) {
+        report_.stopped = true;
+        break;
+      }
+      step();
+      const int64_t steps = training_->steps_done();
+      if (job_.eval_every_n_steps > 0 && steps % job_.eval_every_n_steps == 0) evaluate();
+      if (job_.checkpoint.every_n_steps > 0 && steps % job_.checkpoint.every_n_steps == 0) save();
+    }
+    if (report_.losses.empty()) return;
+    if (!report_.stopped && evaluated_step_ != training_->steps_done()) evaluate();
+    if (!job_.checkpoint.directory.empty() && saved_step_ != training_->steps_done()) save();
+  }
+
+  // How many micro batches the step has: by the epoch of its first window.
+  int64_t micro_batches() const {
+    return std::prev(settings().accumulation.upper_bound(data_->epoch(position_)))->second;
+  }
+
+  void step() {
+    const double begin = seconds_now();
+    const int64_t count = micro_batches(), epoch = data_->epoch(position_);
+    std::vector<Batch> batches;
+    for (int64_t i = 0; i < count; ++i) batches.push_back(data_->next());
+    std::vector<MicroBatch> inputs;
+    for (Batch& batch : batches) inputs.push_back(tensors_over(batch));
+    const int64_t number = training_->steps_done() + 1;
+    const double rate = learning_rate_at(job_.scheduler, job_.optimizer.learning_rate, number, job_.max_steps);
+    const StepResult result = training_->step(inputs, rate);
+    const int64_t windows = count * settings().micro_batch_size;
+    position_ += windows;
+
+    TrainProgress progress;
+    progress.step = number;
+    progress.max_steps = job_.max_steps;
+    progress.epoch = epoch;
+    progress.loss = result.loss;
+    progress.gradient_norm = result.gradient_norm;
+    progress.learning_rate = rate;
+    progress.step_seconds = seconds_now() - begin;
+    const int64_t tokens = windows * job_.data.sequence_length;
+    progress.tokens_per_second = static_cast<double>(tokens) / progress.step_seconds;
+    progress.skipped = result.skipped;
+    progress.steps_skipped = training_->steps_skipped();
+    progress.loss_scale = training_->loss_scale();
+    progress.memory_used = training_->used().measured_peak();
+    progress.memory_budget = training_->plan().budget_bytes;
+    report_.losses.push_back(result.loss);
+    step_seconds_.push_back(progress.step_seconds);
+    step_tokens_.push_back(tokens);
+    log(progress);
+    observer_.stepped(progress);
+  }
+
+  void log(const TrainProgress& progress) {
+    tokens_since_log_ += step_tokens_.back();
+    if (!metrics_ || progress.step % job_.log.every_n_steps != 0) return;
+    const double now = seconds_now();
+    metrics_->write(progress.step, {{"loss", progress.loss},
+                                    {"gradient_norm", progress.gradient_norm},
+                                    {"learning_rate", progress.learning_rate},
+                                    {"epoch", progress.epoch},
+                                    {"tokens", position_ * job_.data.sequence_length},
+                                    {"tokens_per_second", static_cast<double>(tokens_since_log_) / (now - logged_at_)},
+                                    {"steps_skipped", progress.steps_skipped},
+                                    {"loss_scale", progress.loss_scale},
+                                    {"memory_bytes", progress.memory_used}});
+    logged_at_ = now;
+    tokens_since_log_ = 0;
+  }
+
+  // The mean over the windows, so that a last micro batch that is not full counts for what is in it.
+  void evaluate() {
+    if (data_->evaluation_batches() == 0) return;
+    const double begin = seconds_now();
+    double sum = 0;
+    int64_t windows = 0;
+    for (int64_t i = 0; i < data_->evaluation_batches(); ++i) {
+      int64_t counted = 0;
+      Batch batch = data_->evaluation_batch(i, counted);
+      sum += training_->evaluate(tensors_over(batch)) * static_cast<double>(counted);
+      windows += counted;
+    }
+    const double loss = sum / static_cast<double>(windows);
+    if (!report_.first_evaluation) report_.first_evaluation = loss;
+    report_.last_evaluation = loss;
+    evaluated_step_ = training_->steps_done();
+    if (metrics_) metrics_->write(evaluated_step_, {{"validation_loss", loss}});
+    observer_.evaluated(evaluated_step_, loss);
+    logged_at_ += seconds_now() - begin;  // evaluation is not training
+  }
+
+  void save() {
+    const double begin = seconds_now();
+    CheckpointInfo info;
+    info.step = saved_step_ = training_->steps_done();
+    info.position = position_;
+    info.epoch = data_->epoch(position_);
+    info.counters = training_->counters();
+    info.origin = origin_;
+    observer_.saved(save_checkpoint(job_.checkpoint, info, training_->state()).string(), info.step);
+    logged_at_ += seconds_now() - begin;
+  }
+
+  void finish() {
+    Plan plan = training_->plan();
+    plan.minimum_budget_bytes = std::min(plan.minimum_budget_bytes, report_.job.plan.minimum_budget_bytes);
+    plan.reasons.insert(plan.reasons.end(), settings().reasons.begin(), settings().reasons.end());
+    report_.job.plan = std::move(plan);
+    report_.planned_peak_bytes = report_.job.plan.peak_bytes;
+    report_.planned = report_.job.plan.breakdown;
+    report_.used = training_->used();
+    report_.measured_peak_bytes = report_.used.measured_peak();
+    report_.measured = measured_breakdown(report_.planned, report_.used);
+    report_.resident_bytes = peak_resident_bytes();
+    report_.steps = training_->steps_done();
+    report_.steps_skipped = training_->steps_skipped();
+    const size_t skip = step_seconds_.size() > kStepsNotTimed ? kStepsNotTimed : 0;
+    double seconds = 0, tokens = 0;
+    for (size_t i = skip; i < step_seconds_.size(); ++i) {
+      seconds += step_seconds_[i];
+      tokens += static_cast<double>(step_tokens_[i]);
+    }
+    report_.step_seconds = median({step_seconds_.begin() + static_cast<std::ptrdiff_t>(skip), step_seconds_.end()});
+    if (seconds > 0) report_.tokens_per_second = tokens / seconds;
+  }
+
+  Job job_;  // with every choice pinned once it is planned
+  TrainObserver& observer_;
+  TrainReport report_;
+  std::map<std::string, std::string> origin_;
+  std::optional<MicroBatches> data_;
+  std::optional<Training> training_;
+  std::optional<MetricsLog> metrics_;
+  int64_t position_ = 0;  // windows read, counted over all epochs
+  int64_t saved_step_ = 0, evaluated_step_ = 0;
+  std::vector<double> step_seconds_;
+  std::vector<int64_t> step_tokens_;
+  double logged_at_ = 0;
+  int64_t tokens_since_log_ = 0;
+};
+
+}  // namespace
+
+TrainReport train_job(const Job& job, TrainObserver& observer) {
+  const StopRequest request;
+  return Run(job, observer).run();
+}
+
+void request_stop() noexcept {
+  stop_requested = true;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,299 @@
+// What a wrong job file gives: each mistake with its whole message or the part that matters.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// The message for a file whose first line is sound and whose second begins `yaml`; "" where it is accepted.
+std::string message(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_job("data: {files: corpus.txt}\n" + yaml, "job.yaml", "", overrides);
+    return "";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::usage);
+    return error.what();
+  }
+}
+
+std::string message_for_override(const std::string& text) {
+  return message("", {text});
+}
+
+TEST(JobErrors, UnknownKeyNamesTheNearest) {
+  EXPECT_EQ(message("optimzer:\n  name: adamw"),
+            "job.yaml:3:3: unknown key 'optimzer.name'; did you mean 'optimizer.name'?");
+  EXPECT_EQ(message("optimizer:\n  nmae: adamw"),
+            "job.yaml:3:3: unknown key 'optimizer.nmae'; did you mean 'optimizer.name'?");
+  EXPECT_EQ(message("bacth_size: 3"), "job.yaml:2:1: unknown key 'bacth_size'; did you mean 'batch_size'?");
+  EXPECT_EQ(message("modle: 3"), "job.yaml:2:1: unknown key 'modle'; did you mean 'model'?");
+  EXPECT_EQ(message("optimzer.name: 3"), "job.yaml:2:1: unknown key 'optimzer.name'; did you mean 'optimizer.name'?");
+}
+
+TEST(JobErrors, UnknownKeyOfAnotherSectionNamesThatSection) {
+  EXPECT_THAT(message("learning_rate: 1"), HasSubstr("did you mean 'optimizer.learning_rate'?"));
+  EXPECT_THAT(message("trainer: {max_steps: 1}"), HasSubstr("did you mean 'max_steps'?"));
+}
+
+TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
+  EXPECT_EQ(message("scheduler: {flavour: 1}"),
+            "job.yaml:2:13: unknown key 'scheduler.flavour'; keys of scheduler: name, warmup_steps, min_lr_ratio");
+  EXPECT_THAT(message("flavour: 1"), AllOf(HasSubstr("'flavour'; the job file has: model, data"), HasSubstr("seed")));
+}
+
+TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
+  EXPECT_EQ(message("precision: fp16"),
+            "job.yaml:2: precision is 'fp16'; allowed: 32-true, 16-mixed, bf16-mixed, bf16-true");
+  EXPECT_EQ(message("max_steps: many"), "job.yaml:2: max_steps is 'many'; allowed: integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps: [1, 2]"),
+            "job.yaml:2: max_steps is a list of 2; allowed: integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps: {a: 2}"), "job.yaml:2: max_steps is a mapping; allowed: integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps:\nseed: 1"), "job.yaml:2: max_steps is empty; allowed: integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps: 1.5"), "job.yaml:2: max_steps is 1.5; allowed: integer from 1 to 1000000000");
+  EXPECT_EQ(message("micro_batch_size: x"),
+            "job.yaml:2: micro_batch_size is 'x'; allowed: auto, integer from 1 to 1048576");
+  EXPECT_EQ(message("model: {tie_embeddings: 1}"), "job.yaml:2: model.tie_embeddings is 1; allowed: true, false");
+  EXPECT_EQ(message("gradient_checkpointing: on"),
+            "job.yaml:2: gradient_checkpointing is 'on'; allowed: auto, true, false");
+  EXPECT_EQ(message("optimizer: 3"),
+            "job.yaml:2: optimizer is '3'; it is a section, with keys of its own: name, "
+            "learning_rate, weight_decay, betas, eps, momentum");
+  EXPECT_EQ(message("seed: \"1\\n2\""), "job.yaml:2: seed is '1?2'; allowed: integer from 0 to 18446744073709551615");
+}
+
+TEST(JobErrors, RangesHoldForEveryNumber) {
+  // Each key, and values just outside what it allows.
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"model.vocab_size", {"0", "16777217"}},
+      {"model.hidden_size", {"0", "-1", "262145", "99999999999999999999"}},
+      {"model.num_layers", {"0", "4097"}},
+      {"model.num_heads", {"0", "4097"}},
+      {"model.num_kv_heads", {"-1", "4097"}},
+      {"model.head_dim", {"-2", "262146"}},
+      {"model.intermediate_size", {"-1", "1048577"}},
+      {"model.sliding_window", {"-1", "1048577"}},
+      {"model.dropout", {"-0.1", "1", "nan"}},
+      {"model.norm_eps", {"0", "1"}},
+      {"model.rope_theta", {"0.5", "inf"}},
+      {"data.sequence_length", {"0", "1048577"}},
+      {"data.validation_fraction", {"-0.1", "0.51"}},
+      {"data.num_workers", {"0", "257"}},
+      {"data.prefetch", {"0", "1025"}},
+      {"optimizer.learning_rate", {"0", "-1", "inf", "nan", ".inf", "1e999", "1e-3x"}},
+      {"optimizer.weight_decay", {"-0.1", "inf"}},
+      {"optimizer.betas", {"0.9", "[]", "[0.9]", "[0.9, 1]", "[-1, 0.9]", "[0.9, 0.9, 0.9]", "[a, 0.9]"}},
+      {"optimizer.eps", {"0", "1"}},
+      {"optimizer.momentum", {"-0.1", "1"}},
+      {"scheduler.warmup_steps", {"-1", "1000000001"}},
+      {"scheduler.min_lr_ratio", {"-0.1", "1.1"}},
+      {"checkpoint.every_n_steps", {"-1"}},
+      {"checkpoint.keep", {"-1", "1000001"}},
+      {"log.every_n_steps", {"0"}},
+      {"batch_size", {"0", "1048577", "auto"}},
+      {"micro_batch_size", {"0", "1048577"}},
+      {"gradient_accumulation_steps", {"0", "1048577", "{0: 0}", "{-1: 1, 0: 1}", "{0: a}", "[1]"}},
+      {"memory_budget", {"0", "-1", "8G", "lots", "9000PiB", "[1GiB]"}},
+      {"max_grad_norm", {"-1", "inf"}},
+      {"max_steps", {"0", "1000000001"}},
+      {"max_epochs", {"0", "auto"}},
+      {"eval_every_n_steps", {"-1"}},
+      {"eval_batches", {"0"}},
+      {"threads", {"-1", "1025"}},
+      {"seed", {"-1", "18446744073709551616", "0x1", "1 2"}},
+      {"model.type", {"encoder", ""}},
+      {"model.norm", {"batchnorm"}},
+      {"model.positions", {"alibi"}},
+      {"model.activation", {"relu"}},
+      {"data.type", {"images"}},
+      {"data.tokenizer", {"bpe"}},
+      {"data.shuffle", {"maybe"}},
+      {"optimizer.name", {"adam"}},
+      {"scheduler.name", {"step"}},
+      {"checkpoint.resume", {"\"\"", "[a]"}},
+      {"device", {"gpu", "CUDA"}},
+      {"log.metrics_file", {"[a]", "\"a\\0b\""}},
+  };
+  for (const auto& [key, values] : cases)
+    for (const std::string& value : values)
+      EXPECT_THAT(message(key + ": " + value), AllOf(StartsWith("job.yaml:2: "), HasSubstr(key))) << value;
+}
+
+TEST(JobErrors, FilesMustBeNamed) {
+  const auto without_data = [](const std::string& yaml) -> std::string {
+    try {
+      parse_job(yaml, "job.yaml", "");
+      return "";
+    } catch (const UserError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(without_data(""), StartsWith("job.yaml: data.files is missing"));
+  EXPECT_THAT(without_data("seed: 1"), StartsWith("job.yaml: data.files is missing"));
+  EXPECT_THAT(without_data("data.files: []"), StartsWith("job.yaml:1: data.files is a list of 0"));
+  EXPECT_THAT(without_data("data:\n  files:\n    - a\n    - [b]"), StartsWith("job.yaml:4: data.files is a list of 1"));
+  EXPECT_THAT(without_data("data.files: ''"), StartsWith("job.yaml:1: data.files is ''"));
+}
+
+TEST(JobErrors, HeadsFitTheWidth) {
+  EXPECT_EQ(message("model:\n  hidden_size: 256\n  num_heads: 7"),
+            "job.yaml:4: model.num_heads is 7; it must divide hidden_size 256 (for example 4 or 8)");
+  EXPECT_EQ(message("model:\n  hidden_size: 250"),
+            "job.yaml:3: model.num_heads is 4; it must divide hidden_size 250 (for example 1 or 5)");
+  EXPECT_EQ(message("model.num_kv_heads: 3"),
+            "job.yaml:2: model.num_kv_heads is 3; it must divide num_heads 4 (for example 2 or 4)");
+  EXPECT_EQ(message("model.num_kv_heads: 8"),
+            "job.yaml:2: model.num_kv_heads is 8; it must divide num_heads 4 (for example 4)");
+  EXPECT_EQ(message("model.head_dim: 3"),
+            "job.yaml:2: model.head_dim is 3; it must be even where positions are 'rope' (for example 4)");
+  EXPECT_THAT(message("model.num_heads: 256"), HasSubstr("must be even (for example 128)"));
+  EXPECT_EQ(message("model: {head_dim: 3, positions: learned}"), "");
+  EXPECT_EQ(message("model: {num_heads: 7, head_dim: 64}"), "");
+  EXPECT_THAT(message("model: {num_heads: 4096, head_dim: 65536}"), HasSubstr("must not exceed 262144"));
+}
+
+TEST(JobErrors, BatchSizesAgree) {
+  EXPECT_EQ(message("batch_size: 10\nmicro_batch_size: 4"),
+            "job.yaml:2: batch_size is 10; it must be a multiple of micro_batch_size 4 (for example 8 or 12)");
+  EXPECT_EQ(
+      message("batch_size: 10\ngradient_accumulation_steps: 4"),
+      "job.yaml:2: batch_size is 10; it must be a multiple of gradient_accumulation_steps 4 (for example 8 or 12)");
+  EXPECT_EQ(
+      message("batch_size: 10\nmicro_batch_size: 5\ngradient_accumulation_steps: 4"),
+      "job.yaml:2: batch_size is 10; it must be micro_batch_size 5 x gradient_accumulation_steps 4 = 20; give two of "
+      "the three");
+  EXPECT_THAT(message("batch_size: 10\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
+              HasSubstr("gradient_accumulation_steps 4 (in epoch 0) = 20"));
+  EXPECT_EQ(
+      message("gradient_accumulation_steps: 3"),
+      "job.yaml:2: gradient_accumulation_steps is 3, and batch_size, which is not given, is 8, no multiple of it; "
+      "give batch_size or micro_batch_size");
+  EXPECT_THAT(message("micro_batch_size: 1048576\ngradient_accumulation_steps: 2"), HasSubstr("more than 1048576"));
+  EXPECT_THAT(message("batch_size: 1048576\ngradient_accumulation_steps: {0: 1, 1: 2}"),
+              HasSubstr("more than 1048576"));
+}
+
+TEST(JobErrors, SchedulesStartWithEpochZero) {
+  EXPECT_THAT(message("gradient_accumulation_steps: {4: 2}"), HasSubstr("does not say what epoch 0 starts with"));
+  EXPECT_THAT(message("gradient_accumulation_steps: {}"), HasSubstr("does not say what epoch 0 starts with"));
+  EXPECT_THAT(message("gradient_accumulation_steps:\n  0: 4\n  2: x"),
+              StartsWith("job.yaml:4: gradient_accumulation_steps, epoch 2 is 'x'; allowed: integer"));
+  EXPECT_THAT(message("gradient_accumulation_steps: {0: 1, 00: 2}"), HasSubstr("names epoch 0 twice"));
+}
+
+TEST(JobErrors, KeysThatNeedAnother) {
+  EXPECT_THAT(message("data.tokenizer: gpt2"),
+              StartsWith("job.yaml:2: data.tokenizer is 'gpt2'; it needs data.tokenizer_file"));
+  EXPECT_THAT(message("checkpoint: {every_n_steps: 5}"), HasSubstr("no checkpoint.directory"));
+}
+
+TEST(JobErrors, ProductsStayCountable) {
+  EXPECT_THAT(message("batch_size: 1048576\ndata.sequence_length: 1048576\nmodel.num_layers: 4096"),
+              StartsWith("job.yaml:3: data.sequence_length 1048576 with 1048576 sequences at a time"));
+  EXPECT_THAT(message("max_steps: 1000000000\ndata.sequence_length: 1048576"),
+              HasSubstr("more tokens than can be counted"));
+  EXPECT_EQ(message("model: {num_layers: 128, hidden_size: 16384, num_heads: 128}\ndata.sequence_length: 131072"), "");
+}
+
+TEST(JobErrors, KeysAreGivenOnce) {
+  EXPECT_EQ(message("seed: 1\nseed: 2"), "job.yaml:3:1: the key 'seed' is given twice; the first is on line 2");
+  EXPECT_EQ(message("log:\n  every_n_steps: 1\n  every_n_steps: 1"),
+            "job.yaml:4:3: the key 'every_n_steps' is given twice; the first is on line 3");
+  EXPECT_THAT(message("data.files: b.txt"), HasSubstr("data.files is given twice; the first is at job.yaml:1:15"));
+}
+
+TEST(JobErrors, MalformedYamlSaysLineAndColumn) {
+  EXPECT_THAT(message("a: b: c"), StartsWith("job.yaml:2:5: not valid YAML: "));
+  EXPECT_THAT(message("\tseed: 1"), StartsWith("job.yaml:2:2: not valid YAML: "));
+  EXPECT_THAT(message("seed: 'x"), StartsWith("job.yaml:2:9: not valid YAML: "));
+  EXPECT_THAT(message("seed: *x"), StartsWith("job.yaml:2:7: not valid YAML: "));
+  EXPECT_THAT(message("seed: [1, 2"), StartsWith("job.yaml:2:1: not valid YAML: end of sequence flow not found"));
+  EXPECT_THAT(message("? [a]\n: 1"), HasSubstr("a key must be a word or a number; a list or a mapping begins here"));
+  EXPECT_THAT(message("---\nseed: 1"), HasSubstr("a second document starts here"));
+}
+
+TEST(JobErrors, HostileTextIsRefusedAndNotFollowed) {
+  const auto repeated = [](const std::string& part, size_t times) {
+    std::string text;
+    for (size_t i = 0; i < times; ++i) text += part;
+    return text;
+  };
+  EXPECT_THAT(message(repeated("#", 1 << 20)), HasSubstr("longer than 1048576 bytes"));
+  EXPECT_THAT(message("seed:\n  " + repeated("- ", 400'000)), HasSubstr("more than 32 levels of nesting"));
+  EXPECT_THAT(message("seed:\n" + repeated("[\n", 100'000)), HasSubstr("job.yaml:"));
+  EXPECT_THAT(message("seed: " + repeated("{a: ", 200'000)), HasSubstr("job.yaml:"));
+  EXPECT_THAT(message(repeated("? ", 400'000)), HasSubstr("job.yaml:"));
+  // Each list holds the one before twice: 2^20 items if it were ever written out.
+  std::string bomb = "seed: &a0 [x]\n";
+  for (int i = 1; i <= 20; ++i)
+    bomb += "b" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + ", *a" +
+            std::to_string(i - 1) + "]\n";
+  EXPECT_THAT(message(bomb), HasSubstr("unknown key 'b1'"));
+  EXPECT_THAT(message("model: &m {hidden_size: *m}"), HasSubstr("model.hidden_size is a mapping"));
+  EXPECT_THAT(message("model: &m {model: *m}"), HasSubstr("unknown key 'model.model'"));
+  // A chain of aliases far deeper than the stack.
+  std::string chain = "a0: &a0 [x]\n";
+  for (int i = 1; i < 30'000; ++i)
+    chain += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
+  EXPECT_THAT(message(chain), HasSubstr("unknown key 'a0'"));
+}
+
+TEST(JobErrors, ReachTheReaderOnOneShortLine) {
+  const std::string text = message("\"" + std::string(100'000, 'x') + "\\n\": 1");
+  EXPECT_LT(text.size(), 1000u);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+}
+
+TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
+  EXPECT_EQ(message_for_override("optimzer.name=sgd"),
+            "command line: optimzer.name=sgd: unknown key 'optimzer.name'; did you mean 'optimizer.name'?");
+  EXPECT_EQ(
+      message_for_override("optimizer=sgd"),
+      "command line: optimizer=sgd: optimizer is 'sgd'; it is a section, with keys of its own: name, learning_rate, "
+      "weight_decay, betas, eps, momentum");
+  EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
+  EXPECT_THAT(message_for_override("precision=fp16"),
+              StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: 32-true"));
+  EXPECT_THAT(message_for_override("seed="), StartsWith("command line: seed=: seed is empty; allowed: "));
+  EXPECT_THAT(message_for_override("seed='1"), StartsWith("command line: seed='1: not valid YAML: "));
+  EXPECT_THAT(message_for_override("model.num_heads=7"),
+              StartsWith("command line: model.num_heads=7: model.num_heads is 7; it must divide hidden_size 256"));
+  EXPECT_THAT(message_for_override("model={norm: a, norm: b}"), HasSubstr("the key 'norm' is given twice"));
+  EXPECT_THAT(message_for_override("seed"), HasSubstr("'seed' is not an override; write key.path=value"));
+  EXPECT_THAT(message_for_override("=1"), HasSubstr("'=1' is not an override"));
+  EXPECT_THAT(message("model:\n  num_heads: 7", {"model.hidden_size=512"}),
+              StartsWith("job.yaml:3: model.num_heads is 7; it must divide hidden_size 512"));
+}
+
+TEST(JobErrors, FilesThatCannotBeRead) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "plimsoll_job_errors_test";
+  std::filesystem::create_directories(folder);
+  const auto message_of = [](const std::filesystem::path& file) -> std::string {
+    try {
+      read_job(file);
+      return "";
+    } catch (const UserError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(message_of(folder / "none.yaml"), AllOf(HasSubstr("none.yaml"), HasSubstr("No such file")));
+  EXPECT_THAT(message_of(folder), HasSubstr("is a folder"));
+  std::ofstream(folder / "big.yaml") << std::string((1 << 20) + 1, '\n');
+  EXPECT_THAT(message_of(folder / "big.yaml"), HasSubstr("big.yaml: longer than 1048576 bytes"));
+  std::ofstream(folder / "bad.yaml") << "sede: 1\n";
+  EXPECT_EQ(message_of(folder / "bad.yaml"),
+            (folder / "bad.yaml").string() + ":1:1: unknown key 'sede'; did you mean 'seed'?");
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,67 @@
+// The table of keys against itself, the reference page and the reader.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+namespace {
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+  return text;
+}
+
+TEST(JobKeys, HaveHelpAndUniqueNames) {
+  std::set<std::string> names;
+  for (const KeyHelp& key : job_keys()) {
+    EXPECT_TRUE(names.insert(key.key).second) << key.key;
+    EXPECT_FALSE(key.type.empty() || key.default_value.empty() || key.meaning.empty()) << key.key;
+    EXPECT_EQ(key.meaning.find('\n'), std::string::npos) << key.key;
+  }
+  EXPECT_GT(names.size(), 50u);
+}
+
+TEST(JobKeys, AcceptTheirOwnDefault) {
+  for (const KeyHelp& key : job_keys()) {
+    if (key.default_value.starts_with("(")) continue;
+    EXPECT_NO_THROW(parse_job("data.files: a.txt", "job.yaml", "", {key.key + "=" + key.default_value})) << key.key;
+  }
+}
+
+TEST(JobKeys, AreTheRowsOfTheReferencePage) {
+  std::ifstream page(PLIMSOLL_SOURCE_DIR "/docs/job-file.md");
+  ASSERT_TRUE(page);
+  std::set<std::string> rows;
+  for (std::string line; std::getline(page, line);)
+    if (line.starts_with("| `") && std::count(line.begin(), line.end(), '|') > 4) {
+      EXPECT_TRUE(rows.insert(line).second) << "twice: " << line;
+    }
+  std::set<std::string> expected;
+  for (const KeyHelp& key : job_keys())
+    expected.insert("| `" + key.key + "` | " + replaced(key.type, "|", "\\|") + " | `" + key.default_value + "` | " +
+                    key.meaning + " |");
+  for (const std::string& row : expected) EXPECT_TRUE(rows.contains(row)) << "docs/job-file.md lacks the row\n" << row;
+  for (const std::string& row : rows)
+    EXPECT_TRUE(expected.contains(row)) << "docs/job-file.md has a row too many\n" << row;
+}
+
+TEST(JobKeys, TheExampleOfTheReferencePageIsAJob) {
+  std::ifstream page(PLIMSOLL_SOURCE_DIR "/docs/job-file.md");
+  const std::string text((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  const std::string fence = "```yaml\n";
+  const size_t begin = text.find(fence);
+  ASSERT_NE(begin, std::string::npos);
+  const size_t end = text.find("```", begin + fence.size());
+  EXPECT_NO_THROW(parse_job(text.substr(begin + fence.size(), end - begin - fence.size()), "job-file.md", ""));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,129 @@
+// What every command shares: help, version, wrong arguments, wrong job files.
+#include <regex>
+
+#include "cli/cli_testing.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CommandLine : public CliTest {};
+
+TEST_F(CommandLine, HelpNamesEveryCommandAndTheExitCodes) {
+  const Outcome outcome = run({"--help"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.err, "");
+  for (const char* command : {"plan", "train", "trace", "place"}) EXPECT_THAT(outcome.out, HasSubstr(command));
+  EXPECT_THAT(outcome.out, HasSubstr("3 does not fit"));
+}
+
+TEST_F(CommandLine, HelpOfACommandHasExamples) {
+  for (const std::string command : {"plan", "train", "trace", "place"}) {
+    const Outcome outcome = run({command, "--help"});
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    EXPECT_EQ(outcome.err, "") << command;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("Examples:\n  plimsoll " + command), HasSubstr("--json FILE|-")));
+  }
+}
+
+TEST_F(CommandLine, HelpSaysWhichKeysMoveTheMemory) {
+  for (const std::string command : {"plan", "train"}) {
+    const std::string help = run({command, "--help"}).out;
+    for (const char* key : {"memory_budget", "micro_batch_size", "gradient_checkpointing", "precision",
+                            "optimizer.name", "data.sequence_length", "docs/job-file.md"}) {
+      EXPECT_THAT(help, HasSubstr(key));
+    }
+  }
+}
+
+TEST_F(CommandLine, VersionIsTheProjects) {
+  const std::string project = get_file(PLIMSOLL_SOURCE_DIR "/CMakeLists.txt");
+  std::smatch version;
+  ASSERT_TRUE(std::regex_search(project, version, std::regex(R"(project\(plimsoll VERSION ([0-9.]+))")));
+  const Outcome outcome = run({"--version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "plimsoll " + version[1].str() + "\n");
+}
+
+TEST_F(CommandLine, ACommandIsNeeded) {
+  expect_refusal(run({}), 2, HasSubstr("a command is needed"));
+}
+
+TEST_F(CommandLine, AnUnknownCommandNamesTheNearest) {
+  expect_refusal(run({"tarin", "job.yaml"}), 2,
+                 AllOf(HasSubstr("unknown command 'tarin'"), HasSubstr("did you mean 'train'?"), HasSubstr("--help")));
+  expect_refusal(run({"dance"}), 2, AllOf(HasSubstr("unknown command 'dance'"), Not(HasSubstr("did you mean"))));
+}
+
+TEST_F(CommandLine, AnUnknownOptionNamesTheNearest) {
+  put_tiny_job();
+  expect_refusal(run({"plan", "job.yaml", "--jsno", "-"}), 2,
+                 AllOf(HasSubstr("unknown option '--jsno'"), HasSubstr("did you mean '--json'?"),
+                       HasSubstr("plimsoll plan --help")));
+  expect_refusal(run({"--verison"}), 2, HasSubstr("did you mean '--version'?"));
+}
+
+TEST_F(CommandLine, TheJobFileIsNeeded) {
+  for (const std::string command : {"plan", "train", "trace"})
+    expect_refusal(run({command}), 2, HasSubstr("JOB.yaml is required"));
+}
+
+TEST_F(CommandLine, AnOptionCannotBeGivenTwice) {
+  put_tiny_job();
+  for (const std::string command : {"plan", "train", "trace"}) {
+    const auto added = new_files([&] {
+      expect_refusal(run({command, "job.yaml", "--json", "a.json", "--json", "b.json"}), 2, HasSubstr("--json"));
+    });
+    EXPECT_TRUE(added.empty());
+  }
+}
+
+TEST_F(CommandLine, AnOptionNeedsItsValue) {
+  put_tiny_job();
+  expect_refusal(run({"plan", "job.yaml", "--json"}), 2, HasSubstr("--json"));
+}
+
+TEST_F(CommandLine, AWrongJobFileIsSaidByFileLineAndKey) {
+  put("job.yaml", "max_stepz: 10\ndata: {files: [corpus.txt]}\n");
+  for (const std::string command : {"plan", "train", "trace"}) {
+    expect_refusal(run({command, "job.yaml"}), 2,
+                   AllOf(HasSubstr("job.yaml"), HasSubstr("max_stepz"), HasSubstr("max_steps")));
+  }
+}
+
+TEST_F(CommandLine, AMissingJobFileIsSaid) {
+  const Outcome outcome = run({"plan", "absent.yaml"});
+  EXPECT_THAT(outcome.exit_code, ::testing::AnyOf(1, 2));
+  expect_refusal(outcome, outcome.exit_code, HasSubstr("absent.yaml"));
+}
+
+TEST_F(CommandLine, AnOverrideIsCheckedAsTheFileIs) {
+  put_tiny_job();
+  expect_refusal(run({"plan", "job.yaml", "optimizer.name=adamm"}), 2,
+                 AllOf(HasSubstr("optimizer.name"), HasSubstr("adamw")));
+  expect_refusal(run({"plan", "job.yaml", "nonsense"}), 2, HasSubstr("nonsense"));
+}
+
+TEST_F(CommandLine, AFolderThatIsMissingIsSaidBeforeTheWork) {
+  put_tiny_job();
+  for (const std::string command : {"plan", "train", "trace"}) {
+    const auto added = new_files([&] {
+      expect_refusal(run({command, "job.yaml", "--json", "absent/out.json"}), 1, HasSubstr("absent"));
+    });
+    EXPECT_TRUE(added.empty()) << command;
+  }
+}
+
+TEST_F(CommandLine, AFullDiskIsNotSuccess) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  put_tiny_job();
+  const Outcome outcome = run({"plan", "job.yaml", "--json", "-"}, "/dev/full");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("standard output"));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing

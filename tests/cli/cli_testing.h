@@ -1,0 +1,149 @@
+// Runs the real program in a folder that goes with the test.
+#pragma once
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll::cli_testing {
+
+using Arguments = std::vector<std::string>;
+using nlohmann::json;
+
+struct Outcome {
+  int exit_code = -1;  ///< -1: ended by a signal
+  int signal = 0;
+  std::string out, err;
+};
+
+inline std::string get_file(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+class CliTest : public ::testing::Test {
+ protected:
+  CliTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-cli-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    folder_ = pattern;
+  }
+  ~CliTest() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path put(const std::string& name, std::string_view text) const {
+    std::ofstream(folder_ / name, std::ios::binary | std::ios::trunc).write(text.data(), std::ssize(text));
+    return folder_ / name;
+  }
+  std::string get(const std::string& name) const { return get_file(folder_ / name); }
+
+  /// Starts the program in the test's folder, standard output and error going to files, and returns its process.
+  pid_t start(const Arguments& arguments, const std::string& out = "out.txt") const {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    std::vector<std::string> words = {PLIMSOLL_BINARY};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const bool ready = ::chdir(folder_.c_str()) == 0 && open_as(out.c_str(), STDOUT_FILENO) &&
+                       open_as("err.txt", STDERR_FILENO) && ::close(STDIN_FILENO) == 0;
+    if (ready) ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+
+  Outcome finish(pid_t child) const {
+    int status = 0;
+    if (::waitpid(child, &status, 0) != child) throw std::runtime_error("no such process");
+    Outcome outcome;
+    if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
+    outcome.out = get("out.txt");
+    outcome.err = get("err.txt");
+    return outcome;
+  }
+
+  Outcome run(const Arguments& arguments, const std::string& out = "out.txt") const {
+    return finish(start(arguments, out));
+  }
+
+  /// The names of the files that a call added to the folder, apart from its standard output and error.
+  std::set<std::string> new_files(const std::function<void()>& call) const {
+    const std::set<std::string> before = names();
+    call();
+    std::set<std::string> added;
+    for (const std::string& name : names())
+      if (!before.contains(name) && name != "out.txt" && name != "err.txt") added.insert(name);
+    return added;
+  }
+
+  /// A job that trains in a moment: job.yaml and its corpus.
+  void put_tiny_job() const {
+    std::string corpus;
+    for (int i = 0; i < 400; ++i) corpus += "line " + std::to_string(i * 7919 % 1000) + " of a small text\n";
+    put("corpus.txt", corpus);
+    put("job.yaml",
+        "threads: 1\n"
+        "max_steps: 6\n"
+        "batch_size: 4\n"
+        "micro_batch_size: 2\n"
+        "eval_batches: 2\n"
+        "model: {hidden_size: 32, num_layers: 2, num_heads: 2}\n"
+        "data: {files: [corpus.txt], tokenizer: bytes, sequence_length: 16, validation_fraction: 0.1}\n");
+  }
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  static bool open_as(const char* file, int descriptor) {
+    const int opened = ::open(file, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    return opened >= 0 && ::dup2(opened, descriptor) == descriptor && ::close(opened) == 0;
+  }
+
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      found.insert(entry.path().filename().string());
+    return found;
+  }
+
+  std::filesystem::path folder_;
+};
+
+inline std::set<std::string> keys_of(const json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+inline int64_t sum_of(const json& breakdown) {
+  int64_t sum = 0;
+  for (const auto& part : breakdown) sum += part.get<int64_t>();
+  return sum;
+}
+
+/// One message for people: it names the program, fills one line, and standard output stays empty.
+inline void expect_refusal(const Outcome& outcome, int exit_code, const ::testing::Matcher<std::string>& message) {
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, ::testing::StartsWith("plimsoll: "));
+  EXPECT_THAT(outcome.err, ::testing::EndsWith("\n"));
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, message);
+}
+
+}  // namespace plimsoll::cli_testing

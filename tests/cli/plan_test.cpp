@@ -1,0 +1,102 @@
+#include "cli/cli_testing.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::set<std::string> kParts = {"parameters", "gradients", "optimizer_state", "activations",
+                                      "inputs",     "workspace", "context",         "fragmentation"};
+
+class PlanCommand : public CliTest {
+ protected:
+  PlanCommand() { put_tiny_job(); }
+
+  json plan_json(Arguments overrides, int exit_code = 0) const {
+    Arguments words = {"plan", "job.yaml", "--json", "-"};
+    words.insert(words.end(), overrides.begin(), overrides.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+    return json::parse(outcome.out);  // and nothing else there
+  }
+};
+
+TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
+  const json plan = plan_json({"memory_budget=1GiB"});
+  EXPECT_EQ(keys_of(plan),
+            (std::set<std::string>{"fits", "budget_bytes", "peak_bytes", "minimum_budget_bytes", "breakdown",
+                                   "step_seconds", "choices", "reasons", "plan_seconds", "record_seconds",
+                                   "arena_bytes", "live_bytes", "arena_waste", "residents"}));
+  EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
+  EXPECT_EQ(keys_of(plan["choices"]), (std::set<std::string>{"micro_batch_size", "gradient_accumulation_steps",
+                                                             "gradient_checkpointing", "precision"}));
+  EXPECT_EQ(sum_of(plan["breakdown"]), plan["peak_bytes"].get<int64_t>());
+  EXPECT_EQ(plan["budget_bytes"], int64_t{1} << 30);
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_LE(plan["minimum_budget_bytes"], plan["peak_bytes"]);
+  EXPECT_GE(plan["arena_bytes"], plan["live_bytes"]);
+  EXPECT_TRUE(plan["step_seconds"].is_null());
+  EXPECT_EQ(plan["choices"]["micro_batch_size"], 2);
+  EXPECT_EQ(plan["choices"]["gradient_accumulation_steps"], 2);
+  EXPECT_EQ(plan["choices"]["precision"], "32-true");
+  ASSERT_FALSE(plan["reasons"].empty());
+  for (const json& reason : plan["reasons"]) EXPECT_EQ(keys_of(reason), (std::set<std::string>{"decision", "why"}));
+}
+
+TEST_F(PlanCommand, ResidentsComeLargestFirst) {
+  const json residents = plan_json({})["residents"];
+  ASSERT_FALSE(residents.empty());
+  EXPECT_LE(residents.size(), 8u);
+  for (size_t i = 0; i < residents.size(); ++i) {
+    EXPECT_EQ(keys_of(residents[i]), (std::set<std::string>{"label", "role", "bytes"}));
+    if (i == 0) continue;
+    EXPECT_LE(residents[i]["bytes"], residents[i - 1]["bytes"]);
+  }
+}
+
+TEST_F(PlanCommand, AScheduleOfAccumulationKeepsItsEpochs) {
+  const json plan = plan_json({"batch_size=8", "micro_batch_size=2", "gradient_accumulation_steps={0: 4, 3: 2}"});
+  EXPECT_EQ(plan["choices"]["gradient_accumulation_steps"], (json{{"0", 4}, {"3", 2}}));
+}
+
+TEST_F(PlanCommand, TheTableSaysWhatTheJsonSays) {
+  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=1GiB", "--json", "plan.json"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  const json plan = json::parse(get("plan.json"));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("fits: "), HasSubstr("1.00 GiB"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(outcome.out, HasSubstr(std::to_string(plan["peak_bytes"].get<int64_t>())));
+  for (const auto& part : plan["breakdown"]) EXPECT_THAT(outcome.out, HasSubstr(std::to_string(part.get<int64_t>())));
+  EXPECT_THAT(outcome.out, HasSubstr("effective batch"));
+  for (const json& reason : plan["reasons"]) EXPECT_THAT(outcome.out, HasSubstr(reason["why"].get<std::string>()));
+}
+
+TEST_F(PlanCommand, TooSmallABudgetIsAnAnswer) {
+  const json plan = plan_json({"memory_budget=64KiB"}, 3);
+  EXPECT_EQ(plan["fits"], false);
+  EXPECT_EQ(plan["budget_bytes"], 64 << 10);
+  EXPECT_GT(plan["minimum_budget_bytes"], 64 << 10);
+
+  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=64KiB"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("does not fit"), HasSubstr(std::to_string(plan["minimum_budget_bytes"].get<int64_t>())),
+                    HasSubstr("Largest at the peak"), HasSubstr(plan["residents"][0]["label"].get<std::string>())));
+}
+
+TEST_F(PlanCommand, TheLeastBudgetFitsAndOneByteLessDoesNot) {
+  const auto least = plan_json({"memory_budget=64KiB"}, 3)["minimum_budget_bytes"].get<int64_t>();
+  EXPECT_EQ(plan_json({"memory_budget=" + std::to_string(least)})["fits"], true);
+  EXPECT_EQ(plan_json({"memory_budget=" + std::to_string(least - 1)}, 3)["fits"], false);
+}
+
+TEST_F(PlanCommand, ReadsNoDataAndLeavesNoFiles) {
+  std::filesystem::remove(folder() / "corpus.txt");
+  const auto added = new_files([&] { EXPECT_EQ(run({"plan", "job.yaml"}).exit_code, 0); });
+  EXPECT_TRUE(added.empty());
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing

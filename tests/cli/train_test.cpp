@@ -1,0 +1,132 @@
+#include <signal.h>
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "cli/cli_testing.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainCommand : public CliTest {
+ protected:
+  TrainCommand() { put_tiny_job(); }
+
+  static bool ended(pid_t child) {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+  }
+
+  std::vector<json> metrics() const {
+    std::vector<json> lines;
+    std::ifstream stream(folder() / "metrics.jsonl");
+    for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+};
+
+TEST_F(TrainCommand, JsonHasTheAgreedKeysAndAddsUp) {
+  const Outcome outcome = run({"train", "job.yaml", "--json", "-", "memory_budget=1GiB"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json report = json::parse(outcome.out);
+  for (const char* key :
+       {"planned_peak_bytes", "measured_peak_bytes", "breakdown", "steps", "step_seconds", "units_per_second", "unit",
+        "losses", "arena_waste", "resident_bytes", "steps_skipped", "evaluation_loss", "fits"}) {
+    EXPECT_TRUE(report.contains(key)) << key;
+  }
+  EXPECT_EQ(report["fits"], true);
+  EXPECT_EQ(report["unit"], "tokens");
+  EXPECT_EQ(report["steps"], 6);
+  EXPECT_EQ(report["steps_skipped"], 0);
+  ASSERT_EQ(report["losses"].size(), 6u);
+  for (const json& loss : report["losses"]) EXPECT_TRUE(std::isfinite(loss.get<double>()));
+  EXPECT_EQ(sum_of(report["breakdown"]["planned"]), report["planned_peak_bytes"].get<int64_t>());
+  EXPECT_EQ(sum_of(report["breakdown"]["measured"]), report["measured_peak_bytes"].get<int64_t>());
+  EXPECT_LE(report["measured_peak_bytes"], int64_t{1} << 30);
+  EXPECT_GT(report["resident_bytes"], 0);
+  EXPECT_TRUE(report["evaluation_loss"].is_number());
+}
+
+TEST_F(TrainCommand, SaysWhatWasPlannedAndWhatWasUsed) {
+  const Outcome outcome = run({"train", "job.yaml", "memory_budget=1GiB"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("planned"), HasSubstr("used"), HasSubstr("optimizer state"),
+                                 HasSubstr("total"), HasSubstr("1.00 GiB"), HasSubstr("resident memory"),
+                                 HasSubstr("median step"), HasSubstr("tokens/s")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("planned: fits"), HasSubstr("train"), HasSubstr("loss"), HasSubstr("6/6"),
+                                 HasSubstr("evaluation loss"), Not(HasSubstr("\x1b"))));
+}
+
+TEST_F(TrainCommand, WritesMetricsAndACheckpoint) {
+  const Outcome outcome =
+      run({"train", "job.yaml", "log.metrics_file=metrics.jsonl", "checkpoint.directory=run", "--json", "report.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_FALSE(std::filesystem::is_empty(folder() / "run"));
+  EXPECT_THAT(outcome.err, HasSubstr("saved"));
+  const json report = json::parse(get("report.json"));
+  std::vector<double> losses;
+  for (const json& line : metrics())
+    if (line.contains("loss")) losses.push_back(line["loss"]);
+  ASSERT_EQ(losses.size(), report["losses"].size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], report["losses"][i].get<double>(), 1e-6) << i;
+}
+
+TEST_F(TrainCommand, ResumesWhereItStopped) {
+  ASSERT_EQ(run({"train", "job.yaml", "checkpoint.directory=run", "max_steps=3", "scheduler.name=constant"}).exit_code,
+            0);
+  const Outcome rest =
+      run({"train", "job.yaml", "checkpoint.directory=run", "scheduler.name=constant", "--json", "rest.json"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_THAT(rest.err, HasSubstr("resumed from"));
+  ASSERT_EQ(run({"train", "job.yaml", "scheduler.name=constant", "--json", "whole.json"}).exit_code, 0);
+  const json losses = json::parse(get("rest.json"))["losses"], whole = json::parse(get("whole.json"))["losses"];
+  ASSERT_EQ(losses.size(), 3u);
+  ASSERT_EQ(whole.size(), 6u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(losses[i], whole[i + 3]) << i;
+}
+
+TEST_F(TrainCommand, TooSmallABudgetIsAnAnswer) {
+  const Outcome outcome = run({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=metrics.jsonl"});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("does not fit"), HasSubstr("Largest at the peak")));
+  EXPECT_TRUE(metrics().empty());
+
+  const Outcome as_json = run({"train", "job.yaml", "memory_budget=64KiB", "--json", "-"});
+  EXPECT_EQ(as_json.exit_code, 3);
+  const json report = json::parse(as_json.out);
+  EXPECT_EQ(report["fits"], false);
+  EXPECT_EQ(report["budget_bytes"], 64 << 10);
+  EXPECT_GT(report["minimum_budget_bytes"], 64 << 10);
+  EXPECT_TRUE(report["losses"].empty());
+}
+
+TEST_F(TrainCommand, AMissingCorpusIsSaidByName) {
+  std::filesystem::remove(folder() / "corpus.txt");
+  const Outcome outcome = run({"train", "job.yaml"});
+  EXPECT_THAT(outcome.exit_code, ::testing::AnyOf(1, 2));
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("plimsoll: "), HasSubstr("corpus.txt")));
+}
+
+TEST_F(TrainCommand, InterruptedItSavesAndReports) {
+  const pid_t child = start({"train", "job.yaml", "max_steps=100000000", "log.metrics_file=metrics.jsonl",
+                             "checkpoint.directory=run", "--json", "report.json"});
+  while (get("metrics.jsonl").empty() && !ended(child)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_EQ(::kill(child, SIGINT), 0);
+  const Outcome outcome = finish(child);
+  EXPECT_EQ(outcome.signal, SIGINT) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("saved"));
+  EXPECT_THAT(outcome.out, HasSubstr("Memory at the peak"));
+  const json report = json::parse(get("report.json"));
+  EXPECT_EQ(report["stopped"], true);
+  EXPECT_GT(report["steps"], 0);
+  EXPECT_FALSE(std::filesystem::is_empty(folder() / "run"));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing

@@ -1,0 +1,82 @@
+// Files for the tests of src/data: a folder that goes with the test, text in and out, and small rank files.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-data-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = pattern;
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::filesystem::path put_file(const std::filesystem::path& file, std::string_view text) {
+  std::ofstream(file, std::ios::binary | std::ios::trunc).write(text.data(), std::ssize(text));
+  return file;
+}
+
+inline std::string get_file(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// What the UserError of `action` says; a failed test when there is none.
+inline std::string user_error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no UserError";
+  return {};
+}
+
+inline std::string base64(std::string_view bytes) {
+  constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+    for (size_t j = 0; j < 4; ++j) text += i + j > bytes.size() ? '=' : alphabet[bits >> (18 - 6 * j) & 63];
+  }
+  return text;
+}
+
+/// A rank file of the 256 single bytes (rank = byte) and then `merged` in that order.
+inline std::string rank_file(const std::vector<std::string>& merged) {
+  std::string text;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    text += base64({&c, 1}) + " " + std::to_string(byte) + "\n";
+  }
+  for (size_t i = 0; i < merged.size(); ++i) text += base64(merged[i]) + " " + std::to_string(256 + i) + "\n";
+  return text;
+}
+
+}  // namespace plimsoll

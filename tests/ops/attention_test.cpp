@@ -1,0 +1,186 @@
+#include "ops/attention.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/ops_testing.h"
+#include "ops/workspace_cpu.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+using namespace testing;
+
+struct Case {
+  int64_t batch, heads, kv_heads, queries, keys, width;
+  bool causal = true;
+  int64_t window = 0;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {2, 4, 4, 33, 33, 16},
+      {1, 1, 1, 1, 1, 8},
+      {2, 7, 1, 40, 40, 64},
+      {2, 6, 3, 50, 50, 10},
+      {1, 8, 4, 200, 200, 32},
+      {3, 2, 2, 20, 31, 16, false},
+      {2, 4, 2, 17, 5, 8, false},
+      {2, 2, 2, 300, 300, 16, true, 40},
+      {1, 4, 2, 300, 300, 16, true, 1},
+      {3, 4, 2, 130, 130, 8, true, 100},
+      {2, 3, 1, 90, 90, 24, true, 500},
+      {1, 2, 1, 700, 700, 8, true, 600},
+      {1, 2, 2, 800, 800, 16},
+      {1, 6, 3, 260, 260, 16, true, 129},
+      {2, 4, 2, 90, 90, 16, true, 20},
+  };
+  return all;
+}
+
+std::string name(const Case& c) {
+  return c10::str("B=", c.batch, " Hq=", c.heads, " Hkv=", c.kv_heads, " T=", c.queries, " S=", c.keys, " D=", c.width,
+                  c.causal ? " causal" : "", " window=", c.window);
+}
+
+Tensor scores(const Case& c, const Tensor& q, const Tensor& k) {
+  const Tensor all =
+      at::matmul(q, k.repeat_interleave(c.heads / c.kv_heads, 1).transpose(2, 3)) / std::sqrt(double(c.width));
+  if (!c.causal) return all;
+  const Tensor i = at::arange(c.queries).unsqueeze(1), j = at::arange(c.keys).unsqueeze(0);
+  Tensor hidden = j > i;
+  if (c.window) hidden = hidden.logical_or(j <= i - c.window);
+  return all.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+}
+
+Tensor reference(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v) {
+  return at::matmul(at::softmax(scores(c, q, k), -1), v.repeat_interleave(c.heads / c.kv_heads, 1));
+}
+
+/// [B, H, T, D] as a model makes it: a transposed view of [B, T, H, D].
+Tensor random_heads(int64_t batch, int64_t heads, int64_t tokens, int64_t width, at::ScalarType type) {
+  return torch::randn({batch, tokens, heads, width}, at::kDouble).to(type).transpose(1, 2);
+}
+
+TEST(Attention, AgreesWithItsParts) {
+  torch::manual_seed(1);
+  for (const Case& c : cases()) {
+    for (const auto type : kTypes) {
+      if (type != at::kFloat && c.queries > 100) continue;  // slow on most CPUs
+      const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type).requires_grad_(true);
+      const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type).requires_grad_(true);
+      const Tensor v = random_heads(c.batch, c.kv_heads, c.keys, c.width, type).requires_grad_(true);
+      std::vector<Tensor> exact;
+      for (const Tensor& t : {q, k, v}) exact.push_back(t.detach().to(at::kDouble).requires_grad_(true));
+      const Tensor grad = random_heads(c.batch, c.heads, c.queries, c.width, type);
+      const Tensor out = attention(q, k, v, c.causal, c.window), want = reference(c, exact[0], exact[1], exact[2]);
+      out.backward(grad);
+      want.backward(grad.to(at::kDouble));
+      // The flash kernel's exp is good to about 1e-6.
+      const double error = std::max(tolerance(type), type == at::kDouble ? 1e-8 : 5e-5);
+      expect_close(out, want, error, name(c) + " out", 0.1);
+      expect_close(q.grad(), exact[0].grad(), error, name(c) + " dq", 0.1);
+      expect_close(k.grad(), exact[1].grad(), error, name(c) + " dk", 0.1);
+      expect_close(v.grad(), exact[2].grad(), error, name(c) + " dv", 0.1);
+    }
+  }
+}
+
+TEST(Attention, MergingTheHeadsIsAView) {
+  const Tensor q = random_heads(2, 4, 10, 8, at::kFloat), k = random_heads(2, 2, 10, 8, at::kFloat);
+  const Tensor out = attention(q, k, k);
+  EXPECT_TRUE(out.transpose(1, 2).reshape({2, 10, 32}).is_alias_of(out));
+}
+
+TEST(Attention, KeepsTheLogOfTheSum) {
+  torch::manual_seed(2);
+  for (const Case& c : cases()) {
+    const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, at::kFloat);
+    const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, at::kFloat);
+    const auto results = call("plimsoll::attention", {q, k, k, c.causal, c.window, c10::IValue()});
+    expect_close(results[1].toTensor(), at::logsumexp(scores(c, q.to(at::kDouble), k.to(at::kDouble)), -1), 1e-5,
+                 name(c));
+  }
+}
+
+TEST(Attention, AnnouncesItsResultsAndItsWorkspace) {
+  torch::manual_seed(3);
+  for (const Case& c : cases()) {
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      if (type == at::kDouble && c.queries > 100) continue;
+      Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type);
+      const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type);
+      const Tensor v = torch::randn({c.batch, c.kv_heads, c.keys, c.width}).to(type);
+      for (const bool last_dim_apart : {false, true}) {
+        if (last_dim_apart && type != at::kFloat) continue;
+        if (last_dim_apart) q = q.transpose(2, 3).contiguous().transpose(2, 3);
+        SCOPED_TRACE(name(c) + " " + c10::toString(type) + (last_dim_apart ? " strided" : ""));
+        const std::vector<c10::IValue> forward = {q, k, v, c.causal, c.window, c10::IValue()};
+        expect_meta_agrees("plimsoll::attention", forward);
+        expect_workspace("plimsoll::attention", forward);
+        const auto results = call("plimsoll::attention", forward);
+        for (const Tensor& grad : {random_heads(c.batch, c.heads, c.queries, c.width, type),
+                                   torch::ones({}).to(type).expand(q.sizes()), torch::randn(q.sizes()).to(type)}) {
+          if (type == at::kBFloat16 && !grad.is_non_overlapping_and_dense()) continue;
+          const std::vector<c10::IValue> backward = {grad,         q, k, v, results[0], results[1], c.causal, c.window,
+                                                     c10::IValue()};
+          expect_meta_agrees("plimsoll::attention_backward", backward);
+          expect_workspace("plimsoll::attention_backward", backward, type == at::kBFloat16 ? kMatrixScratchBytes : 0,
+                           2048);
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, TakesAnyStrides) {
+  torch::manual_seed(4);
+  const Tensor fused = torch::randn({2, 30, 12, 16});  // queries, keys and values side by side
+  const Tensor q = fused.narrow(2, 0, 8).transpose(1, 2), k = fused.narrow(2, 8, 2).transpose(1, 2);
+  const Tensor v = fused.narrow(2, 10, 2).transpose(1, 2);
+  const Tensor want = attention(q.contiguous(), k.contiguous(), v.contiguous());
+  EXPECT_TRUE(at::equal(attention(q, k, v), want));
+  const Tensor apart = q.transpose(2, 3).contiguous().transpose(2, 3);
+  EXPECT_TRUE(at::equal(attention(apart, k, v), want));
+}
+
+TEST(Attention, GivesTheSameBitsEveryTime) {
+  torch::manual_seed(5);
+  const Tensor q = random_heads(2, 6, 300, 16, at::kFloat), k = random_heads(2, 2, 300, 16, at::kFloat);
+  const std::vector<c10::IValue> forward = {q, k, k, true, int64_t{70}, c10::IValue()};
+  const auto first = call("plimsoll::attention", forward), second = call("plimsoll::attention", forward);
+  EXPECT_TRUE(at::equal(first[0].toTensor(), second[0].toTensor()));
+  const std::vector<c10::IValue> backward = {q, q, k, k, first[0], first[1], true, int64_t{70}, c10::IValue()};
+  const auto once = call("plimsoll::attention_backward", backward),
+             again = call("plimsoll::attention_backward", backward);
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(once[i].toTensor(), again[i].toTensor())) << i;
+}
+
+TEST(Attention, AutocastLowersItsOperands) {
+  const Tensor q = random_heads(1, 2, 8, 8, at::kFloat).requires_grad_(true);
+  Tensor out;
+  {
+    const Autocast autocast(at::kBFloat16);
+    out = attention(q, q, q);
+  }
+  EXPECT_EQ(out.scalar_type(), at::kBFloat16);
+  out.sum().backward();
+  EXPECT_EQ(q.grad().scalar_type(), at::kFloat);
+}
+
+TEST(Attention, RefusesWhatDoesNotAgree) {
+  const Tensor q = torch::randn({1, 4, 8, 16}), k = torch::randn({1, 3, 8, 16}), even = torch::randn({1, 2, 8, 16});
+  EXPECT_THROW(attention(q, k, k), UserError);
+  EXPECT_THROW(attention(q, even, even.to(at::kDouble)), UserError);
+  EXPECT_THROW(attention(q, even, even, false, 4), UserError);
+  EXPECT_THROW(attention(q, even, even, true, -1), UserError);
+  EXPECT_THROW(attention(q.narrow(2, 0, 4), even, even), UserError);
+}
+
+}  // namespace
+}  // namespace plimsoll::ops

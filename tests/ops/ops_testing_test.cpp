@@ -1,0 +1,187 @@
+// The shared pieces of ops_testing.h. In a _test.cpp of its own, as the build takes those; its tests are of the pieces.
+#include "ops/ops_testing.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "ops/workspace_cpu.h"
+#include "record/dtypes.h"
+#include "record/op_call.h"
+
+namespace plimsoll::ops::testing {
+namespace {
+
+/// Counts what is live; memory of the allocator that was there before.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    void* data = bytes ? c10::alloc_cpu(bytes) : nullptr;
+    const int64_t rounded = static_cast<int64_t>((bytes + 63) / 64 * 64);
+    if (data) {
+      const std::lock_guard lock(mutex_);
+      sizes_[data] = rounded;
+      live_ += rounded;
+      peak_ = std::max(peak_, live_);
+    }
+    return {data, data, &release, at::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  int64_t live() const { return live_; }
+  int64_t peak() const { return peak_; }
+  void restart() { peak_ = live_; }
+
+  static CountingAllocator& instance() {
+    static CountingAllocator allocator;
+    return allocator;
+  }
+
+ private:
+  static void release(void* data) {
+    auto& self = instance();
+    {
+      const std::lock_guard lock(self.mutex_);
+      const auto entry = self.sizes_.find(data);
+      if (entry != self.sizes_.end()) {
+        self.live_ -= entry->second;
+        self.sizes_.erase(entry);
+      }
+    }
+    c10::free_cpu(data);
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<void*, int64_t> sizes_;
+  int64_t live_ = 0, peak_ = 0;
+};
+
+/// Puts the counting allocator in place while it lives.
+struct Counting {
+  Counting() : before(c10::GetCPUAllocator()) { c10::SetCPUAllocator(&CountingAllocator::instance(), 200); }
+  ~Counting() { c10::SetCPUAllocator(before, 200); }
+  c10::Allocator* before;
+};
+
+c10::OperatorHandle find(const std::string& name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
+}
+
+View view_of(const at::Tensor& tensor) {
+  return {0, dtype_of(tensor.scalar_type()), tensor.storage_offset(), tensor.sizes().vec(), tensor.strides().vec()};
+}
+
+}  // namespace
+
+std::vector<c10::IValue> call(const std::string& name, std::vector<c10::IValue> arguments) {
+  const at::NoGradGuard no_grad;
+  torch::jit::Stack stack = std::move(arguments);
+  find(name).callBoxed(&stack);
+  return stack;
+}
+
+void expect_meta_agrees(const std::string& name, const std::vector<c10::IValue>& arguments) {
+  const auto real = call(name, arguments);
+  std::vector<c10::IValue> on_meta;
+  for (const auto& argument : arguments) {
+    if (argument.isTensor()) {
+      const at::Tensor& t = argument.toTensor();
+      on_meta.emplace_back(at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta)));
+    } else {
+      on_meta.push_back(argument);
+    }
+  }
+  const auto announced = call(name, on_meta);
+  ASSERT_EQ(real.size(), announced.size()) << name;
+  for (size_t i = 0; i < real.size(); ++i) {
+    const at::Tensor &a = real[i].toTensor(), &b = announced[i].toTensor();
+    EXPECT_EQ(a.sizes(), b.sizes()) << name << " result " << i;
+    EXPECT_EQ(a.strides(), b.strides()) << name << " result " << i;
+    EXPECT_EQ(a.scalar_type(), b.scalar_type()) << name << " result " << i;
+    EXPECT_EQ(a.storage_offset(), 0) << name << " result " << i;
+    EXPECT_EQ(a.storage().nbytes(), static_cast<size_t>(a.numel()) * a.element_size()) << name << " result " << i;
+    for (const auto& argument : arguments)
+      EXPECT_FALSE(argument.isTensor() && a.numel() > 0 && a.is_alias_of(argument.toTensor()))
+          << name << " result " << i;
+  }
+}
+
+Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
+            const std::vector<c10::IValue>& results) {
+  Op op;
+  op.name = name;
+  auto record = std::make_shared<OpCall>(OpCall{find(name), {}});
+  for (const auto& argument : arguments) {
+    op.arguments.emplace_back();
+    if (argument.isTensor()) {
+      op.arguments.back().kind = Argument::Kind::tensor;
+      op.arguments.back().views = {view_of(argument.toTensor())};
+      record->constants.emplace_back();
+    } else {
+      record->constants.push_back(argument);
+    }
+  }
+  for (const auto& result : results) op.results.push_back(view_of(result.toTensor()));
+  op.call = record;
+  return op;
+}
+
+int64_t measured_workspace(const std::string& name, const std::vector<c10::IValue>& arguments,
+                           std::vector<c10::IValue>* results) {
+  const Counting counting;
+  auto& allocator = CountingAllocator::instance();
+  allocator.restart();
+  const int64_t before = allocator.live();
+  auto made = call(name, arguments);
+  const int64_t workspace = allocator.peak() - before - (allocator.live() - before);
+  if (results) *results = std::move(made);
+  return workspace;
+}
+
+void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack,
+                      int64_t slack_of_threads) {
+  const int threads_before = at::get_num_threads();
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    std::vector<c10::IValue> results;
+    const int64_t measured = measured_workspace(name, arguments, &results);
+    const auto stated = cpu_workspace_bytes(recorded(name, arguments, results), threads);
+    ASSERT_TRUE(stated) << name;
+    EXPECT_LE(measured, *stated) << name << " on " << threads << " threads";
+    EXPECT_GE(measured, *stated - threads * slack - (threads - 1) * slack_of_threads)
+        << name << " on " << threads << " threads";
+  }
+  at::set_num_threads(threads_before);
+}
+
+Autocast::Autocast(at::ScalarType type) {
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(at::kCPU, type);
+  at::autocast::increment_nesting();
+}
+Autocast::~Autocast() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+}
+
+TEST(OpsTesting, CountsScratchAndNotResults) {
+  const at::Tensor x = at::zeros({4, 1000});
+  EXPECT_EQ(measured_workspace("plimsoll::swiglu", {x}), 0);
+  // Columns side by side: the kernel copies them to rows first.
+  EXPECT_EQ(measured_workspace("plimsoll::swiglu", {at::zeros({1000, 4}).t()}), 16000);
+}
+
+TEST(WorkspaceCpu, KnowsOurOperatorsOnly) {
+  Op op;
+  op.name = "aten::mm";
+  EXPECT_FALSE(cpu_workspace_bytes(op, 2));
+}
+
+}  // namespace plimsoll::ops::testing

@@ -1,0 +1,100 @@
+// The eager reference: the same step on ordinary CPU tensors, through libtorch's autograd.
+#pragma once
+
+#include <ATen/autocast_mode.h>
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plimsoll/training.h"
+#include "train/optimizer.h"
+
+namespace plimsoll::testing {
+
+using Batch = std::map<std::string, torch::Tensor>;
+
+/// Runs a step's micro batches and its update eagerly, with the optimizer's tensor code on CPU tensors.
+class EagerStep {
+ public:
+  EagerStep(const Step& step, const TrainingOptions& options)
+      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm) {
+    const auto previous = c10::get_default_dtype();
+    if (options.precision == Precision::bf16_true) c10::set_default_dtype(c10::scalarTypeToTypeMeta(at::kBFloat16));
+    model_ = step.model();
+    c10::set_default_dtype(previous);
+    for (const auto& entry : model_->named_parameters())
+      if (entry.value().requires_grad()) parameters_.push_back({entry.key(), entry.value(), {}});
+    torch::NoGradGuard no_grad;
+    states_ = optimizer_.make_state(parameters_);
+  }
+
+  /// Takes parameters, buffers and state from a training that has started.
+  void copy_from(Training& training) {
+    torch::NoGradGuard no_grad;
+    std::map<std::string, torch::Tensor> mine;
+    for (const auto& entry : model_->named_parameters()) mine[entry.key()] = entry.value();
+    for (const auto& entry : model_->named_buffers()) mine[entry.key()] = entry.value();
+    for (const auto& state : states_) mine[state.name] = state.tensor;
+    for (const auto& [name, tensor] : training.state()) mine.at(name).copy_(tensor);
+  }
+
+  double step(const std::vector<Batch>& micro_batches, double learning_rate, double loss_scale = 1.0) {
+    double mean = 0;
+    const auto count = static_cast<double>(micro_batches.size());
+    for (auto& parameter : parameters_) parameter.value.mutable_grad() = torch::Tensor();
+    for (const Batch& batch : micro_batches) {
+      const torch::Tensor loss = this->loss(batch);
+      mean += loss.item<double>() / count;
+      (loss * torch::scalar_tensor(loss_scale / count)).backward();
+    }
+    for (auto& parameter : parameters_) parameter.gradient = parameter.value.grad();
+    torch::NoGradGuard no_grad;
+    optimizer_.update(parameters_, {torch::scalar_tensor(learning_rate, torch::kDouble), torch::scalar_tensor(loss_scale)});
+    return mean;
+  }
+
+  std::map<std::string, torch::Tensor> state() const {
+    std::map<std::string, torch::Tensor> all;
+    for (const auto& entry : model_->named_parameters()) all[entry.key()] = entry.value().detach();
+    for (const auto& entry : model_->named_buffers()) all[entry.key()] = entry.value();
+    for (const auto& state : states_) all[state.name] = state.tensor;
+    return all;
+  }
+
+ private:
+  torch::Tensor loss(const Batch& batch) {
+    StepInputs inputs;
+    for (const auto& [name, tensor] : batch)
+      inputs.set(name, options_.precision == Precision::bf16_true && tensor.is_floating_point() ? tensor.to(at::kBFloat16) : tensor);
+    model_->train();
+    const bool mixed = options_.precision == Precision::bf16_mixed || options_.precision == Precision::fp16_mixed;
+    if (mixed) {
+      at::autocast::set_autocast_dtype(at::kCPU, options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
+      at::autocast::set_autocast_enabled(at::kCPU, true);
+    }
+    torch::Tensor loss = step_.loss(*model_, inputs);
+    if (mixed) {
+      at::autocast::clear_cache();
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+    }
+    return loss.reshape({}).to(at::kFloat);
+  }
+
+  Step step_;
+  TrainingOptions options_;
+  Optimizer optimizer_;
+  std::shared_ptr<torch::nn::Module> model_;
+  std::vector<OptimizedParameter> parameters_;
+  std::vector<NamedState> states_;
+};
+
+/// Every bit the same, NaNs and signed zeros too.
+inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const torch::Tensor x = a.contiguous(), y = b.contiguous();
+  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,127 @@
+// Replay equals eager libtorch autograd, bit for bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <random>
+
+#include "plimsoll/models.h"
+#include "plimsoll/training.h"
+#include "run/eager.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::Batch;
+using testing::EagerStep;
+using testing::same_bits;
+
+Batch token_batch(int64_t batch, int64_t time, int64_t vocab) {
+  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)}, {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
+}
+
+// Trains both for `steps` steps and compares losses and every bit of the state.
+void expect_equal(const Step& step, const TrainingOptions& options, const std::function<Batch()>& batch, int steps, int micro) {
+  Training training(step, options);
+  ASSERT_TRUE(training.plan().fits);
+  training.start();
+  EagerStep eager(step, options);
+  eager.copy_from(training);
+  for (int i = 0; i < steps; ++i) {
+    std::vector<Batch> batches;
+    for (int m = 0; m < micro; ++m) batches.push_back(batch());
+    const double scale = training.loss_scale();
+    const StepResult result = training.step(batches, 1e-3);
+    EXPECT_EQ(result.loss, eager.step(batches, 1e-3, scale)) << "step " << i;
+    const auto reference = eager.state();
+    for (const auto& [name, tensor] : training.state())
+      ASSERT_TRUE(same_bits(tensor, reference.at(name))) << name << " differs after step " << i << " by "
+          << (tensor.to(torch::kDouble) - reference.at(name).to(torch::kDouble)).abs().max().item<double>();
+  }
+}
+
+DecoderConfig small_decoder() {
+  DecoderConfig config;
+  config.vocab_size = 131;
+  config.hidden_size = 32;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  return config;
+}
+
+TEST(Equality, SmallDecoderFp32) {
+  torch::manual_seed(1);
+  expect_equal(decoder_step(small_decoder(), 2, 24), {}, [] { return token_batch(2, 24, 131); }, 3, 1);
+}
+
+struct Case {
+  Precision precision;
+  Choice checkpointing;
+  int micro;
+};
+
+class AllModes : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AllModes, SmallDecoder) {
+  torch::manual_seed(2);
+  TrainingOptions options;
+  options.precision = GetParam().precision;
+  options.gradient_checkpointing = GetParam().checkpointing;
+  options.accumulate = GetParam().micro > 1;
+  DecoderConfig config = small_decoder();
+  config.num_kv_heads = 2;
+  expect_equal(decoder_step(config, 2, 24), options, [] { return token_batch(2, 24, 131); }, 3, GetParam().micro);
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (auto precision : {Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true})
+    for (auto checkpointing : {Choice::off, Choice::on})
+      for (int micro : {1, 4}) cases.push_back({precision, checkpointing, micro});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(PrecisionCheckpointingAccumulation, AllModes, ::testing::ValuesIn(all_cases()));
+
+// Random small models: every choice of the decoder family drawn at random.
+TEST(Equality, RandomDecoders) {
+  std::mt19937 random(3);
+  const auto draw = [&](auto... options) {
+    const auto list = {options...};
+    return *(list.begin() + random() % list.size());
+  };
+  for (int i = 0; i < 200; ++i) {
+    torch::manual_seed(i);
+    DecoderConfig config;
+    config.vocab_size = draw(17, 64, 131);
+    config.head_dim = draw(4, 8, 16);
+    config.num_heads = draw(1, 2, 4, 6);
+    config.num_kv_heads = config.num_heads % 2 == 0 ? draw(int64_t{0}, int64_t{1}, config.num_heads / 2) : draw(0, 1);
+    config.hidden_size = draw(8, 16, 24, 40);
+    config.intermediate_size = draw(0, 12, 48);
+    config.num_layers = draw(1, 2, 3);
+    config.norm = draw("rmsnorm", "layernorm");
+    config.positions = draw("rope", "learned");
+    config.activation = draw("swiglu", "gelu");
+    config.tie_embeddings = draw(true, false);
+    config.attention_bias = draw(true, false);
+    config.mlp_bias = draw(true, false);
+    config.sliding_window = draw(0, 0, 3, 100);
+    TrainingOptions options;
+    options.precision = draw(Precision::fp32_true, Precision::fp32_true, Precision::bf16_mixed, Precision::bf16_true);
+    options.gradient_checkpointing = draw(Choice::off, Choice::on);
+    options.optimizer.name = draw("adamw", "sgd");
+    options.optimizer.momentum = draw(0.0, 0.9);
+    options.max_grad_norm = draw(0.0, 0.01, 1.0);
+    const int micro = draw(1, 1, 3);
+    options.accumulate = micro > 1;
+    const int64_t batch = draw(1, 2, 3), time = draw(1, 5, 16, 33);
+    SCOPED_TRACE(::testing::Message() << "model " << i << " precision " << name_of(options.precision) << " heads " << config.num_heads << "/"
+                 << config.num_kv_heads << " dim " << config.head_dim << " T " << time << " window " << config.sliding_window);
+    expect_equal(decoder_step(config, batch, time), options, [&] { return token_batch(batch, time, config.vocab_size); }, 2, micro);
+    if (HasFatalFailure() || HasNonfatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,156 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plimsoll/bytes.h"
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Field;
+using testing::HasSubstr;
+
+class PlanJobTest : public testing::Test {
+ protected:
+  Job open_job(int64_t batch_size) const {
+    Job job = tiny_job(folder_);
+    job.batch_size = batch_size;
+    job.micro_batch_size.reset();
+    job.gradient_accumulation_steps.reset();
+    return job;
+  }
+
+  /// The peak of the job with this micro batch, without a budget.
+  int64_t peak_with(Job job, int64_t micro_batch_size) const {
+    job.micro_batch_size = micro_batch_size;
+    job.gradient_accumulation_steps = AccumulationSchedule{{0, *job.batch_size / micro_batch_size}};
+    job.memory_budget = int64_t{1} << 40;
+    return plan_job(job).plan.peak_bytes;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(PlanJobTest, FillsInTheVocabularyAndCountsWhatIsLearned) {
+  const PlannedJob planned = plan_job(tiny_job(folder_));
+  EXPECT_EQ(planned.settings.vocab_size, 320);  // 257, rounded up
+  // The embedding; in each layer qkv, out, up (two halves of 128), down and two norms; the last norm.
+  EXPECT_EQ(planned.settings.parameters, 320 * 32 + 2 * (32 * 96 + 32 * 32 + 32 * 256 + 128 * 32 + 2 * 32) + 32);
+  EXPECT_TRUE(planned.plan.fits);
+  EXPECT_EQ(planned.plan.budget_bytes, 1 * GiB);
+  EXPECT_FALSE(planned.recorded.ops.empty());
+}
+
+TEST_F(PlanJobTest, LeavesWhatIsPinnedAsItIs) {
+  Job job = tiny_job(folder_);
+  job.micro_batch_size = 3;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}, {4, 1}};
+  job.batch_size = 6;
+  const JobSettings settings = plan_job(job).settings;
+  EXPECT_EQ(settings.micro_batch_size, 3);
+  EXPECT_EQ(settings.accumulation, *job.gradient_accumulation_steps);
+}
+
+TEST_F(PlanJobTest, PicksTheLargestDivisorThatFits) {
+  Job job = open_job(12);
+  job.gradient_checkpointing = Choice::off;
+  std::map<int64_t, int64_t> peaks;
+  for (int64_t micro : {1, 2, 3, 4, 6, 12}) peaks[micro] = peak_with(job, micro);
+  for (const auto& [fitting, peak] : peaks) {
+    int64_t expected = 0;
+    for (const auto& [micro, bytes] : peaks)
+      if (bytes <= peak) expected = micro;
+    job.memory_budget = peak;
+    const PlannedJob planned = plan_job(job);
+    EXPECT_TRUE(planned.plan.fits);
+    EXPECT_EQ(planned.settings.micro_batch_size, expected);
+    EXPECT_EQ(planned.settings.accumulation, (AccumulationSchedule{{0, 12 / expected}}));
+    EXPECT_LE(planned.plan.peak_bytes, peak);
+    EXPECT_THAT(planned.plan.reasons,
+                Contains(Field(&Reason::decision, "micro_batch_size: " + std::to_string(expected))));
+  }
+}
+
+TEST_F(PlanJobTest, SaysTheLeastBudgetOverAllMicroBatchesWhereNoneFits) {
+  Job job = open_job(6);
+  job.gradient_checkpointing = Choice::off;
+  int64_t least = peak_with(job, 6);
+  for (int64_t micro : {1, 2, 3}) least = std::min(least, peak_with(job, micro));
+  job.memory_budget = least - 1;
+  const PlannedJob planned = plan_job(job);
+  EXPECT_FALSE(planned.plan.fits);
+  EXPECT_EQ(planned.plan.minimum_budget_bytes, least);
+  job.memory_budget = least;
+  EXPECT_TRUE(plan_job(job).plan.fits);
+}
+
+TEST_F(PlanJobTest, TheLeastBudgetIsOverAllMicroBatchesWhereTheLargestFitsToo) {
+  Job job = open_job(6);
+  EXPECT_EQ(plan_job(job).settings.micro_batch_size, 6);
+  EXPECT_LT(plan_job(job).plan.minimum_budget_bytes, plan_job(job).plan.peak_bytes);
+}
+
+TEST_F(PlanJobTest, TakesNineTenthsOfWhatTheMachineHasWhereTheBudgetIsOpen) {
+  Job job = tiny_job(folder_);
+  job.memory_budget.reset();
+  const PlannedJob planned = plan_job(job);
+  ASSERT_TRUE(planned.settings.memory_budget);
+  EXPECT_GT(*planned.settings.memory_budget, 0);
+  EXPECT_EQ(planned.plan.budget_bytes, *planned.settings.memory_budget);
+  EXPECT_THAT(planned.plan.reasons, Contains(AllOf(Field(&Reason::decision, HasSubstr("memory_budget: ")),
+                                                   Field(&Reason::why, HasSubstr("90 %")))));
+}
+
+TEST_F(PlanJobTest, PlansForADeviceThatIsNotThere) {
+  Job job = open_job(4);
+  job.device = "cuda";
+  job.memory_budget.reset();
+  const PlannedJob planned = plan_job(job);
+  EXPECT_TRUE(planned.plan.fits);
+  EXPECT_EQ(planned.settings.micro_batch_size, 4);
+  EXPECT_EQ(planned.settings.memory_budget, std::nullopt);
+  EXPECT_EQ(planned.plan.budget_bytes, 0);
+  EXPECT_THAT(planned.plan.reasons, Contains(Field(&Reason::decision, "memory_budget: none")));
+}
+
+TEST_F(PlanJobTest, NeedsTheTokenizersFileOnlyForAnOpenVocabulary) {
+  Job job = tiny_job(folder_);
+  job.data.tokenizer = "gpt2";
+  job.data.tokenizer_file = folder_ / "missing.tiktoken";
+  EXPECT_THAT(user_error_of([&] { plan_job(job); }), HasSubstr("missing.tiktoken"));
+  job.model.decoder.vocab_size = 1000;
+  EXPECT_EQ(plan_job(job).settings.vocab_size, 1000);
+}
+
+TEST_F(PlanJobTest, RefusesFewerRowsThanTheTokenizerHasTokens) {
+  Job job = tiny_job(folder_);
+  job.model.decoder.vocab_size = 256;
+  EXPECT_THAT(user_error_of([&] { plan_job(job); }),
+              AllOf(HasSubstr("model.vocab_size is 256"), HasSubstr("257"), HasSubstr("auto")));
+}
+
+TEST_F(PlanJobTest, ThePinnedJobPlansTheSame) {
+  const Job job = open_job(4);
+  const PlannedJob planned = plan_job(job);
+  const Job fixed = pinned(job, planned.settings);
+  EXPECT_EQ(fixed.micro_batch_size, planned.settings.micro_batch_size);
+  EXPECT_EQ(fixed.model.decoder.vocab_size, 320);
+  EXPECT_EQ(plan_job(fixed).plan.peak_bytes, planned.plan.peak_bytes);
+  Training training(step_of(fixed, planned.settings.micro_batch_size), options_of(fixed));
+  EXPECT_EQ(training.plan().peak_bytes, planned.plan.peak_bytes);
+}
+
+TEST_F(PlanJobTest, AccumulatesWhereAStepMayHaveMoreThanOneMicroBatch) {
+  Job job = tiny_job(folder_);
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}, {3, 2}};
+  EXPECT_TRUE(options_of(job).accumulate);
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  EXPECT_FALSE(options_of(job).accumulate);
+  EXPECT_TRUE(options_of(open_job(4)).accumulate);
+  EXPECT_FALSE(options_of(open_job(1)).accumulate);
+}
+
+}  // namespace
+}  // namespace plimsoll

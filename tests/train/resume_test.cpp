@@ -1,0 +1,198 @@
+// Stopped and resumed is as never stopped, to the bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ResumeTest : public testing::TestWithParam<Precision> {
+ protected:
+  /// Dropout, a schedule of accumulation that changes within the job, and an evaluation between.
+  Job job_in(const std::string& directory) const {
+    Job job = tiny_job(folder_, /*windows=*/8, /*validation=*/2);
+    job.model.decoder.dropout = 0.2;
+    job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}, {1, 1}};
+    job.scheduler.warmup_steps = 2;
+    job.optimizer.learning_rate = 5e-3;
+    job.checkpoint.directory = folder_ / directory;
+    job.log.metrics_file = folder_ / (directory + ".jsonl");
+    return job;
+  }
+
+  std::filesystem::path checkpoint(const std::string& directory, int64_t step) const {
+    return folder_ / directory / ("step-0000000" + std::to_string(step) + ".safetensors");
+  }
+
+  TempFolder folder_;
+};
+
+TEST_P(ResumeTest, IsBitExact) {
+  Job straight = job_in("straight"), halved = job_in("halved");
+  straight.precision = halved.precision = GetParam();
+  const TrainReport whole = train(straight);
+  ASSERT_EQ(whole.losses.size(), 6u);
+  for (double loss : whole.losses) EXPECT_TRUE(std::isfinite(loss));
+
+  const TrainReport first = train_until(halved, 3);
+  EXPECT_TRUE(first.stopped);
+  EXPECT_EQ(first.steps, 3);
+  Watcher watcher;
+  const TrainReport second = train_job(halved, watcher);
+  EXPECT_THAT(watcher.resumed_from, ElementsAre(std::pair(checkpoint("halved", 3).string(), int64_t{3})));
+  EXPECT_EQ(second.resumed_step, 3);
+  EXPECT_EQ(second.steps, 6);
+
+  std::vector<double> losses = first.losses;
+  losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+  EXPECT_EQ(losses, whole.losses);
+  EXPECT_EQ(second.last_evaluation, whole.last_evaluation);
+  EXPECT_EQ(second.steps_skipped, whole.steps_skipped);
+  // Parameters, optimizer state, counters and position in the data: the files are the same, byte for byte.
+  const std::string file = get_file(checkpoint("straight", 6));
+  EXPECT_FALSE(file.empty());
+  EXPECT_TRUE(get_file(checkpoint("halved", 6)) == file);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, ResumeTest,
+                         testing::Values(Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed,
+                                         Precision::bf16_true),
+                         [](const auto& info) {
+                           std::string name(name_of(info.param));
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST_F(ResumeTest, TheLossScaleAndTheSkippedStepsGoOn) {
+  Job job = job_in("run");
+  job.precision = Precision::fp16_mixed;
+  job.optimizer.learning_rate = 1e6;  // every gradient overflows sooner or later
+  job.max_grad_norm = 0;
+  job.max_steps = 8;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+  Job straight = job;
+  straight.checkpoint.directory = folder_ / "straight";
+  const TrainReport whole = train(straight);
+  EXPECT_GT(whole.steps_skipped, 0);
+  train_until(job, 5);
+  Watcher watcher;
+  const TrainReport rest = train_job(job, watcher);
+  EXPECT_EQ(rest.steps_skipped, whole.steps_skipped);
+  EXPECT_LT(watcher.steps.back().loss_scale, 65536);
+  EXPECT_TRUE(get_file(checkpoint("run", 8)) == get_file(checkpoint("straight", 8)));
+}
+
+TEST_F(ResumeTest, AJobThatIsDoneStaysDone) {
+  const Job job = job_in("run");
+  train(job);
+  const std::string file = get_file(checkpoint("run", 6)), metrics = get_file(job.log.metrics_file);
+  Watcher watcher;
+  const TrainReport report = train_job(job, watcher);
+  EXPECT_EQ(report.steps, 6);
+  EXPECT_EQ(report.resumed_step, 6);
+  EXPECT_THAT(report.losses, testing::IsEmpty());
+  EXPECT_THAT(watcher.saves, testing::IsEmpty());
+  EXPECT_TRUE(get_file(checkpoint("run", 6)) == file);
+  EXPECT_EQ(get_file(job.log.metrics_file), metrics);
+}
+
+TEST_F(ResumeTest, SavesEveryFewStepsAndAtTheEndAndKeepsTheNewest) {
+  Job job = job_in("run");
+  job.checkpoint.every_n_steps = 2;
+  job.checkpoint.keep = 2;
+  job.max_steps = 7;
+  Watcher watcher;
+  train_job(job, watcher);
+  EXPECT_THAT(watcher.saves, ElementsAre(2, 4, 6, 7));
+  EXPECT_FALSE(std::filesystem::exists(checkpoint("run", 4)));
+  EXPECT_TRUE(std::filesystem::exists(checkpoint("run", 6)));
+  EXPECT_TRUE(std::filesystem::exists(checkpoint("run", 7)));
+}
+
+TEST_F(ResumeTest, TheMetricsGoOnWithoutAGapOrADouble) {
+  const Job job = job_in("run");
+  Job ahead = job;
+  ahead.checkpoint.every_n_steps = 2;
+  train_until(ahead, 5);
+  // As after a crash in step 6: the last checkpoint is that of step 4, the metrics know step 5.
+  std::filesystem::remove(checkpoint("run", 5));
+  train(job);
+  std::vector<int64_t> steps;
+  std::istringstream text(get_file(job.log.metrics_file));
+  for (std::string line; std::getline(text, line);)
+    if (const auto json = nlohmann::json::parse(line); json.contains("loss")) steps.push_back(json["step"]);
+  EXPECT_THAT(steps, ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(ResumeTest, ANewestThatIsSpoiltIsNotPassedOver) {
+  Job job = job_in("run");
+  job.checkpoint.every_n_steps = 2;
+  train_until(job, 4);
+  std::string spoilt = get_file(checkpoint("run", 4));
+  spoilt[spoilt.size() - 3] ^= 1;
+  put_file(checkpoint("run", 4), spoilt);
+  EXPECT_THAT(user_error_of([&] { train(job); }), AllOf(HasSubstr(checkpoint("run", 4).string()), HasSubstr("corrupt"),
+                                                        HasSubstr("resume from " + checkpoint("run", 2).string())));
+  std::filesystem::remove(checkpoint("run", 4));
+  EXPECT_EQ(train(job).resumed_step, 2);
+}
+
+TEST_F(ResumeTest, NamesWhatIsAnotherJobs) {
+  Job job = job_in("run");
+  job.max_steps = 1;
+  train(job);
+  const auto refusal = [&](const auto& change) {
+    Job other = job;
+    change(other);
+    return user_error_of([&] { train(other); });
+  };
+  EXPECT_THAT(
+      refusal([](Job& other) { other.optimizer.name = "sgd"; }),
+      AllOf(HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint"), HasSubstr("optimizer.momentum.")));
+  EXPECT_THAT(
+      refusal([](Job& other) { other.precision = Precision::bf16_true; }),
+      AllOf(HasSubstr("precision is bf16-true"), HasSubstr("bfloat16 [320, 32] in the job, float32 [320, 32]")));
+  EXPECT_THAT(refusal([](Job& other) { other.model.decoder.hidden_size = 64; }),
+              HasSubstr("'embedding' is float32 [320, 64] in the job, float32 [320, 32] in the checkpoint"));
+  EXPECT_THAT(refusal([](Job& other) { other.model.decoder.num_heads = 4; }), HasSubstr("model.num_heads is 4"));
+  EXPECT_THAT(refusal([](Job& other) { other.seed = 1; }), HasSubstr("seed is 1 in the job, 0 in the checkpoint"));
+}
+
+TEST_F(ResumeTest, WhatMayChangeMayChange) {
+  Job job = job_in("run");
+  job.max_steps = 2;
+  train(job);
+  job.max_steps = 3;
+  job.model.decoder.dropout = 0;
+  job.optimizer.learning_rate = 1e-4;
+  job.micro_batch_size = 4;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  job.gradient_checkpointing = Choice::on;
+  const TrainReport report = train(job);
+  EXPECT_EQ(report.resumed_step, 2);
+  EXPECT_EQ(report.steps, 3);
+}
+
+TEST_F(ResumeTest, GoesOnElsewhereFromACheckpointThatIsNamed) {
+  Job job = job_in("run");
+  const TrainReport whole = train(job);
+  job.checkpoint.keep = 0;
+  Job branch = job_in("branch");
+  train_until(branch, 4);
+  branch.checkpoint.resume = checkpoint("branch", 4).string();
+  branch.checkpoint.directory = folder_ / "second";
+  const TrainReport rest = train(branch);
+  EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + 4, whole.losses.end()));
+}
+
+}  // namespace
+}  // namespace plimsoll
