@@ -21,5 +21,9 @@ add_library(torch INTERFACE)
 target_include_directories(torch SYSTEM INTERFACE "${PLIMSOLL_TORCH_DIR}/include"
                                                   "${PLIMSOLL_TORCH_DIR}/include/torch/csrc/api/include")
 target_link_libraries(torch INTERFACE torch_cpu c10)
+# at::parallel_for is a header template that runs on one thread unless it is compiled with OpenMP, as libtorch was; at
+# run time the wheel's own libgomp serves both.
+target_compile_options(torch INTERFACE -fopenmp)
+target_link_options(torch INTERFACE -fopenmp)
 # libtorch_cpu.so names CUDA runtime libraries that its own run path finds; the linker need not.
 target_link_options(torch INTERFACE -Wl,--allow-shlib-undefined "-Wl,-rpath,${PLIMSOLL_TORCH_LIB_DIR}")

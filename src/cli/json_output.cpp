@@ -29,7 +29,7 @@ Json json_of(const std::vector<Resident>& residents) {
 void Output::add_option_to(CLI::App& command) {
   command
       .add_option("--json", target_, "write the result as JSON to FILE; -: to standard output, and nothing else there")
-      ->option_text("FILE|-");
+      ->type_name("FILE|-");
 }
 
 void Output::require_writable() const {

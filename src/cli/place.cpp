@@ -89,15 +89,14 @@ void add_place(CLI::App& app, Action& action) {
   command->add_option("FILE.csv", arguments->file, "the buffers")->required()->option_text(" ");
   add_bytes(*command, "--capacity", arguments->options.capacity, "bytes of arena that there are: 1MiB, 1048576")
       ->required()
-      ->option_text("N");
-  command->add_option("--output", arguments->output_file, "where the rows with their offsets go")
-      ->option_text("OUT.csv");
+      ->type_name("N");
+  command->add_option("--output", arguments->output_file, "where the rows with their offsets go")->type_name("OUT.csv");
   add_bytes(*command, "--alignment", arguments->options.alignment, "offsets are multiples of it (default 1)")
-      ->option_text("A");
+      ->type_name("A");
   command
       ->add_option("--effort", arguments->options.effort,
                    fmt::format("how long to search for a lower placement (default {})", PlacementOptions{}.effort))
-      ->option_text("E")
+      ->type_name("E")
       ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
   arguments->output.add_option_to(*command);
   command->footer(kExamples);

@@ -55,9 +55,9 @@ void add_trace(CLI::App& app, Action& action) {
   command
       ->add_option("--segment", arguments->listing.segment,
                    "only this one: initialize, micro, accumulate, update, evaluate")
-      ->option_text("NAME");
+      ->type_name("NAME");
   command->add_option("--limit", arguments->listing.limit, "list at most N operators and N buffers")
-      ->option_text("N")
+      ->type_name("N")
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()));
   command->add_flag("--summary", arguments->listing.summary, "segments and totals only");
   command->add_flag("--scheduled", arguments->scheduled, "the schedule after all passes, with the buffers' places");

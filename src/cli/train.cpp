@@ -33,23 +33,23 @@ Json optional_json(const std::optional<double>& value) {
 
 Json report_json(const TrainReport& report) {
   const Plan& plan = report.job.plan;
-  return {
-      {"fits", report.fits},
-      {"budget_bytes", plan.budget_bytes},
-      {"minimum_budget_bytes", plan.minimum_budget_bytes},
-      {"planned_peak_bytes", report.fits ? report.planned_peak_bytes : plan.peak_bytes},
-      {"measured_peak_bytes", report.measured_peak_bytes},
-      {"breakdown",
-       {{"planned", json_of(report.fits ? report.planned : plan.breakdown)}, {"measured", json_of(report.measured)}}},
-      {"steps", report.steps},
-      {"step_seconds", report.step_seconds},
-      {"units_per_second", report.tokens_per_second},
-      {"unit", "tokens"},
-      {"losses", report.losses},
-      {"arena_waste", plan.arena_waste()},
-      {"resident_bytes", report.resident_bytes},
-      {"steps_skipped", report.steps_skipped},
-      {"evaluation_loss", optional_json(report.last_evaluation)}};
+  return {{"fits", report.fits},
+          {"budget_bytes", plan.budget_bytes},
+          {"minimum_budget_bytes", plan.minimum_budget_bytes},
+          {"planned_peak_bytes", report.planned_peak_bytes},
+          {"measured_peak_bytes", report.measured_peak_bytes},
+          {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
+          {"steps", report.steps},
+          {"step_seconds", report.step_seconds},
+          {"units_per_second", report.tokens_per_second},
+          {"unit", "tokens"},
+          {"losses", report.losses},
+          {"arena_waste", plan.arena_waste()},
+          {"resident_bytes", report.resident_bytes},
+          {"steps_skipped", report.steps_skipped},
+          {"resumed_step", report.resumed_step},
+          {"stopped", report.stopped},
+          {"evaluation_loss", optional_json(report.last_evaluation)}};
 }
 
 std::string memory_table(const TrainReport& report, bool terminal) {
@@ -76,8 +76,10 @@ std::string run_table(const TrainReport& report, bool terminal) {
   if (report.resumed_step > 0) table.add_row({"of these before this run", std::to_string(report.resumed_step)});
   if (report.stopped) table.add_row({"stopped", "before the last step"});
   if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});
-  table.add_row({"median step", short_seconds(report.step_seconds)});
-  table.add_row({"throughput", short_count(report.tokens_per_second) + " tokens/s"});
+  if (report.step_seconds > 0) {
+    table.add_row({"median step", short_seconds(report.step_seconds)});
+    table.add_row({"throughput", short_count(report.tokens_per_second) + " tokens/s"});
+  }
   if (!report.losses.empty()) table.add_row({"loss", course(report.losses.front(), report.losses.back())});
   if (report.first_evaluation && report.last_evaluation)
     table.add_row({"evaluation loss", course(*report.first_evaluation, *report.last_evaluation)});

@@ -29,29 +29,36 @@ TrainProgressView::TrainProgressView(const Job& job)
     : max_steps_(job.max_steps), every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)) {}
 
 void TrainProgressView::preparing(const std::string& what, double fraction) {
-  if (!preparing_ || what != preparing_what_) {
+  const bool known = what == preparing_what_;
+  if (known && !preparing_) return;  // its end has been shown
+  if (!known) {
     finish();
     preparing_what_ = what;
     preparing_ = std::make_unique<Progress>(what, kPreparingSteps, progress_on_standard_error());
   }
   preparing_->update(static_cast<int64_t>(fraction * kPreparingSteps), {});
-  if (fraction >= 1) finish();
+  if (fraction >= 1) begin_steps();
 }
 
 void TrainProgressView::planned(const PlannedJob& job) {
-  finish();
   const int64_t accumulation = job.settings.accumulation.empty() ? 1 : job.settings.accumulation.begin()->second;
-  note(fmt::format("planned: {}; micro batch {} x {}, {} parameters, {} operators; recorded in {}, planned in {}",
+  note(fmt::format("{}; micro batch {} x {}, {} parameters, {} operators; recorded in {}, planned in {}",
                    verdict_of(job.plan), job.settings.micro_batch_size, accumulation,
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
-  if (job.plan.fits) steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error());
+  begin_steps();
 }
 
 void TrainProgressView::resumed(const std::string& checkpoint, int64_t step) {
-  finish();
   note(fmt::format("resumed from {} at step {}", checkpoint, step));
-  steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error(), step);
+  first_step_ = step;
+  begin_steps();
+}
+
+// The clock for the time left starts here: again after whatever took its time before the first step.
+void TrainProgressView::begin_steps() {
+  finish();
+  steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error(), first_step_);
 }
 
 bool TrainProgressView::to_be_shown(const TrainProgress& progress) const {
@@ -60,7 +67,8 @@ bool TrainProgressView::to_be_shown(const TrainProgress& progress) const {
 
 void TrainProgressView::stepped(const TrainProgress& progress) {
   // Before the skipped step's note, so that it stands above its own state.
-  if (steps_ && to_be_shown(progress)) {
+  if (!steps_) begin_steps();
+  if (to_be_shown(progress)) {
     steps_->update(progress.step,
                    {fmt::format("loss {:.4g}", progress.loss), short_count(progress.tokens_per_second) + " tokens/s",
                     "memory " + used_of_budget(progress.memory_used, progress.memory_budget)});

@@ -26,9 +26,11 @@ class TrainProgressView : public TrainObserver {
  private:
   bool to_be_shown(const TrainProgress& progress) const;
   void note(const std::string& line);
+  void begin_steps();
 
   int64_t max_steps_;
   int64_t every_n_steps_;
+  int64_t first_step_ = 0;  ///< done before this run
   std::string preparing_what_;
   std::unique_ptr<Progress> preparing_;
   std::unique_ptr<Progress> steps_;

@@ -1,5 +1,7 @@
 #include "device/host_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -64,7 +66,7 @@ std::optional<int64_t> available_host_memory(const path& root) {
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const path group = line.substr(second + 1);
     const path mounts = root / "sys/fs/cgroup";
     std::optional<int64_t> left;

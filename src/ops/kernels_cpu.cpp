@@ -19,6 +19,8 @@ using c10::BFloat16;
 using c10::Half;
 using namespace lanes;
 
+namespace {
+
 template <typename T>
 using Scalar = typename Accumulate<T>::Scalar;
 template <typename T>
@@ -207,9 +209,7 @@ PLIMSOLL_INLINE void split_add(const SplitAdd& args, int64_t begin, int64_t end)
   }
 }
 
-bool is_floating(DType dtype) {
-  return dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16 || dtype == DType::float64;
-}
+}  // namespace
 
 // `name` for each element type, compiled for each instruction set (a template cannot carry target_clones), and a
 // function that picks by dtype.

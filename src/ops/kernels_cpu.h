@@ -9,9 +9,6 @@
 
 namespace plimsoll::ops {
 
-/// float32, bfloat16, float16 or float64: what the kernels below take.
-bool is_floating(DType dtype);
-
 /// A matrix of rows whose elements lie side by side; `stride` in elements, from a row to the next.
 struct Rows {
   void* data = nullptr;
@@ -24,7 +21,8 @@ struct ConstRows {
   int64_t stride = 0;
 };
 
-// "Accumulator" below: float64 for float64 data, float32 for every other. float64 mixes with float64 only.
+// Elements are float32, bfloat16, float16 or float64. "Accumulator" below: float64 for float64 data, float32 for every
+// other. float64 mixes with float64 only.
 
 /// y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps), over rows of `width`.
 struct RmsNorm {

@@ -106,7 +106,7 @@ PLIMSOLL_INLINE void store(T* to, const Vector& value, int64_t count) {
   std::memcpy(static_cast<void*>(to), padded, static_cast<size_t>(count) * sizeof(T));
 }
 
-/// Calls `body(begin, partial)` for each sixteen of [0, size): `partial` is the count where fewer are left, else 0.
+/// Heads a loop over [0, size) by sixteens: `i` is where they begin, `n` how many are left where that is fewer, else 0.
 /// A macro, because a lambda does not take on the target of the function that it stands in.
 #define PLIMSOLL_FOR_LANES(i, n, size)                                        \
   for (int64_t i = 0, n = 0; i < (size); i += ::plimsoll::ops::lanes::kLanes) \

@@ -197,7 +197,7 @@ Outputs pointwise(const Arguments& a) { return {like_preserved(a[0])}; }
 Outputs last_argument(const Arguments& a) { return {a.back().toTensor()}; }
 Outputs nothing(const Arguments&) { return {}; }
 
-Outputs abs_out(const Arguments& a) { return {a[1].toTensor().resize_(a[0].toTensor().sizes())}; }
+Outputs unary_out(const Arguments& a) { return {a[1].toTensor().resize_(a[0].toTensor().sizes())}; }
 
 Outputs index_select(const Arguments& a) {  // self, dim, index
   const at::Tensor self = a[0].toTensor();
@@ -241,7 +241,9 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::linalg_vector_norm", vector_norm},
       {"aten::relu", pointwise},
       {"aten::relu_", first_argument},
-      {"aten::abs.out", abs_out},
+      {"aten::abs.out", unary_out},
+      {"aten::logical_not.out", unary_out},
+      {"aten::angle.out", unary_out},
       {"aten::mse_loss.out", last_argument},
       {"aten::huber_loss_backward.out", last_argument},
       {"aten::_fused_adamw_", nothing},

@@ -58,8 +58,9 @@ TEST_F(TrainCommand, SaysWhatWasPlannedAndWhatWasUsed) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("planned"), HasSubstr("used"), HasSubstr("optimizer state"),
                                  HasSubstr("total"), HasSubstr("1.00 GiB"), HasSubstr("resident memory"),
                                  HasSubstr("median step"), HasSubstr("tokens/s")));
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("planned: fits"), HasSubstr("train"), HasSubstr("loss"), HasSubstr("6/6"),
-                                 HasSubstr("evaluation loss"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("fits: "), HasSubstr("micro batch 2 x 2"), HasSubstr("\ntrain "), HasSubstr("loss "),
+                    HasSubstr("6/6"), HasSubstr("evaluation loss"), Not(HasSubstr("\x1b"))));
 }
 
 TEST_F(TrainCommand, WritesMetricsAndACheckpoint) {

@@ -8,6 +8,8 @@
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <mutex>
+#include <set>
+#include <thread>
 #include <unordered_map>
 
 #include "ops/workspace_cpu.h"
@@ -176,6 +178,20 @@ TEST(OpsTesting, CountsScratchAndNotResults) {
   EXPECT_EQ(measured_workspace("plimsoll::swiglu", {x}), 0);
   // Columns side by side: the kernel copies them to rows first.
   EXPECT_EQ(measured_workspace("plimsoll::swiglu", {at::zeros({1000, 4}).t()}), 16000);
+}
+
+// Without -fopenmp at::parallel_for, a template, is compiled to one thread, and nobody is told.
+TEST(OpsTesting, IsCompiledForThreads) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  std::set<std::thread::id> threads;
+  std::mutex mutex;
+  at::parallel_for(0, 2, 1, [&](int64_t, int64_t) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
+  at::set_num_threads(before);
+  EXPECT_EQ(threads.size(), 2u);
 }
 
 TEST(WorkspaceCpu, KnowsOurOperatorsOnly) {

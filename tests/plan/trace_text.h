@@ -1,0 +1,96 @@
+// Small traces from text, for planner tests.
+//
+//     micro                       a segment
+//     f layers.0 h = linear x w   forward in module layers.0: op "linear" reads x and w and makes h
+//     b layers.0 g <- h           backward: op writes g in place, reads h (g must exist)
+//     u w <- g
+//
+// Buffers are declared first: `buffer NAME BYTES [persistent|output]`; the others take 64 bytes. A word `random` after the module
+// gives the op a random id.
+#pragma once
+
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "plimsoll/error.h"
+#include "plimsoll/trace.h"
+
+namespace plimsoll::testing {
+
+class TraceText {
+ public:
+  explicit TraceText(const std::string& text) {
+    trace.modules.emplace_back("");
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) read_line(line);
+    if (!trace.segments.empty()) trace.segments.back().end = static_cast<int32_t>(trace.ops.size());
+  }
+
+  BufferId operator[](const std::string& name) const { return ids.at(name); }
+
+  Trace trace;
+  std::map<std::string, BufferId> ids;
+
+ private:
+  BufferId buffer(const std::string& name) {
+    const auto [entry, added] = ids.try_emplace(name, static_cast<BufferId>(trace.buffers.size()));
+    if (added) trace.buffers.push_back({64, Role::temporary, false, false, name});
+    return entry->second;
+  }
+
+  View view(const std::string& name) {
+    const BufferId id = buffer(name);
+    return {id, DType::uint8, 0, {trace.buffers[id].bytes}, {1}};
+  }
+
+  void read_line(const std::string& line) {
+    std::istringstream words(line);
+    std::string word;
+    if (!(words >> word)) return;
+    if (word == "buffer") {
+      std::string name, kind;
+      int64_t bytes;
+      words >> name >> bytes;
+      Buffer& made = trace.buffers[buffer(name)];
+      made.bytes = bytes;
+      while (words >> kind) (kind == "persistent" ? made.persistent : made.output) = true;
+      if (made.persistent) trace.inputs.push_back({name, view(name)});  // the host has written it
+      return;
+    }
+    if (word == "f" || word == "b" || word == "u") return read_op(word, words);
+    const auto here = static_cast<int32_t>(trace.ops.size());
+    if (!trace.segments.empty()) trace.segments.back().end = here;
+    trace.segments.push_back({word, here, here});
+  }
+
+  void read_op(const std::string& phase, std::istringstream& words) {
+    Op op;
+    op.phase = phase == "f" ? Phase::forward : phase == "b" ? Phase::backward : Phase::update;
+    std::string module, word, operation;
+    words >> module;
+    for (size_t i = 0; i < trace.modules.size(); ++i)
+      if (trace.modules[i] == module) op.module = static_cast<int32_t>(i);
+    if (op.module == 0 && module != "-") {
+      op.module = static_cast<int32_t>(trace.modules.size());
+      trace.modules.push_back(module);
+    }
+    words >> word;
+    if (word == "random") {
+      op.random_id = next_random_++;
+      words >> word;
+    }
+    std::string arrow;
+    words >> arrow;
+    check(arrow == "=" || arrow == "<-", "expected = or <-");
+    if (arrow == "=") op.results.push_back(view(word));
+    else op.arguments.push_back({Argument::Kind::tensor, true, {view(word)}});
+    op.name = "make_" + word;
+    while (words >> word) op.arguments.push_back({Argument::Kind::tensor, false, {view(word)}});
+    trace.ops.push_back(std::move(op));
+  }
+
+  int64_t next_random_ = 0;
+};
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,85 @@
+// Autocast on the plan device casts as libtorch's own does.
+#include <ATen/autocast_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "record/autocast.h"
+#include "record/recording.h"
+
+namespace plimsoll {
+namespace {
+
+// The lists are libtorch's: every operator that it registers for autocast has a policy of ours, and no other has.
+void expect_same_operators(AutocastTarget target, c10::DispatchKey key, const std::set<std::string>& left_out) {
+  std::set<std::string> theirs;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    if (op && op->hasKernelForDispatchKey(key))
+      theirs.insert(name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name));
+  }
+  for (const std::string& name : left_out) theirs.erase(name);
+  const auto list = autocast_operators(target);
+  EXPECT_EQ(std::set<std::string>(list.begin(), list.end()), theirs);
+}
+
+TEST(Autocast, TheCpuListIsLibtorchs) { expect_same_operators(AutocastTarget::cpu, c10::DispatchKey::AutocastCPU, {}); }
+
+// binary_cross_entropy is banned there with an error of libtorch's.
+TEST(Autocast, TheCudaListIsLibtorchs) {
+  expect_same_operators(AutocastTarget::cuda, c10::DispatchKey::AutocastCUDA, {"binary_cross_entropy"});
+}
+
+std::vector<torch::Tensor> mixed_operations() {
+  const auto x = torch::rand({4, 8}).requires_grad_(true), w = torch::rand({8, 8}).requires_grad_(true);
+  const auto h = torch::linear(x, w);
+  return {h, torch::matmul(h, w), torch::mm(x, w), h.softmax(-1), h + x, torch::layer_norm(h, {8}), torch::mse_loss(h, x),
+          torch::cat({h, x}), torch::gelu(h), torch::cross_entropy_loss(h, torch::zeros({4}, torch::kLong)), h.sum(),
+          torch::conv1d(x.view({1, 4, 8}), torch::rand({2, 4, 3}))};
+}
+
+TEST(Autocast, DtypesAreThoseOfEagerOnTheCpu) {
+  for (auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    at::autocast::set_autocast_dtype(at::kCPU, dtype);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const auto eager = mixed_operations();
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    std::vector<torch::Tensor> planned;
+    testing::record([&](Recorder&) {
+      const AutocastScope autocast(AutocastTarget::cpu, dtype);
+      planned = mixed_operations();
+    });
+    for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(planned[i].scalar_type(), eager[i].scalar_type()) << i;
+  }
+}
+
+TEST(Autocast, TheCudaRulesDiffer) {
+  std::vector<torch::Tensor> planned;
+  testing::record([&](Recorder&) {
+    const AutocastScope autocast(AutocastTarget::cuda, torch::kHalf);
+    planned = mixed_operations();
+  });
+  EXPECT_EQ(planned[0].scalar_type(), torch::kHalf);
+  EXPECT_EQ(planned[3].scalar_type(), torch::kFloat);   // softmax
+  EXPECT_EQ(planned[5].scalar_type(), torch::kFloat);   // layer_norm
+  EXPECT_EQ(planned[10].scalar_type(), torch::kFloat);  // sum
+}
+
+// A weight is cast once, however often it is used.
+TEST(Autocast, WeightCastsAreCached) {
+  const Trace trace = testing::record([&](Recorder&) {
+    const auto w = torch::rand({8, 8}).requires_grad_(true);
+    const auto x = torch::rand({4, 8});
+    const AutocastScope autocast(AutocastTarget::cpu, torch::kBFloat16);
+    torch::linear(x, w);
+    torch::linear(x, w);
+  });
+  int copies = 0;
+  for (const Op& op : trace.ops) copies += op.name == "aten::copy_";
+  EXPECT_EQ(copies, 3);  // the weight once, x twice
+}
+
+}  // namespace
+}  // namespace plimsoll

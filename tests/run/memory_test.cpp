@@ -1,0 +1,184 @@
+// Planned bytes are the used bytes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "plimsoll/error.h"
+#include "plimsoll/models.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+namespace {
+
+using Batch = std::map<std::string, torch::Tensor>;
+
+Batch token_batch(int64_t batch, int64_t time, int64_t vocab) {
+  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)}, {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
+}
+
+Step decoder() {
+  DecoderConfig config;
+  config.vocab_size = 512;
+  config.hidden_size = 96;
+  config.num_layers = 4;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  return decoder_step(config, 2, 64);
+}
+
+struct Case {
+  Precision precision;
+  int micro;
+};
+
+class Modes : public ::testing::TestWithParam<Case> {};
+
+struct RunResult {
+  std::vector<double> losses;
+  Plan plan;
+  MemoryUse used;
+};
+
+RunResult train(const TrainingOptions& options, int micro, int steps) {
+  torch::manual_seed(7);
+  Training training(decoder(), options);
+  training.start();
+  RunResult result;
+  for (int i = 0; i < steps; ++i) {
+    std::vector<Batch> batches;
+    for (int m = 0; m < micro; ++m) batches.push_back(token_batch(2, 64, 512));
+    result.losses.push_back(training.step(batches, 1e-3).loss);
+  }
+  result.plan = training.plan();
+  result.used = training.used();
+  return result;
+}
+
+// The two promises at once, for every precision and accumulation: the arena is used to the byte, kernels take almost nothing
+// beside it; and recomputation changes bytes, not losses.
+TEST_P(Modes, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
+  TrainingOptions options;
+  options.precision = GetParam().precision;
+  options.accumulate = GetParam().micro > 1;
+  std::vector<RunResult> results;
+  for (Choice checkpointing : {Choice::off, Choice::on}) {
+    options.gradient_checkpointing = checkpointing;
+    const RunResult result = train(options, GetParam().micro, 20);
+    EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
+    EXPECT_NEAR(static_cast<double>(result.used.measured_peak()), static_cast<double>(result.plan.peak_bytes),
+                0.005 * static_cast<double>(result.plan.peak_bytes));
+    EXPECT_LE(result.plan.arena_waste(), 0.02);
+    EXPECT_EQ(result.plan.breakdown.total(), result.plan.peak_bytes);
+    results.push_back(result);
+  }
+  EXPECT_EQ(results[0].losses, results[1].losses);
+  EXPECT_LT(results[1].plan.peak_bytes, results[0].plan.peak_bytes);
+  EXPECT_TRUE(results[1].plan.checkpointed);
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (auto precision : {Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true})
+    for (int micro : {1, 4}) cases.push_back({precision, micro});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(PrecisionAccumulation, Modes, ::testing::ValuesIn(all_cases()));
+
+TEST(Budget, TheMinimumTrainsAndAByteLessDoesNotFit) {
+  TrainingOptions options;
+  options.memory_budget = 1;
+  const int64_t minimum = Training(decoder(), options).plan().minimum_budget_bytes;
+  options.memory_budget = minimum - 1;
+  Training too_small(decoder(), options);
+  EXPECT_FALSE(too_small.plan().fits);
+  EXPECT_EQ(too_small.plan().minimum_budget_bytes, minimum);
+  EXPECT_THROW(too_small.start(), UserError);
+
+  options.memory_budget = minimum;
+  Training training(decoder(), options);
+  ASSERT_TRUE(training.plan().fits);
+  training.start();
+  const Batch batch = token_batch(2, 64, 512);
+  const double first = training.step({batch}, 1e-2).loss;
+  double last = first;
+  for (int i = 0; i < 5; ++i) last = training.step({batch}, 1e-2).loss;
+  EXPECT_LT(last, first);
+  EXPECT_LE(training.used().measured_peak(), minimum);
+}
+
+TEST(Budget, NoMoreBlocksAreRecomputedThanTheBudgetAsks) {
+  TrainingOptions options;
+  options.gradient_checkpointing = Choice::off;
+  const int64_t without = Training(decoder(), options).plan().peak_bytes;
+  options.gradient_checkpointing = Choice::on;
+  const int64_t with = Training(decoder(), options).plan().peak_bytes;
+  options.gradient_checkpointing = Choice::automatic;
+  options.memory_budget = (without + with) / 2;
+  const Plan plan = Training(decoder(), options).plan();
+  EXPECT_TRUE(plan.fits);
+  EXPECT_GT(plan.peak_bytes, with);
+  EXPECT_THAT(plan.reasons.at(0).decision, ::testing::HasSubstr("of 4 blocks"));
+}
+
+TEST(Training, ANonFiniteGradientSkipsTheStep) {
+  struct Scale : torch::nn::Module {
+    torch::Tensor weight = register_parameter("weight", torch::ones({4}));
+  };
+  Step step;
+  step.model = [] { return std::make_shared<Scale>(); };
+  step.inputs = {{"x", {4}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) { return (static_cast<Scale&>(m).weight * in["x"]).sum(); };
+  Training training(step, {});
+  training.start();
+  const Batch good{{"x", torch::ones({4})}};
+  const Batch bad{{"x", torch::full({4}, std::numeric_limits<float>::infinity())}};
+  training.step({good}, 0.1);
+  std::vector<torch::Tensor> before;
+  for (const auto& [name, tensor] : training.state()) before.push_back(tensor.clone());
+  EXPECT_TRUE(training.step({bad}, 0.1).skipped);
+  EXPECT_EQ(training.steps_skipped(), 1);
+  const auto after = training.state();
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(torch::equal(after[i].second, before[i])) << after[i].first;
+  EXPECT_FALSE(training.step({good}, 0.1).skipped);
+}
+
+TEST(Training, LossScalingHalvesAfterAnOverflow) {
+  TrainingOptions options;
+  options.precision = Precision::fp16_mixed;
+  struct Net : torch::nn::Module {
+    torch::nn::Linear layer = register_module("layer", torch::nn::Linear(8, 8));
+  };
+  Step step;
+  step.model = [] { return std::make_shared<Net>(); };
+  step.inputs = {{"x", {4, 8}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    return static_cast<Net&>(m).layer->forward(in["x"]).to(torch::kFloat32).square().sum() * 100;
+  };
+  Training training(step, options);
+  training.start();
+  const double scale = training.loss_scale();
+  EXPECT_TRUE(training.step({{{"x", torch::full({4, 8}, 100.0)}}}, 1e-3).skipped);
+  EXPECT_EQ(training.loss_scale(), scale / 2);
+}
+
+TEST(Training, WrongInputsAreNamed) {
+  Training training(decoder(), {});
+  training.start();
+  Batch batch = token_batch(2, 64, 512);
+  batch["tokens"] = torch::zeros({2, 63}, torch::kLong);
+  try {
+    training.step({batch}, 1e-3);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'tokens'"), ::testing::HasSubstr("[2, 63]"), ::testing::HasSubstr("[2, 64]")));
+  }
+  batch.erase("tokens");
+  EXPECT_THROW(training.step({batch}, 1e-3), UserError);
+  batch = token_batch(2, 64, 512);
+  batch["tokens"].fill_(512);
+  EXPECT_THROW(training.step({batch}, 1e-3), UserError);  // out of the vocabulary: the kernel refuses
+}
+
+}  // namespace
+}  // namespace plimsoll
