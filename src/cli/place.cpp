@@ -3,16 +3,15 @@
 
 #include <CLI/App.hpp>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <string>
 
 #include "base/atomic_file.h"
 #include "cli/command.h"
 #include "cli/json_output.h"
+#include "cli/number_options.h"
 #include "plan/placement.h"
 #include "plan/placement_csv.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {
@@ -66,38 +65,22 @@ int run_place(const PlaceArguments& arguments) {
   return fits ? kDone : kDoesNotFit;
 }
 
-// An amount of memory: "1MiB", "4096".
-CLI::Option* add_bytes(CLI::App& command, const std::string& name, int64_t& target, const std::string& meaning) {
-  return command.add_option_function<std::string>(
-      name,
-      [&target, name](const std::string& text) {
-        try {
-          target = parse_bytes(text);
-        } catch (const UserError& error) {
-          throw CLI::ValidationError(name, error.what());
-        }
-        if (target < 1) throw CLI::ValidationError(name, "1 byte or more is allowed");
-      },
-      meaning);
-}
-
 }  // namespace
 
 void add_place(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("place", "place buffers of known lifetimes in one arena");
   const auto arguments = std::make_shared<PlaceArguments>();
   command->add_option("FILE.csv", arguments->file, "the buffers")->required()->option_text(" ");
-  add_bytes(*command, "--capacity", arguments->options.capacity, "bytes of arena that there are: 1MiB, 1048576")
+  PlacementOptions& options = arguments->options;
+  add_bytes_option(*command, "--capacity", options.capacity, "bytes of arena that there are: 1MiB, 1048576")
       ->required()
       ->type_name("N");
   command->add_option("--output", arguments->output_file, "where the rows with their offsets go")->type_name("OUT.csv");
-  add_bytes(*command, "--alignment", arguments->options.alignment, "offsets are multiples of it (default 1)")
+  add_bytes_option(*command, "--alignment", options.alignment, "offsets are multiples of it (default 1)")
       ->type_name("A");
-  command
-      ->add_option("--effort", arguments->options.effort,
-                   fmt::format("how long to search for a lower placement (default {})", PlacementOptions{}.effort))
-      ->type_name("E")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+  add_number_option(*command, "--effort", 0, options.effort,
+                    fmt::format("how long to search for a lower placement (default {})", options.effort))
+      ->type_name("E");
   arguments->output.add_option_to(*command);
   command->footer(kExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_place(*arguments); }; });

@@ -2,13 +2,11 @@
 #include <unistd.h>
 
 #include <CLI/App.hpp>
-#include <cstdint>
-#include <limits>
 #include <memory>
-#include <optional>
 
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/number_options.h"
 #include "cli/trace_json.h"
 #include "cli/trace_listing.h"
 #include "plimsoll/train_job.h"
@@ -56,9 +54,8 @@ void add_trace(CLI::App& app, Action& action) {
       ->add_option("--segment", arguments->listing.segment,
                    "only this one: initialize, micro, accumulate, update, evaluate")
       ->type_name("NAME");
-  command->add_option("--limit", arguments->listing.limit, "list at most N operators and N buffers")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()));
+  add_number_option(*command, "--limit", 1, arguments->listing.limit, "list at most N operators and N buffers")
+      ->type_name("N");
   command->add_flag("--summary", arguments->listing.summary, "segments and totals only");
   command->add_flag("--scheduled", arguments->scheduled, "the schedule after all passes, with the buffers' places");
   command->footer(kExamples);

@@ -92,7 +92,7 @@ class Listing {
   }
 
   // How many of `count` are listed, and the line for the rest.
-  int64_t shown(int64_t count) const { return std::min(count, options_.limit.value_or(count)); }
+  int64_t shown(int64_t count) const { return std::min(count, options_.limit); }
   void say_rest(int64_t count, const char* what) {
     if (const int64_t rest = count - shown(count); rest > 0) add("… and {} more {}\n", rest, what);
   }

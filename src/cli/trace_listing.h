@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,10 +12,10 @@
 namespace plimsoll::cli {
 
 struct ListingOptions {
-  std::optional<std::string> segment;  ///< only its operators, and the buffers that live in it
-  std::optional<int64_t> limit;        ///< at most so many operators, and as many buffers
-  bool summary = false;                ///< no operators and buffers one by one
-  bool terminal = false;               ///< titles in bold
+  std::optional<std::string> segment;                   ///< only its operators, and the buffers that live in it
+  int64_t limit = std::numeric_limits<int64_t>::max();  ///< at most so many operators, and as many buffers
+  bool summary = false;                                 ///< no operators and buffers one by one
+  bool terminal = false;                                ///< titles in bold
 };
 
 /// `offsets`: by buffer, where the plan placed it; empty: none are shown. Throws UserError for a segment that the trace

@@ -78,6 +78,8 @@ class CountingAllocator final : public c10::Allocator {
   }
 
   static void release(void* address) {
+    // Through raw_allocate and raw_deallocate, memory that was only lent comes back here as well.
+    if (current_frame && current_frame->lent(address)) return current_frame->release(address);
     CountingAllocator& self = get();
     size_t bytes = 0;
     {
@@ -115,7 +117,9 @@ AllocationFrame::Usage AllocationFrame::end(std::vector<Output>& outputs) {
   current_frame = nullptr;
   --running_ops;
   outputs = std::move(outputs_);
-  return {high_water_, outside_high_, !blocks_.empty()};
+  Usage usage{high_water_, outside_high_};
+  for (const Block& block : blocks_) (block.from_heap ? usage.escaped : usage.escaped_arena) = true;
+  return usage;
 }
 
 // An output is recognised by its exact size.
@@ -144,6 +148,11 @@ void AllocationFrame::add_block(const Block& block) {
   blocks_.insert(at, block);
   high_water_ = std::max(high_water_, block.offset + block.bytes);
   if (block.from_heap) outside_high_ = std::max(outside_high_, outside_ += block.bytes);
+}
+
+bool AllocationFrame::lent(void* address) const {
+  if (workspace_ != nullptr && address >= workspace_ && address < workspace_ + workspace_bytes_) return true;
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& output) { return output.place == address; });
 }
 
 void AllocationFrame::release(void* address) {

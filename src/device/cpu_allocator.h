@@ -26,7 +26,8 @@ class AllocationFrame {
   struct Usage {
     int64_t workspace_bytes = 0;  ///< scratch, laid out first-fit: the planned workspace that would have held it all
     int64_t outside_bytes = 0;    ///< the part of it that came from the machine's heap, at the op's peak
-    bool escaped = false;         ///< some of it outlived the op: a kernel keeps it (it may never lie in the arena)
+    bool escaped = false;         ///< some of it outlived the op, on the heap: a kernel keeps it
+    bool escaped_arena = false;   ///< the same in the arena, where others will write over it
   };
 
   /// From here to end(), this thread's requests belong to the op.
@@ -49,6 +50,7 @@ class AllocationFrame {
   void* claim_output(size_t bytes);
   int64_t find_gap(int64_t bytes) const;
   void add_block(const Block& block);
+  bool lent(void* address) const;
   void release(void* address);
 
   std::vector<Output> outputs_;

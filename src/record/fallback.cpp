@@ -165,7 +165,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
        {"native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
         "native_batch_norm", "native_batch_norm_backward", "embedding", "convolution", "convolution_backward",
         "_fused_adamw_", "_fused_adamw_.tensor_lr", "_fused_sgd_", "_fused_sgd_.tensor_lr", "native_dropout",
-        "native_dropout_backward", "linalg_vector_norm"})
+        "native_dropout_backward", "linalg_vector_norm", "mse_loss", "smooth_l1_loss"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
 }
 

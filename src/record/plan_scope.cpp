@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "record/plan_device.h"
+#include "record/recorder.h"
 
 namespace plimsoll {
 namespace {
@@ -33,11 +34,34 @@ int cached_device_argument(const c10::OperatorHandle& op) {
   return entry->second;
 }
 
+// A CPU tensor with values of its own (torch::tensor({1, 2, 3})) that meets plan tensors becomes a constant of the trace. Here
+// and not in the recorder: libtorch compares devices before a call arrives there.
+void adopt_cpu_tensors(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  Recorder* recorder = Recorder::active();
+  if (!recorder) return;
+  const size_t count = op.schema().arguments().size();
+  bool plan = false, cpu = false;
+  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
+    const at::Tensor& tensor = stack[i].toTensor();
+    plan |= is_plan(tensor);
+    cpu |= tensor.device().is_cpu() && tensor.dim() > 0;
+  }
+  if (!plan || !cpu) return;
+  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
+    const at::Tensor tensor = stack[i].toTensor();
+    if (tensor.device().is_cpu() && tensor.dim() > 0) stack[i] = recorder->constant_tensor(tensor);
+  }
+}
+
 void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const int device = cached_device_argument(op);
   if (device >= 0) {
     c10::IValue& value = (*stack)[stack->size() - op.schema().arguments().size() + device];
-    if (value.isNone() || (value.isDevice() && value.toDevice().is_cpu())) value = c10::Device(kPlanDevice, 0);
+    if (value.isNone()) value = c10::Device(kPlanDevice, 0);
+  } else {
+    adopt_cpu_tensors(op, *stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard below(kModeKey);
   op.callBoxed(stack);

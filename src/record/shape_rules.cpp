@@ -92,11 +92,20 @@ Outputs embedding_dense_backward(const Arguments& a) {  // grad, indices, num_we
   return {empty({a[2].toInt(), grad.size(-1)}, grad.scalar_type())};
 }
 
+// One number stands for every spatial dimension.
+std::vector<int64_t> expanded(const c10::IValue& list, int64_t dimensions) {
+  const auto values = list.toDimVector();
+  if (values.size() == 1) return std::vector<int64_t>(dimensions, values[0]);
+  return {values.begin(), values.end()};
+}
+
 Outputs convolution(const Arguments& a) {  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
   const at::Tensor input = a[0].toTensor(), weight = a[1].toTensor();
-  const auto stride = a[3].toDimVector(), padding = a[4].toDimVector(), dilation = a[5].toDimVector();
+  const int64_t dimensions = weight.dim() - 2;
+  const auto stride = expanded(a[3], dimensions), padding = expanded(a[4], dimensions), dilation = expanded(a[5], dimensions);
+  const auto output_padding = expanded(a[7], dimensions);
   const auto sizes = a[6].toBool()
-                         ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, a[7].toDimVector(),
+                         ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding,
                                                        stride, dilation, a[8].toInt())
                          : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   return {at::empty(sizes, input.options().device(at::kMeta), input.suggest_memory_format())};
@@ -191,6 +200,15 @@ Outputs index(const Arguments& a) {  // self, indices
   return {empty(sizes, self.scalar_type())};
 }
 
+Outputs adaptive_pool(const Arguments& a) {  // input, output_size
+  auto sizes = a[0].toTensor().sizes().vec();
+  const auto output = a[1].toDimVector();
+  std::copy(output.begin(), output.end(), sizes.end() - static_cast<int64_t>(output.size()));
+  return {at::empty(sizes, a[0].toTensor().options().device(at::kMeta), a[0].toTensor().suggest_memory_format())};
+}
+
+Outputs like_second(const Arguments& a) { return {like_preserved(a[1])}; }
+
 Outputs first_argument(const Arguments& a) { return {a[0].toTensor()}; }
 Outputs second_argument_in_place(const Arguments& a) { return {a[1].toTensor()}; }
 Outputs pointwise(const Arguments& a) { return {like_preserved(a[0])}; }
@@ -198,6 +216,13 @@ Outputs last_argument(const Arguments& a) { return {a.back().toTensor()}; }
 Outputs nothing(const Arguments&) { return {}; }
 
 Outputs unary_out(const Arguments& a) { return {a[1].toTensor().resize_(a[0].toTensor().sizes())}; }
+
+Outputs broadcast_out(const Arguments& a) {  // operands, out
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i + 1 < a.size(); ++i)
+    if (a[i].isTensor()) sizes = at::infer_size(sizes, a[i].toTensor().sizes());
+  return {a.back().toTensor().resize_(sizes)};
+}
 
 Outputs index_select(const Arguments& a) {  // self, dim, index
   const at::Tensor self = a[0].toTensor();
@@ -225,6 +250,7 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::convolution", convolution},
       {"aten::convolution_backward", convolution_backward},
       {"aten::native_dropout", dropout},
+      {"aten::native_dropout_backward", pointwise},
       {"aten::var.correction", variance},
       {"aten::std.correction", variance},
       {"aten::var_mean.correction", variance_mean},
@@ -236,15 +262,27 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::huber_loss_backward", pointwise_loss_backward},
       {"aten::smooth_l1_loss", pointwise_loss},
       {"aten::log_sigmoid_forward", log_sigmoid},
+      {"aten::log_sigmoid_backward", like_second},
       {"aten::index.Tensor", index},
       {"aten::index_select", index_select},
       {"aten::linalg_vector_norm", vector_norm},
+      {"aten::_adaptive_avg_pool2d", adaptive_pool},
+      {"aten::_adaptive_avg_pool2d_backward", like_second},
+      {"aten::_adaptive_avg_pool3d", adaptive_pool},
+      {"aten::_adaptive_avg_pool3d_backward", like_second},
       {"aten::relu", pointwise},
       {"aten::relu_", first_argument},
       {"aten::abs.out", unary_out},
       {"aten::logical_not.out", unary_out},
       {"aten::angle.out", unary_out},
-      {"aten::mse_loss.out", last_argument},
+      {"aten::logical_and.out", broadcast_out},
+      {"aten::logical_or.out", broadcast_out},
+      {"aten::logical_xor.out", broadcast_out},
+      {"aten::where.self_out", broadcast_out},
+      {"aten::roll", pointwise},
+      {"aten::flip", pointwise},
+      {"aten::mse_loss_backward.grad_input", last_argument},
+      {"aten::smooth_l1_loss_backward.grad_input", last_argument},
       {"aten::huber_loss_backward.out", last_argument},
       {"aten::_fused_adamw_", nothing},
       {"aten::_fused_adamw_.tensor_lr", nothing},

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "plan/free_gaps.h"
+#include "plan/liveness.h"
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
 #include "record/op_call.h"
@@ -70,7 +72,15 @@ Executor::Executor(const Plan& plan, CpuArena& arena) : plan_(plan), arena_(aren
                            c10::DataPtr(place, c10::Device(c10::kCPU)), /*allocator=*/nullptr, /*resizable=*/false);
   }
   ops_.reserve(plan.trace.ops.size());
-  for (size_t i = 0; i < plan.trace.ops.size(); ++i) ops_.push_back(bind_op(static_cast<int32_t>(i)));
+  const std::vector<FreeGap> gaps = largest_free_gaps(plan);
+  for (size_t i = 0; i < plan.trace.ops.size(); ++i) {
+    ops_.push_back(bind_op(static_cast<int32_t>(i)));
+    // Scratch that nobody planned for goes where nothing lives.
+    if (BoundOp& op = ops_.back(); op.workspace == nullptr && gaps[i].bytes > 0) {
+      op.workspace = arena.data() + gaps[i].offset;
+      op.workspace_bytes = gaps[i].bytes / kArenaAlignment * kArenaAlignment;
+    }
+  }
   for (const ConstantData& constant : plan.trace.constants) {
     check(plan.offsets[constant.buffer] >= 0, "a constant without a place");
     std::copy(constant.bytes.begin(), constant.bytes.end(), arena.data() + plan.offsets[constant.buffer]);
@@ -131,7 +141,7 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
     if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
   for_each_view(op, [&](const View& view, bool) {
     if (plan_.offsets[view.buffer] >= 0)
-      bound.extent = std::max(bound.extent, plan_.offsets[view.buffer] + plan_.trace.buffers[view.buffer].bytes);
+      bound.extent = std::max(bound.extent, plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes));
   });
   if (plan_.workspace_offsets[index] >= 0) {
     bound.workspace = arena_.data() + plan_.workspace_offsets[index];
@@ -173,13 +183,14 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
                     UserError::Kind::failure);
   }
   finish();
+  check(!usage.escaped_arena, "a kernel of " + op.op->name + " keeps memory that it was lent for one call");
   if (usage.outside_bytes > 0 && !usage.escaped) {
     int64_t& known = unplanned_[op.index];
     known = std::max(known, usage.workspace_bytes);
   }
   arena_bytes_used_ = std::max(arena_bytes_used_, op.extent);
-  if (op.workspace_bytes > 0 && usage.workspace_bytes > 0) {
-    const int64_t begin = plan_.workspace_offsets[op.index];
+  if (usage.workspace_bytes > usage.outside_bytes) {
+    const int64_t begin = op.workspace - arena_.data();
     arena_bytes_used_ = std::max(arena_bytes_used_, begin + std::min(op.workspace_bytes, usage.workspace_bytes));
   }
 }

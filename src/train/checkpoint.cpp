@@ -18,6 +18,7 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kMetadataKey = "plimsoll.checkpoint";
+constexpr const char* kHeaderHashKey = "hash:__metadata__";  // SafetensorsWriter's
 constexpr int64_t kFormatVersion = 1;
 constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
 constexpr size_t kDifferencesShown = 8;
@@ -146,6 +147,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   const SafetensorsFile file = SafetensorsFile::open(path);
   const size_t verified = file.verify();
   CheckpointInfo info = parse_metadata(file, path.string());
+  if (!file.metadata().contains(kHeaderHashKey)) throw corrupt_file(path.string(), "its header has no checksum");
   if (verified != file.tensors().size())
     throw corrupt_file(path.string(), fmt::format("{} of its {} tensors have no checksum",
                                                   file.tensors().size() - verified, file.tensors().size()));

@@ -33,7 +33,10 @@ UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameter
     if (parameter.gradient.defined()) norms.push_back(at::linalg_vector_norm(parameter.gradient, 2, {}, false, at::kFloat));
   check(!norms.empty(), "no parameter has a gradient");
   const at::Tensor norm = at::linalg_vector_norm(at::stack(norms), 2) / inputs.loss_scale;
-  const at::Tensor skipped = (norm * 0).ne(0).to(at::kFloat);  // infinity x 0 and NaN are NaN, which is not 0
+  // Infinity x 0 and NaN are NaN, the only value that is not itself. Compared with itself, not with a number, for which the
+  // kernel would take scratch.
+  const at::Tensor zero = norm * 0;
+  const at::Tensor skipped = zero.ne(zero).to(at::kFloat);
   // The fused kernels divide each gradient by grad_scale on their way through it: unscaling and clipping cost no pass.
   at::Tensor grad_scale = inputs.loss_scale;
   if (max_grad_norm_ > 0) grad_scale = inputs.loss_scale / (max_grad_norm_ / (norm + 1e-6)).clamp_max(1.0);

@@ -41,6 +41,16 @@ class StepRecorder {
       : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm) {}
 
   Trace run() {
+    try {
+      return record();
+    } catch (const c10::Error& error) {  // what libtorch itself refuses: shapes that do not go together, and the like
+      const std::string what = error.what_without_backtrace();
+      throw UserError(fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
+    }
+  }
+
+ private:
+  Trace record() {
     build();
     micro("micro");
     collect_gradients();
@@ -53,7 +63,6 @@ class StepRecorder {
     return recorder_.finish();
   }
 
- private:
   at::Tensor scalar_input(const std::string& name, c10::ScalarType dtype) {
     at::Tensor tensor = at::empty({}, at::TensorOptions().dtype(dtype).device(kPlanDevice));
     recorder_.add_input(name, tensor);

@@ -25,6 +25,8 @@ namespace plimsoll::cli_testing {
 using Arguments = std::vector<std::string>;
 using nlohmann::json;
 
+constexpr unsigned kLongestRun = 120;  ///< seconds; a program that hangs ends by SIGALRM
+
 struct Outcome {
   int exit_code = -1;  ///< -1: ended by a signal
   int signal = 0;
@@ -62,6 +64,7 @@ class CliTest : public ::testing::Test {
     argv.push_back(nullptr);
     const bool ready = ::chdir(folder_.c_str()) == 0 && open_as(out.c_str(), STDOUT_FILENO) &&
                        open_as("err.txt", STDERR_FILENO) && ::close(STDIN_FILENO) == 0;
+    ::alarm(kLongestRun);  // kept over exec
     if (ready) ::execv(argv[0], argv.data());
     ::_exit(127);
   }

@@ -94,7 +94,7 @@ TEST_F(TraceCommand, TheLimitCutsTheListsAndSaysSo) {
   const std::string out = run({"trace", "job.yaml", "--limit", "3"}).out;
   EXPECT_THAT(out, AllOf(HasSubstr("and " + std::to_string(trace["ops"].size() - 3) + " more operators"),
                          HasSubstr("and " + std::to_string(trace["buffers"].size() - 3) + " more buffers")));
-  for (const char* wrong : {"0", "-1", "many", "1.5"})
+  for (const char* wrong : {"0", "-1", "many", "1.5", "99999999999999999999"})
     expect_refusal(run({"trace", "job.yaml", "--limit", wrong}), 2, HasSubstr("--limit"));
 }
 

@@ -1,0 +1,185 @@
+#include "record/recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "plimsoll/error.h"
+#include "plimsoll/training.h"
+#include "record/recording.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using torch::Tensor;
+
+struct Two : torch::nn::Module {
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(4, 8));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(8, 2));
+};
+
+Step two_layers() {
+  Step step;
+  step.model = [] { return std::make_shared<Two>(); };
+  step.inputs = {{"x", {3, 4}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    auto& net = static_cast<Two&>(m);
+    return net.second(torch::relu(net.first(in["x"]))).square().mean();
+  };
+  return step;
+}
+
+std::vector<std::string> segment_names(const Trace& trace) {
+  std::vector<std::string> names;
+  for (const Segment& segment : trace.segments) names.push_back(segment.name);
+  return names;
+}
+
+TEST(Recorder, SegmentsFollowOneAnother) {
+  TrainingOptions options;
+  options.accumulate = options.evaluate = true;
+  const Trace trace = record_step(two_layers(), options);
+  EXPECT_THAT(segment_names(trace), ElementsAre("initialize", "micro", "accumulate", "update", "evaluate"));
+  EXPECT_EQ(trace.segments.front().begin, 0);
+  for (size_t i = 1; i < trace.segments.size(); ++i) EXPECT_EQ(trace.segments[i].begin, trace.segments[i - 1].end);
+  EXPECT_EQ(trace.segments.back().end, static_cast<int32_t>(trace.ops.size()));
+}
+
+TEST(Recorder, RolesAndLabels) {
+  const Trace trace = record_step(two_layers(), {});
+  std::map<std::string, Role> roles;
+  for (const Buffer& buffer : trace.buffers) roles[buffer.label] = buffer.role;
+  EXPECT_EQ(roles.at("first.weight"), Role::parameter);
+  EXPECT_EQ(roles.at("gradient of second.bias"), Role::gradient);
+  EXPECT_EQ(roles.at("optimizer.exp_avg.first.weight"), Role::optimizer_state);
+  EXPECT_EQ(roles.at("x"), Role::input);
+  EXPECT_EQ(roles.at("relu in first"), Role::activation);
+}
+
+TEST(Recorder, BackwardBelongsToTheModuleOfItsForward) {
+  const Trace trace = record_step(two_layers(), {});
+  std::map<std::string, int> backward;
+  for (const Op& op : trace.ops)
+    if (op.phase == Phase::backward) ++backward[trace.modules[op.module]];
+  EXPECT_GT(backward["first"], 0);
+  EXPECT_GT(backward["second"], 0);
+}
+
+TEST(Recorder, ViewsVanish) {
+  const Trace trace = testing::record([](Recorder&) {
+    const Tensor x = torch::zeros({4, 6});
+    x.t().narrow(0, 1, 2).unsqueeze(0).add_(1);
+  });
+  ASSERT_EQ(trace.ops.size(), 2u);
+  const View& view = trace.ops[1].arguments[0].views[0];
+  EXPECT_EQ(view.buffer, trace.ops[0].arguments[0].views[0].buffer);
+  EXPECT_THAT(view.sizes, ElementsAre(1, 2, 4));
+  EXPECT_THAT(view.strides, ElementsAre(2, 1, 6));
+  EXPECT_EQ(view.offset, 1);
+  EXPECT_TRUE(trace.ops[1].arguments.back().written);  // recorded as add.out
+}
+
+TEST(Recorder, PythonStyleScalarsAreConstants) {
+  const Trace trace = testing::record([](Recorder&) { torch::zeros({4}) * 3; });
+  const Op& op = trace.ops.back();
+  EXPECT_EQ(op.arguments[1].kind, Argument::Kind::constant);
+  EXPECT_THAT(describe_constants(op), HasSubstr("other=3"));
+}
+
+TEST(Recorder, CpuTensorsAreKeptWithTheirBytes) {
+  const Tensor table = torch::tensor({1.0f, 2.0f, 3.0f});
+  const Trace trace = testing::record([&](Recorder&) { torch::zeros({3}) + table; });
+  ASSERT_EQ(trace.constants.size(), 1u);
+  EXPECT_EQ(trace.constants[0].bytes.size(), 12u);
+  EXPECT_TRUE(trace.buffers[trace.constants[0].buffer].persistent);
+}
+
+TEST(Recorder, RandomOpsHaveAnIdEach) {
+  const Trace trace = testing::record([](Recorder&) {
+    torch::rand({4});
+    torch::dropout(torch::zeros({4}), 0.5, true);
+    torch::zeros({4}) + 1;
+  });
+  std::vector<int64_t> ids;
+  for (const Op& op : trace.ops)
+    if (op.random_id >= 0) ids.push_back(op.random_id);
+  EXPECT_THAT(ids, ElementsAre(0, 1));
+}
+
+TEST(Recorder, FlopsOfAProduct) {
+  const Trace trace = testing::record([](Recorder&) { torch::mm(torch::zeros({2, 3}), torch::zeros({3, 5})); });
+  EXPECT_EQ(trace.ops.back().flops, 2 * 2 * 3 * 5);
+  EXPECT_EQ(trace.ops.back().bytes_moved, 4 * (6 + 15 + 10));
+}
+
+TEST(Recorder, AModelTakesNoMemory) {
+  struct Huge : torch::nn::Module {
+    torch::nn::Linear layer = register_module("layer", torch::nn::Linear(200000, 20000));
+  };
+  Step step;
+  step.model = [] { return std::make_shared<Huge>(); };
+  step.inputs = {{"x", {1, 200000}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) { return static_cast<Huge&>(m).layer(in["x"]).sum(); };
+  const int64_t before = peak_resident_bytes();
+  const Trace trace = record_step(step, {});
+  EXPECT_LT(peak_resident_bytes() - before, 64 << 20);
+  int64_t bytes = 0;
+  for (const Buffer& buffer : trace.buffers) bytes += buffer.bytes;
+  EXPECT_GT(bytes, int64_t{59} << 30);
+}
+
+std::string message_of(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RecordStep, MistakesAreNamed) {
+  Step step = two_layers();
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) { return static_cast<Two&>(m).first(in["y"]).sum(); };
+  EXPECT_THAT(message_of([&] { record_step(step, {}); }), AllOf(HasSubstr("'y'"), HasSubstr("'x'")));
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) { return static_cast<Two&>(m).first(in["x"]); };
+  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("one floating-point number"));
+  step.loss = [](torch::nn::Module&, const StepInputs& in) { return in["x"].sum(); };
+  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("does not depend on any parameter"));
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    const Tensor h = static_cast<Two&>(m).first(in["x"]);
+    return h.index({h > 0}).sum();
+  };
+  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("in module 'first'"));
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    return torch::mm(static_cast<Two&>(m).first(in["x"]), torch::zeros({3, 3})).sum();
+  };
+  const std::string message = message_of([&] { record_step(step, {}); });
+  EXPECT_THAT(message, AllOf(HasSubstr("in module 'first'"), HasSubstr("cannot be multiplied"), Not(HasSubstr("\n"))));
+  // A failed recording leaves nothing behind: the next one works.
+  EXPECT_FALSE(record_step(two_layers(), {}).ops.empty());
+}
+
+TEST(RecordStep, TiedParametersAreOneBuffer) {
+  struct Tied : torch::nn::Module {
+    Tensor a = register_parameter("a", torch::zeros({4}));
+    Tensor b = register_parameter("b", a);
+  };
+  Step step;
+  step.model = [] { return std::make_shared<Tied>(); };
+  step.inputs = {{"x", {4}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    auto& net = static_cast<Tied&>(m);
+    return (net.a * in["x"] * net.b).sum();
+  };
+  const Trace trace = record_step(step, {});
+  int parameters = 0;
+  for (const NamedView& entry : trace.state) parameters += trace.buffers[entry.view.buffer].role == Role::parameter;
+  EXPECT_EQ(parameters, 1);
+}
+
+}  // namespace
+}  // namespace plimsoll
