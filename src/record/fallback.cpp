@@ -54,6 +54,9 @@ std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::
       for (at::Tensor& tensor : (*signature.rule)(meta)) outputs.emplace_back(std::move(tensor));
       return outputs;
     }
+    // libtorch's boxing drops the arguments before it copies the outputs, and several `out` tensors are references to
+    // arguments: somebody else must hold them.
+    const torch::jit::Stack held = meta;
     signature.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
     return meta;
   } catch (const c10::NotImplementedError&) {

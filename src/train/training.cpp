@@ -30,7 +30,7 @@ struct Training::Impl {
   explicit Impl(const Step& step, const TrainingOptions& training_options)
       : options(training_options),
         recorded(record_step(step, options)),
-        workspace(cpu_workspace_model(threads_of(options))),
+        workspace(options.device == "cpu" ? cpu_workspace_model(threads_of(options)) : WorkspaceModel()),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
     make_plan_anew();

@@ -210,6 +210,7 @@ TEST_F(TrainJobTest, ARequestToStopBeforeTheTextIsRead) {
   EXPECT_TRUE(report.stopped);
   EXPECT_EQ(report.steps, 0);
   EXPECT_TRUE(std::filesystem::is_empty(folder_ / "run"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "cache"));
   EXPECT_EQ(train(job).steps, 6);  // it held for one run
 }
 
