@@ -7,7 +7,18 @@
 namespace plimsoll {
 
 enum class DType : uint8_t {
-  float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, boolean, complex64, complex128,
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  boolean,
+  complex64,
+  complex128,
 };
 
 /// Bytes of one element.

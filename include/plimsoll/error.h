@@ -8,13 +8,12 @@ namespace plimsoll {
 
 /// The user's mistake: a wrong key, a missing file, an operator that cannot be recorded. The message says what is
 /// wrong, where (file, key, module, operator), what is allowed and what to do. The command line prints it as it
-/// is, without a stack trace, and exits with 2 (`Kind::usage`: the job file or the arguments), 1 (`failure`: a file, a disk,
-/// a kernel) or 3 (`does_not_fit`: only where it could not be known before the run).
+/// is, without a stack trace, and exits with 2 (`Kind::usage`: the job file or the arguments), 1 (`failure`: a file, a
+/// disk, a kernel) or 3 (`does_not_fit`: only where it could not be known before the run).
 class UserError : public std::runtime_error {
  public:
   enum class Kind { usage, failure, does_not_fit };
-  explicit UserError(const std::string& message, Kind kind = Kind::usage)
-      : std::runtime_error(message), kind_(kind) {}
+  explicit UserError(const std::string& message, Kind kind = Kind::usage) : std::runtime_error(message), kind_(kind) {}
   Kind kind() const { return kind_; }
 
  private:

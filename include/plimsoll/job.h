@@ -25,13 +25,13 @@ enum class Choice : uint8_t { off, on, automatic };
 
 /// Decoder-only transformer (`model.type: decoder`).
 struct DecoderConfig {
-  int64_t vocab_size = 0;         ///< rows of the embedding; 0 (`auto`): the tokenizer's, rounded up to 64
-  int64_t hidden_size = 256;      ///< width of the residual stream
+  int64_t vocab_size = 0;     ///< rows of the embedding; 0 (`auto`): the tokenizer's, rounded up to 64
+  int64_t hidden_size = 256;  ///< width of the residual stream
   int64_t num_layers = 4;
   int64_t num_heads = 4;
-  int64_t num_kv_heads = 0;       ///< 0: as many as num_heads; otherwise it divides num_heads (GQA)
-  int64_t head_dim = 0;           ///< 0: hidden_size / num_heads; even where positions are "rope"
-  int64_t intermediate_size = 0;  ///< 0: 4 x hidden_size (gelu) or 8/3 x hidden_size rounded up to 64 (swiglu)
+  int64_t num_kv_heads = 0;           ///< 0: as many as num_heads; otherwise it divides num_heads (GQA)
+  int64_t head_dim = 0;               ///< 0: hidden_size / num_heads; even where positions are "rope"
+  int64_t intermediate_size = 0;      ///< 0: 4 x hidden_size (gelu) or 8/3 x hidden_size rounded up to 64 (swiglu)
   std::string norm = "rmsnorm";       ///< rmsnorm | layernorm
   std::string positions = "rope";     ///< rope | learned
   std::string activation = "swiglu";  ///< swiglu | gelu
@@ -59,15 +59,15 @@ struct DataConfig {
   int64_t sequence_length = 512;             ///< tokens of a window
   double validation_fraction = 0.05;         ///< [0, 0.5]: the end of the text, held out for evaluation
   bool shuffle = true;
-  int64_t num_workers = 1;                   ///< threads that prepare batches; they persist
-  int64_t prefetch = 4;                      ///< batches prepared ahead
-  std::filesystem::path cache_dir;           ///< where token files are kept; default: .plimsoll-cache beside the job file
+  int64_t num_workers = 1;          ///< threads that prepare batches; they persist
+  int64_t prefetch = 4;             ///< batches prepared ahead
+  std::filesystem::path cache_dir;  ///< where token files are kept; default: .plimsoll-cache beside the job file
 };
 
 struct OptimizerConfig {
   std::string name = "adamw";  ///< adamw | sgd
   double learning_rate = 3e-4;
-  double weight_decay = 0.1;   ///< decoupled; not applied to norms and biases
+  double weight_decay = 0.1;                     ///< decoupled; not applied to norms and biases
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw; `optimizer.betas: [0.9, 0.95]`
   double momentum = 0.9;                         ///< sgd
 };
@@ -75,7 +75,7 @@ struct OptimizerConfig {
 struct SchedulerConfig {
   std::string name = "cosine";  ///< constant | linear | cosine: after the warm-up
   int64_t warmup_steps = 0;
-  double min_lr_ratio = 0.1;    ///< of the learning rate, at max_steps
+  double min_lr_ratio = 0.1;  ///< of the learning rate, at max_steps
 };
 
 struct CheckpointConfig {
@@ -105,12 +105,12 @@ struct Job {
   Precision precision = Precision::fp32_true;
   // batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0). After read_job and
   // parse_job batch_size is set, and the other two are both set or both empty (docs/job-file.md has the table).
-  std::optional<int64_t> batch_size;        ///< sequences a step, all micro batches together
-  std::optional<int64_t> micro_batch_size;  ///< sequences at a time; empty: `auto`
+  std::optional<int64_t> batch_size;                                ///< sequences a step, all micro batches together
+  std::optional<int64_t> micro_batch_size;                          ///< sequences at a time; empty: `auto`
   std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size
   Choice gradient_checkpointing = Choice::automatic;
-  std::optional<int64_t> memory_budget;     ///< bytes; empty: `auto`, what the device has
-  double max_grad_norm = 1.0;               ///< 0: no clipping
+  std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
+  double max_grad_norm = 1.0;            ///< 0: no clipping
   int64_t max_steps = 1000;
   std::optional<int64_t> max_epochs;
   int64_t eval_every_n_steps = 0;  ///< 0: only at the end, if there is validation data
@@ -132,8 +132,8 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
 
 /// One key of the job file, for `--help` and for the reference page.
 struct KeyHelp {
-  std::string key;      ///< "optimizer.learning_rate"
-  std::string type;     ///< "number > 0", "rmsnorm | layernorm", …
+  std::string key;   ///< "optimizer.learning_rate"
+  std::string type;  ///< "number > 0", "rmsnorm | layernorm", …
   std::string default_value;
   std::string meaning;  ///< one line, with its effect on memory where it has one
 };

@@ -14,14 +14,14 @@ namespace plimsoll {
 
 /// What lives at the peak of the plan, in bytes. The parts add up to the plan's peak_bytes.
 struct Breakdown {
-  int64_t parameters = 0;       ///< parameters and module buffers
+  int64_t parameters = 0;  ///< parameters and module buffers
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
-  int64_t activations = 0;      ///< what forward leaves for backward, and temporaries
-  int64_t inputs = 0;           ///< the batch, constants and the step's scalars
-  int64_t workspace = 0;        ///< scratch that kernels take while they run
-  int64_t context = 0;          ///< what the device's runtime takes for itself
-  int64_t fragmentation = 0;    ///< bytes of the arena that nothing lies in at the peak
+  int64_t activations = 0;    ///< what forward leaves for backward, and temporaries
+  int64_t inputs = 0;         ///< the batch, constants and the step's scalars
+  int64_t workspace = 0;      ///< scratch that kernels take while they run
+  int64_t context = 0;        ///< what the device's runtime takes for itself
+  int64_t fragmentation = 0;  ///< bytes of the arena that nothing lies in at the peak
 
   int64_t total() const {
     return parameters + gradients + optimizer_state + activations + inputs + workspace + context + fragmentation;
@@ -33,10 +33,10 @@ struct Breakdown {
 using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
 
 struct PlanOptions {
-  std::optional<int64_t> memory_budget;  ///< bytes; empty: no limit
+  std::optional<int64_t> memory_budget;               ///< bytes; empty: no limit
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
-  int64_t context_bytes = 0;             ///< added to the peak: what the device's runtime takes
-  WorkspaceModel workspace;              ///< empty: no kernel takes any
+  int64_t context_bytes = 0;                          ///< added to the peak: what the device's runtime takes
+  WorkspaceModel workspace;                           ///< empty: no kernel takes any
 };
 
 /// A decision and its reason, in words.
@@ -56,11 +56,11 @@ struct Plan {
   int64_t peak_bytes = 0;            ///< arena_bytes + context
   int64_t minimum_budget_bytes = 0;  ///< the least budget that fits, over every choice left to the planner
   int64_t arena_bytes = 0;
-  int64_t live_bytes = 0;            ///< the greatest sum of live bytes: no placement is smaller
-  int64_t persistent_bytes = 0;      ///< [0, persistent_bytes) holds what lives from step to step
-  int32_t peak_op = 0;               ///< the op at which most bytes are live
-  Breakdown breakdown;               ///< at peak_op
-  bool checkpointed = false;         ///< activations are recomputed
+  int64_t live_bytes = 0;        ///< the greatest sum of live bytes: no placement is smaller
+  int64_t persistent_bytes = 0;  ///< [0, persistent_bytes) holds what lives from step to step
+  int32_t peak_op = 0;           ///< the op at which most bytes are live
+  Breakdown breakdown;           ///< at peak_op
+  bool checkpointed = false;     ///< activations are recomputed
   std::vector<Reason> reasons;
   double plan_seconds = 0;
 
@@ -70,8 +70,9 @@ struct Plan {
   }
 };
 
-/// Plans `trace`. "Does not fit" is an answer (`fits` is false, minimum_budget_bytes says what would), not an exception. The
-/// validator has passed every plan that comes out of here. Deterministic: the same trace and options give the same plan.
+/// Plans `trace`. "Does not fit" is an answer (`fits` is false, minimum_budget_bytes says what would), not an
+/// exception. The validator has passed every plan that comes out of here. Deterministic: the same trace and options
+/// give the same plan.
 Plan make_plan(const Trace& trace, const PlanOptions& options = {});
 
 /// What fills the memory at the plan's peak, by name and bytes, largest first; at most `count` entries.

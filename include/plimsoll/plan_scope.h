@@ -5,9 +5,10 @@
 
 namespace plimsoll {
 
-/// While one lives on this thread, tensors that libtorch's factory functions make (torch::empty, torch::randn, torch::arange,
-/// the parameters of a module under construction) are plan tensors: shape, dtype and no memory. A device that is
-/// named, the CPU too, is left alone; a CPU tensor that meets plan tensors becomes a constant of the trace. The scope nests.
+/// While one lives on this thread, tensors that libtorch's factory functions make (torch::empty, torch::randn,
+/// torch::arange, the parameters of a module under construction) are plan tensors: shape, dtype and no memory. A device
+/// that is named, the CPU too, is left alone; a CPU tensor that meets plan tensors becomes a constant of the trace. The
+/// scope nests.
 class PlanScope {
  public:
   PlanScope();

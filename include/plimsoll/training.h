@@ -41,7 +41,8 @@ class StepInputs {
 
 /// What is trained: a model, what a micro batch consists of, and the loss.
 struct Step {
-  /// Makes the model. Called on the plan device: parameters and buffers take no memory, their initialisation is recorded.
+  /// Makes the model. Called on the plan device: parameters and buffers take no memory, their initialisation is
+  /// recorded.
   std::function<std::shared_ptr<torch::nn::Module>()> model;
   std::vector<InputSpec> inputs;
   /// The mean loss of a micro batch: a scalar of floating type, in float32 where precision is low.
@@ -61,8 +62,8 @@ struct TrainingOptions {
   uint64_t seed = 0;                     ///< of initialisation and of random operators
 };
 
-/// Records a training step without running it: segments initialize, micro, and as asked for accumulate, update, evaluate.
-/// Throws UserError for what cannot be recorded, naming operator and module.
+/// Records a training step without running it: segments initialize, micro, and as asked for accumulate, update,
+/// evaluate. Throws UserError for what cannot be recorded, naming operator and module.
 Trace record_step(const Step& step, const TrainingOptions& options);
 
 /// What a step gave.
@@ -92,9 +93,9 @@ class Training {
   /// Takes the arena and initialises the model in it. Throws UserError(does_not_fit) unless plan().fits.
   void start();
 
-  /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU, with the
-  /// sizes and dtype declared. After the first step the plan may be made anew with the scratch that kernels turned out to
-  /// take; UserError(does_not_fit) if that is over the budget.
+  /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU,
+  /// with the sizes and dtype declared. After the first step the plan may be made anew with the scratch that kernels
+  /// turned out to take; UserError(does_not_fit) if that is over the budget.
   StepResult step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate);
 
   /// The loss of one micro batch, without gradients, the model in evaluation mode.

@@ -10,24 +10,36 @@ int64_t View::elements() const {
 
 std::string_view name_of(Role role) {
   switch (role) {
-    case Role::parameter: return "parameter";
-    case Role::gradient: return "gradient";
-    case Role::optimizer_state: return "optimizer_state";
-    case Role::activation: return "activation";
-    case Role::input: return "input";
-    case Role::temporary: return "temporary";
-    case Role::workspace: return "workspace";
+    case Role::parameter:
+      return "parameter";
+    case Role::gradient:
+      return "gradient";
+    case Role::optimizer_state:
+      return "optimizer_state";
+    case Role::activation:
+      return "activation";
+    case Role::input:
+      return "input";
+    case Role::temporary:
+      return "temporary";
+    case Role::workspace:
+      return "workspace";
   }
   return "?";
 }
 
 std::string_view name_of(Phase phase) {
   switch (phase) {
-    case Phase::initialize: return "initialize";
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::update: return "update";
-    case Phase::evaluate: return "evaluate";
+    case Phase::initialize:
+      return "initialize";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
+    case Phase::evaluate:
+      return "evaluate";
   }
   return "?";
 }

@@ -13,7 +13,9 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-int64_t rounded(size_t bytes) { return static_cast<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment); }
+int64_t rounded(size_t bytes) {
+  return static_cast<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment);
+}
 
 thread_local AllocationFrame* current_frame = nullptr;
 std::atomic<int> running_ops{0};
@@ -57,7 +59,9 @@ class CountingAllocator final : public c10::Allocator {
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* target, const void* source, size_t bytes) const override { default_copy_data(target, source, bytes); }
+  void copy_data(void* target, const void* source, size_t bytes) const override {
+    default_copy_data(target, source, bytes);
+  }
 
  private:
   CountingAllocator() : default_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, /*priority=*/200); }
@@ -99,7 +103,9 @@ class CountingAllocator final : public c10::Allocator {
   std::unordered_map<void*, size_t> heap_blocks_;  // taken while an op ran
 };
 
-AllocationFrame::AllocationFrame() { CountingAllocator::get(); }
+AllocationFrame::AllocationFrame() {
+  CountingAllocator::get();
+}
 AllocationFrame::~AllocationFrame() = default;
 
 void AllocationFrame::begin(std::vector<Output>&& outputs, std::byte* workspace, int64_t workspace_bytes) {
@@ -144,7 +150,8 @@ int64_t AllocationFrame::find_gap(int64_t bytes) const {
 }
 
 void AllocationFrame::add_block(const Block& block) {
-  const auto at = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) { return other.offset > block.offset; });
+  const auto at =
+      std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) { return other.offset > block.offset; });
   blocks_.insert(at, block);
   high_water_ = std::max(high_water_, block.offset + block.bytes);
   if (block.from_heap) outside_high_ = std::max(outside_high_, outside_ += block.bytes);
@@ -156,14 +163,21 @@ bool AllocationFrame::lent(void* address) const {
 }
 
 void AllocationFrame::release(void* address) {
-  const auto found = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.address == address; });
+  const auto found =
+      std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.address == address; });
   if (found == blocks_.end()) return;
   if (found->from_heap) outside_ -= found->bytes;
   blocks_.erase(found);
 }
 
-int64_t AllocationFrame::outside_live() { return outside_live_bytes; }
-int64_t AllocationFrame::outside_peak() { return outside_peak_bytes; }
-void AllocationFrame::reset_outside_peak() { outside_peak_bytes = outside_live_bytes.load(); }
+int64_t AllocationFrame::outside_live() {
+  return outside_live_bytes;
+}
+int64_t AllocationFrame::outside_peak() {
+  return outside_peak_bytes;
+}
+void AllocationFrame::reset_outside_peak() {
+  outside_peak_bytes = outside_live_bytes.load();
+}
 
 }  // namespace plimsoll

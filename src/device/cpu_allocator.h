@@ -11,7 +11,7 @@ namespace plimsoll {
 /// One op's allocations. `begin` and `end` are called around every op by the thread that runs it.
 class AllocationFrame {
  public:
-  AllocationFrame();   // puts our allocator in libtorch's place on first use in a process
+  AllocationFrame();  // puts our allocator in libtorch's place on first use in a process
   ~AllocationFrame();
   AllocationFrame(const AllocationFrame&) = delete;
   AllocationFrame& operator=(const AllocationFrame&) = delete;

@@ -19,7 +19,9 @@ int64_t page_bytes() {
   return bytes;
 }
 
-int64_t whole_pages(int64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
+int64_t whole_pages(int64_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
 
 }  // namespace
 
@@ -28,22 +30,27 @@ CpuArena::CpuArena(int64_t bytes) {
   reserved_ = 2 * whole_pages(bytes) + GiB;
   void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)
-    throw UserError(fmt::format("the machine has no address space for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
+    throw UserError(fmt::format("the machine has no address space for an arena of {}: {}", format_bytes(bytes),
+                                std::strerror(errno)),
                     UserError::Kind::failure);
   data_ = static_cast<std::byte*>(address);
   madvise(data_, reserved_, MADV_HUGEPAGE);
   grow(bytes);
 }
 
-CpuArena::~CpuArena() { munmap(data_, reserved_); }
+CpuArena::~CpuArena() {
+  munmap(data_, reserved_);
+}
 
 void CpuArena::grow(int64_t bytes) {
   if (bytes <= bytes_) return;
   if (whole_pages(bytes) + page_bytes() > reserved_)
-    throw UserError(fmt::format("the arena of {} cannot grow to {}", format_bytes(bytes_), format_bytes(bytes)), UserError::Kind::failure);
-  if (mprotect(data_, whole_pages(bytes), PROT_READ | PROT_WRITE) != 0)
-    throw UserError(fmt::format("the machine has no memory for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
+    throw UserError(fmt::format("the arena of {} cannot grow to {}", format_bytes(bytes_), format_bytes(bytes)),
                     UserError::Kind::failure);
+  if (mprotect(data_, whole_pages(bytes), PROT_READ | PROT_WRITE) != 0)
+    throw UserError(
+        fmt::format("the machine has no memory for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
+        UserError::Kind::failure);
   bytes_ = bytes;
 }
 

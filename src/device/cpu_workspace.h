@@ -1,4 +1,5 @@
-// What scratch CPU kernels take, by rule: operators of our own state theirs, libtorch's are known where their source says it.
+// What scratch CPU kernels take, by rule: operators of our own state theirs, libtorch's are known where their source
+// says it.
 #pragma once
 
 #include "plimsoll/plan.h"

@@ -32,10 +32,12 @@ DecoderConfig resolved(DecoderConfig config) {
   if (config.vocab_size < 1) throw UserError("model.vocab_size must be at least 1");
   if (config.num_kv_heads == 0) config.num_kv_heads = config.num_heads;
   if (config.num_heads % config.num_kv_heads != 0)
-    throw UserError(fmt::format("model.num_kv_heads is {}; it must divide num_heads {}", config.num_kv_heads, config.num_heads));
+    throw UserError(
+        fmt::format("model.num_kv_heads is {}; it must divide num_heads {}", config.num_kv_heads, config.num_heads));
   if (config.head_dim == 0) {
     if (config.hidden_size % config.num_heads != 0)
-      throw UserError(fmt::format("model.num_heads is {}; it must divide hidden_size {}", config.num_heads, config.hidden_size));
+      throw UserError(
+          fmt::format("model.num_heads is {}; it must divide hidden_size {}", config.num_heads, config.hidden_size));
     config.head_dim = config.hidden_size / config.num_heads;
   }
   if (config.positions == "rope" && config.head_dim % 2 != 0)
@@ -48,8 +50,10 @@ DecoderConfig resolved(DecoderConfig config) {
 
 AttentionImpl::AttentionImpl(const DecoderConfig& config) : config_(config) {
   const int64_t queries = config.num_heads * config.head_dim, keys = config.num_kv_heads * config.head_dim;
-  qkv_ = register_module("qkv", Projection(config.hidden_size, queries + 2 * keys, config.attention_bias, kInitialDeviation));
-  out_ = register_module("out", Projection(queries, config.hidden_size, config.attention_bias, residual_deviation(config)));
+  qkv_ = register_module("qkv",
+                         Projection(config.hidden_size, queries + 2 * keys, config.attention_bias, kInitialDeviation));
+  out_ = register_module("out",
+                         Projection(queries, config.hidden_size, config.attention_bias, residual_deviation(config)));
 }
 
 at::Tensor AttentionImpl::forward(const at::Tensor& x) {
@@ -63,14 +67,15 @@ at::Tensor AttentionImpl::forward(const at::Tensor& x) {
     q = ops::rope(q, 0, config_.rope_theta);
     k = ops::rope(k, 0, config_.rope_theta);
   }
-  const at::Tensor mixed = ops::attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*causal=*/true,
-                                          config_.sliding_window);
+  const at::Tensor mixed =
+      ops::attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*causal=*/true, config_.sliding_window);
   return out_(mixed.transpose(1, 2).reshape({batch, time, heads * dim}));
 }
 
 MlpImpl::MlpImpl(const DecoderConfig& config) : gated_(config.activation == "swiglu") {
   const int64_t inner = config.intermediate_size;
-  up_ = register_module("up", Projection(config.hidden_size, gated_ ? 2 * inner : inner, config.mlp_bias, kInitialDeviation));
+  up_ = register_module("up",
+                        Projection(config.hidden_size, gated_ ? 2 * inner : inner, config.mlp_bias, kInitialDeviation));
   down_ = register_module("down", Projection(inner, config.hidden_size, config.mlp_bias, residual_deviation(config)));
 }
 

@@ -1,6 +1,7 @@
 // A decoder-only transformer: pre-norm blocks of causal attention and a feed-forward network.
 //
-//     tokens -> embedding (+ learned positions) -> [ x + attention(norm(x)); x + mlp(norm(x)) ] * layers -> norm -> loss head
+//     tokens -> embedding (+ learned positions) -> [ x + attention(norm(x)); x + mlp(norm(x)) ] * layers -> norm ->
+//     loss head
 #pragma once
 
 #include <torch/nn/module.h>

@@ -14,7 +14,9 @@ ProjectionImpl::ProjectionImpl(int64_t in, int64_t out, bool bias, double standa
   if (bias) bias_ = register_parameter("bias", torch::zeros({out}));
 }
 
-at::Tensor ProjectionImpl::forward(const at::Tensor& x) const { return at::linear(x, weight_, bias_); }
+at::Tensor ProjectionImpl::forward(const at::Tensor& x) const {
+  return at::linear(x, weight_, bias_);
+}
 
 NormImpl::NormImpl(const std::string& kind, int64_t size, double eps) : eps_(eps) {
   weight_ = register_parameter("weight", torch::ones({size}));

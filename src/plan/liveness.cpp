@@ -16,9 +16,12 @@ std::vector<Lifetime> lifetimes_of(const Trace& trace) {
   }
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     Lifetime& lifetime = lifetimes[b];
-    if (trace.buffers[b].persistent) lifetime = {0, end};
-    else if (lifetime.birth >= lifetime.death) lifetime = {0, 0};
-    else if (trace.buffers[b].output) lifetime.death = end;
+    if (trace.buffers[b].persistent)
+      lifetime = {0, end};
+    else if (lifetime.birth >= lifetime.death)
+      lifetime = {0, 0};
+    else if (trace.buffers[b].output)
+      lifetime.death = end;
   }
   return lifetimes;
 }

@@ -21,6 +21,8 @@ std::vector<Lifetime> lifetimes_of(const Trace& trace);
 
 /// Bytes as placed: rounded up to the arena's alignment.
 constexpr int64_t kArenaAlignment = 64;
-constexpr int64_t placed_bytes(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+constexpr int64_t placed_bytes(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
 
 }  // namespace plimsoll

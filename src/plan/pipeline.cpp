@@ -5,7 +5,9 @@
 
 namespace plimsoll {
 
-int64_t blocks_to_recompute(const Trace& trace) { return count_blocks(trace); }
+int64_t blocks_to_recompute(const Trace& trace) {
+  return count_blocks(trace);
+}
 
 Trace run_pipeline(Trace trace, const PipelineOptions& options) {
   // First, so that no later pass weighs or clones work that nobody needs.

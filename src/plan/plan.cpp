@@ -74,13 +74,25 @@ void place_transient(const std::vector<Lifetime>& lifetimes, Plan& plan) {
 
 void add_to_breakdown(Breakdown& breakdown, Role role, int64_t bytes) {
   switch (role) {
-    case Role::parameter: breakdown.parameters += bytes; break;
-    case Role::gradient: breakdown.gradients += bytes; break;
-    case Role::optimizer_state: breakdown.optimizer_state += bytes; break;
+    case Role::parameter:
+      breakdown.parameters += bytes;
+      break;
+    case Role::gradient:
+      breakdown.gradients += bytes;
+      break;
+    case Role::optimizer_state:
+      breakdown.optimizer_state += bytes;
+      break;
     case Role::activation:
-    case Role::temporary: breakdown.activations += bytes; break;
-    case Role::input: breakdown.inputs += bytes; break;
-    case Role::workspace: breakdown.workspace += bytes; break;
+    case Role::temporary:
+      breakdown.activations += bytes;
+      break;
+    case Role::input:
+      breakdown.inputs += bytes;
+      break;
+    case Role::workspace:
+      breakdown.workspace += bytes;
+      break;
   }
 }
 
@@ -119,9 +131,12 @@ class Planner {
 
   Plan run() {
     switch (options_.gradient_checkpointing) {
-      case Choice::off: return decide(0, 0);
-      case Choice::on: return decide(blocks_, blocks_);
-      case Choice::automatic: return decide(0, blocks_);
+      case Choice::off:
+        return decide(0, 0);
+      case Choice::on:
+        return decide(blocks_, blocks_);
+      case Choice::automatic:
+        return decide(0, blocks_);
     }
     throw InternalError("unknown choice");
   }
@@ -169,15 +184,22 @@ class Planner {
   }
 
   Reason checkpointing_reason(int64_t chosen, int64_t without, const Plan& plan) const {
-    const std::string value = chosen == 0 ? "off" : chosen == blocks_ ? "on" : fmt::format("{} of {} blocks", chosen, blocks_);
+    const std::string value = chosen == 0         ? "off"
+                              : chosen == blocks_ ? "on"
+                                                  : fmt::format("{} of {} blocks", chosen, blocks_);
     std::string why;
-    if (options_.gradient_checkpointing != Choice::automatic) why = "set in the job";
-    else if (chosen == 0 && blocks_ == 0) why = "the model has no repeated blocks to recompute";
-    else if (chosen == 0 && !options_.memory_budget) why = "no budget was stated";
-    else if (chosen == 0) why = fmt::format("the step fits without: {} of {}", format_bytes(plan.peak_bytes),
-                                            format_bytes(*options_.memory_budget));
-    else why = fmt::format("without it the step takes {}, with it {}; the budget is {}", format_bytes(without),
-                           format_bytes(plan.peak_bytes), format_bytes(*options_.memory_budget));
+    if (options_.gradient_checkpointing != Choice::automatic)
+      why = "set in the job";
+    else if (chosen == 0 && blocks_ == 0)
+      why = "the model has no repeated blocks to recompute";
+    else if (chosen == 0 && !options_.memory_budget)
+      why = "no budget was stated";
+    else if (chosen == 0)
+      why = fmt::format("the step fits without: {} of {}", format_bytes(plan.peak_bytes),
+                        format_bytes(*options_.memory_budget));
+    else
+      why = fmt::format("without it the step takes {}, with it {}; the budget is {}", format_bytes(without),
+                        format_bytes(plan.peak_bytes), format_bytes(*options_.memory_budget));
     return {"gradient_checkpointing: " + value, why};
   }
 
@@ -201,13 +223,15 @@ std::vector<Resident> largest_at_peak(const Plan& plan, size_t count) {
   std::vector<Resident> residents;
   for (size_t b = 0; b < plan.trace.buffers.size(); ++b) {
     const Buffer& buffer = plan.trace.buffers[b];
-    if (buffer.persistent || lifetimes[b].live_at(plan.peak_op)) residents.push_back({buffer.label, buffer.role, buffer.bytes});
+    if (buffer.persistent || lifetimes[b].live_at(plan.peak_op))
+      residents.push_back({buffer.label, buffer.role, buffer.bytes});
   }
   if (!plan.trace.ops.empty()) {
     const Op& op = plan.trace.ops[plan.peak_op];
     if (op.workspace_bytes > 0) residents.push_back({"scratch of " + op.name, Role::workspace, op.workspace_bytes});
   }
-  std::stable_sort(residents.begin(), residents.end(), [](const Resident& a, const Resident& b) { return a.bytes > b.bytes; });
+  std::stable_sort(residents.begin(), residents.end(),
+                   [](const Resident& a, const Resident& b) { return a.bytes > b.bytes; });
   if (residents.size() > count) residents.resize(count);
   return residents;
 }

@@ -92,9 +92,9 @@ class Arena {
   }
 
   const Plan& plan_;
-  std::map<int64_t, Extent> extents_;    // begin -> end and owner; disjoint
-  std::vector<int64_t> owned_;           // by buffer: how many of its bytes are still its own
-  std::set<BufferId> written_here_;      // in the segment that runs now
+  std::map<int64_t, Extent> extents_;  // begin -> end and owner; disjoint
+  std::vector<int64_t> owned_;         // by buffer: how many of its bytes are still its own
+  std::set<BufferId> written_here_;    // in the segment that runs now
   std::string fault_;
 };
 

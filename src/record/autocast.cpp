@@ -26,15 +26,20 @@ constexpr PolicyNames kCpuPolicies[] = {
      "conv_transpose2d.input conv_transpose3d.input prelu scaled_dot_product_attention _native_multi_head_attention"},
     {AutocastPolicy::float32,
      "avg_pool3d binary_cross_entropy grid_sampler polar prod prod.dim_int prod.dim_Dimname quantile quantile.scalar "
-     "nanquantile nanquantile.scalar stft stft.center cdist grid_sampler_2d _grid_sampler_2d_cpu_fallback grid_sampler_3d "
+     "nanquantile nanquantile.scalar stft stft.center cdist grid_sampler_2d _grid_sampler_2d_cpu_fallback "
+     "grid_sampler_3d "
      "trace view_as_complex cholesky cholesky_inverse cholesky_solve inverse lu_solve orgqr ormqr pinverse max_pool3d "
-     "max_unpool2d max_unpool3d adaptive_avg_pool3d reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d "
+     "max_unpool2d max_unpool3d adaptive_avg_pool3d reflection_pad1d reflection_pad2d replication_pad1d "
+     "replication_pad2d "
      "replication_pad3d mse_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss poisson_nll_loss "
      "smooth_l1_loss cross_entropy_loss l1_loss huber_loss margin_ranking_loss soft_margin_loss triplet_margin_loss "
-     "multi_margin_loss ctc_loss.IntList ctc_loss.Tensor kl_div multilabel_margin_loss binary_cross_entropy_with_logits "
-     "fft_fft fft_ifft fft_fft2 fft_ifft2 fft_fftn fft_ifftn fft_rfft fft_irfft fft_rfft2 fft_irfft2 fft_rfftn fft_irfftn "
+     "multi_margin_loss ctc_loss.IntList ctc_loss.Tensor kl_div multilabel_margin_loss "
+     "binary_cross_entropy_with_logits "
+     "fft_fft fft_ifft fft_fft2 fft_ifft2 fft_fftn fft_ifftn fft_rfft fft_irfft fft_rfft2 fft_irfft2 fft_rfftn "
+     "fft_irfftn "
      "fft_hfft fft_ihfft linalg_cond linalg_cond.p_str linalg_matrix_rank linalg_matrix_rank.tol_tensor "
-     "linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.atol_rtol_float linalg_solve linalg_cholesky linalg_svdvals "
+     "linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.atol_rtol_float linalg_solve linalg_cholesky "
+     "linalg_svdvals "
      "linalg_eigvals linalg_eigvalsh linalg_inv linalg_householder_product linalg_tensorinv linalg_tensorsolve "
      "fake_quantize_per_tensor_affine geqrf _lu_with_info qr svd triangular_solve fractional_max_pool2d "
      "fractional_max_pool3d adaptive_max_pool3d multilabel_margin_loss_forward linalg_qr linalg_cholesky_ex linalg_svd "
@@ -45,17 +50,21 @@ constexpr PolicyNames kCpuPolicies[] = {
 constexpr PolicyNames kCudaPolicies[] = {
     {AutocastPolicy::lower_precision,
      "_convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input "
-     "conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm "
+     "conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm "
+     "baddbmm bmm "
      "chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell "
      "rnn_relu_cell _scaled_dot_product_flash_attention scaled_dot_product_attention cudnn_convolution "
      "cudnn_convolution_transpose"},
     {AutocastPolicy::float32,
-     "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor "
+     "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar "
+     "pow.Tensor_Tensor "
      "pow.Scalar softplus layer_norm native_layer_norm group_norm frobenius_norm.dim nuclear_norm nuclear_norm.dim "
      "cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss "
-     "smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss "
+     "smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss "
+     "triplet_margin_loss "
      "multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp upsample_nearest1d "
-     "_upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d "
+     "_upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d "
+     "_upsample_nearest_exact3d "
      "upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d "
      "_upsample_bicubic2d_aa"},
     {AutocastPolicy::set_dtype,
@@ -63,7 +72,8 @@ constexpr PolicyNames kCudaPolicies[] = {
      "cumprod.dimname cumsum cumsum.dimname linalg_vector_norm linalg_matrix_norm linalg_matrix_norm.str_ord sum "
      "sum.dim_IntList sum.dim_DimnameList"},
     {AutocastPolicy::append_dtype, "norm.Scalar norm.ScalarOpt_dim norm.names_ScalarOpt_dim"},
-    {AutocastPolicy::promote, "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"},
+    {AutocastPolicy::promote,
+     "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"},
 };
 
 using Table = std::unordered_map<std::string, AutocastPolicy>;
@@ -86,7 +96,9 @@ const Table& table_of(AutocastTarget target) {
 
 AutocastTarget current_target = AutocastTarget::cpu;  // one recording at a time in a process
 
-bool eligible(const at::Tensor& tensor) { return at::autocast::is_eligible(tensor, kPlanDevice); }
+bool eligible(const at::Tensor& tensor) {
+  return at::autocast::is_eligible(tensor, kPlanDevice);
+}
 
 void cast_arguments(torch::jit::Stack& stack, size_t count, at::ScalarType type) {
   for (size_t i = stack.size() - count; i < stack.size(); ++i) {
@@ -108,7 +120,8 @@ at::ScalarType widest(const torch::jit::Stack& stack, size_t count) {
     if (stack[i].isTensor()) {
       type = at::autocast::prioritize(type, stack[i].toTensor(), kPlanDevice);
     } else if (stack[i].isTensorList()) {
-      for (const at::Tensor tensor : stack[i].toTensorList()) type = at::autocast::prioritize(type, tensor, kPlanDevice);
+      for (const at::Tensor tensor : stack[i].toTensorList())
+        type = at::autocast::prioritize(type, tensor, kPlanDevice);
     }
   }
   return type;
@@ -133,7 +146,7 @@ void call_with_dtype(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size();
   const c10::IValue& first = (*stack)[stack->size() - count];
   const at::ScalarType type = eligible(first.toTensor()) ? at::kFloat : first.toTensor().scalar_type();
-  const std::string overload = op.schema().overload_name() == "Scalar" ? "ScalarOpt_dtype"
+  const std::string overload = op.schema().overload_name() == "Scalar"          ? "ScalarOpt_dtype"
                                : op.schema().overload_name() == "ScalarOpt_dim" ? "ScalarOpt_dim_dtype"
                                                                                 : "names_ScalarOpt_dim_dtype";
   stack->push_back(static_cast<int64_t>(type));
@@ -143,22 +156,33 @@ void call_with_dtype(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void autocast_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::AutocastPrivateUse1);
   const c10::FunctionSchema& schema = op.schema();
-  const std::string name = schema.name().substr(6) + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
+  const std::string name =
+      schema.name().substr(6) + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   const size_t count = schema.arguments().size();
   switch (autocast_policy(current_target, name)) {
     case AutocastPolicy::lower_precision:
       cast_arguments(*stack, count, at::autocast::get_lower_precision_fp_from_device_type(kPlanDevice));
       break;
-    case AutocastPolicy::float32: cast_arguments(*stack, count, at::kFloat); break;
-    case AutocastPolicy::promote: cast_arguments(*stack, count, widest(*stack, count)); break;
-    case AutocastPolicy::set_dtype: set_dtype(schema, *stack); break;
-    case AutocastPolicy::append_dtype: return call_with_dtype(op, stack);
-    case AutocastPolicy::none: break;
+    case AutocastPolicy::float32:
+      cast_arguments(*stack, count, at::kFloat);
+      break;
+    case AutocastPolicy::promote:
+      cast_arguments(*stack, count, widest(*stack, count));
+      break;
+    case AutocastPolicy::set_dtype:
+      set_dtype(schema, *stack);
+      break;
+    case AutocastPolicy::append_dtype:
+      return call_with_dtype(op, stack);
+    case AutocastPolicy::none:
+      break;
   }
   op.callBoxed(stack);
 }
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
+}
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   std::vector<std::string> names;

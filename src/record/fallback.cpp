@@ -12,7 +12,9 @@
 namespace plimsoll {
 namespace {
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
 
 // CPU tensors of one or more dimensions that the step uses as they are become plan tensors whose bytes the trace keeps.
 // A CPU tensor of no dimensions is a Python-style scalar and stays a constant of the call.
@@ -60,11 +62,13 @@ std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::
     signature.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
     return meta;
   } catch (const c10::NotImplementedError&) {
-    throw UserError(fmt::format("operator {}{} cannot be recorded: Plimsoll has no shape rule for it, nor libtorch a Meta kernel. "
-                                "Write the step without it, or add a rule in src/record/shape_rules.cpp",
-                                signature.name, place));
+    throw UserError(
+        fmt::format("operator {}{} cannot be recorded: Plimsoll has no shape rule for it, nor libtorch a Meta kernel. "
+                    "Write the step without it, or add a rule in src/record/shape_rules.cpp",
+                    signature.name, place));
   } catch (const c10::Error& error) {
-    throw UserError(fmt::format("operator {}{}: {}", signature.name, place, first_line(error.what_without_backtrace())));
+    throw UserError(
+        fmt::format("operator {}{}: {}", signature.name, place, first_line(error.what_without_backtrace())));
   }
 }
 
@@ -101,8 +105,8 @@ c10::IValue make_output(const OpSignature& signature, size_t index, const c10::I
     const at::Tensor& out = argument.toTensor();
     const at::Tensor& wanted = meta.toTensor();
     if (out.defined() && out.sizes() != wanted.sizes()) {
-      const auto bytes = at::detail::computeStorageNbytes(wanted.sizes(), wanted.strides(), out.element_size(),
-                                                          out.storage_offset());
+      const auto bytes =
+          at::detail::computeStorageNbytes(wanted.sizes(), wanted.strides(), out.element_size(), out.storage_offset());
       if (bytes > out.storage().nbytes()) {
         out.storage().unsafeGetStorageImpl()->set_nbytes(bytes);
         if (recorder) recorder->grow_buffer(buffer_of(out), static_cast<int64_t>(bytes));
@@ -145,9 +149,10 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   Recorder* recorder = Recorder::active();
   if (!is_plan(target))
-    throw UserError(fmt::format("a tensor of the step{} is copied to the CPU while it is recorded, but it has no values yet; return "
-                                "what you want to read from the step, or read it after the step has run",
-                                recorder ? recorder->place() : ""));
+    throw UserError(fmt::format(
+        "a tensor of the step{} is copied to the CPU while it is recorded, but it has no values yet; return "
+        "what you want to read from the step, or read it after the step has run",
+        recorder ? recorder->place() : ""));
   static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   std::vector<c10::IValue> arguments{target, source, non_blocking};
   if (recorder) {

@@ -14,13 +14,13 @@ using ShapeRule = std::function<std::vector<at::Tensor>(const std::vector<c10::I
 
 struct OpSignature {
   c10::OperatorHandle op;
-  std::string name;                  ///< "aten::mm.out"
-  std::vector<bool> written;         ///< by argument: written in place or `out`
-  std::vector<int> result_argument;  ///< by output: the argument it aliases, or -1 for a fresh tensor
-  std::vector<bool> result_is_view;  ///< by output: aliases an argument without writing it
-  bool only_views = false;           ///< every output is a view: nothing to replay
-  bool random = false;               ///< draws random numbers
-  const ShapeRule* rule = nullptr;   ///< our shape rule, where libtorch's Meta kernel is missing or wrong
+  std::string name;                      ///< "aten::mm.out"
+  std::vector<bool> written;             ///< by argument: written in place or `out`
+  std::vector<int> result_argument;      ///< by output: the argument it aliases, or -1 for a fresh tensor
+  std::vector<bool> result_is_view;      ///< by output: aliases an argument without writing it
+  bool only_views = false;               ///< every output is a view: nothing to replay
+  bool random = false;                   ///< draws random numbers
+  const ShapeRule* rule = nullptr;       ///< our shape rule, where libtorch's Meta kernel is missing or wrong
   const std::string* refusal = nullptr;  ///< set: cannot be recorded; why, and what to use
 };
 

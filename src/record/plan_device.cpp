@@ -21,7 +21,9 @@ struct PlanGuard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return {kPlanDevice, 0}; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, device); }
+  c10::Stream getStream(c10::Device device) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
   c10::Stream exchangeStream(c10::Stream stream) const noexcept override { return stream; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
@@ -68,13 +70,16 @@ struct PlanAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     Recorder* recorder = Recorder::active();
     if (!recorder)
-      throw UserError("a tensor was made on the plan device while nothing is being recorded; make it inside the model's " +
-                      std::string("constructor or the step function"));
+      throw UserError(
+          "a tensor was made on the plan device while nothing is being recorded; make it inside the model's " +
+          std::string("constructor or the step function"));
     const uintptr_t address = next_.fetch_add((bytes / kPage + 2) * kPage);
     auto* allocation = new Allocation{recorder->add_buffer(static_cast<int64_t>(bytes))};
     return {reinterpret_cast<void*>(address), allocation, &release, c10::Device(kPlanDevice, 0)};
   }
-  void copy_data(void*, const void*, size_t) const override { throw InternalError("plan tensors hold no data to copy"); }
+  void copy_data(void*, const void*, size_t) const override {
+    throw InternalError("plan tensors hold no data to copy");
+  }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
 
  private:
@@ -115,8 +120,8 @@ at::Tensor make_plan_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c1
 
 at::Tensor make_plan_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
                           c10::ScalarType dtype) {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(),
-                                                         c10::scalarTypeToTypeMeta(dtype));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+                                                         base.key_set(), c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_storage_offset(offset);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
@@ -139,8 +144,8 @@ at::Tensor meta_like(const at::Tensor& tensor) {
   static c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::Meta);
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
                                                        allocator, /*resizable=*/true);
-  auto meta = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), tensor.dtype());
+  auto meta = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::Meta),
+                                                       tensor.dtype());
   meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
   meta.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);

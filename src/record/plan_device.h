@@ -10,7 +10,9 @@ namespace plimsoll {
 
 constexpr c10::DeviceType kPlanDevice = c10::DeviceType::PrivateUse1;
 
-inline bool is_plan(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kPlanDevice; }
+inline bool is_plan(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == kPlanDevice;
+}
 
 /// A plan tensor over a new buffer of the active recorder. Throws UserError when nothing is being recorded.
 at::Tensor make_plan_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype);

@@ -1,5 +1,5 @@
-// A boxed fallback on a dispatch key that libtorch keeps for modes: while the key is included on a thread, every operator
-// call passes here first, and factory functions are sent to the plan device.
+// A boxed fallback on a dispatch key that libtorch keeps for modes: while the key is included on a thread, every
+// operator call passes here first, and factory functions are sent to the plan device.
 #include "plimsoll/plan_scope.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -34,8 +34,8 @@ int cached_device_argument(const c10::OperatorHandle& op) {
   return entry->second;
 }
 
-// A CPU tensor with values of its own (torch::tensor({1, 2, 3})) that meets plan tensors becomes a constant of the trace. Here
-// and not in the recorder: libtorch compares devices before a call arrives there.
+// A CPU tensor with values of its own (torch::tensor({1, 2, 3})) that meets plan tensors becomes a constant of the
+// trace. Here and not in the recorder: libtorch compares devices before a call arrives there.
 void adopt_cpu_tensors(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   Recorder* recorder = Recorder::active();
   if (!recorder) return;

@@ -28,9 +28,13 @@ Recorder::Recorder() {
   module_indices_[""] = 0;
 }
 
-Recorder::~Recorder() { active_recorder = nullptr; }
+Recorder::~Recorder() {
+  active_recorder = nullptr;
+}
 
-Recorder* Recorder::active() { return active_recorder; }
+Recorder* Recorder::active() {
+  return active_recorder;
+}
 
 void Recorder::begin_segment(const std::string& name) {
   const auto here = static_cast<int32_t>(trace_.ops.size());
@@ -90,8 +94,8 @@ int32_t Recorder::module_index(const std::string& path) {
   return entry->second;
 }
 
-// Modules have no hooks in C++, so a forward op belongs to the module whose parameter was read last. A backward op belongs
-// to the module of the forward op that made its autograd node, which both know by the node's sequence number.
+// Modules have no hooks in C++, so a forward op belongs to the module whose parameter was read last. A backward op
+// belongs to the module of the forward op that made its autograd node, which both know by the node's sequence number.
 int32_t Recorder::current_module(const Op& op) {
   int32_t owner = -1;
   for_each_view(op, [&](const View& view, bool) {

@@ -26,7 +26,8 @@ at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 
-// Statistics of a half-precision norm are kept in float32 by libtorch's CPU and CUDA kernels when the weight is float32.
+// Statistics of a half-precision norm are kept in float32 by libtorch's CPU and CUDA kernels when the weight is
+// float32.
 at::ScalarType statistics_type(const at::Tensor& input, const c10::IValue& weight) {
   return weight.isTensor() && weight.toTensor().defined() ? weight.toTensor().scalar_type() : input.scalar_type();
 }
@@ -64,7 +65,8 @@ Outputs group_norm(const Arguments& a) {  // input, weight, bias, N, C, HxW, gro
 
 Outputs group_norm_backward(const Arguments& a) {  // grad, input, mean, rstd, weight, N, C, HxW, group, mask
   const at::Tensor input = a[1].toTensor();
-  const auto bias = a[4].isTensor() && a[4].toTensor().defined() ? like(a[4]) : empty({a[6].toInt()}, input.scalar_type());
+  const auto bias =
+      a[4].isTensor() && a[4].toTensor().defined() ? like(a[4]) : empty({a[6].toInt()}, input.scalar_type());
   return masked(a, 9, {like_preserved(a[1]), weight_like(a[4]), bias});
 }
 
@@ -77,8 +79,7 @@ Outputs batch_norm(const Arguments& a) {  // input, weight, bias, running_mean, 
 
 Outputs batch_norm_backward(const Arguments& a) {  // grad, input, weight, mean.., train, eps, mask
   const at::Tensor input = a[1].toTensor();
-  return masked(a, 9, {like_preserved(a[1]), weight_like(a[2]),
-                       empty({input.size(1)}, statistics_type(input, a[2]))});
+  return masked(a, 9, {like_preserved(a[1]), weight_like(a[2]), empty({input.size(1)}, statistics_type(input, a[2]))});
 }
 
 Outputs embedding(const Arguments& a) {  // weight, indices
@@ -99,14 +100,16 @@ std::vector<int64_t> expanded(const c10::IValue& list, int64_t dimensions) {
   return {values.begin(), values.end()};
 }
 
-Outputs convolution(const Arguments& a) {  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+Outputs convolution(
+    const Arguments& a) {  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
   const at::Tensor input = a[0].toTensor(), weight = a[1].toTensor();
   const int64_t dimensions = weight.dim() - 2;
-  const auto stride = expanded(a[3], dimensions), padding = expanded(a[4], dimensions), dilation = expanded(a[5], dimensions);
+  const auto stride = expanded(a[3], dimensions), padding = expanded(a[4], dimensions),
+             dilation = expanded(a[5], dimensions);
   const auto output_padding = expanded(a[7], dimensions);
   const auto sizes = a[6].toBool()
-                         ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding,
-                                                       stride, dilation, a[8].toInt())
+                         ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride,
+                                                       dilation, a[8].toInt())
                          : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   return {at::empty(sizes, input.options().device(at::kMeta), input.suggest_memory_format())};
 }
@@ -128,13 +131,17 @@ at::Tensor reduced(const at::Tensor& input, const c10::IValue& dims, bool keepdi
     for (int64_t dim : dims.toDimVector()) drop[at::maybe_wrap_dim(dim, input.dim())] = true;
   std::vector<int64_t> sizes;
   for (int64_t i = 0; i < input.dim(); ++i) {
-    if (!drop[i]) sizes.push_back(input.size(i));
-    else if (keepdim) sizes.push_back(1);
+    if (!drop[i])
+      sizes.push_back(input.size(i));
+    else if (keepdim)
+      sizes.push_back(1);
   }
   return empty(sizes, dtype);
 }
 
-at::ScalarType real_type(at::ScalarType type) { return c10::isComplexType(type) ? c10::toRealValueType(type) : type; }
+at::ScalarType real_type(at::ScalarType type) {
+  return c10::isComplexType(type) ? c10::toRealValueType(type) : type;
+}
 
 Outputs variance(const Arguments& a) {  // input, dim, correction, keepdim
   const at::Tensor input = a[0].toTensor();
@@ -148,8 +155,8 @@ Outputs variance_mean(const Arguments& a) {
 }
 
 Outputs where(const Arguments& a) {  // condition, self, other
-  const auto sizes = at::infer_size(at::infer_size(a[0].toTensor().sizes(), a[1].toTensor().sizes()),
-                                    a[2].toTensor().sizes());
+  const auto sizes =
+      at::infer_size(at::infer_size(a[0].toTensor().sizes(), a[1].toTensor().sizes()), a[2].toTensor().sizes());
   return {empty(sizes, at::result_type(a[1].toTensor(), a[2].toTensor()))};
 }
 
@@ -207,15 +214,29 @@ Outputs adaptive_pool(const Arguments& a) {  // input, output_size
   return {at::empty(sizes, a[0].toTensor().options().device(at::kMeta), a[0].toTensor().suggest_memory_format())};
 }
 
-Outputs like_second(const Arguments& a) { return {like_preserved(a[1])}; }
+Outputs like_second(const Arguments& a) {
+  return {like_preserved(a[1])};
+}
 
-Outputs first_argument(const Arguments& a) { return {a[0].toTensor()}; }
-Outputs second_argument_in_place(const Arguments& a) { return {a[1].toTensor()}; }
-Outputs pointwise(const Arguments& a) { return {like_preserved(a[0])}; }
-Outputs last_argument(const Arguments& a) { return {a.back().toTensor()}; }
-Outputs nothing(const Arguments&) { return {}; }
+Outputs first_argument(const Arguments& a) {
+  return {a[0].toTensor()};
+}
+Outputs second_argument_in_place(const Arguments& a) {
+  return {a[1].toTensor()};
+}
+Outputs pointwise(const Arguments& a) {
+  return {like_preserved(a[0])};
+}
+Outputs last_argument(const Arguments& a) {
+  return {a.back().toTensor()};
+}
+Outputs nothing(const Arguments&) {
+  return {};
+}
 
-Outputs unary_out(const Arguments& a) { return {a[1].toTensor().resize_(a[0].toTensor().sizes())}; }
+Outputs unary_out(const Arguments& a) {
+  return {a[1].toTensor().resize_(a[0].toTensor().sizes())};
+}
 
 Outputs broadcast_out(const Arguments& a) {  // operands, out
   std::vector<int64_t> sizes;
@@ -320,14 +341,24 @@ std::vector<std::string> ruled_operators() {
 }
 
 const std::string* find_refusal(const std::string& name) {
-  static const std::string mask = "its output's shape depends on the data; multiply by a mask or use torch::where instead";
-  static const std::string value = "it reads a value of a tensor, which has none while it is recorded; keep the value in a tensor, or "
-                                   "return it from the step and read it afterwards";
+  static const std::string mask =
+      "its output's shape depends on the data; multiply by a mask or use torch::where instead";
+  static const std::string value =
+      "it reads a value of a tensor, which has none while it is recorded; keep the value in a tensor, or "
+      "return it from the step and read it afterwards";
   static const std::unordered_map<std::string, const std::string*> table = {
-      {"aten::nonzero", &mask},          {"aten::masked_select", &mask},  {"aten::unique_dim", &mask},
-      {"aten::_unique2", &mask},         {"aten::unique_consecutive", &mask}, {"aten::nonzero_static", &mask},
-      {"aten::repeat_interleave.Tensor", &mask}, {"aten::bincount", &mask}, {"aten::repeat_interleave", &mask},
-      {"aten::_local_scalar_dense", &value}, {"aten::equal", &value},     {"aten::is_nonzero", &value},
+      {"aten::nonzero", &mask},
+      {"aten::masked_select", &mask},
+      {"aten::unique_dim", &mask},
+      {"aten::_unique2", &mask},
+      {"aten::unique_consecutive", &mask},
+      {"aten::nonzero_static", &mask},
+      {"aten::repeat_interleave.Tensor", &mask},
+      {"aten::bincount", &mask},
+      {"aten::repeat_interleave", &mask},
+      {"aten::_local_scalar_dense", &value},
+      {"aten::equal", &value},
+      {"aten::is_nonzero", &value},
       {"aten::item", &value},
   };
   const auto found = table.find(name);

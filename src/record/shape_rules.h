@@ -1,4 +1,5 @@
-// Output shapes of operators whose Meta kernel libtorch 2.11 lacks in C++ or has wrong, and operators that cannot be recorded.
+// Output shapes of operators whose Meta kernel libtorch 2.11 lacks in C++ or has wrong, and operators that cannot be
+// recorded.
 #pragma once
 
 #include <string>

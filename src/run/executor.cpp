@@ -54,7 +54,7 @@ struct Executor::BoundOp {
   std::vector<c10::IValue> arguments;            // tensors over the arena, constants
   std::vector<AllocationFrame::Output> outputs;  // what the kernel allocates itself
   std::vector<at::Tensor> results;               // where these belong, in schema order; undefined: not wanted
-  std::vector<int> result_positions;             // by result: its place on the stack after the call, or -1 within a list
+  std::vector<int> result_positions;  // by result: its place on the stack after the call, or -1 within a list
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
   int64_t extent = 0;  // the op's operands end here
@@ -100,7 +100,9 @@ const at::Tensor& Executor::bind(const View& view) {
   return bucket.back().second;
 }
 
-at::Tensor Executor::tensor(const View& view) { return bind(view); }
+at::Tensor Executor::tensor(const View& view) {
+  return bind(view);
+}
 
 Executor::BoundOp Executor::bind_op(int32_t index) {
   const Op& op = plan_.trace.ops[index];
@@ -110,8 +112,12 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
     const Argument& argument = op.arguments[i];
     const auto tensor_of = [&](const View& view) { return view.buffer == kNoBuffer ? at::Tensor() : bind(view); };
     switch (argument.kind) {
-      case Argument::Kind::constant: bound.arguments.push_back(on_cpu(op.call->constants[i])); break;
-      case Argument::Kind::tensor: bound.arguments.emplace_back(tensor_of(argument.views[0])); break;
+      case Argument::Kind::constant:
+        bound.arguments.push_back(on_cpu(op.call->constants[i]));
+        break;
+      case Argument::Kind::tensor:
+        bound.arguments.emplace_back(tensor_of(argument.views[0]));
+        break;
       case Argument::Kind::tensor_list: {
         const bool optional = schema.arguments()[i].type()->isSubtypeOf(*c10::ListType::ofOptionalTensors()) &&
                               !schema.arguments()[i].type()->isSubtypeOf(*c10::ListType::ofTensors());
@@ -119,8 +125,10 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
         c10::List<std::optional<at::Tensor>> optional_tensors;
         for (const View& view : argument.views) {
           const at::Tensor tensor = tensor_of(view);
-          if (optional) optional_tensors.push_back(tensor.defined() ? std::optional(tensor) : std::nullopt);
-          else tensors.push_back(tensor);
+          if (optional)
+            optional_tensors.push_back(tensor.defined() ? std::optional(tensor) : std::nullopt);
+          else
+            tensors.push_back(tensor);
         }
         bound.arguments.push_back(optional ? c10::IValue(optional_tensors) : c10::IValue(tensors));
         break;
@@ -141,11 +149,14 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
     if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
   for_each_view(op, [&](const View& view, bool) {
     if (plan_.offsets[view.buffer] >= 0)
-      bound.extent = std::max(bound.extent, plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes));
+      bound.extent =
+          std::max(bound.extent, plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes));
   });
   if (plan_.workspace_offsets[index] >= 0) {
     bound.workspace = arena_.data() + plan_.workspace_offsets[index];
     bound.workspace_bytes = op.workspace_bytes;
+    // Scratch by rule is the op's for its time, as an operand is, whether its kernel takes all of it or not.
+    bound.extent = std::max(bound.extent, plan_.workspace_offsets[index] + op.workspace_bytes);
   }
   return bound;
 }
@@ -178,9 +189,10 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
     finish();
     const std::string& module = plan_.trace.modules[op.op->module];
     const std::string what = error.what_without_backtrace();
-    throw UserError(fmt::format("operator {}{} failed: {}", op.op->name,
-                                module.empty() ? "" : fmt::format(" in module '{}'", module), what.substr(0, what.find('\n'))),
-                    UserError::Kind::failure);
+    throw UserError(
+        fmt::format("operator {}{} failed: {}", op.op->name,
+                    module.empty() ? "" : fmt::format(" in module '{}'", module), what.substr(0, what.find('\n'))),
+        UserError::Kind::failure);
   }
   finish();
   check(!usage.escaped_arena, "a kernel of " + op.op->name + " keeps memory that it was lent for one call");
@@ -195,8 +207,8 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
   }
 }
 
-// Most kernels ask for exactly their outputs, in order, and get the planned places. One that made an output elsewhere (two
-// outputs of one size in another order, a view of something else) has it copied.
+// Most kernels ask for exactly their outputs, in order, and get the planned places. One that made an output elsewhere
+// (two outputs of one size in another order, a view of something else) has it copied.
 void Executor::settle_outputs(BoundOp& op) {
   std::vector<std::pair<const at::Tensor*, at::Tensor>> moves;
   size_t next = 0;
@@ -205,21 +217,27 @@ void Executor::settle_outputs(BoundOp& op) {
     const at::Tensor& place = op.results[next++];
     if (!place.defined() || !made.defined()) return;
     if (made.sizes() != place.sizes() || made.scalar_type() != place.scalar_type())
-      throw InternalError(fmt::format("{} made {} {} where {} {} was recorded", op.op->name, toString(made.scalar_type()),
-                                      fmt::join(made.sizes(), "x"), toString(place.scalar_type()), fmt::join(place.sizes(), "x")));
+      throw InternalError(fmt::format("{} made {} {} where {} {} was recorded", op.op->name,
+                                      toString(made.scalar_type()), fmt::join(made.sizes(), "x"),
+                                      toString(place.scalar_type()), fmt::join(place.sizes(), "x")));
     if (place.numel() > 0 && (made.const_data_ptr() != place.const_data_ptr() || made.strides() != place.strides()))
       moves.emplace_back(&place, made);
   };
   for (int position : op.result_positions) {
     const c10::IValue& value = stack_[position];
-    if (value.isTensor()) settle(value.toTensor());
-    else if (value.isTensorList()) for (const at::Tensor tensor : value.toTensorList()) settle(tensor);
-    else ++next;
+    if (value.isTensor())
+      settle(value.toTensor());
+    else if (value.isTensorList())
+      for (const at::Tensor tensor : value.toTensorList()) settle(tensor);
+    else
+      ++next;
   }
   if (moves.empty()) return;
   copied_outputs_ += static_cast<int64_t>(moves.size());
-  if (moves.size() > 1) for (auto& [place, made] : moves) made = made.clone();  // they may lie in each other's places
-  else if (moves[0].second.is_alias_of(*moves[0].first)) moves[0].second = moves[0].second.clone();
+  if (moves.size() > 1)
+    for (auto& [place, made] : moves) made = made.clone();  // they may lie in each other's places
+  else if (moves[0].second.is_alias_of(*moves[0].first))
+    moves[0].second = moves[0].second.clone();
   for (auto& [place, made] : moves) place->copy_(made);
 }
 

@@ -28,7 +28,8 @@ class Executor {
   Executor(const Plan& plan, CpuArena& arena);
   ~Executor();
 
-  /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its module.
+  /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
+  /// module.
   void run(const Segment& segment, const RandomContext& random);
 
   /// The tensor at a view's place in the arena; valid as long as the executor.
@@ -53,7 +54,7 @@ class Executor {
   const Plan& plan_;
   CpuArena& arena_;
   AllocationFrame frame_;
-  std::vector<c10::Storage> storages_;  // by buffer
+  std::vector<c10::Storage> storages_;                                            // by buffer
   std::unordered_map<size_t, std::vector<std::pair<View, at::Tensor>>> tensors_;  // by hash of the view
   std::vector<BoundOp> ops_;
   std::vector<c10::IValue> stack_;

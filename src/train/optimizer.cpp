@@ -30,11 +30,12 @@ std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParamet
 UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) {
   std::vector<at::Tensor> norms;
   for (const OptimizedParameter& parameter : parameters)
-    if (parameter.gradient.defined()) norms.push_back(at::linalg_vector_norm(parameter.gradient, 2, {}, false, at::kFloat));
+    if (parameter.gradient.defined())
+      norms.push_back(at::linalg_vector_norm(parameter.gradient, 2, {}, false, at::kFloat));
   check(!norms.empty(), "no parameter has a gradient");
   const at::Tensor norm = at::linalg_vector_norm(at::stack(norms), 2) / inputs.loss_scale;
-  // Infinity x 0 and NaN are NaN, the only value that is not itself. Compared with itself, not with a number, for which the
-  // kernel would take scratch.
+  // Infinity x 0 and NaN are NaN, the only value that is not itself. Compared with itself, not with a number, for which
+  // the kernel would take scratch.
   const at::Tensor zero = norm * 0;
   const at::Tensor skipped = zero.ne(zero).to(at::kFloat);
   // The fused kernels divide each gradient by grad_scale on their way through it: unscaling and clipping cost no pass.
@@ -44,8 +45,10 @@ UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameter
   step_.add_(1 - skipped);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].gradient.defined()) continue;
-    if (config_.name == "adamw") adamw(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
-    else sgd(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
+    if (config_.name == "adamw")
+      adamw(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
+    else
+      sgd(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
   }
   return {norm, skipped};
 }
@@ -53,9 +56,9 @@ UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameter
 void Optimizer::adamw(const OptimizedParameter& parameter, size_t index, const at::Tensor& learning_rate,
                       const at::Tensor& grad_scale, const at::Tensor& skipped) {
   const double decay = parameter.value.dim() >= 2 ? config_.weight_decay : 0.0;
-  at::_fused_adamw_({parameter.value}, {parameter.gradient}, {first_[index]}, {second_[index]}, {}, {step_}, learning_rate,
-                    config_.beta1, config_.beta2, decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false, grad_scale,
-                    skipped);
+  at::_fused_adamw_({parameter.value}, {parameter.gradient}, {first_[index]}, {second_[index]}, {}, {step_},
+                    learning_rate, config_.beta1, config_.beta2, decay, config_.eps, /*amsgrad=*/false,
+                    /*maximize=*/false, grad_scale, skipped);
 }
 
 void Optimizer::sgd(const OptimizedParameter& parameter, size_t index, const at::Tensor& learning_rate,
@@ -65,8 +68,9 @@ void Optimizer::sgd(const OptimizedParameter& parameter, size_t index, const at:
     parameter.value.mul_((1 - learning_rate * config_.weight_decay * (1 - skipped)).to(parameter.value.scalar_type()));
   std::vector<at::Tensor> momentum;
   if (config_.momentum > 0) momentum.push_back(first_[index]);
-  at::_fused_sgd_({parameter.value}, {parameter.gradient}, momentum, /*weight_decay=*/0.0, config_.momentum, learning_rate,
-                  /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, grad_scale, skipped);
+  at::_fused_sgd_(
+      {parameter.value}, {parameter.gradient}, momentum, /*weight_decay=*/0.0, config_.momentum, learning_rate,
+      /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, grad_scale, skipped);
 }
 
 }  // namespace plimsoll

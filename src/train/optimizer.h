@@ -32,8 +32,8 @@ struct UpdateOutputs {
   at::Tensor skipped;        ///< float32: 1 if a gradient was not finite and nothing was changed, otherwise 0
 };
 
-/// AdamW (Loshchilov and Hutter 2019) or SGD with momentum, weight decay decoupled in both, through libtorch's fused kernels.
-/// Weight decay is not applied to parameters of fewer than two dimensions: norms and biases.
+/// AdamW (Loshchilov and Hutter 2019) or SGD with momentum, weight decay decoupled in both, through libtorch's fused
+/// kernels. Weight decay is not applied to parameters of fewer than two dimensions: norms and biases.
 class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config, double max_grad_norm) : config_(config), max_grad_norm_(max_grad_norm) {}
@@ -53,8 +53,8 @@ class Optimizer {
 
   OptimizerConfig config_;
   double max_grad_norm_;
-  at::Tensor step_;                          // float32: updates so far
-  std::vector<at::Tensor> first_, second_;   // exp_avg or momentum; exp_avg_sq
+  at::Tensor step_;                         // float32: updates so far
+  std::vector<at::Tensor> first_, second_;  // exp_avg or momentum; exp_avg_sq
 };
 
 }  // namespace plimsoll

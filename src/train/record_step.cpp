@@ -45,7 +45,8 @@ class StepRecorder {
       return record();
     } catch (const c10::Error& error) {  // what libtorch itself refuses: shapes that do not go together, and the like
       const std::string what = error.what_without_backtrace();
-      throw UserError(fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
+      throw UserError(
+          fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
     }
   }
 
@@ -79,8 +80,10 @@ class StepRecorder {
 
   void add_model_tensor(const std::string& name, const at::Tensor& tensor) {
     if (!is_plan(tensor))
-      throw UserError(fmt::format("'{}' of the model was made on device {}; make it without naming a device, inside the model's "
-                                  "constructor", name, tensor.device().str()));
+      throw UserError(
+          fmt::format("'{}' of the model was made on device {}; make it without naming a device, inside the model's "
+                      "constructor",
+                      name, tensor.device().str()));
     if (!known_.insert(buffer_of(tensor)).second) return;  // shared with another module
     recorder_.mark(tensor, Role::parameter, name, /*persistent=*/true);
     recorder_.set_owner(tensor, owner_of(name));
@@ -139,8 +142,9 @@ class StepRecorder {
     }
     if (!loss.defined() || loss.numel() != 1 || !at::isFloatingType(loss.scalar_type()))
       throw UserError("the step's loss must be one floating-point number" +
-                      (loss.defined() ? fmt::format("; it has {} elements of {}", loss.numel(), c10::toString(loss.scalar_type()))
-                                      : std::string("; it is undefined")));
+                      (loss.defined()
+                           ? fmt::format("; it has {} elements of {}", loss.numel(), c10::toString(loss.scalar_type()))
+                           : std::string("; it is undefined")));
     return loss.reshape({}).to(at::kFloat);
   }
 
@@ -207,7 +211,9 @@ class StepRecorder {
 
 }  // namespace
 
-Trace record_step(const Step& step, const TrainingOptions& options) { return StepRecorder(step, options).run(); }
+Trace record_step(const Step& step, const TrainingOptions& options) {
+  return StepRecorder(step, options).run();
+}
 
 const at::Tensor& StepInputs::operator[](const std::string& name) const {
   const auto found = tensors_.find(name);

@@ -69,7 +69,8 @@ struct Training::Impl {
 
   const Segment& segment(const char* name) const {
     const Segment* found = plan.trace.segment(name);
-    if (!found) throw UserError(fmt::format("this training was recorded without '{}'; ask for it in TrainingOptions", name));
+    if (!found)
+      throw UserError(fmt::format("this training was recorded without '{}'; ask for it in TrainingOptions", name));
     return *found;
   }
 
@@ -105,7 +106,8 @@ struct Training::Impl {
   // grows at its end. Nothing else lives between two steps.
   void learn() {
     bool learned = false;
-    for (const auto& [index, bytes] : executor->unplanned_workspace()) learned |= workspace.learn(plan.trace.ops[index], bytes);
+    for (const auto& [index, bytes] : executor->unplanned_workspace())
+      learned |= workspace.learn(plan.trace.ops[index], bytes);
     if (!learned) return;
     arena_used = std::max(arena_used, executor->arena_bytes_used());
     executor.reset();
@@ -129,9 +131,13 @@ struct Training::Impl {
 Training::Training(const Step& step, const TrainingOptions& options) : impl_(std::make_unique<Impl>(step, options)) {}
 Training::~Training() = default;
 
-const Plan& Training::plan() const { return impl_->plan; }
+const Plan& Training::plan() const {
+  return impl_->plan;
+}
 
-void Training::start() { impl_->start(); }
+void Training::start() {
+  impl_->start();
+}
 
 StepResult Training::step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate) {
   check(!micro_batches.empty(), "a step needs a micro batch");
@@ -172,13 +178,20 @@ MemoryUse Training::used() const {
   return use;
 }
 
-int64_t Training::steps_done() const { return impl_->steps; }
-int64_t Training::steps_skipped() const { return impl_->skipped; }
-double Training::loss_scale() const { return impl_->scaler.scale(); }
+int64_t Training::steps_done() const {
+  return impl_->steps;
+}
+int64_t Training::steps_skipped() const {
+  return impl_->skipped;
+}
+double Training::loss_scale() const {
+  return impl_->scaler.scale();
+}
 
 std::vector<std::pair<std::string, at::Tensor>> Training::state() {
   std::vector<std::pair<std::string, at::Tensor>> state;
-  for (const NamedView& entry : impl_->plan.trace.state) state.emplace_back(entry.name, impl_->executor->tensor(entry.view));
+  for (const NamedView& entry : impl_->plan.trace.state)
+    state.emplace_back(entry.name, impl_->executor->tensor(entry.view));
   return state;
 }
 

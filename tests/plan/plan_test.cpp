@@ -69,9 +69,10 @@ TEST(Plan, ContextIsPartOfThePeak) {
 
 TEST(Plan, WorkspaceIsPlacedAndCounted) {
   const TraceText text(kTwoBlocks);
-  const Plan plan = make_plan(text.trace, {.gradient_checkpointing = Choice::off, .workspace = [](const Op& op) -> std::optional<int64_t> {
-                                             return op.name == "make_d1" ? std::optional<int64_t>(1000) : std::nullopt;
-                                           }});
+  const Plan plan = make_plan(
+      text.trace, {.gradient_checkpointing = Choice::off, .workspace = [](const Op& op) -> std::optional<int64_t> {
+                     return op.name == "make_d1" ? std::optional<int64_t>(1000) : std::nullopt;
+                   }});
   EXPECT_EQ(plan.breakdown.workspace, 1024);  // rounded up to the arena's alignment
   EXPECT_GE(plan.workspace_offsets[4], plan.persistent_bytes);
   EXPECT_EQ(plan.workspace_offsets[3], -1);
@@ -98,7 +99,8 @@ TEST(RecomputeBlocks, DropsWhatABlockSavedAndRebuildsIt) {
   const TraceText text(kTwoBlocks);
   EXPECT_EQ(count_blocks(text.trace), 2);
   const Trace scheduled = recompute_blocks(text.trace, 2);
-  EXPECT_EQ(scheduled.ops.size(), text.trace.ops.size() + 3);  // h1 and y1 again; then h0, but not y0: block 1 has read it
+  EXPECT_EQ(scheduled.ops.size(),
+            text.trace.ops.size() + 3);  // h1 and y1 again; then h0, but not y0: block 1 has read it
   int recomputed = 0;
   for (const Op& op : scheduled.ops) recomputed += op.recomputed;
   EXPECT_EQ(recomputed, 3);
@@ -234,8 +236,8 @@ TEST_F(Faults, AGradientThatDoesNotReachTheUpdate) {
   EXPECT_NE(find_fault(plan), "");
 }
 
-// Random traces of blocks: every plan sound, recomputed or not, and never more bytes with recomputation of everything than
-// the sum of all buffers.
+// Random traces of blocks: every plan sound, recomputed or not, and never more bytes with recomputation of everything
+// than the sum of all buffers.
 TEST(Plan, RandomTracesGiveSoundPlans) {
   std::mt19937 random(5);
   for (int round = 0; round < 300; ++round) {
@@ -253,8 +255,10 @@ TEST(Plan, RandomTracesGiveSoundPlans) {
       std::vector<std::string> local{input};
       for (int i = 0, n = 1 + random() % 6; i < n; ++i) {
         const std::string name = "v" + std::to_string(next++);
-        text << "f layers." << b << (random() % 5 == 0 ? " random " : " ") << name << " = " << local[random() % local.size()] << " w" << b << "\n";
-        if (random() % 4 == 0) text << "f layers." << b << " " << name << " <- " << local[random() % local.size()] << "\n";
+        text << "f layers." << b << (random() % 5 == 0 ? " random " : " ") << name << " = "
+             << local[random() % local.size()] << " w" << b << "\n";
+        if (random() % 4 == 0)
+          text << "f layers." << b << " " << name << " <- " << local[random() % local.size()] << "\n";
         local.push_back(name);
         if (random() % 2) saved.emplace_back(b, name);
       }
@@ -274,7 +278,8 @@ TEST(Plan, RandomTracesGiveSoundPlans) {
     for (int b = 0; b < blocks; ++b) text << "u - w" << b << " <- g" << b << "\n";
     const TraceText trace(text.str());
     for (Choice choice : {Choice::off, Choice::on}) {
-      const Plan plan = make_plan(trace.trace, {.gradient_checkpointing = choice});  // throws if the validator finds a fault
+      const Plan plan =
+          make_plan(trace.trace, {.gradient_checkpointing = choice});  // throws if the validator finds a fault
       EXPECT_EQ(plan.breakdown.total(), plan.peak_bytes) << text.str();
       EXPECT_GE(plan.arena_bytes, plan.live_bytes);
     }

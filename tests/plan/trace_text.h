@@ -5,8 +5,8 @@
 //     b layers.0 g <- h           backward: op writes g in place, reads h (g must exist)
 //     u w <- g
 //
-// Buffers are declared first: `buffer NAME BYTES [persistent|output]`; the others take 64 bytes. A word `random` after the module
-// gives the op a random id.
+// Buffers are declared first: `buffer NAME BYTES [persistent|output]`; the others take 64 bytes. A word `random` after
+// the module gives the op a random id.
 #pragma once
 
 #include <map>
@@ -83,8 +83,10 @@ class TraceText {
     std::string arrow;
     words >> arrow;
     check(arrow == "=" || arrow == "<-", "expected = or <-");
-    if (arrow == "=") op.results.push_back(view(word));
-    else op.arguments.push_back({Argument::Kind::tensor, true, {view(word)}});
+    if (arrow == "=")
+      op.results.push_back(view(word));
+    else
+      op.arguments.push_back({Argument::Kind::tensor, true, {view(word)}});
     op.name = "make_" + word;
     while (words >> word) op.arguments.push_back({Argument::Kind::tensor, false, {view(word)}});
     trace.ops.push_back(std::move(op));

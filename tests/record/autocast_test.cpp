@@ -24,7 +24,9 @@ void expect_same_operators(AutocastTarget target, c10::DispatchKey key, const st
   EXPECT_EQ(std::set<std::string>(list.begin(), list.end()), theirs);
 }
 
-TEST(Autocast, TheCpuListIsLibtorchs) { expect_same_operators(AutocastTarget::cpu, c10::DispatchKey::AutocastCPU, {}); }
+TEST(Autocast, TheCpuListIsLibtorchs) {
+  expect_same_operators(AutocastTarget::cpu, c10::DispatchKey::AutocastCPU, {});
+}
 
 // binary_cross_entropy is banned there with an error of libtorch's.
 TEST(Autocast, TheCudaListIsLibtorchs) {
@@ -34,8 +36,17 @@ TEST(Autocast, TheCudaListIsLibtorchs) {
 std::vector<torch::Tensor> mixed_operations() {
   const auto x = torch::rand({4, 8}).requires_grad_(true), w = torch::rand({8, 8}).requires_grad_(true);
   const auto h = torch::linear(x, w);
-  return {h, torch::matmul(h, w), torch::mm(x, w), h.softmax(-1), h + x, torch::layer_norm(h, {8}), torch::mse_loss(h, x),
-          torch::cat({h, x}), torch::gelu(h), torch::cross_entropy_loss(h, torch::zeros({4}, torch::kLong)), h.sum(),
+  return {h,
+          torch::matmul(h, w),
+          torch::mm(x, w),
+          h.softmax(-1),
+          h + x,
+          torch::layer_norm(h, {8}),
+          torch::mse_loss(h, x),
+          torch::cat({h, x}),
+          torch::gelu(h),
+          torch::cross_entropy_loss(h, torch::zeros({4}, torch::kLong)),
+          h.sum(),
           torch::conv1d(x.view({1, 4, 8}), torch::rand({2, 4, 3}))};
 }
 

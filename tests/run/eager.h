@@ -51,7 +51,8 @@ class EagerStep {
     }
     for (auto& parameter : parameters_) parameter.gradient = parameter.value.grad();
     torch::NoGradGuard no_grad;
-    optimizer_.update(parameters_, {torch::scalar_tensor(learning_rate, torch::kDouble), torch::scalar_tensor(loss_scale)});
+    optimizer_.update(parameters_,
+                      {torch::scalar_tensor(learning_rate, torch::kDouble), torch::scalar_tensor(loss_scale)});
     return mean;
   }
 
@@ -67,11 +68,14 @@ class EagerStep {
   torch::Tensor loss(const Batch& batch) {
     StepInputs inputs;
     for (const auto& [name, tensor] : batch)
-      inputs.set(name, options_.precision == Precision::bf16_true && tensor.is_floating_point() ? tensor.to(at::kBFloat16) : tensor);
+      inputs.set(name, options_.precision == Precision::bf16_true && tensor.is_floating_point()
+                           ? tensor.to(at::kBFloat16)
+                           : tensor);
     model_->train();
     const bool mixed = options_.precision == Precision::bf16_mixed || options_.precision == Precision::fp16_mixed;
     if (mixed) {
-      at::autocast::set_autocast_dtype(at::kCPU, options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
+      at::autocast::set_autocast_dtype(at::kCPU,
+                                       options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
       at::autocast::set_autocast_enabled(at::kCPU, true);
     }
     torch::Tensor loss = step_.loss(*model_, inputs);

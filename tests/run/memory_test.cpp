@@ -13,7 +13,8 @@ namespace {
 using Batch = std::map<std::string, torch::Tensor>;
 
 Batch token_batch(int64_t batch, int64_t time, int64_t vocab) {
-  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)}, {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
+  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)},
+          {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
 }
 
 Step decoder() {
@@ -54,8 +55,8 @@ RunResult train(const TrainingOptions& options, int micro, int steps) {
   return result;
 }
 
-// The two promises at once, for every precision and accumulation: the arena is used to the byte, kernels take almost nothing
-// beside it; and recomputation changes bytes, not losses.
+// The two promises at once, for every precision and accumulation: the arena is used to the byte, kernels take almost
+// nothing beside it; and recomputation changes bytes, not losses.
 TEST_P(Modes, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   TrainingOptions options;
   options.precision = GetParam().precision;
@@ -129,7 +130,9 @@ TEST(Training, ANonFiniteGradientSkipsTheStep) {
   Step step;
   step.model = [] { return std::make_shared<Scale>(); };
   step.inputs = {{"x", {4}, torch::kFloat32}};
-  step.loss = [](torch::nn::Module& m, const StepInputs& in) { return (static_cast<Scale&>(m).weight * in["x"]).sum(); };
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    return (static_cast<Scale&>(m).weight * in["x"]).sum();
+  };
   Training training(step, {});
   training.start();
   const Batch good{{"x", torch::ones({4})}};
@@ -172,7 +175,8 @@ TEST(Training, WrongInputsAreNamed) {
     training.step({batch}, 1e-3);
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'tokens'"), ::testing::HasSubstr("[2, 63]"), ::testing::HasSubstr("[2, 64]")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'tokens'"), ::testing::HasSubstr("[2, 63]"),
+                                               ::testing::HasSubstr("[2, 64]")));
   }
   batch.erase("tokens");
   EXPECT_THROW(training.step({batch}, 1e-3), UserError);

@@ -1,5 +1,6 @@
-// Operator families that models use: replay equals eager autograd bit for bit, forward, backward and update. Left out is
-// at::scaled_dot_product_attention, for which libtorch takes another algorithm on each device (ops::attention is recorded whole).
+// Operator families that models use: replay equals eager autograd bit for bit, forward, backward and update. Left out
+// is at::scaled_dot_product_attention, for which libtorch takes another algorithm on each device (ops::attention is
+// recorded whole).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -20,7 +21,8 @@ using Tensors = std::vector<Tensor>;
 /// A module that is nothing but parameters p0, p1, … of the given sizes.
 struct Parameters : torch::nn::Module {
   explicit Parameters(const std::vector<std::vector<int64_t>>& sizes) {
-    for (size_t i = 0; i < sizes.size(); ++i) all.push_back(register_parameter("p" + std::to_string(i), torch::empty(sizes[i]).uniform_(-1, 1)));
+    for (size_t i = 0; i < sizes.size(); ++i)
+      all.push_back(register_parameter("p" + std::to_string(i), torch::empty(sizes[i]).uniform_(-1, 1)));
   }
   Tensors all;
 };
@@ -28,37 +30,125 @@ struct Parameters : torch::nn::Module {
 struct Family {
   std::string name;
   std::vector<std::vector<int64_t>> sizes;
-  std::function<Tensor(const Tensors& p, const Tensor& x, const Tensor& i)> run;  // x: float [6, 4], i: int64 [6] in [0, 4)
+  std::function<Tensor(const Tensors& p, const Tensor& x, const Tensor& i)>
+      run;  // x: float [6, 4], i: int64 [6] in [0, 4)
 };
 
 std::vector<Family> families() {
   return {
       {"linear and bias", {{5, 4}, {5}}, [](auto& p, auto& x, auto&) { return torch::linear(x, p[0], p[1]); }},
-      {"three-dimensional linear", {{5, 4}, {5}}, [](auto& p, auto& x, auto&) { return torch::linear(x.view({2, 3, 4}), p[0], p[1]); }},
-      {"layer_norm", {{4}, {4}, {6, 4}}, [](auto& p, auto& x, auto&) { return torch::layer_norm(x * p[2], {4}, p[0], p[1]); }},
-      {"group_norm", {{4}, {4}, {3, 4, 2}}, [](auto& p, auto&, auto&) { return torch::group_norm(p[2], 2, p[0], p[1]); }},
-      {"batch_norm", {{4}, {4}}, [](auto& p, auto& x, auto&) {
-         return torch::batch_norm(x, p[0], p[1], torch::zeros({4}), torch::ones({4}), true, 0.1, 1e-5, false); }},
+      {"three-dimensional linear",
+       {{5, 4}, {5}},
+       [](auto& p, auto& x, auto&) {
+         return torch::linear(x.view({2, 3, 4}), p[0], p[1]);
+       }},
+      {"layer_norm",
+       {{4}, {4}, {6, 4}},
+       [](auto& p, auto& x, auto&) { return torch::layer_norm(x * p[2], {4}, p[0], p[1]); }},
+      {"group_norm",
+       {{4}, {4}, {3, 4, 2}},
+       [](auto& p, auto&, auto&) { return torch::group_norm(p[2], 2, p[0], p[1]); }},
+      {"batch_norm",
+       {{4}, {4}},
+       [](auto& p, auto& x, auto&) {
+         return torch::batch_norm(x, p[0], p[1], torch::zeros({4}), torch::ones({4}), true, 0.1, 1e-5, false);
+       }},
       {"embedding", {{4, 3}}, [](auto& p, auto&, auto& i) { return torch::embedding(p[0], i); }},
-      {"conv1d", {{6, 4, 3}, {6}}, [](auto& p, auto& x, auto&) { return torch::conv1d(x.t().reshape({1, 4, 6}), p[0], p[1], 1, 1); }},
-      {"conv2d", {{3, 1, 3, 3}, {3}, {2, 1, 7, 6}}, [](auto& p, auto&, auto&) { return torch::conv2d(p[2], p[0], p[1], 2, 1); }},
-      {"conv_transpose2d", {{2, 3, 3, 3}, {3}, {2, 2, 4, 4}}, [](auto& p, auto&, auto&) { return torch::conv_transpose2d(p[2], p[0], p[1], 2); }},
-      {"pooling", {{2, 3, 8, 8}}, [](auto& p, auto&, auto&) { return torch::max_pool2d(p[0], 2).sum() + torch::avg_pool2d(p[0], 2).sum() + torch::adaptive_avg_pool2d(p[0], {2, 2}).sum(); }},
-      {"interpolate", {{2, 3, 4, 4}}, [](auto& p, auto&, auto&) { return F::interpolate(p[0], F::InterpolateFuncOptions().scale_factor(std::vector<double>{2, 2}).mode(torch::kBilinear).align_corners(false)); }},
+      {"conv1d",
+       {{6, 4, 3}, {6}},
+       [](auto& p, auto& x, auto&) {
+         return torch::conv1d(x.t().reshape({1, 4, 6}), p[0], p[1], 1, 1);
+       }},
+      {"conv2d",
+       {{3, 1, 3, 3}, {3}, {2, 1, 7, 6}},
+       [](auto& p, auto&, auto&) { return torch::conv2d(p[2], p[0], p[1], 2, 1); }},
+      {"conv_transpose2d",
+       {{2, 3, 3, 3}, {3}, {2, 2, 4, 4}},
+       [](auto& p, auto&, auto&) { return torch::conv_transpose2d(p[2], p[0], p[1], 2); }},
+      {"pooling",
+       {{2, 3, 8, 8}},
+       [](auto& p, auto&, auto&) {
+         return torch::max_pool2d(p[0], 2).sum() + torch::avg_pool2d(p[0], 2).sum() +
+                torch::adaptive_avg_pool2d(p[0], {2, 2}).sum();
+       }},
+      {"interpolate",
+       {{2, 3, 4, 4}},
+       [](auto& p, auto&, auto&) {
+         return F::interpolate(p[0], F::InterpolateFuncOptions()
+                                         .scale_factor(std::vector<double>{2, 2})
+                                         .mode(torch::kBilinear)
+                                         .align_corners(false));
+       }},
       {"softmaxes", {{6, 4}}, [](auto& p, auto& x, auto&) { return (x * p[0]).softmax(-1) * p[0].log_softmax(0); }},
-      {"activations", {{6, 4}}, [](auto& p, auto& x, auto&) { return torch::gelu(p[0]) * torch::silu(x) + torch::relu(p[0]) + p[0].tanh() + p[0].sigmoid() + torch::leaky_relu(p[0]) + torch::elu(p[0]) + torch::softplus(p[0]) + torch::log_sigmoid(p[0]); }},
-      {"losses", {{6, 4}}, [](auto& p, auto& x, auto& i) { return torch::mse_loss(p[0], x) + torch::l1_loss(p[0], x) + torch::huber_loss(p[0], x) + torch::smooth_l1_loss(p[0], x) + torch::cross_entropy_loss(p[0], i) + torch::binary_cross_entropy_with_logits(p[0], x.sigmoid()); }},
-      {"where and comparison", {{6, 4}, {4}}, [](auto& p, auto& x, auto&) { return torch::where(x > 0.5, p[0], p[1]); }},
-      {"indexing", {{6, 4}}, [](auto& p, auto&, auto& i) { return p[0].index({i}).sum() + p[0].index_select(0, i).sum() + p[0].gather(1, i.view({6, 1})).sum(); }},
-      {"statistics", {{6, 4}}, [](auto& p, auto&, auto&) { return p[0].var(1).sum() + p[0].std(0).sum() + p[0].mean() + p[0].amax(0).sum() + p[0].logsumexp(1).sum() + p[0].norm(); }},
-      {"scans and rearrangements", {{6, 4}}, [](auto& p, auto& x, auto&) { return (p[0].cumsum(1) + p[0].flip(0) + p[0].roll(1, 0)) * x; }},
-      {"cat, stack, split", {{6, 4}}, [](auto& p, auto& x, auto&) { return torch::cat({p[0], x}).sum() + (torch::stack({x, p[0]}) * 2).sum() + p[0].split(2)[1].sum() + p[0].chunk(2, 1)[0].square().sum(); }},
-      {"batched products", {{2, 3, 4}, {2, 4, 5}}, [](auto& p, auto&, auto&) { return torch::bmm(p[0], p[1]) + torch::einsum("bij,bjk->bik", {p[0], p[1]}); }},
-      {"masks and padding", {{6, 4}}, [](auto& p, auto& x, auto&) { return torch::constant_pad_nd(p[0].masked_fill(x > 0.5, 1.0).tril(), {1, 2}); }},
-      {"in place", {{6, 4}}, [](auto& p, auto& x, auto&) { auto y = p[0] * x; y.add_(1).mul_(x); return y; }},
-      {"constants of the step", {{6, 4}}, [](auto& p, auto&, auto&) { return p[0] * torch::arange(4) + torch::tensor({1.0f, 2.0f, 3.0f, 4.0f}); }},
-      {"powers and roots", {{6, 4}}, [](auto& p, auto& x, auto&) { return (p[0].square() + 1).sqrt() * x.pow(3) + (p[0].abs() + 1).log() + p[0].exp() + (p[0] + 3).rsqrt() + p[0].clamp(-0.5, 0.5); }},
-      {"topk and sort", {{6, 4}}, [](auto& p, auto&, auto&) { return std::get<0>(p[0].topk(2)).sum() + (std::get<0>(p[0].sort(1)) * torch::arange(4)).sum(); }},
+      {"activations",
+       {{6, 4}},
+       [](auto& p, auto& x, auto&) {
+         return torch::gelu(p[0]) * torch::silu(x) + torch::relu(p[0]) + p[0].tanh() + p[0].sigmoid() +
+                torch::leaky_relu(p[0]) + torch::elu(p[0]) + torch::softplus(p[0]) + torch::log_sigmoid(p[0]);
+       }},
+      {"losses",
+       {{6, 4}},
+       [](auto& p, auto& x, auto& i) {
+         return torch::mse_loss(p[0], x) + torch::l1_loss(p[0], x) + torch::huber_loss(p[0], x) +
+                torch::smooth_l1_loss(p[0], x) + torch::cross_entropy_loss(p[0], i) +
+                torch::binary_cross_entropy_with_logits(p[0], x.sigmoid());
+       }},
+      {"where and comparison",
+       {{6, 4}, {4}},
+       [](auto& p, auto& x, auto&) { return torch::where(x > 0.5, p[0], p[1]); }},
+      {"indexing",
+       {{6, 4}},
+       [](auto& p, auto&, auto& i) {
+         return p[0].index({i}).sum() + p[0].index_select(0, i).sum() + p[0].gather(1, i.view({6, 1})).sum();
+       }},
+      {"statistics",
+       {{6, 4}},
+       [](auto& p, auto&, auto&) {
+         return p[0].var(1).sum() + p[0].std(0).sum() + p[0].mean() + p[0].amax(0).sum() + p[0].logsumexp(1).sum() +
+                p[0].norm();
+       }},
+      {"scans and rearrangements",
+       {{6, 4}},
+       [](auto& p, auto& x, auto&) { return (p[0].cumsum(1) + p[0].flip(0) + p[0].roll(1, 0)) * x; }},
+      {"cat, stack, split",
+       {{6, 4}},
+       [](auto& p, auto& x, auto&) {
+         return torch::cat({p[0], x}).sum() + (torch::stack({x, p[0]}) * 2).sum() + p[0].split(2)[1].sum() +
+                p[0].chunk(2, 1)[0].square().sum();
+       }},
+      {"batched products",
+       {{2, 3, 4}, {2, 4, 5}},
+       [](auto& p, auto&, auto&) {
+         return torch::bmm(p[0], p[1]) + torch::einsum("bij,bjk->bik", {p[0], p[1]});
+       }},
+      {"masks and padding",
+       {{6, 4}},
+       [](auto& p, auto& x, auto&) {
+         return torch::constant_pad_nd(p[0].masked_fill(x > 0.5, 1.0).tril(), {1, 2});
+       }},
+      {"in place",
+       {{6, 4}},
+       [](auto& p, auto& x, auto&) {
+         auto y = p[0] * x;
+         y.add_(1).mul_(x);
+         return y;
+       }},
+      {"constants of the step",
+       {{6, 4}},
+       [](auto& p, auto&, auto&) {
+         return p[0] * torch::arange(4) + torch::tensor({1.0f, 2.0f, 3.0f, 4.0f});
+       }},
+      {"powers and roots",
+       {{6, 4}},
+       [](auto& p, auto& x, auto&) {
+         return (p[0].square() + 1).sqrt() * x.pow(3) + (p[0].abs() + 1).log() + p[0].exp() + (p[0] + 3).rsqrt() +
+                p[0].clamp(-0.5, 0.5);
+       }},
+      {"topk and sort",
+       {{6, 4}},
+       [](auto& p, auto&, auto&) {
+         return std::get<0>(p[0].topk(2)).sum() + (std::get<0>(p[0].sort(1)) * torch::arange(4)).sum();
+       }},
   };
 }
 
@@ -84,20 +174,24 @@ TEST_P(Operators, ReplayIsEager) {
     EXPECT_EQ(result.loss, eager.step({batch}, 1e-2));
     EXPECT_FALSE(result.skipped);
     const auto reference = eager.state();
-    for (const auto& [name, tensor] : training.state()) EXPECT_TRUE(same_bits(tensor, reference.at(name))) << name << " after step " << i;
+    for (const auto& [name, tensor] : training.state())
+      EXPECT_TRUE(same_bits(tensor, reference.at(name))) << name << " after step " << i;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Operators, ::testing::Range<size_t>(0, families().size()));
 
-// Dropout draws its numbers from (seed, step, micro batch, op): the same with and without recomputation, others in the next step.
+// Dropout draws its numbers from (seed, step, micro batch, op): the same with and without recomputation, others in the
+// next step.
 TEST(Random, DropoutIsTheSameUnderRecomputation) {
   struct Block : torch::nn::Module {
     torch::nn::Linear layer = register_module("layer", torch::nn::Linear(16, 16));
   };
   struct Net : torch::nn::Module {
     torch::nn::ModuleList layers = register_module("layers", torch::nn::ModuleList());
-    Net() { for (int i = 0; i < 3; ++i) layers->push_back(std::make_shared<Block>()); }
+    Net() {
+      for (int i = 0; i < 3; ++i) layers->push_back(std::make_shared<Block>());
+    }
   };
   std::vector<std::vector<double>> losses;
   for (Choice choice : {Choice::off, Choice::on}) {

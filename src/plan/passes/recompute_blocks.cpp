@@ -151,8 +151,10 @@ class RunAnalysis {
       const BufferId buffer = view.buffer;
       if (written) {
         // What it writes is written anew, so it must be the block's own.
-        if (!internal(buffer)) possible = false;
-        else if (rebuilt.insert(buffer).second) work.push_back(buffer);
+        if (!internal(buffer))
+          possible = false;
+        else if (rebuilt.insert(buffer).second)
+          work.push_back(buffer);
       } else if (!rebuilt.contains(buffer)) {
         if (internal(buffer) && !kept(buffer)) {
           rebuilt.insert(buffer);
@@ -181,7 +183,8 @@ class RunAnalysis {
     // Its results are intermediates: keep what is computed from them.
     for (int32_t i = index + 1; i < run_.end; ++i) {
       bool reads = false;
-      for_each_view(trace_.ops[i], [&](const View& view, bool written) { reads |= !written && tainted.contains(view.buffer); });
+      for_each_view(trace_.ops[i],
+                    [&](const View& view, bool written) { reads |= !written && tainted.contains(view.buffer); });
       if (!reads) continue;
       for_each_view(trace_.ops[i], [&](const View& view, bool written) {
         if (written) tainted.insert(view.buffer);
@@ -223,7 +226,8 @@ Trace recompute_blocks(Trace trace, int64_t blocks) {
     if (segment.name != "micro" && segment.name != "accumulate") continue;
     const std::vector<Run> runs = runs_of(trace, segment);
     for (size_t i = 0; i < runs.size() && static_cast<int64_t>(i) < blocks; ++i)
-      if (const auto found = RunAnalysis(trace, segment, uses, runs[i]).analyse()) insertions[found->before].push_back(*found);
+      if (const auto found = RunAnalysis(trace, segment, uses, runs[i]).analyse())
+        insertions[found->before].push_back(*found);
   }
   if (insertions.empty()) return trace;
 

@@ -4,10 +4,10 @@
 //     forward    block 0 | block 1 | block 2 | loss         kept: each block's inputs and outputs
 //     backward                    [block 2 again] block 2' | [block 1 again] block 1' | [block 0 again] block 0'
 //
-// Runs after remove_dead_ops, which would otherwise have to be told that the clones of dead ops are dead too; and before
-// anything that depends on lifetimes, which it changes. Ops that draw random numbers keep their id and so draw the same
-// numbers again. An op that cannot run twice (it updates running statistics in place, or what it read has changed
-// since) is left alone, and what it made is kept.
+// Runs after remove_dead_ops, which would otherwise have to be told that the clones of dead ops are dead too; and
+// before anything that depends on lifetimes, which it changes. Ops that draw random numbers keep their id and so draw
+// the same numbers again. An op that cannot run twice (it updates running statistics in place, or what it read has
+// changed since) is left alone, and what it made is kept.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace plimsoll {
 
-/// How many times a block runs forward in segment "micro": the greatest `blocks` that makes a difference. A block is the part
-/// of the model below the first number in the module path ("layers.3" in "layers.3.attention.query").
+/// How many times a block runs forward in segment "micro": the greatest `blocks` that makes a difference. A block is
+/// the part of the model below the first number in the module path ("layers.3" in "layers.3.attention.query").
 int64_t count_blocks(const Trace& trace);
 
 /// The trace with the first `blocks` block runs of every training segment recomputed. Bit-equal results.
