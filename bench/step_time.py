@@ -27,7 +27,7 @@ def plimsoll(options, precision):
                f"micro_batch_size={options.batch}", f"batch_size={options.batch}", "gradient_accumulation_steps=1",
                f"data.sequence_length={options.length}", f"max_steps={options.steps}", f"threads={options.threads}",
                "gradient_checkpointing=false", "eval_every_n_steps=0", "data.validation_fraction=0",
-               "checkpoint.directory=", "checkpoint.every_n_steps=0", "log.metrics_file=", "--json", "-"]
+               "checkpoint.directory=\"\"", "checkpoint.every_n_steps=0", "log.metrics_file=\"\"", "--json", "-"]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
