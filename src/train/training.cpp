@@ -7,39 +7,28 @@
 #include <sys/resource.h>
 
 #include <charconv>
-#include <thread>
 
 #include "device/cpu_arena.h"
-#include "device/cpu_workspace.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/executor.h"
 #include "run/learned_workspace.h"
 #include "train/loss_scaler.h"
+#include "train/plan_options.h"
 
 namespace plimsoll {
-namespace {
-
-int threads_of(const TrainingOptions& options) {
-  return options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-}
-
-}  // namespace
-
 struct Training::Impl {
   explicit Impl(const Step& step, const TrainingOptions& training_options)
       : options(training_options),
         recorded(record_step(step, options)),
-        workspace(options.device == "cpu" ? cpu_workspace_model(threads_of(options)) : WorkspaceModel()),
+        workspace(plan_options_of(options).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
     make_plan_anew();
   }
 
   void make_plan_anew() {
-    PlanOptions plan_options;
-    plan_options.memory_budget = options.memory_budget;
-    plan_options.gradient_checkpointing = options.gradient_checkpointing;
+    PlanOptions plan_options = plan_options_of(options);
     plan_options.workspace = workspace.model();
     plan = make_plan(recorded, plan_options);
   }
