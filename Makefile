@@ -37,7 +37,7 @@ text: setup ## Fetch and prepare the text that the example trains on
 	@PYTHON='$(PYTHON)' scripts/prepare-text.sh
 
 .PHONY: test
-test: build ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
+test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 	@echo "==> test: build/"
 	@ctest --test-dir build --output-on-failure -j$(TEST_JOBS) --no-tests=error $(CTEST_ARGS)
 

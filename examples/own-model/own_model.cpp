@@ -53,6 +53,6 @@ int main(int argc, char** argv) {
     return train(argc > 1 ? argv[1] : "64MiB");
   } catch (const plimsoll::UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    return 2;
+    return error.kind() == plimsoll::UserError::Kind::does_not_fit ? 3 : 2;
   }
 }

@@ -114,7 +114,7 @@ struct Job {
   int64_t max_steps = 1000;
   std::optional<int64_t> max_epochs;
   int64_t eval_every_n_steps = 0;  ///< 0: only at the end, if there is validation data
-  int64_t eval_batches = 16;       ///< micro batches an evaluation
+  int64_t eval_batches = 16;       ///< batches of batch_size sequences an evaluation
   std::string device = "cpu";      ///< cpu | cuda | rocm | mps: plans can be made for any on every machine
   int64_t threads = 0;             ///< CPU threads; 0: as many as cores
   uint64_t seed = 0;

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "plimsoll/cost_model.h"
 #include "plimsoll/job.h"
 #include "plimsoll/trace.h"
 
@@ -36,7 +38,23 @@ struct PlanOptions {
   std::optional<int64_t> memory_budget;               ///< bytes; empty: no limit
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
   int64_t context_bytes = 0;                          ///< added to the peak: what the device's runtime takes
+  int64_t library_bytes = 0;                          ///< likewise: what its libraries set aside, as `workspace`
   WorkspaceModel workspace;                           ///< empty: no kernel takes any
+  CostModel cost = generic_cost_model();              ///< what recomputation is weighed by
+};
+
+/// Predicted by the cost model, in seconds.
+struct StepTime {
+  double micro = 0;       ///< forward and backward of the step's first micro batch
+  double accumulate = 0;  ///< of every further one
+  double update = 0;
+  double recompute = 0;        ///< of micro and of accumulate each: ops that run again
+  double recompute_bound = 0;  ///< no choice of what to recompute fits the budget and takes less; what was chosen is
+                               ///< best where it is equal to `recompute`
+
+  double step(int64_t micro_batches) const {
+    return micro + accumulate * static_cast<double>(micro_batches - 1) + update;
+  }
 };
 
 /// A decision and its reason, in words.
@@ -53,13 +71,14 @@ struct Plan {
 
   bool fits = true;                  ///< peak_bytes <= budget_bytes
   int64_t budget_bytes = 0;          ///< 0: none was stated
-  int64_t peak_bytes = 0;            ///< arena_bytes + context
+  int64_t peak_bytes = 0;            ///< arena_bytes + context + what libraries set aside
   int64_t minimum_budget_bytes = 0;  ///< the least budget that fits, over every choice left to the planner
   int64_t arena_bytes = 0;
   int64_t live_bytes = 0;        ///< the greatest sum of live bytes: no placement is smaller
   int64_t persistent_bytes = 0;  ///< [0, persistent_bytes) holds what lives from step to step
   int32_t peak_op = 0;           ///< the op at which most bytes are live
   Breakdown breakdown;           ///< at peak_op
+  StepTime time;
   bool checkpointed = false;     ///< activations are recomputed
   std::vector<Reason> reasons;
   double plan_seconds = 0;
@@ -74,6 +93,31 @@ struct Plan {
 /// exception. The validator has passed every plan that comes out of here. Deterministic: the same trace and options
 /// give the same plan.
 Plan make_plan(const Trace& trace, const PlanOptions& options = {});
+
+/// Plans one trace under several budgets; what does not depend on the budget is worked out once.
+class Planner {
+ public:
+  /// `options.memory_budget` is not read.
+  Planner(const Trace& trace, const PlanOptions& options);
+  ~Planner();
+  Planner(Planner&&) noexcept;
+
+  /// What make_plan gives under that budget, bytes; empty: no limit.
+  Plan plan(std::optional<int64_t> memory_budget) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One point of memory against step time: what the planner answers to one budget.
+struct FrontierPoint {
+  int64_t budget_bytes = 0;
+  int64_t peak_bytes = 0;
+  double step_seconds = 0;  ///< predicted; 0 or not finite: not known
+  std::string choices;      ///< in words: "micro batch 4 x 8, 12.3 ms of recomputation"
+  bool fits = true;
+};
 
 /// What fills the memory at the plan's peak, by name and bytes, largest first; at most `count` entries.
 struct Resident {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plimsoll/devices.h"
 #include "plimsoll/job.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/training.h"
@@ -19,6 +20,7 @@ struct JobSettings {
   AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold
   std::optional<int64_t> memory_budget;  ///< bytes; empty: none was stated and the device does not say what it has
   int64_t parameters = 0;                ///< how many numbers the model learns
+  CostModel cost;                        ///< what times were predicted by
   std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
 };
 
@@ -27,7 +29,28 @@ struct PlannedJob {
   Plan plan;
   Trace recorded;  ///< the step as it was recorded, before any pass
   double record_seconds = 0;
+  double plan_seconds = 0;      ///< of the search over every open choice, recording included
+  double step_seconds = 0;      ///< predicted, of a step of the first epoch
+  double tokens_per_second = 0;  ///< predicted
 };
+
+/// What a job is planned for.
+struct PlanTarget {
+  std::string device = "cpu";            ///< whose casts and scratch: cpu | cuda | rocm | mps | xpu
+  CostModel cost;                        ///< how fast it is
+  std::optional<int64_t> memory_budget;  ///< bytes, the context and what libraries take included
+  std::string budget_reason;             ///< why so many
+  int64_t context_bytes = 0;             ///< what its runtime takes
+  int64_t library_bytes = 0;             ///< what its libraries set aside
+  std::string unknown;                   ///< what a plan for it leaves out, in words; empty: nothing
+};
+
+/// The target of a device of the catalogue: its usable memory, its context, its speed.
+PlanTarget target_of(const DeviceSpec& device);
+
+/// The target that the job itself states. On the CPU this machine, as fast as it was measured to be (measure_machine),
+/// and where the budget is `auto` 90 % of the memory that is available now; of other devices memory is not known.
+PlanTarget target_of(const Job& job);
 
 /// The job's model and inputs as a step of `micro_batch_size` sequences. Where the vocabulary is `auto` it reads the
 /// tokenizer's file, if it has one, for its size.
@@ -37,14 +60,22 @@ Step step_of(const Job& job, int64_t micro_batch_size);
 /// micro batch (pin the choices left open with pinned(), or it is recorded for whatever they may become).
 TrainingOptions options_of(const Job& job);
 
-/// Records and plans the job for its device, without its data. Where the micro batch is `auto`, the largest divisor of
-/// the batch size that fits the budget. Where the budget is `auto`, on the CPU 90 % of the memory that is available
-/// now; of other devices it is not known: no limit. plan.fits says whether it fits; the minimum budget is over every
-/// choice left open. Throws UserError for what step_of and record_step throw.
-PlannedJob plan_job(const Job& job);
+/// Records and plans the job, without its data. Where the micro batch is `auto`, the divisor of the batch size with the
+/// least predicted time a step among those that fit the budget. plan.fits says whether it fits; the minimum budget is
+/// over every choice left open. Throws UserError for what step_of and record_step throw.
+PlannedJob plan_job(const Job& job, const PlanTarget& target);
+PlannedJob plan_job(const Job& job);  ///< for target_of(job)
+
+/// Memory against time: the best plans under `points` budgets from the least that fits anything to the most that makes
+/// a difference, by rising budget.
+std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points);
 
 /// The job with the choices that were left to the planner as `settings` has them.
 Job pinned(Job job, const JobSettings& settings);
+
+/// Times the ops of the job's step on this machine, for plans from now on, and remembers them in the user's cache
+/// folder. Runs each distinct op a few times, apart, for `seconds` at most. Gives how many it timed.
+int measure_machine(const Job& job, double seconds);
 
 /// Where a training run stands after a step.
 struct TrainProgress {
@@ -82,7 +113,7 @@ struct TrainReport {
   int64_t planned_peak_bytes = 0;
   int64_t measured_peak_bytes = 0;  ///< arena and workspace, counted
   MemoryUse used;
-  Breakdown planned, measured;   ///< measured: the same parts, with what was really used of them
+  Breakdown planned, measured;   ///< measured: the same parts, as far as the arena was used, and scratch as counted
   int64_t resident_bytes = 0;    ///< the process's peak, as the operating system counts it
   int64_t steps = 0;             ///< done in all, those before a resume included
   int64_t steps_skipped = 0;     ///< of these

@@ -59,6 +59,9 @@ struct TrainingOptions {
   std::optional<int64_t> memory_budget;  ///< bytes
   std::string device = "cpu";            ///< whose casts and scratch are planned for
   int threads = 0;                       ///< CPU threads; 0: as many as cores
+  CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
+  int64_t context_bytes = 0;  ///< what the device's runtime takes, inside the budget
+  int64_t library_bytes = 0;  ///< what its libraries set aside, likewise
   uint64_t seed = 0;                     ///< of initialisation and of random operators
 };
 
@@ -75,9 +78,11 @@ struct StepResult {
 
 /// Bytes in use, counted.
 struct MemoryUse {
-  int64_t arena = 0;      ///< the highest byte of the arena used so far
+  int64_t arena = 0;      ///< the highest byte of the arena that an op so far was given
+  int64_t touched = 0;    ///< the highest byte of the arena that has been written to
   int64_t workspace = 0;  ///< the most that kernels took from the heap beside the arena at a time
-  int64_t measured_peak() const { return arena + workspace; }
+  int64_t peak = 0;       ///< the most of both at a time
+  int64_t measured_peak() const { return peak; }
 };
 
 class Training {
@@ -90,13 +95,19 @@ class Training {
 
   const Plan& plan() const;
 
-  /// Takes the arena and initialises the model in it. Throws UserError(does_not_fit) unless plan().fits.
+  /// Takes the arena and initialises the model in it. Kernels whose scratch no rule knows are run once before, apart,
+  /// and the plan is made with what they take. Throws UserError(does_not_fit) unless plan().fits.
   void start();
 
   /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU,
   /// with the sizes and dtype declared. After the first step the plan may be made anew with the scratch that kernels
   /// turned out to take; UserError(does_not_fit) if that is over the budget.
   StepResult step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate);
+
+  /// The same with `count` micro batches that are asked for one at a time: what next(i) gives need live only until it
+  /// is called again, or the step ends.
+  using MicroBatchSource = std::function<const std::map<std::string, at::Tensor>&(int64_t index)>;
+  StepResult step(int64_t count, const MicroBatchSource& next, double learning_rate);
 
   /// The loss of one micro batch, without gradients, the model in evaluation mode.
   double evaluate(const std::map<std::string, at::Tensor>& micro_batch);

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -27,8 +28,11 @@ constexpr const char* kFooter =
     "Progress goes to standard error, results to standard output.\n"
     "plimsoll COMMAND --help says more.";
 
+// Names of files and keys come from outside: nothing in them may reach the terminal as a command. Lines stay.
 void say(std::string_view message) {
-  fmt::print(stderr, "plimsoll: {}\n", message);
+  std::string clean(message);
+  std::ranges::replace_if(clean, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
+  fmt::print(stderr, "plimsoll: {}\n", clean);
 }
 
 // What `app` can be told at this place: its subcommands, or its options where the word starts as one.
@@ -82,6 +86,7 @@ int run(int argc, char** argv) {
   add_train(app, action);
   add_trace(app, action);
   add_place(app, action);
+  add_gpus(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -3,13 +3,20 @@
 #include <unistd.h>
 
 #include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <memory>
 
+#include "base/atomic_file.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/plan_text.h"
+#include "plan/cost.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/devices.h"
+#include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
+#include "report/plan_page.h"
 #include "report/table.h"
 #include "report/terminal.h"
 
@@ -20,7 +27,21 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  plimsoll plan job.yaml\n"
     "  plimsoll plan job.yaml memory_budget=2GiB micro_batch_size=4\n"
+    "  plimsoll plan job.yaml --gpu a6000 --frontier\n"
+    "  plimsoll plan job.yaml --gpu rtx3060-12gb,rtx4090,l40s     which of them can train this, how fast\n"
+    "  plimsoll plan job.yaml --memory 12GiB --html plan.html\n"
     "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n\n";
+
+// Points of a frontier where nobody says how many.
+constexpr int kFrontierPoints = 13;
+
+struct PlanArguments {
+  JobArguments job;
+  std::vector<std::string> gpus;
+  std::string memory;
+  std::string html;
+  int frontier = 0;
+};
 
 int64_t first_accumulation(const JobSettings& settings) {
   return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
@@ -33,6 +54,17 @@ Json schedule_json(const AccumulationSchedule& schedule) {
   return json;
 }
 
+Json frontier_json(const std::vector<FrontierPoint>& frontier) {
+  Json list = Json::array();
+  for (const FrontierPoint& point : frontier)
+    list.push_back({{"budget_bytes", point.budget_bytes},
+                    {"peak_bytes", point.peak_bytes},
+                    {"step_seconds", point.step_seconds},
+                    {"choices", point.choices},
+                    {"fits", point.fits}});
+  return list;
+}
+
 Json plan_json(const Job& job, const PlannedJob& planned) {
   const Plan& plan = planned.plan;
   Json reasons = Json::array();
@@ -42,14 +74,19 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
           {"peak_bytes", plan.peak_bytes},
           {"minimum_budget_bytes", plan.minimum_budget_bytes},
           {"breakdown", json_of(plan.breakdown)},
-          {"step_seconds", nullptr},
+          {"step_seconds", planned.step_seconds},
+          {"units_per_second", planned.tokens_per_second},
+          {"unit", "tokens"},
+          {"recompute_seconds", plan.time.recompute},
+          {"recompute_bound_seconds", plan.time.recompute_bound},
+          {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
           {"choices",
            {{"micro_batch_size", planned.settings.micro_batch_size},
             {"gradient_accumulation_steps", schedule_json(planned.settings.accumulation)},
             {"gradient_checkpointing", plan.checkpointed},
             {"precision", name_of(job.precision)}}},
           {"reasons", reasons},
-          {"plan_seconds", plan.plan_seconds},
+          {"plan_seconds", planned.plan_seconds},
           {"record_seconds", planned.record_seconds},
           {"arena_bytes", plan.arena_bytes},
           {"live_bytes", plan.live_bytes},
@@ -71,6 +108,13 @@ std::string breakdown_table(const Plan& plan, bool terminal) {
   return table.to_string(terminal);
 }
 
+// "12.3 ms a micro batch, 8.1 % of it; at best 12.1 ms"
+std::string recomputation_of(const Plan& plan) {
+  const StepTime& time = plan.time;
+  return fmt::format("{} a micro batch, {:.1f} % more; no choice takes less than {}", short_seconds(time.recompute),
+                     100 * time.recompute / (time.micro - time.recompute), short_seconds(time.recompute_bound));
+}
+
 std::string step_table(const Job& job, const PlannedJob& planned, bool terminal) {
   const int64_t micro = planned.settings.micro_batch_size, accumulation = first_accumulation(planned.settings);
   Table table({{""}, {"", Align::right}}, "The step");
@@ -80,10 +124,41 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   table.add_row({"effective batch", std::to_string(micro * accumulation)});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
+  table.add_row({"predicted step", short_seconds(planned.step_seconds)});
+  table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"});
+  table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
+  if (planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
   table.add_row({"arena waste", fmt::format("{:.2f} %", 100 * planned.plan.arena_waste())});
   table.add_row({"recorded in", short_seconds(planned.record_seconds)});
-  table.add_row({"planned in", short_seconds(planned.plan.plan_seconds)});
+  table.add_row({"planned in", short_seconds(planned.plan_seconds)});
   return table.to_string(terminal);
+}
+
+std::string frontier_table(const std::vector<FrontierPoint>& frontier, bool terminal) {
+  Table table({{"budget", Align::right}, {"peak", Align::right}, {"step", Align::right}, {"choices"}},
+              "Memory against predicted step time");
+  for (const FrontierPoint& point : frontier)
+    table.add_row({format_bytes(point.budget_bytes), format_bytes(point.peak_bytes), short_seconds(point.step_seconds),
+                   point.choices});
+  return table.to_string(terminal);
+}
+
+std::string page_of(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier) {
+  PlanPage page;
+  page.title = job.file.empty() ? "job" : job.file.filename().string();
+  page.subtitle = fmt::format("{} parameters, {}, planned for {}",
+                              short_count(static_cast<double>(planned.settings.parameters)), name_of(job.precision),
+                              planned.settings.cost.device);
+  page.plan = &planned.plan;
+  for (const Op& op : planned.plan.trace.ops) page.op_seconds.push_back(seconds_of(planned.settings.cost, op));
+  page.frontier = frontier;
+  page.facts = {{"micro batch", fmt::format("{} x {} tokens", planned.settings.micro_batch_size, job.data.sequence_length)},
+                {"gradient accumulation", std::to_string(first_accumulation(planned.settings))},
+                {"predicted step", short_seconds(planned.step_seconds)},
+                {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
+                {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
+  if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
+  return to_html(page);
 }
 
 std::string text_of(const Job& job, const PlannedJob& planned, bool terminal) {
@@ -95,12 +170,75 @@ std::string text_of(const Job& job, const PlannedJob& planned, bool terminal) {
   return text;
 }
 
-int run_plan(const JobArguments& arguments) {
-  const Job job = arguments.read();
-  arguments.output.require_writable();
-  const PlannedJob planned = plan_job(job);
-  arguments.output.print(text_of(job, planned, colour_allowed(STDOUT_FILENO)));
-  arguments.output.write(plan_json(job, planned));
+PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu) {
+  PlanTarget target = gpu.empty() ? target_of(job) : target_of(require_device(gpu));
+  if (!arguments.memory.empty()) {
+    target.memory_budget = parse_bytes(arguments.memory);
+    target.budget_reason = "as --memory says";
+  }
+  return target;
+}
+
+// Which of several devices can train the job, how fast, with what settings.
+int run_devices(const PlanArguments& arguments, const Job& job) {
+  Table table({{"device"},
+               {"memory", Align::right},
+               {"fits"},
+               {"peak", Align::right},
+               {"least", Align::right},
+               {"micro batch", Align::right},
+               {"recomputed", Align::right},
+               {"step", Align::right},
+               {"tokens/s", Align::right}});
+  Json list = Json::array();
+  bool any = false;
+  for (const std::string& gpu : arguments.gpus) {
+    const DeviceSpec& device = require_device(gpu);
+    const PlannedJob planned = plan_job(job, target_for(arguments, job, gpu));
+    const Plan& plan = planned.plan;
+    any = any || plan.fits;
+    std::vector<std::string> row{device.name, format_bytes(plan.budget_bytes), plan.fits ? "yes" : "no",
+                                 format_bytes(plan.peak_bytes), format_bytes(plan.minimum_budget_bytes)};
+    if (plan.fits) {
+      const StepTime& time = plan.time;
+      row.insert(row.end(), {fmt::format("{} x {}", planned.settings.micro_batch_size, first_accumulation(planned.settings)),
+                             fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
+                             short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
+    }
+    table.add_row(row);
+    Json json = plan_json(job, planned);
+    json["gpu"] = device.id;
+    list.push_back(std::move(json));
+  }
+  arguments.job.output.print(table.to_string(colour_allowed(STDOUT_FILENO)));
+  arguments.job.output.write({{"gpus", list}});
+  return any ? kDone : kDoesNotFit;
+}
+
+int run_plan(const PlanArguments& arguments) {
+  const Job job = arguments.job.read();
+  arguments.job.output.require_writable();
+  if (arguments.gpus.size() > 1) {
+    if (!arguments.html.empty() || arguments.frontier > 0)
+      throw UserError("--html and --frontier are of one device; name one with --gpu");
+    return run_devices(arguments, job);
+  }
+  const PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
+  const PlannedJob planned = plan_job(job, target);
+  std::vector<FrontierPoint> frontier;
+  const int points = arguments.frontier > 0 ? arguments.frontier : arguments.html.empty() ? 0 : kFrontierPoints;
+  if (points > 0) frontier = frontier_of(job, target, points);
+  const bool terminal = colour_allowed(STDOUT_FILENO);
+  std::string text = text_of(job, planned, terminal);
+  if (arguments.frontier > 0) text += "\n" + frontier_table(frontier, terminal);
+  if (!arguments.html.empty()) {
+    write_file_atomically(arguments.html, page_of(job, planned, frontier));
+    text += fmt::format("\nThe plan as a page: {}\n", arguments.html);
+  }
+  arguments.job.output.print(text);
+  Json json = plan_json(job, planned);
+  if (points > 0) json["frontier"] = frontier_json(frontier);
+  arguments.job.output.write(json);
   return planned.plan.fits ? kDone : kDoesNotFit;
 }
 
@@ -108,8 +246,22 @@ int run_plan(const JobArguments& arguments) {
 
 void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "say whether a job fits its budget, and what fills the memory");
-  const auto arguments = std::make_shared<JobArguments>();
-  arguments->add_to(*command);
+  const auto arguments = std::make_shared<PlanArguments>();
+  arguments->job.add_to(*command);
+  command->add_option("--gpu", arguments->gpus, "plan for these devices of the catalogue (plimsoll gpus lists them)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME[,NAME...]");
+  command->add_option("--memory", arguments->memory, "plan for so much memory, whatever the job or the device has")
+      ->type_name("SIZE");
+  command
+      ->add_option("--frontier", arguments->frontier,
+                   fmt::format("the best plans under POINTS budgets, from the least on ({} if not said)", kFrontierPoints))
+      ->expected(0, 1)
+      ->default_str(std::to_string(kFrontierPoints))
+      ->check(CLI::Range(2, 1000))
+      ->type_name("POINTS");
+  command->add_option("--html", arguments->html, "write the plan as a page for a browser")->type_name("FILE");
   command->footer(kExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_plan(*arguments); }; });
 }

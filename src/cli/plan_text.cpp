@@ -14,9 +14,13 @@ std::string verdict_of(const Plan& plan) {
   if (plan.budget_bytes == 0) return fmt::format("needs {}; no budget was stated", peak);
   const std::string budget = format_bytes(plan.budget_bytes);
   if (plan.fits) return fmt::format("fits: {} of {}", peak, budget);
-  // Rounded for people, the two may read the same: the bytes tell.
+  // Rounded for people, two may read the same: the bytes tell.
+  const auto exactly = [&](const std::string& text, int64_t bytes) {
+    return peak == budget ? fmt::format("{} ({} bytes)", text, bytes) : text;
+  };
   return fmt::format("does not fit: {} at the peak, the budget is {}; the least budget that fits is {} ({} bytes)",
-                     peak, budget, format_bytes(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
+                     exactly(peak, plan.peak_bytes), exactly(budget, plan.budget_bytes),
+                     format_bytes(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
 }
 
 std::string explanation_of_misfit(const Plan& plan, bool terminal) {

@@ -99,7 +99,12 @@ int run_train(const JobArguments& arguments) {
     arguments.output.write(report_json(report));
     return kDoesNotFit;
   }
-  arguments.output.print(memory_table(report, terminal) + "\n" + run_table(report, terminal));
+  if (report.losses.empty() && report.resumed_step > 0 && !report.stopped)
+    arguments.output.print(
+        fmt::format("nothing to do: all {} steps are done; the last checkpoint is in {}\n", report.resumed_step,
+                    job.checkpoint.directory.lexically_normal().string()));
+  else
+    arguments.output.print(memory_table(report, terminal) + "\n" + run_table(report, terminal));
   arguments.output.write(report_json(report));
   // Everything is saved; whoever waits for us is to see that we were interrupted, as a shell's loop has to.
   if (report.stopped && signals.received() != 0) {

@@ -19,14 +19,20 @@ int64_t rounded(size_t bytes) {
 
 thread_local AllocationFrame* current_frame = nullptr;
 std::atomic<int> running_ops{0};
-std::atomic<int64_t> outside_live_bytes{0}, outside_peak_bytes{0};
 
-void count_outside(int64_t bytes) {
-  const int64_t live = outside_live_bytes += bytes;
-  int64_t peak = outside_peak_bytes;
-  while (live > peak && !outside_peak_bytes.compare_exchange_weak(peak, live)) {
+// Bytes now, and the most there were.
+struct Counter {
+  std::atomic<int64_t> live{0}, peak{0};
+  void add(int64_t bytes) {
+    const int64_t now = live += bytes;
+    int64_t most = peak;
+    while (now > most && !peak.compare_exchange_weak(most, now)) {
+    }
   }
-}
+  void reset_peak() { peak = live.load(); }
+};
+Counter outside;  // on the heap, while ops run
+Counter beside;   // of these, by threads that run no op themselves: a kernel's workers
 
 }  // namespace
 
@@ -54,7 +60,7 @@ class CountingAllocator final : public c10::Allocator {
       frame->add_block({offset, rounded(bytes), address, /*from_heap=*/true});
       return {address, address, &release, cpu};
     }
-    void* address = take_from_heap(bytes);
+    void* address = take_from_heap(bytes, /*by_worker=*/true);
     return {address, address, &release, cpu};
   }
 
@@ -66,13 +72,14 @@ class CountingAllocator final : public c10::Allocator {
  private:
   CountingAllocator() : default_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, /*priority=*/200); }
 
-  void* take_from_heap(size_t bytes) {
+  void* take_from_heap(size_t bytes, bool by_worker = false) {
     void* address = default_->raw_allocate(bytes);
     {
       std::lock_guard lock(mutex_);
-      heap_blocks_[address] = bytes;
+      heap_blocks_[address] = {bytes, by_worker};
     }
-    count_outside(static_cast<int64_t>(bytes));
+    outside.add(static_cast<int64_t>(bytes));
+    if (by_worker) beside.add(static_cast<int64_t>(bytes));
     return address;
   }
 
@@ -85,22 +92,27 @@ class CountingAllocator final : public c10::Allocator {
     // Through raw_allocate and raw_deallocate, memory that was only lent comes back here as well.
     if (current_frame && current_frame->lent(address)) return current_frame->release(address);
     CountingAllocator& self = get();
-    size_t bytes = 0;
+    HeapBlock block;
     {
       std::lock_guard lock(self.mutex_);
       if (const auto found = self.heap_blocks_.find(address); found != self.heap_blocks_.end()) {
-        bytes = found->second;
+        block = found->second;
         self.heap_blocks_.erase(found);
       }
     }
-    if (bytes > 0) count_outside(-static_cast<int64_t>(bytes));
+    if (block.bytes > 0) outside.add(-static_cast<int64_t>(block.bytes));
+    if (block.by_worker) beside.add(-static_cast<int64_t>(block.bytes));
     if (current_frame) current_frame->release(address);
     self.default_->raw_deleter()(address);
   }
 
   c10::Allocator* const default_;
   std::mutex mutex_;
-  std::unordered_map<void*, size_t> heap_blocks_;  // taken while an op ran
+  struct HeapBlock {
+    size_t bytes = 0;
+    bool by_worker = false;
+  };
+  std::unordered_map<void*, HeapBlock> heap_blocks_;  // taken while an op ran
 };
 
 AllocationFrame::AllocationFrame() {
@@ -116,14 +128,15 @@ void AllocationFrame::begin(std::vector<Output>&& outputs, std::byte* workspace,
   blocks_.clear();
   high_water_ = outside_ = outside_high_ = 0;
   current_frame = this;
+  beside.reset_peak();
+  beside_at_start_ = beside.live;
   ++running_ops;
 }
 
-AllocationFrame::Usage AllocationFrame::end(std::vector<Output>& outputs) {
+AllocationFrame::Usage AllocationFrame::end() {
   current_frame = nullptr;
   --running_ops;
-  outputs = std::move(outputs_);
-  Usage usage{high_water_, outside_high_};
+  Usage usage{high_water_, outside_high_, beside.peak - beside_at_start_};
   for (const Block& block : blocks_) (block.from_heap ? usage.escaped : usage.escaped_arena) = true;
   return usage;
 }
@@ -170,14 +183,11 @@ void AllocationFrame::release(void* address) {
   blocks_.erase(found);
 }
 
-int64_t AllocationFrame::outside_live() {
-  return outside_live_bytes;
-}
 int64_t AllocationFrame::outside_peak() {
-  return outside_peak_bytes;
+  return outside.peak;
 }
 void AllocationFrame::reset_outside_peak() {
-  outside_peak_bytes = outside_live_bytes.load();
+  outside.reset_peak();
 }
 
 }  // namespace plimsoll

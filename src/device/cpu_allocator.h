@@ -26,16 +26,17 @@ class AllocationFrame {
   struct Usage {
     int64_t workspace_bytes = 0;  ///< scratch, laid out first-fit: the planned workspace that would have held it all
     int64_t outside_bytes = 0;    ///< the part of it that came from the machine's heap, at the op's peak
+    int64_t beside_bytes = 0;     ///< the most that other threads took from the heap at a time meanwhile
     bool escaped = false;         ///< some of it outlived the op, on the heap: a kernel keeps it
     bool escaped_arena = false;   ///< the same in the arena, where others will write over it
   };
 
   /// From here to end(), this thread's requests belong to the op.
   void begin(std::vector<Output>&& outputs, std::byte* workspace, int64_t workspace_bytes);
-  Usage end(std::vector<Output>& outputs);
+  Usage end();
 
-  /// Heap bytes that were taken while ops ran and are not yet given back, and the most there ever were.
-  static int64_t outside_live();
+  /// The most heap bytes at a time that were taken while ops ran. Of the whole process: what other threads of the
+  /// program take from libtorch meanwhile is counted as well.
   static int64_t outside_peak();
   static void reset_outside_peak();
 
@@ -58,7 +59,7 @@ class AllocationFrame {
   int64_t workspace_bytes_ = 0;
   std::vector<Block> blocks_;  // live scratch, by offset
   int64_t high_water_ = 0;
-  int64_t outside_ = 0, outside_high_ = 0;
+  int64_t outside_ = 0, outside_high_ = 0, beside_at_start_ = 0;
 };
 
 }  // namespace plimsoll

@@ -6,13 +6,14 @@
 
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
+
+constexpr std::byte kUnwritten{0xff};
 
 int64_t page_bytes() {
   static const int64_t bytes = sysconf(_SC_PAGESIZE);
@@ -51,17 +52,15 @@ void CpuArena::grow(int64_t bytes) {
     throw UserError(
         fmt::format("the machine has no memory for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
         UserError::Kind::failure);
+  // Every page is taken now: what cannot be had is missed before the first step, not during a later one.
+  std::memset(data_ + bytes_, static_cast<int>(kUnwritten), bytes - bytes_);
   bytes_ = bytes;
 }
 
-int64_t CpuArena::resident_bytes() const {
-  const int64_t length = whole_pages(bytes_);
-  if (length == 0) return 0;
-  std::vector<unsigned char> pages(length / page_bytes());
-  if (mincore(data_, length, pages.data()) != 0) return 0;
-  int64_t count = 0;
-  for (unsigned char page : pages) count += page & 1;
-  return count * page_bytes();
+int64_t CpuArena::touched_bytes() const {
+  int64_t end = bytes_;
+  while (end > 0 && data_[end - 1] == kUnwritten) --end;
+  return end;
 }
 
 }  // namespace plimsoll

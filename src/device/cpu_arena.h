@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-/// Zero-filled memory at a fixed address, with an inaccessible page behind it: a write past the end stops the program
+/// Memory at a fixed address, with an inaccessible page behind it: a write past the end stops the program
 /// instead of spoiling somebody's data. Growing keeps the address and the contents.
 class CpuArena {
  public:
@@ -22,8 +22,9 @@ class CpuArena {
   /// Makes the arena at least `bytes` large.
   void grow(int64_t bytes);
 
-  /// Bytes of the arena that the operating system holds in memory at present, in whole pages.
-  int64_t resident_bytes() const;
+  /// The highest byte that anybody has written to, plus one: the arena starts as a pattern that reads as NaN in every
+  /// floating type. Whoever reads what was never written makes himself felt.
+  int64_t touched_bytes() const;
 
  private:
   std::byte* data_ = nullptr;

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <chrono>
 
+#include "plan/cost.h"
 #include "plan/liveness.h"
+#include "plan/passes/recompute.h"
 #include "plan/pipeline.h"
 #include "plan/placement.h"
+#include "plan/recompute_search.h"
 #include "plan/validator.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -96,7 +99,7 @@ void add_to_breakdown(Breakdown& breakdown, Role role, int64_t bytes) {
   }
 }
 
-void fill_breakdown(const std::vector<Lifetime>& lifetimes, int64_t context_bytes, Plan& plan) {
+void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& options, Plan& plan) {
   const Trace& trace = plan.trace;
   const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes);
   plan.peak_op = static_cast<int32_t>(std::max_element(live.begin(), live.end()) - live.begin());
@@ -104,8 +107,9 @@ void fill_breakdown(const std::vector<Lifetime>& lifetimes, int64_t context_byte
     if (trace.buffers[b].persistent || lifetimes[b].live_at(plan.peak_op))
       add_to_breakdown(plan.breakdown, trace.buffers[b].role, placed_bytes(trace.buffers[b].bytes));
   if (!trace.ops.empty()) plan.breakdown.workspace += trace.ops[plan.peak_op].workspace_bytes;
-  plan.breakdown.context = context_bytes;
-  plan.breakdown.fragmentation = plan.arena_bytes + context_bytes - plan.breakdown.total();
+  plan.breakdown.context = options.context_bytes;
+  plan.breakdown.workspace += options.library_bytes;
+  plan.breakdown.fragmentation = plan.peak_bytes - plan.breakdown.total();
 }
 
 // Lays out one finished schedule.
@@ -117,103 +121,117 @@ Plan lay_out(Trace trace, const PlanOptions& options) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
   plan.persistent_bytes = place_persistent(plan.trace, plan.offsets);
   place_transient(lifetimes, plan);
-  plan.peak_bytes = plan.arena_bytes + options.context_bytes;
-  fill_breakdown(lifetimes, options.context_bytes, plan);
+  plan.peak_bytes = plan.arena_bytes + options.context_bytes + options.library_bytes;
+  fill_breakdown(lifetimes, options, plan);
   return plan;
 }
 
-class Planner {
- public:
-  Planner(const Trace& trace, const PlanOptions& options) : options_(options), recorded_(trace) {
-    learn_workspace(recorded_, options.workspace);
-    blocks_ = blocks_to_recompute(recorded_);
-  }
-
-  Plan run() {
-    switch (options_.gradient_checkpointing) {
-      case Choice::off:
-        return decide(0, 0);
-      case Choice::on:
-        return decide(blocks_, blocks_);
-      case Choice::automatic:
-        return decide(0, blocks_);
-    }
-    throw InternalError("unknown choice");
-  }
-
- private:
-  Plan schedule(int64_t blocks) const {
-    Plan plan = lay_out(run_pipeline(recorded_, {.recompute_blocks = blocks}), options_);
-    plan.checkpointed = blocks > 0;
-    return plan;
-  }
-
-  bool fits(const Plan& plan) const { return !options_.memory_budget || plan.peak_bytes <= *options_.memory_budget; }
-
-  // Recomputing more blocks takes fewer bytes and more time: the fewest that fit, from `least` to `most`.
-  Plan decide(int64_t least, int64_t most) const {
-    Plan best = schedule(least);
-    const int64_t least_peak = best.peak_bytes;
-    int64_t chosen = least, minimum = best.peak_bytes;
-    if (most > least) {
-      Plan full = schedule(most);
-      minimum = std::min(minimum, full.peak_bytes);
-      if (!fits(best)) {
-        const bool full_fits = fits(full);
-        if (full_fits || full.peak_bytes < best.peak_bytes) {
-          best = std::move(full);
-          chosen = most;
-        }
-        for (int64_t low = least + 1, high = most; full_fits && low < high;) {
-          const int64_t middle = (low + high) / 2;
-          Plan plan = schedule(middle);
-          if (fits(plan)) {
-            best = std::move(plan);
-            chosen = high = middle;
-          } else {
-            low = middle + 1;
-          }
-        }
-      }
-    }
-    best.fits = fits(best);
-    best.budget_bytes = options_.memory_budget.value_or(0);
-    best.minimum_budget_bytes = minimum;
-    best.reasons.push_back(checkpointing_reason(chosen, least_peak, best));
-    return best;
-  }
-
-  Reason checkpointing_reason(int64_t chosen, int64_t without, const Plan& plan) const {
-    const std::string value = chosen == 0         ? "off"
-                              : chosen == blocks_ ? "on"
-                                                  : fmt::format("{} of {} blocks", chosen, blocks_);
-    std::string why;
-    if (options_.gradient_checkpointing != Choice::automatic)
-      why = "set in the job";
-    else if (chosen == 0 && blocks_ == 0)
-      why = "the model has no repeated blocks to recompute";
-    else if (chosen == 0 && !options_.memory_budget)
-      why = "no budget was stated";
-    else if (chosen == 0)
-      why = fmt::format("the step fits without: {} of {}", format_bytes(plan.peak_bytes),
-                        format_bytes(*options_.memory_budget));
-    else
-      why = fmt::format("without it the step takes {}, with it {}; the budget is {}", format_bytes(without),
-                        format_bytes(plan.peak_bytes), format_bytes(*options_.memory_budget));
-    return {"gradient_checkpointing: " + value, why};
-  }
-
-  const PlanOptions& options_;
-  Trace recorded_;
-  int64_t blocks_ = 0;
-};
+// How often a schedule is laid out anew because placement took more than the sum of live bytes.
+constexpr int kMostAttempts = 12;
 
 }  // namespace
 
+struct Planner::Impl {
+  Impl(const Trace& trace, const PlanOptions& plan_options) : options(plan_options), prepared(trace) {
+    learn_workspace(prepared, options.workspace);
+    prepared = prepare_trace(std::move(prepared));
+    if (!prepared.segment("micro")) return;
+    search.emplace(prepared, options.cost);
+    switch (options.gradient_checkpointing) {
+      case Choice::off:
+        pinned = schedule(search->keep_everything());
+        pinned->reasons.push_back({"gradient_checkpointing: off", "set in the job"});
+        break;
+      case Choice::on:
+        pinned = schedule(search->drop_blocks());
+        pinned->reasons.push_back(
+            pinned->checkpointed
+                ? Reason{"gradient_checkpointing: on", "set in the job: of each block only its input is kept"}
+                : Reason{"gradient_checkpointing: off", "set in the job, but the model has no blocks to recompute"});
+        break;
+      case Choice::automatic:
+        whole = schedule(search->keep_everything());
+        leanest = schedule(search->leanest());
+        break;
+    }
+  }
+
+  Plan plan(std::optional<int64_t> budget) const {
+    const auto start = std::chrono::steady_clock::now();
+    Plan plan = !search ? lay_out(prepared, options) : pinned ? *pinned : choose(budget);
+    plan.fits = fits(plan, budget);
+    plan.budget_bytes = budget.value_or(0);
+    if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
+    plan.time.micro = segment_seconds(options.cost, plan.trace, "micro");
+    plan.time.accumulate = segment_seconds(options.cost, plan.trace, "accumulate");
+    plan.time.update = segment_seconds(options.cost, plan.trace, "update");
+    if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
+    plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return plan;
+  }
+
+  Plan schedule(const RecomputeAnswer& answer) const {
+    std::vector<RecomputeChoice> choices;
+    for (const TrainingGraph& graph : search->graphs()) choices.push_back({&graph, answer.kept});
+    Plan plan = lay_out(recompute(prepared, choices), options);
+    plan.checkpointed = answer.cost > 0;
+    plan.time.recompute = static_cast<double>(answer.cost) * 1e-12;
+    plan.time.recompute_bound = static_cast<double>(answer.bound) * 1e-12;
+    return plan;
+  }
+
+  static bool fits(const Plan& plan, std::optional<int64_t> budget) { return !budget || plan.peak_bytes <= *budget; }
+
+  // The least time that fits. The search counts live bytes; where placement takes more, it is asked for less.
+  Plan choose(std::optional<int64_t> budget) const {
+    const int64_t minimum = std::min(whole->peak_bytes, leanest->peak_bytes);
+    Plan best = fits(*whole, budget) || whole->peak_bytes == minimum ? *whole : *leanest;
+    if (fits(best, budget) && best.checkpointed) {
+      int64_t limit = *budget - options.context_bytes - options.library_bytes - best.persistent_bytes;
+      for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+        const auto answer = search->cheapest(limit);
+        if (!answer) break;
+        Plan plan = schedule(*answer);
+        if (fits(plan, budget)) {
+          if (plan.time.recompute < best.time.recompute) best = std::move(plan);
+          break;
+        }
+        limit -= plan.peak_bytes - *budget;
+      }
+    }
+    best.minimum_budget_bytes = minimum;
+    best.reasons.push_back(recompute_reason(best, budget));
+    return best;
+  }
+
+  Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {
+    const std::string decision = plan.checkpointed ? "gradient_checkpointing: on" : "gradient_checkpointing: off";
+    if (!budget) return {decision, "no budget was stated"};
+    const std::string without = format_bytes(whole->peak_bytes), stated = format_bytes(*budget);
+    if (!plan.checkpointed && !fits(plan, budget))
+      return {decision, "nothing that forward saves can be rebuilt in fewer bytes"};
+    if (!plan.checkpointed) return {decision, fmt::format("the step fits without: {} of {}", without, stated)};
+    return {decision, fmt::format("without it the step takes {}, with it {}; the budget is {}", without,
+                                  format_bytes(plan.peak_bytes), stated)};
+  }
+
+  const PlanOptions options;
+  Trace prepared;
+  std::optional<RecomputeSearch> search;
+  std::optional<Plan> pinned, whole, leanest;
+};
+
+Planner::Planner(const Trace& trace, const PlanOptions& options) : impl_(std::make_unique<Impl>(trace, options)) {}
+Planner::~Planner() = default;
+Planner::Planner(Planner&&) noexcept = default;
+
+Plan Planner::plan(std::optional<int64_t> memory_budget) const {
+  return impl_->plan(memory_budget);
+}
+
 Plan make_plan(const Trace& trace, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  Plan plan = Planner(trace, options).run();
-  if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
+  Plan plan = Planner(trace, options).plan(options.memory_budget);
   plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

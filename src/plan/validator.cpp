@@ -14,15 +14,36 @@ constexpr BufferId kWorkspace = -2;
 
 class Arena {
  public:
-  explicit Arena(const Plan& plan) : plan_(plan), owned_(plan.trace.buffers.size(), 0) {}
+  explicit Arena(const Plan& plan)
+      : plan_(plan), owned_(plan.trace.buffers.size(), 0), born_(plan.trace.buffers.size(), -1) {
+    for (int32_t i = 0; i < static_cast<int32_t>(plan.trace.ops.size()); ++i)
+      for_each_view(plan.trace.ops[i], [&](const View& view, bool written) {
+        if (written && born_[view.buffer] < 0) born_[view.buffer] = i;
+      });
+  }
 
   void run(const Segment& segment) {
     written_here_.clear();
     for (int32_t i = segment.begin; i < segment.end && fault_.empty(); ++i) run_op(i, segment);
   }
 
-  // What the host writes before a segment, or reads after it.
-  void host_write(BufferId buffer) { take(buffer, plan_.offsets[buffer], plan_.trace.buffers[buffer].bytes); }
+  // What the host writes, before anything runs or before a segment: its place is its own from the first time on.
+  void host_write(const std::string& name, BufferId buffer) {
+    if (plan_.offsets[buffer] < 0 || !fault_.empty()) return;  // no op uses it
+    if (!inside(buffer)) {
+      fault_ = fmt::format("'{}' ends outside the arena", name);
+    } else if (host_wrote_.insert(buffer).second) {
+      take(buffer, plan_.offsets[buffer], plan_.trace.buffers[buffer].bytes);
+    } else if (!owns(buffer)) {
+      fault_ = fmt::format("'{}', which the host writes, was overwritten", name);
+    }
+  }
+  // What is neither made nor used by the segment that has just run must still be there after it.
+  void host_keeps(const NamedView& state) {
+    if (fault_.empty() && plan_.offsets[state.view.buffer] >= 0 && !owns(state.view.buffer))
+      fault_ = fmt::format("the state '{}' was overwritten", state.name);
+  }
+  // After a segment.
   void host_read(const NamedView& output, const Segment& segment) {
     if (fault_.empty() && !owns(output.view.buffer))
       fault_ = fmt::format("output '{}' does not survive segment '{}'", output.name, segment.name);
@@ -37,6 +58,9 @@ class Arena {
     BufferId buffer;
   };
 
+  bool inside(BufferId buffer) const {
+    return plan_.offsets[buffer] + plan_.trace.buffers[buffer].bytes <= plan_.arena_bytes;
+  }
   bool owns(BufferId buffer) const { return owned_[buffer] == plan_.trace.buffers[buffer].bytes; }
 
   // Gives [offset, offset + bytes) to `buffer`; whoever had some of it has lost that much.
@@ -71,13 +95,15 @@ class Arena {
       operands.insert(view.buffer);
       if (buffer.bytes == 0) return;
       if (offset < 0) return complain(view.buffer, "has no place");
-      if (offset + buffer.bytes > plan_.arena_bytes) return complain(view.buffer, "ends outside the arena");
+      if (!inside(view.buffer)) return complain(view.buffer, "ends outside the arena");
+      if (offset % kArenaAlignment != 0) return complain(view.buffer, "is not aligned");
       if (owns(view.buffer)) {
         if (written) written_here_.insert(view.buffer);
         return;
       }
       if (!written) return complain(view.buffer, "is read, but is not whole: never written, or overwritten since");
-      if (written_here_.contains(view.buffer)) return complain(view.buffer, "was overwritten before its last use");
+      // Only the op that makes a buffer may find somebody else in its place.
+      if (born_[view.buffer] != index) return complain(view.buffer, "is changed, but is not whole: overwritten since");
       written_here_.insert(view.buffer);
       take(view.buffer, offset, buffer.bytes);
     });
@@ -94,7 +120,9 @@ class Arena {
   const Plan& plan_;
   std::map<int64_t, Extent> extents_;  // begin -> end and owner; disjoint
   std::vector<int64_t> owned_;         // by buffer: how many of its bytes are still its own
+  std::vector<int32_t> born_;          // by buffer: the op of the trace that writes it first, or -1
   std::set<BufferId> written_here_;    // in the segment that runs now
+  std::set<BufferId> host_wrote_;
   std::string fault_;
 };
 
@@ -107,21 +135,24 @@ std::string find_fault(const Plan& plan) {
   if (plan.fits && plan.budget_bytes > 0 && plan.peak_bytes > plan.budget_bytes)
     return fmt::format("the plan says that it fits, but its peak of {} bytes is over the budget of {}", plan.peak_bytes,
                        plan.budget_bytes);
+  if (plan.peak_bytes < plan.arena_bytes) return "the peak is below the size of the arena";
   if (plan.breakdown.total() != plan.peak_bytes) return "the breakdown does not add up to the peak";
 
   Arena arena(plan);
   const auto run = [&](const char* name) {
     const Segment* segment = trace.segment(name);
     if (!segment || !arena.fault().empty()) return;
-    for (const NamedView& input : trace.inputs)
-      if (plan.offsets[input.view.buffer] >= 0) arena.host_write(input.view.buffer);
+    for (const NamedView& input : trace.inputs) arena.host_write(input.name, input.view.buffer);
     arena.run(*segment);
+    for (const NamedView& state : trace.state) arena.host_keeps(state);
     for (const NamedView& output : trace.outputs)
       if (arena.written(output.view.buffer)) arena.host_read(output, *segment);
   };
   // Constants and state are there before initialize: uploaded by the host, or read from a checkpoint.
-  for (const ConstantData& constant : trace.constants) arena.host_write(constant.buffer);
+  for (const ConstantData& constant : trace.constants)
+    arena.host_write(trace.buffers[constant.buffer].label, constant.buffer);
   run("initialize");
+  run("evaluate");  // of a model as it is made, or as it was saved
   for (int step = 0; step < 2; ++step) {
     run("micro");
     run("accumulate");

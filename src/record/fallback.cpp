@@ -16,17 +16,6 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// CPU tensors of one or more dimensions that the step uses as they are become plan tensors whose bytes the trace keeps.
-// A CPU tensor of no dimensions is a Python-style scalar and stays a constant of the call.
-void adopt_constants(Recorder* recorder, std::vector<c10::IValue>& arguments) {
-  for (c10::IValue& argument : arguments) {
-    if (!argument.isTensor()) continue;
-    const at::Tensor& tensor = argument.toTensor();
-    if (recorder && tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0)
-      argument = recorder->constant_tensor(tensor);
-  }
-}
-
 c10::IValue to_meta(const c10::IValue& value) {
   const auto convert = [](const at::Tensor& tensor) { return is_plan(tensor) ? meta_like(tensor) : tensor; };
   if (value.isTensor()) return convert(value.toTensor());
@@ -128,7 +117,7 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (signature.refusal)
     throw UserError(fmt::format("operator {}{} cannot be recorded: {}", signature.name,
                                 recorder ? recorder->place() : "", *signature.refusal));
-  adopt_constants(recorder, arguments);
+  if (recorder) recorder->adopt_cpu_tensors(signature, arguments.data());
   const std::vector<c10::IValue> meta = infer_outputs(signature, arguments, recorder);
   const size_t results = signature.result_argument.size();
   check(meta.size() >= results, "shape rule of " + signature.name + " gives too few outputs");
@@ -156,7 +145,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   std::vector<c10::IValue> arguments{target, source, non_blocking};
   if (recorder) {
-    adopt_constants(recorder, arguments);
+    recorder->adopt_cpu_tensors(signature_of(copy), arguments.data());
     recorder->add_op(signature_of(copy), arguments, {target});
   }
   return target;

@@ -15,6 +15,10 @@ OpSignature make_signature(const c10::OperatorHandle& op) {
     const c10::AliasInfo* alias = argument.alias_info();
     signature.written.push_back(alias != nullptr && alias->isWrite());
   }
+  // Running statistics are updated although the schema does not say so.
+  if (schema.name() == "aten::native_batch_norm" || schema.name() == "aten::cudnn_batch_norm" ||
+      schema.name() == "aten::miopen_batch_norm")
+    for (size_t i : {size_t{3}, size_t{4}}) signature.written[i] = true;
   bool any_view = false, all_views = !schema.returns().empty();
   for (const c10::Argument& result : schema.returns()) {
     const c10::AliasInfo* alias = result.alias_info();

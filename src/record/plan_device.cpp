@@ -5,6 +5,7 @@
 #include <ATen/Functions.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <fmt/format.h>
 #include <torch/library.h>
 
 #include "plimsoll/error.h"
@@ -60,6 +61,7 @@ const bool registered = [] {
 // Hands out addresses that nothing lies at. libtorch compares them (do these tensors overlap?), never reads them.
 struct PlanAllocator final : c10::Allocator {
   struct Allocation {
+    uint64_t recording;
     BufferId buffer;
   };
   static PlanAllocator& get() {
@@ -74,7 +76,7 @@ struct PlanAllocator final : c10::Allocator {
           "a tensor was made on the plan device while nothing is being recorded; make it inside the model's " +
           std::string("constructor or the step function"));
     const uintptr_t address = next_.fetch_add((bytes / kPage + 2) * kPage);
-    auto* allocation = new Allocation{recorder->add_buffer(static_cast<int64_t>(bytes))};
+    auto* allocation = new Allocation{recorder->serial(), recorder->add_buffer(static_cast<int64_t>(bytes))};
     return {reinterpret_cast<void*>(address), allocation, &release, c10::Device(kPlanDevice, 0)};
   }
   void copy_data(void*, const void*, size_t) const override {
@@ -130,7 +132,14 @@ at::Tensor make_plan_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::I
 BufferId buffer_of(const at::Tensor& tensor) {
   const void* context = tensor.storage().data_ptr().get_context();
   check(context != nullptr, "a plan tensor without a buffer");
-  return static_cast<const PlanAllocator::Allocation*>(context)->buffer;
+  const auto* allocation = static_cast<const PlanAllocator::Allocation*>(context);
+  const Recorder* recorder = Recorder::active();
+  if (recorder && recorder->serial() != allocation->recording)
+    throw UserError(fmt::format(
+        "a tensor{} was made while another step was recorded (a static or a captured one?); make it anew in every step, or "
+        "register it with the model",
+        recorder->place()));
+  return allocation->buffer;
 }
 
 View view_of(const at::Tensor& tensor) {

@@ -21,7 +21,7 @@ at::Tensor make_plan_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c1
 at::Tensor make_plan_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
                           c10::ScalarType dtype);
 
-/// The buffer that a plan tensor lies in.
+/// The buffer that a plan tensor lies in. Throws UserError for a tensor of another recording than the active one.
 BufferId buffer_of(const at::Tensor& tensor);
 
 /// Where a plan tensor lies.

@@ -7,6 +7,7 @@
 
 #include <unordered_map>
 
+#include "record/op_signature.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
 
@@ -40,19 +41,20 @@ void adopt_cpu_tensors(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   Recorder* recorder = Recorder::active();
   if (!recorder) return;
   const size_t count = op.schema().arguments().size();
+  c10::IValue* const arguments = stack.data() + stack.size() - count;
   bool plan = false, cpu = false;
-  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
-    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
-    const at::Tensor& tensor = stack[i].toTensor();
-    plan |= is_plan(tensor);
-    cpu |= tensor.device().is_cpu() && tensor.dim() > 0;
+  const auto look = [&](const at::Tensor& tensor) {
+    plan = plan || is_plan(tensor);
+    cpu = cpu || (tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    if (arguments[i].isTensor()) look(arguments[i].toTensor());
+    if (arguments[i].isTensorList())
+      for (const at::Tensor tensor : arguments[i].toTensorList()) look(tensor);
+    if (arguments[i].isOptionalTensorList())
+      for (const std::optional<at::Tensor> tensor : arguments[i].toOptionalTensorList()) look(tensor.value_or(at::Tensor()));
   }
-  if (!plan || !cpu) return;
-  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
-    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
-    const at::Tensor tensor = stack[i].toTensor();
-    if (tensor.device().is_cpu() && tensor.dim() > 0) stack[i] = recorder->constant_tensor(tensor);
-  }
+  if (plan && cpu) recorder->adopt_cpu_tensors(signature_of(op), arguments);
 }
 
 void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

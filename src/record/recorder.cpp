@@ -17,10 +17,11 @@ namespace plimsoll {
 namespace {
 
 std::atomic<Recorder*> active_recorder{nullptr};
+std::atomic<uint64_t> recordings{0};
 
 }  // namespace
 
-Recorder::Recorder() {
+Recorder::Recorder() : serial_(++recordings) {
   Recorder* expected = nullptr;
   if (!active_recorder.compare_exchange_strong(expected, this))
     throw UserError("a step is being recorded already; one recording at a time in a process");
@@ -88,6 +89,36 @@ at::Tensor Recorder::constant_tensor(const at::Tensor& values) {
   return tensor;
 }
 
+void Recorder::adopt_cpu_tensors(const OpSignature& signature, c10::IValue* arguments) {
+  const auto foreign = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0;
+  };
+  for (size_t i = 0; i < signature.written.size(); ++i) {
+    c10::IValue& argument = arguments[i];
+    const auto adopted = [&](const at::Tensor& tensor) {
+      if (!foreign(tensor)) return tensor;
+      if (signature.written[i])
+        throw UserError(fmt::format(
+            "operator {}{} would write to a CPU tensor while the step is recorded, when there is nothing to write yet; "
+            "return what you want to read from the step, or read it after the step has run",
+            signature.name, place()));
+      return constant_tensor(tensor);
+    };
+    if (argument.isTensor()) {
+      argument = adopted(argument.toTensor());
+    } else if (argument.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor tensor : argument.toTensorList()) list.push_back(adopted(tensor));
+      argument = list;
+    } else if (argument.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor> tensor : argument.toOptionalTensorList())
+        list.push_back(tensor ? std::optional<at::Tensor>(adopted(*tensor)) : std::nullopt);
+      argument = list;
+    }
+  }
+}
+
 int32_t Recorder::module_index(const std::string& path) {
   const auto [entry, added] = module_indices_.try_emplace(path, static_cast<int32_t>(trace_.modules.size()));
   if (added) trace_.modules.push_back(path);
@@ -124,8 +155,11 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
   op.name = signature.name;
   op.phase = phase_;
   auto call = std::make_shared<OpCall>(OpCall{signature.op, {}});
-  const auto add_view = [](Argument& argument, const at::Tensor& tensor) {
-    argument.views.push_back(is_plan(tensor) ? view_of(tensor) : View{});
+  const auto add_view = [&](Argument& argument, const at::Tensor& tensor) {
+    if (tensor.defined() && !is_plan(tensor))
+      throw UserError(fmt::format("operator {}{}: an argument is on device {}; make it inside the model or the step",
+                                  signature.name, place(), tensor.device().str()));
+    argument.views.push_back(tensor.defined() ? view_of(tensor) : View{});
   };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
@@ -142,7 +176,11 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
       for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
         add_view(argument, tensor.value_or(at::Tensor()));
     }
-    call->constants.push_back(argument.kind == Argument::Kind::constant ? value : c10::IValue());
+    // A scalar of the user's may change after the recording; the step was recorded with this one.
+    const bool scalar = value.isTensor() && value.toTensor().defined();
+    call->constants.push_back(argument.kind != Argument::Kind::constant ? c10::IValue()
+                              : scalar                                  ? c10::IValue(value.toTensor().detach().clone())
+                                                                        : value);
     op.arguments.push_back(std::move(argument));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -195,8 +233,38 @@ void Recorder::fill_labels() {
   }
 }
 
+// What initialisation makes and a later segment reads, without being registered: it keeps its bytes. Changed by the step
+// it would be state that no checkpoint holds.
+void Recorder::keep_unregistered_tensors() {
+  const Segment* initialize = trace_.segment("initialize");
+  if (!initialize) return;
+  std::vector<bool> early(trace_.buffers.size(), false), late = early;
+  const Op* changes = nullptr;
+  for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i) {
+    for_each_view(trace_.ops[i], [&](const View& view, bool written) {
+      if (trace_.buffers[view.buffer].persistent) return;
+      if (i < initialize->end) {
+        early[view.buffer] = true;
+      } else if (early[view.buffer]) {
+        late[view.buffer] = true;
+        if (written && !changes) changes = &trace_.ops[i];
+      }
+    });
+  }
+  if (changes)
+    throw UserError(fmt::format("operator {} changes a tensor that the model's constructor made but did not register; use "
+                                "register_buffer, so that checkpoints hold it",
+                                changes->name));
+  for (size_t b = 0; b < late.size(); ++b) {
+    if (!late[b]) continue;
+    trace_.buffers[b].persistent = true;
+    trace_.buffers[b].role = Role::parameter;
+  }
+}
+
 Trace Recorder::finish() {
   if (!trace_.segments.empty()) trace_.segments.back().end = static_cast<int32_t>(trace_.ops.size());
+  keep_unregistered_tensors();
   fill_roles();
   fill_labels();
   return std::move(trace_);

@@ -23,6 +23,8 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   static Recorder* active();
+  /// Tells the recordings of a process apart.
+  uint64_t serial() const { return serial_; }
 
   /// Ops recorded from here on belong to the segment of that name, until the next call. Segments follow one another.
   void begin_segment(const std::string& name);
@@ -37,7 +39,8 @@ class Recorder {
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
   void set_owner(const at::Tensor& tensor, const std::string& module);
 
-  /// Ends the recording: segments closed, roles and labels of the remaining buffers filled in.
+  /// Ends the recording: segments closed, roles and labels of the remaining buffers filled in. Throws UserError for a
+  /// step that changes a tensor of the model which is not registered.
   Trace finish();
 
   // Called by the plan device.
@@ -50,15 +53,20 @@ class Recorder {
   void note_view();
   /// A plan tensor that holds the values of a CPU tensor which the step uses as it is; its bytes go into the trace.
   at::Tensor constant_tensor(const at::Tensor& values);
+  /// The same for every CPU tensor of one or more dimensions among the arguments, within lists too. A CPU tensor of no
+  /// dimensions is a Python-style scalar and stays as it is. Throws UserError for one that the operator would write to.
+  void adopt_cpu_tensors(const OpSignature& signature, c10::IValue* arguments);
   /// "in module 'layers.3.attention'" or "": where the step is at the moment, for messages.
   std::string place() const;
 
  private:
   int32_t module_index(const std::string& path);
   int32_t current_module(const Op& op);
+  void keep_unregistered_tensors();
   void fill_roles();
   void fill_labels();
 
+  const uint64_t serial_;
   Trace trace_;
   Phase phase_ = Phase::initialize;
   int64_t next_random_id_ = 0;

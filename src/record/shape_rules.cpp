@@ -22,6 +22,12 @@ at::Tensor like_preserved(const c10::IValue& value) {
   return at::empty_like(value.toTensor(), value.toTensor().options().device(at::kMeta));
 }
 
+// The layout of kernels that know channels_last and otherwise lay out anew.
+at::Tensor like_suggested(const c10::IValue& value) {
+  const at::Tensor tensor = value.toTensor();
+  return at::empty_like(tensor, tensor.options().device(at::kMeta), tensor.suggest_memory_format());
+}
+
 at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
@@ -74,12 +80,12 @@ Outputs batch_norm(const Arguments& a) {  // input, weight, bias, running_mean, 
   const at::Tensor input = a[0].toTensor();
   const int64_t channels = a[5].toBool() ? input.size(1) : 0;
   const auto type = statistics_type(input, a[1]);
-  return {like_preserved(a[0]), empty({channels}, type), empty({channels}, type)};
+  return {like_suggested(a[0]), empty({channels}, type), empty({channels}, type)};
 }
 
 Outputs batch_norm_backward(const Arguments& a) {  // grad, input, weight, mean.., train, eps, mask
   const at::Tensor input = a[1].toTensor();
-  return masked(a, 9, {like_preserved(a[1]), weight_like(a[2]), empty({input.size(1)}, statistics_type(input, a[2]))});
+  return masked(a, 9, {like_suggested(a[1]), weight_like(a[2]), empty({input.size(1)}, statistics_type(input, a[2]))});
 }
 
 Outputs embedding(const Arguments& a) {  // weight, indices
@@ -100,6 +106,12 @@ std::vector<int64_t> expanded(const c10::IValue& list, int64_t dimensions) {
   return {values.begin(), values.end()};
 }
 
+// oneDNN lays out all of a convolution's results as channels_last where one of its operands is.
+at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
+  if (!at::native::mkldnn_conv_use_channels_last(input, weight)) return at::MemoryFormat::Contiguous;
+  return input.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+}
+
 Outputs convolution(
     const Arguments& a) {  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
   const at::Tensor input = a[0].toTensor(), weight = a[1].toTensor();
@@ -111,13 +123,17 @@ Outputs convolution(
                          ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride,
                                                        dilation, a[8].toInt())
                          : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
-  return {at::empty(sizes, input.options().device(at::kMeta), input.suggest_memory_format())};
+  return {at::empty(sizes, input.options().device(at::kMeta), convolution_format(input, weight))};
 }
 
 Outputs convolution_backward(const Arguments& a) {  // grad, input, weight, bias_sizes, ..., mask
   const at::Tensor weight = a[2].toTensor();
   const int64_t channels = a[7].toBool() ? weight.size(1) * a[9].toInt() : weight.size(0);
-  return masked(a, 10, {like_preserved(a[1]), like_preserved(a[2]), empty({channels}, weight.scalar_type())});
+  const at::MemoryFormat format = convolution_format(a[1].toTensor(), weight);
+  const auto laid_out = [&](const at::Tensor& like) {
+    return at::empty(like.sizes(), like.options().device(at::kMeta), format);
+  };
+  return masked(a, 10, {laid_out(a[1].toTensor()), laid_out(weight), empty({channels}, weight.scalar_type())});
 }
 
 Outputs dropout(const Arguments& a) {  // input, p, train
@@ -155,9 +171,13 @@ Outputs variance_mean(const Arguments& a) {
 }
 
 Outputs where(const Arguments& a) {  // condition, self, other
-  const auto sizes =
-      at::infer_size(at::infer_size(a[0].toTensor().sizes(), a[1].toTensor().sizes()), a[2].toTensor().sizes());
-  return {empty(sizes, at::result_type(a[1].toTensor(), a[2].toTensor()))};
+  // The layout is that of any pointwise kernel over the three, in this order.
+  const auto type = at::result_type(a[1].toTensor(), a[2].toTensor());
+  const auto operand = [&](const c10::IValue& value) {
+    const at::Tensor tensor = value.toTensor();
+    return tensor.is_meta() ? tensor.to(type) : empty(tensor.sizes(), type);  // a scalar stays on the CPU
+  };
+  return {at::addcmul(operand(a[0]), operand(a[1]), operand(a[2]))};
 }
 
 constexpr int64_t kNoReduction = 0;  // at::Reduction::None
@@ -166,7 +186,7 @@ Outputs pointwise_loss(const Arguments& a) {  // input, target, reduction
   const at::Tensor input = a[0].toTensor(), target = a[1].toTensor();
   const auto type = at::result_type(input, target);
   if (a[2].toInt() != kNoReduction) return {empty({}, type)};
-  return {empty(at::infer_size(input.sizes(), target.sizes()), type)};
+  return {at::sub(input.to(type), target.to(type))};  // laid out as any pointwise kernel does
 }
 
 Outputs pointwise_loss_backward(const Arguments& a) {  // grad, input, target
@@ -174,7 +194,7 @@ Outputs pointwise_loss_backward(const Arguments& a) {  // grad, input, target
 }
 
 Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buffer that only the CPU kernel fills
-  return {like_preserved(a[0]), like_preserved(a[0])};
+  return {like(a[0]), like(a[0])};
 }
 
 // Advanced indexing: indices broadcast; where they stand next to each other the result dimension stands in their
@@ -224,6 +244,14 @@ Outputs first_argument(const Arguments& a) {
 Outputs second_argument_in_place(const Arguments& a) {
   return {a[1].toTensor()};
 }
+Outputs suggested_second(const Arguments& a) {
+  return {like_suggested(a[1])};
+}
+
+Outputs anew(const Arguments& a) {
+  return {like(a[0])};
+}
+
 Outputs pointwise(const Arguments& a) {
   return {like_preserved(a[0])};
 }
@@ -288,9 +316,9 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::index_select", index_select},
       {"aten::linalg_vector_norm", vector_norm},
       {"aten::_adaptive_avg_pool2d", adaptive_pool},
-      {"aten::_adaptive_avg_pool2d_backward", like_second},
+      {"aten::_adaptive_avg_pool2d_backward", suggested_second},
       {"aten::_adaptive_avg_pool3d", adaptive_pool},
-      {"aten::_adaptive_avg_pool3d_backward", like_second},
+      {"aten::_adaptive_avg_pool3d_backward", suggested_second},
       {"aten::relu", pointwise},
       {"aten::relu_", first_argument},
       {"aten::abs.out", unary_out},
@@ -300,7 +328,7 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::logical_or.out", broadcast_out},
       {"aten::logical_xor.out", broadcast_out},
       {"aten::where.self_out", broadcast_out},
-      {"aten::roll", pointwise},
+      {"aten::roll", anew},
       {"aten::flip", pointwise},
       {"aten::mse_loss_backward.grad_input", last_argument},
       {"aten::smooth_l1_loss_backward.grad_input", last_argument},
@@ -346,20 +374,24 @@ const std::string* find_refusal(const std::string& name) {
   static const std::string value =
       "it reads a value of a tensor, which has none while it is recorded; keep the value in a tensor, or "
       "return it from the step and read it afterwards";
+  static const std::string lazy =
+      "conjugates and negatives that are only noted are not recorded; call resolve_conj() or resolve_neg() on a tensor "
+      "of your own, or write the step in real numbers";
+  static const std::string storage = "it gives a tensor another's storage; use a view or a copy";
   static const std::unordered_map<std::string, const std::string*> table = {
+      {"aten::_conj", &lazy},
+      {"aten::_neg_view", &lazy},
+      {"aten::set_", &storage},
       {"aten::nonzero", &mask},
       {"aten::masked_select", &mask},
       {"aten::unique_dim", &mask},
       {"aten::_unique2", &mask},
       {"aten::unique_consecutive", &mask},
       {"aten::nonzero_static", &mask},
-      {"aten::repeat_interleave.Tensor", &mask},
       {"aten::bincount", &mask},
       {"aten::repeat_interleave", &mask},
       {"aten::_local_scalar_dense", &value},
       {"aten::equal", &value},
-      {"aten::is_nonzero", &value},
-      {"aten::item", &value},
   };
   const auto found = table.find(name);
   return found == table.end() ? nullptr : found->second;

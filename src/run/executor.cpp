@@ -177,25 +177,35 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
   }
   frame_.begin(std::vector<AllocationFrame::Output>(op.outputs), op.workspace, op.workspace_bytes);
   AllocationFrame::Usage usage;
+  // Whatever is thrown: the process's allocator and generator are given back.
   const auto finish = [&] {
-    usage = frame_.end(outputs_);
+    stack_.clear();
+    usage = frame_.end();
     if (generator_state.defined()) at::Generator(at::detail::getDefaultCPUGenerator()).set_state(generator_state);
+  };
+  const auto refused = [&](const std::string& what) {
+    const std::string& module = plan_.trace.modules[op.op->module];
+    return UserError(fmt::format("operator {}{} failed: {}", op.op->name,
+                                 module.empty() ? "" : fmt::format(" in module '{}'", module),
+                                 what.substr(0, what.find('\n'))),
+                     UserError::Kind::failure);
   };
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     settle_outputs(op);
-    stack_.clear();
   } catch (const c10::Error& error) {
     finish();
-    const std::string& module = plan_.trace.modules[op.op->module];
-    const std::string what = error.what_without_backtrace();
-    throw UserError(
-        fmt::format("operator {}{} failed: {}", op.op->name,
-                    module.empty() ? "" : fmt::format(" in module '{}'", module), what.substr(0, what.find('\n'))),
-        UserError::Kind::failure);
+    throw refused(error.what_without_backtrace());
+  } catch (const InternalError&) {
+    finish();
+    throw;
+  } catch (const std::exception& error) {  // our own operators' refusals, and what other libraries throw
+    finish();
+    throw refused(error.what());
   }
   finish();
   check(!usage.escaped_arena, "a kernel of " + op.op->name + " keeps memory that it was lent for one call");
+  beside_bytes_ = std::max(beside_bytes_, usage.beside_bytes);
   if (usage.outside_bytes > 0 && !usage.escaped) {
     int64_t& known = unplanned_[op.index];
     known = std::max(known, usage.workspace_bytes);
@@ -228,16 +238,14 @@ void Executor::settle_outputs(BoundOp& op) {
     if (value.isTensor())
       settle(value.toTensor());
     else if (value.isTensorList())
-      for (const at::Tensor tensor : value.toTensorList()) settle(tensor);
+      for (const at::Tensor& tensor : value.toTensorVector()) settle(tensor);
     else
       ++next;
   }
   if (moves.empty()) return;
   copied_outputs_ += static_cast<int64_t>(moves.size());
-  if (moves.size() > 1)
-    for (auto& [place, made] : moves) made = made.clone();  // they may lie in each other's places
-  else if (moves[0].second.is_alias_of(*moves[0].first))
-    moves[0].second = moves[0].second.clone();
+  // They may lie in each other's places, or in their own with other strides; storages do not tell.
+  for (auto& [place, made] : moves) made = made.clone();
   for (auto& [place, made] : moves) place->copy_(made);
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "device/cpu_allocator.h"
@@ -41,6 +42,9 @@ class Executor {
   /// Scratch that ops took beyond what was planned for them, by op index: what to plan them with.
   const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
 
+  /// The most bytes at a time that other threads than the one that runs an op took from the heap for it.
+  int64_t beside_bytes() const { return beside_bytes_; }
+
   /// Outputs that a kernel put elsewhere, so that they had to be copied to their place.
   int64_t copied_outputs() const { return copied_outputs_; }
 
@@ -58,9 +62,9 @@ class Executor {
   std::unordered_map<size_t, std::vector<std::pair<View, at::Tensor>>> tensors_;  // by hash of the view
   std::vector<BoundOp> ops_;
   std::vector<c10::IValue> stack_;
-  std::vector<AllocationFrame::Output> outputs_;
   int64_t arena_bytes_used_ = 0;
   std::map<int32_t, int64_t> unplanned_;
+  int64_t beside_bytes_ = 0;
   int64_t copied_outputs_ = 0;
 };
 

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "plan/liveness.h"
+#include "plimsoll/error.h"
+#include "run/single_op.h"
+
 namespace plimsoll {
 
 std::string LearnedWorkspace::key_of(const Op& op) {
@@ -18,6 +22,30 @@ bool LearnedWorkspace::learn(const Op& op, int64_t bytes) {
   if (bytes <= known) return false;
   known = bytes;
   return true;
+}
+
+bool LearnedWorkspace::learn_beside(int64_t bytes) {
+  bytes = placed_bytes(bytes);
+  if (bytes <= beside_bytes_) return false;
+  beside_bytes_ = bytes;
+  return true;
+}
+
+void LearnedWorkspace::probe(const Trace& trace, int64_t bytes) {
+  for (const Op& op : trace.ops) {
+    if (!op.call) continue;
+    const auto [entry, fresh] = bytes_.try_emplace(key_of(op), 0);
+    if (!fresh || operand_bytes(trace, op) > bytes) continue;
+    try {
+      Op ruled = op;  // by rule it takes this much; what comes on top is learned
+      if (base_) ruled.workspace_bytes = placed_bytes(base_(op).value_or(0));
+      SingleOp single(trace, ruled);
+      single.run();
+      entry->second = single.unplanned_bytes();
+      learn_beside(single.beside_bytes());
+    } catch (const UserError&) {  // refuses zeros: the first step will tell
+    }
+  }
 }
 
 WorkspaceModel LearnedWorkspace::model() const {

@@ -8,6 +8,9 @@
 
 namespace plimsoll {
 
+/// What probing may always take for one op's operands, however small the step is.
+constexpr int64_t kProbedBytes = int64_t{64} << 20;
+
 class LearnedWorkspace {
  public:
   /// `base` is asked for operators that nothing was learned about.
@@ -15,12 +18,23 @@ class LearnedWorkspace {
 
   /// True if this is more than was known.
   bool learn(const Op& op, int64_t bytes);
+
+  /// The most that other threads than the one that runs an op took at a time, on the heap: it cannot lie in the arena.
+  int64_t beside_bytes() const { return beside_bytes_; }
+  /// True if this is more than was known.
+  bool learn_beside(int64_t bytes);
+
+  /// Runs every distinct op of `trace` once, apart from everything, on zeros; ops whose operands take more than `bytes`
+  /// are left to the first step. The CPU's kernels only.
+  void probe(const Trace& trace, int64_t bytes);
+
   WorkspaceModel model() const;
 
  private:
   static std::string key_of(const Op& op);
   WorkspaceModel base_;
   std::map<std::string, int64_t> bytes_;
+  int64_t beside_bytes_ = 0;
 };
 
 }  // namespace plimsoll

@@ -123,6 +123,7 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& to
       {"precision", std::string(name_of(job.precision))},
       {"optimizer.name", job.optimizer.name},
       {"data.tokenizer", fmt::format("{} ({:016x})", tokenizer.name(), tokenizer.fingerprint())},
+      {"data.sequence_length", text(job.data.sequence_length)},
       {"seed", text(job.seed)},
   };
 }
@@ -143,7 +144,8 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 }
 
 CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
-                               const NamedTensors& state) {
+                               const NamedTensors& state,
+                               const std::function<void(const CheckpointInfo&)>& accept) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const size_t verified = file.verify();
   CheckpointInfo info = parse_metadata(file, path.string());
@@ -160,6 +162,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
         path.string(), fmt::join(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
         found.size() > shown ? fmt::format("\n  and {} more", found.size() - shown) : ""));
   }
+  if (accept) accept(info);
   // From here on nothing can fail.
   for (const auto& [name, tensor] : state) {
     const StoredTensor& stored = file.tensors().at(name);

@@ -34,7 +34,8 @@ MicroBatches::MicroBatches(const Job& job, const Tokenizer& tokenizer, const Tex
       dataset_(job.data, tokenizer, progress),
       order_(dataset_.windows(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = dataset_.windows(Split::validation);
-  evaluation_batches_ = std::min(job.eval_batches, (windows + samples_ - 1) / samples_);
+  // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
+  evaluation_windows_ = std::min(job.eval_batches * std::max(job.batch_size.value_or(samples_), samples_), windows);
 }
 
 void MicroBatches::start(int64_t position) {
@@ -55,9 +56,9 @@ Batch MicroBatches::next() {
 }
 
 Batch MicroBatches::evaluation_batch(int64_t index, int64_t& windows) const {
-  check(index >= 0 && index < evaluation_batches_, "no such evaluation batch");
+  check(index >= 0 && index < evaluation_batches(), "no such evaluation batch");
   const int64_t count = dataset_.windows(Split::validation), first = index * samples_;
-  windows = std::min(samples_, count - first);
+  windows = std::min(samples_, evaluation_windows_ - first);
   // The order goes round, so that the rows that fill up hold valid tokens.
   Batch batch = make_text_batch(dataset_, WindowOrder(count, 0, /*shuffle=*/false), Split::validation, first, samples_);
   int64_t* targets = numbers_of(batch.fields.at(1));

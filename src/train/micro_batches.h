@@ -35,9 +35,9 @@ class MicroBatches {
   /// The epoch of the window at `position`.
   int64_t epoch(int64_t position) const { return order_.epoch(position); }
 
-  /// Micro batches of an evaluation: data.eval_batches of them, or fewer where there are fewer windows; 0: no
-  /// validation data.
-  int64_t evaluation_batches() const { return evaluation_batches_; }
+  /// Micro batches of an evaluation, which reads job.eval_batches times job.batch_size windows, or all where there are
+  /// fewer; 0: no validation data.
+  int64_t evaluation_batches() const { return (evaluation_windows_ + samples_ - 1) / samples_; }
   /// Validation windows in order, the same ones every time. `windows` says how many are in it: the last micro batch may
   /// be filled up with rows that do not count, whose targets are all -100.
   Batch evaluation_batch(int64_t index, int64_t& windows) const;
@@ -47,7 +47,7 @@ class MicroBatches {
   int64_t samples_;  // of a micro batch
   TextDataset dataset_;
   WindowOrder order_;
-  int64_t evaluation_batches_ = 0;
+  int64_t evaluation_windows_ = 0;
   std::optional<Loader> loader_;  // last: its threads read the others
 };
 

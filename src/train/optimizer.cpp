@@ -7,6 +7,8 @@
 namespace plimsoll {
 
 std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParameter>& parameters) {
+  if (config_.name != "adamw" && config_.name != "sgd")
+    throw UserError("optimizer.name is '" + config_.name + "'; allowed are adamw and sgd");
   std::vector<NamedState> state;
   const auto zeros = [&](const std::string& kind, const OptimizedParameter& parameter) {
     at::Tensor tensor = at::zeros(parameter.value.sizes(), parameter.value.options().requires_grad(false));

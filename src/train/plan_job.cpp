@@ -1,13 +1,15 @@
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
-#include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
+#include "run/learned_workspace.h"
 #include "train/plan_options.h"
 #include "train/vocabulary.h"
 
@@ -28,103 +30,173 @@ int64_t numbers_learned(const Trace& trace) {
   return count;
 }
 
-class JobPlanner {
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The job under one micro batch: recorded once, planned under any budget.
+class Candidate {
  public:
-  explicit JobPlanner(const Job& job) : job_(job) {
-    check(job.batch_size && *job.batch_size >= 1, "Job::batch_size is filled in before the job is planned");
-    check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
-          "a job's micro batch and its accumulation are both set or both open");
-    job_.model.decoder.vocab_size = vocabulary_of(job);
-    if (!job_.memory_budget) find_budget();
+  Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size, AccumulationSchedule accumulation)
+      : micro_batch_size_(micro_batch_size), accumulation_(std::move(accumulation)) {
+    Job pinned = job;
+    pinned.micro_batch_size = micro_batch_size;
+    pinned.gradient_accumulation_steps = accumulation_;
+    TrainingOptions options = options_of(pinned);
+    options.device = target.device;
+    options.cost = target.cost;
+    options.context_bytes = target.context_bytes;
+    options.library_bytes = target.library_bytes;
+    const auto start = std::chrono::steady_clock::now();
+    recorded_ = record_step(step_of(pinned, micro_batch_size), options);
+    record_seconds_ = seconds_since(start);
+    PlanOptions plan_options = plan_options_of(options);
+    if (target.device == "cpu") {
+      // As Training does before it starts, so that a plan alone says what the run will take. The large ones wait.
+      LearnedWorkspace workspace(plan_options.workspace);
+      at::set_num_threads(threads_of(options));
+      workspace.probe(recorded_, kProbedBytes);
+      plan_options.workspace = workspace.model();
+      plan_options.library_bytes += workspace.beside_bytes();
+    }
+    planner_.emplace(recorded_, plan_options);
+    sequence_length_ = job.data.sequence_length;
   }
 
-  PlannedJob run() {
-    PlannedJob planned = job_.micro_batch_size ? plan(*job_.micro_batch_size, *job_.gradient_accumulation_steps)
-                                               : plan_open_micro_batch();
-    planned.settings.reasons.insert(planned.settings.reasons.end(), reasons_.begin(), reasons_.end());
-    planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),
-                                planned.settings.reasons.end());
+  PlannedJob plan(std::optional<int64_t> budget) const {
+    PlannedJob planned;
+    planned.plan = planner_->plan(budget);
+    planned.recorded = recorded_;
+    planned.record_seconds = record_seconds_;
+    planned.settings.micro_batch_size = micro_batch_size_;
+    planned.settings.accumulation = accumulation_;
+    planned.settings.parameters = numbers_learned(recorded_);
+    const int64_t count = accumulation_.begin()->second;
+    planned.step_seconds = planned.plan.time.step(count);
+    planned.tokens_per_second = static_cast<double>(count * micro_batch_size_ * sequence_length_) / planned.step_seconds;
     return planned;
   }
 
  private:
-  void find_budget() {
-    if (job_.device != "cpu") {
-      reasons_.push_back({"memory_budget: none", fmt::format("what a device '{}' has is not known here; set "
-                                                             "memory_budget to plan for one",
-                                                             job_.device)});
+  int64_t micro_batch_size_, sequence_length_ = 0;
+  AccumulationSchedule accumulation_;
+  Trace recorded_;
+  double record_seconds_ = 0;
+  std::optional<Planner> planner_;
+};
+
+class JobPlanner {
+ public:
+  JobPlanner(const Job& job, const PlanTarget& target) : job_(job), target_(target) {
+    check(job.batch_size && *job.batch_size >= 1, "Job::batch_size is filled in before the job is planned");
+    check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
+          "a job's micro batch and its accumulation are both set or both open");
+    job_.model.decoder.vocab_size = vocabulary_of(job);
+    if (job_.micro_batch_size) {
+      candidates_.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
       return;
     }
-    const std::optional<int64_t> available = available_host_memory();
-    if (!available) {
-      reasons_.push_back({"memory_budget: none", "the system does not say how much memory is available"});
-      return;
-    }
-    // The rest is for what is not in the arena: the program, the data's batches, the page cache of its text.
-    job_.memory_budget = *available / 10 * 9;
-    reasons_.push_back({"memory_budget: " + format_bytes(*job_.memory_budget),
-                        fmt::format("90 % of the {} that are available on this machine", format_bytes(*available))});
+    for (int64_t divisor : divisors_of(*job_.batch_size))
+      candidates_.push_back({divisor, {{0, *job_.batch_size / divisor}}, nullptr});
   }
 
-  PlannedJob plan(int64_t micro_batch_size, const AccumulationSchedule& accumulation) const {
-    Job job = job_;
-    job.micro_batch_size = micro_batch_size;
-    job.gradient_accumulation_steps = accumulation;
-    const TrainingOptions options = options_of(job);
-    PlannedJob planned;
+  PlannedJob run() {
     const auto start = std::chrono::steady_clock::now();
-    planned.recorded = record_step(step_of(job, micro_batch_size), options);
-    planned.record_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    planned.plan = make_plan(planned.recorded, plan_options_of(options));
-    planned.settings.vocab_size = job.model.decoder.vocab_size;
-    planned.settings.micro_batch_size = micro_batch_size;
-    planned.settings.accumulation = accumulation;
-    planned.settings.memory_budget = job.memory_budget;
-    planned.settings.parameters = numbers_learned(planned.recorded);
+    PlannedJob planned = choose(target_.memory_budget);
+    planned.settings.vocab_size = job_.model.decoder.vocab_size;
+    planned.settings.memory_budget = target_.memory_budget;
+    planned.settings.cost = target_.cost;
+    if (!target_.budget_reason.empty())
+      planned.settings.reasons.push_back(
+          {target_.memory_budget ? "memory_budget: " + format_bytes(*target_.memory_budget) : "memory_budget: none",
+           target_.budget_reason});
+    if (!target_.unknown.empty()) planned.settings.reasons.push_back({"not counted", target_.unknown});
+    planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),
+                                planned.settings.reasons.end());
+    planned.plan_seconds = seconds_since(start);
     return planned;
   }
 
-  PlannedJob plan_divisor(int64_t micro_batch_size) const {
-    return plan(micro_batch_size, {{0, *job_.batch_size / micro_batch_size}});
-  }
-
-  // The largest divisor that fits. A step of a whole batch does not accumulate, so it stands apart; among the others
-  // bytes grow with the micro batch, and the largest is found by halves.
-  PlannedJob plan_open_micro_batch() const {
-    const std::vector<int64_t> divisors = divisors_of(*job_.batch_size);
-    PlannedJob chosen = plan_divisor(divisors.back());
-    std::string why = fmt::format("the whole batch_size {} fits", *job_.batch_size);
-    int64_t minimum = chosen.plan.minimum_budget_bytes;
-    if (divisors.size() > 1) {
-      PlannedJob smallest = plan_divisor(divisors.front());
-      minimum = std::min(minimum, smallest.plan.minimum_budget_bytes);
-      if (!chosen.plan.fits && smallest.plan.fits) {
-        chosen = std::move(smallest);
-        why = fmt::format("the largest divisor of batch_size {} that fits", *job_.batch_size);
-        for (size_t low = 1, high = divisors.size() - 1; low < high;) {
-          const size_t middle = (low + high) / 2;
-          PlannedJob candidate = plan_divisor(divisors[middle]);
-          if (candidate.plan.fits) {
-            chosen = std::move(candidate);
-            low = middle + 1;
-          } else {
-            high = middle;
-          }
-        }
-      } else if (!chosen.plan.fits) {
-        if (smallest.plan.minimum_budget_bytes <= chosen.plan.minimum_budget_bytes) chosen = std::move(smallest);
-        why = fmt::format("no divisor of batch_size {} fits; this one needs least", *job_.batch_size);
-      }
-    } else if (!chosen.plan.fits) {
-      why = fmt::format("it is the whole batch_size, {}, and does not fit", *job_.batch_size);
+  std::vector<FrontierPoint> frontier(int points) {
+    check(points >= 2, "a frontier has two points at least");
+    const PlannedJob smallest = choose(1), largest = choose(std::nullopt);
+    const int64_t least = smallest.plan.minimum_budget_bytes, most = std::max(least, largest.plan.peak_bytes);
+    std::vector<FrontierPoint> frontier;
+    for (int i = 0; i < points; ++i) {
+      const int64_t budget = least + static_cast<int64_t>(static_cast<double>(most - least) * i / (points - 1));
+      const PlannedJob planned = choose(budget);
+      FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned), planned.plan.fits};
+      frontier.push_back(std::move(point));
     }
-    chosen.plan.minimum_budget_bytes = minimum;
-    chosen.settings.reasons.push_back({fmt::format("micro_batch_size: {}", chosen.settings.micro_batch_size), why});
-    return chosen;
+    return frontier;
   }
 
-  Job job_;  // with the vocabulary and, as far as it is known, the budget filled in
-  std::vector<Reason> reasons_;
+ private:
+  struct Open {
+    int64_t micro_batch_size;
+    AccumulationSchedule accumulation;
+    std::unique_ptr<Candidate> candidate;  // recorded when it is first asked for
+  };
+
+  const Candidate& candidate(size_t index) {
+    Open& open = candidates_[index];
+    if (!open.candidate)
+      open.candidate = std::make_unique<Candidate>(job_, target_, open.micro_batch_size, open.accumulation);
+    return *open.candidate;
+  }
+
+  static std::string choices_of(const PlannedJob& planned) {
+    std::string text = fmt::format("micro batch {} x {}", planned.settings.micro_batch_size,
+                                   planned.settings.accumulation.begin()->second);
+    if (planned.plan.checkpointed)
+      text += fmt::format(", {:.1f} % recomputed",
+                          100 * planned.plan.time.recompute / (planned.plan.time.micro - planned.plan.time.recompute));
+    return text;
+  }
+
+  // The candidate with the least time among those that fit. Larger micro batches keep a device busier: they are tried
+  // first, and as soon as one fits without recomputing anything, smaller ones have nothing to offer.
+  PlannedJob choose(std::optional<int64_t> budget) {
+    std::optional<PlannedJob> best;
+    int64_t minimum = std::numeric_limits<int64_t>::max();
+    size_t weighed = 0;
+    for (size_t i = candidates_.size(); i-- > 0;) {
+      PlannedJob planned = candidate(i).plan(budget);
+      ++weighed;
+      minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
+      const bool better =
+          !best || (planned.plan.fits != best->plan.fits ? planned.plan.fits
+                    : planned.plan.fits ? planned.step_seconds < best->step_seconds
+                                        : planned.plan.minimum_budget_bytes < best->plan.minimum_budget_bytes);
+      const bool done = planned.plan.fits && !planned.plan.checkpointed;
+      if (better) best = std::move(planned);
+      if (done && i > 0) {
+        // The least budget is asked of the smallest, which needs least.
+        minimum = std::min(minimum, candidate(0).plan(budget).plan.minimum_budget_bytes);
+        break;
+      }
+    }
+    best->plan.minimum_budget_bytes = minimum;
+    if (!job_.micro_batch_size)
+      best->settings.reasons.push_back(
+          {fmt::format("micro_batch_size: {}", best->settings.micro_batch_size), micro_batch_reason(*best, weighed)});
+    return std::move(*best);
+  }
+
+  std::string micro_batch_reason(const PlannedJob& planned, size_t weighed) const {
+    const int64_t batch = *job_.batch_size;
+    if (!planned.plan.fits) {
+      if (candidates_.size() == 1) return fmt::format("it is the whole batch_size, {}, and does not fit", batch);
+      return fmt::format("no divisor of batch_size {} fits; this one needs least", batch);
+    }
+    if (planned.settings.micro_batch_size == batch) return fmt::format("the whole batch_size {} fits", batch);
+    return fmt::format("of the {} divisors of batch_size {} that were weighed, the least time among those that fit",
+                       weighed, batch);
+  }
+
+  Job job_;  // with the vocabulary filled in
+  PlanTarget target_;
+  std::vector<Open> candidates_;  // by rising micro batch
 };
 
 }  // namespace
@@ -154,8 +226,16 @@ TrainingOptions options_of(const Job& job) {
   return options;
 }
 
+PlannedJob plan_job(const Job& job, const PlanTarget& target) {
+  return JobPlanner(job, target).run();
+}
+
 PlannedJob plan_job(const Job& job) {
-  return JobPlanner(job).run();
+  return plan_job(job, target_of(job));
+}
+
+std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points) {
+  return JobPlanner(job, target).frontier(points);
 }
 
 Job pinned(Job job, const JobSettings& settings) {

@@ -15,6 +15,9 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   PlanOptions result;
   result.memory_budget = options.memory_budget;
   result.gradient_checkpointing = options.gradient_checkpointing;
+  result.context_bytes = options.context_bytes;
+  result.library_bytes = options.library_bytes;
+  result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
   return result;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "plimsoll/error.h"
 #include "report/metrics_log.h"
@@ -36,6 +37,9 @@ double seconds_now() {
 // Steps that are too slow to stand for the others: the first replans, the second is the first in its new places.
 constexpr size_t kStepsNotTimed = 2;
 
+// A loss scale of 2^16 is down to 2^-14 by then: it was not the scale.
+constexpr int64_t kMostSkippedInARow = 30;
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -55,19 +59,27 @@ class Run {
     plan();
     if (!report_.fits) return std::move(report_);
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(job_.checkpoint);
-    make_checkpoint_folder();
+    prepare_outputs();
     try {
       open_data();
     } catch (const StoppedEarly&) {
       report_.stopped = true;
+      report_.resident_bytes = peak_resident_bytes();
       return std::move(report_);
     }
-    training_.emplace(step_of(job_, settings().micro_batch_size), options_of(job_));
-    training_->start();
-    if (checkpoint) resume(*checkpoint);
-    open_metrics();
-    data_->start(position_);
-    train();
+    TrainingOptions options = options_of(job_);
+    options.cost = settings().cost;
+    training_.emplace(step_of(job_, settings().micro_batch_size), options);
+    try {
+      training_->start();
+      if (checkpoint) resume(*checkpoint);
+      open_metrics();
+      data_->start(position_);
+      train();
+    } catch (const UserError& error) {
+      if (error.kind() != UserError::Kind::does_not_fit) throw;
+      report_.fits = false;  // with scratch that nobody knew of; the plan says what would
+    }
     finish();
     return std::move(report_);
   }
@@ -85,11 +97,23 @@ class Run {
   }
 
   // Before the data are read: what cannot be saved should not be trained.
-  void make_checkpoint_folder() const {
-    if (job_.checkpoint.directory.empty()) return;
-    std::error_code error;
-    std::filesystem::create_directories(job_.checkpoint.directory, error);
-    if (error) throw_file_error("make the folder", job_.checkpoint.directory, error.value());
+  void prepare_outputs() const {
+    if (!job_.checkpoint.directory.empty()) {
+      std::error_code error;
+      std::filesystem::create_directories(job_.checkpoint.directory, error);
+      if (error) throw_file_error("make the folder", job_.checkpoint.directory, error.value());
+      const AtomicFile probe(job_.checkpoint.directory / "step-00000000.safetensors");  // never committed: leaves nothing
+    }
+    const std::filesystem::path& metrics = job_.log.metrics_file;
+    if (metrics.empty()) return;
+    for (const std::filesystem::path& file : job_.data.files) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(file, metrics, ignored))
+        throw UserError(fmt::format("log.metrics_file is {}, which is one of data.files", metrics.string()));
+    }
+    std::error_code ignored;
+    if (!std::filesystem::exists(metrics, ignored) && std::filesystem::exists(metrics.parent_path(), ignored))
+      const AtomicFile probe(metrics);
   }
 
   void open_data() {
@@ -105,8 +129,15 @@ class Run {
 
   void resume(const std::filesystem::path& file) {
     try {
-      const CheckpointInfo info = read_checkpoint(file, origin_, training_->state());
-      training_->restore_counters(info.counters);
+      // Counters first: a checkpoint is loaded whole or not at all.
+      const CheckpointInfo info =
+          read_checkpoint(file, origin_, training_->state(), [&](const CheckpointInfo& described) {
+            training_->restore_counters(described.counters);
+            if (training_->steps_done() != described.step)
+              throw UserError(fmt::format("{} is damaged: it is of step {}, its counters of step {}", file.string(),
+                                          described.step, training_->steps_done()),
+                              UserError::Kind::failure);
+          });
       position_ = info.position;
     } catch (const UserError& error) {
       if (error.kind() != UserError::Kind::failure || job_.checkpoint.resume != "auto") throw;
@@ -140,13 +171,26 @@ class Run {
         break;
       }
       step();
+      require_progress();
+      // Saved first: an evaluation that fails must not cost the steps before it.
       const int64_t steps = training_->steps_done();
-      if (job_.eval_every_n_steps > 0 && steps % job_.eval_every_n_steps == 0) evaluate();
       if (job_.checkpoint.every_n_steps > 0 && steps % job_.checkpoint.every_n_steps == 0) save();
+      if (job_.eval_every_n_steps > 0 && steps % job_.eval_every_n_steps == 0) evaluate();
     }
     if (report_.losses.empty()) return;
-    if (!report_.stopped && evaluated_step_ != training_->steps_done()) evaluate();
     if (!job_.checkpoint.directory.empty() && saved_step_ != training_->steps_done()) save();
+    if (!report_.stopped && evaluated_step_ != training_->steps_done()) evaluate();
+  }
+
+  // A run whose gradients are not finite any more only burns time, and would rotate its good checkpoints away.
+  void require_progress() const {
+    if (skipped_in_a_row_ < kMostSkippedInARow) return;
+    throw UserError(
+        fmt::format("the last {} steps, up to {}, were skipped because a gradient was not finite: the run has diverged; "
+                    "lower optimizer.learning_rate, lengthen scheduler.warmup_steps, or set precision: bf16-mixed{}",
+                    kMostSkippedInARow, training_->steps_done(),
+                    saved_step_ > 0 ? fmt::format("; the last checkpoint is of step {}", saved_step_) : ""),
+        UserError::Kind::failure);
   }
 
   // How many micro batches the step has: by the epoch of its first window.
@@ -157,13 +201,18 @@ class Run {
   void step() {
     const double begin = seconds_now();
     const int64_t count = micro_batches(), epoch = data_->epoch(position_);
-    std::vector<Batch> batches;
-    for (int64_t i = 0; i < count; ++i) batches.push_back(data_->next());
-    std::vector<MicroBatch> inputs;
-    for (Batch& batch : batches) inputs.push_back(tensors_over(batch));
     const int64_t number = training_->steps_done() + 1;
     const double rate = learning_rate_at(job_.scheduler, job_.optimizer.learning_rate, number, job_.max_steps);
-    const StepResult result = training_->step(inputs, rate);
+    Batch batch;  // one at a time: however many there are, they take the memory of one
+    MicroBatch inputs;
+    const StepResult result = training_->step(
+        count,
+        [&](int64_t) -> const MicroBatch& {
+          batch = data_->next();
+          inputs = tensors_over(batch);
+          return inputs;
+        },
+        rate);
     const int64_t windows = count * settings().micro_batch_size;
     position_ += windows;
 
@@ -182,6 +231,7 @@ class Run {
     progress.loss_scale = training_->loss_scale();
     progress.memory_used = training_->used().measured_peak();
     progress.memory_budget = training_->plan().budget_bytes;
+    skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
     report_.losses.push_back(result.loss);
     step_seconds_.push_back(progress.step_seconds);
     step_tokens_.push_back(tokens);
@@ -214,6 +264,7 @@ class Run {
     int64_t windows = 0;
     for (int64_t i = 0; i < data_->evaluation_batches(); ++i) {
       int64_t counted = 0;
+      if (stop_requested) return;  // a part of the windows is no evaluation
       Batch batch = data_->evaluation_batch(i, counted);
       sum += training_->evaluate(tensors_over(batch)) * static_cast<double>(counted);
       windows += counted;
@@ -271,6 +322,7 @@ class Run {
   std::optional<MetricsLog> metrics_;
   int64_t position_ = 0;  // windows read, counted over all epochs
   int64_t saved_step_ = 0, evaluated_step_ = 0;
+  int64_t skipped_in_a_row_ = 0;
   std::vector<double> step_seconds_;
   std::vector<int64_t> step_tokens_;
   double logged_at_ = 0;

@@ -30,6 +30,7 @@ struct Training::Impl {
   void make_plan_anew() {
     PlanOptions plan_options = plan_options_of(options);
     plan_options.workspace = workspace.model();
+    plan_options.library_bytes += workspace.beside_bytes();
     plan = make_plan(recorded, plan_options);
   }
 
@@ -42,6 +43,11 @@ struct Training::Impl {
 
   void start() {
     require_fit("");
+    if (options.device == "cpu") {
+      workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes));
+      make_plan_anew();
+      require_fit(" with the scratch that its kernels take");
+    }
     arena = std::make_unique<CpuArena>(plan.arena_bytes);
     executor = std::make_unique<Executor>(plan, *arena);
     AllocationFrame::reset_outside_peak();
@@ -49,7 +55,6 @@ struct Training::Impl {
     reset_scalars();
   }
 
-  // The step's scalars lie in the arena, which starts as zeros.
   void reset_scalars() {
     write("loss_factor", 1.0);
     write("loss_scale", scaler.scale());
@@ -64,7 +69,6 @@ struct Training::Impl {
   }
 
   void run(const char* name, int64_t micro) {
-    check(executor != nullptr, "start() was not called");
     executor->run(segment(name), {options.seed, steps, micro});
   }
 
@@ -94,16 +98,31 @@ struct Training::Impl {
   // What kernels took beyond the plan is planned from now on. Persistent buffers keep their places, so the arena only
   // grows at its end. Nothing else lives between two steps.
   void learn() {
-    bool learned = false;
+    bool learned = workspace.learn_beside(executor->beside_bytes());
     for (const auto& [index, bytes] : executor->unplanned_workspace())
       learned |= workspace.learn(plan.trace.ops[index], bytes);
     if (!learned) return;
-    arena_used = std::max(arena_used, executor->arena_bytes_used());
-    executor.reset();
+    note_use();
+    executor.reset();  // it refers to the plan
     make_plan_anew();
     require_fit(" with the scratch that its kernels turned out to take");
+    AllocationFrame::reset_outside_peak();
     arena->grow(plan.arena_bytes);
     executor = std::make_unique<Executor>(plan, *arena);
+  }
+
+  // What was in use at a time under the plan that is in force.
+  void note_use() {
+    if (!executor) return;
+    use.arena = std::max(use.arena, executor->arena_bytes_used());
+    use.touched = std::max(use.touched, arena->touched_bytes());
+    use.workspace = std::max(use.workspace, AllocationFrame::outside_peak());
+    use.peak = std::max(use.peak, executor->arena_bytes_used() + AllocationFrame::outside_peak());
+  }
+
+  // Only a training that runs has tensors.
+  void require_started() const {
+    if (!executor) throw UserError("start() was not called, or the step did not fit");
   }
 
   TrainingOptions options;
@@ -114,7 +133,7 @@ struct Training::Impl {
   std::unique_ptr<CpuArena> arena;
   std::unique_ptr<Executor> executor;
   int64_t steps = 0, skipped = 0;
-  int64_t arena_used = 0;
+  MemoryUse use;
 };
 
 Training::Training(const Step& step, const TrainingOptions& options) : impl_(std::make_unique<Impl>(step, options)) {}
@@ -129,17 +148,23 @@ void Training::start() {
 }
 
 StepResult Training::step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate) {
-  check(!micro_batches.empty(), "a step needs a micro batch");
+  return step(
+      static_cast<int64_t>(micro_batches.size()),
+      [&](int64_t index) -> const auto& { return micro_batches[index]; }, learning_rate);
+}
+
+StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, double learning_rate) {
+  if (micro_batches < 1) throw UserError("a step needs at least one micro batch");
   Impl& self = *impl_;
-  const auto count = static_cast<double>(micro_batches.size());
-  check(self.executor != nullptr, "start() was not called");
+  self.require_started();
+  const auto count = static_cast<double>(micro_batches);
   self.write("loss_factor", self.scaler.scale() / count);
   self.write("loss_scale", self.scaler.scale());
   self.write("learning_rate", learning_rate);
   StepResult result;
-  for (size_t i = 0; i < micro_batches.size(); ++i) {
-    self.bind(micro_batches[i]);
-    self.run(i == 0 ? "micro" : "accumulate", static_cast<int64_t>(i));
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    self.bind(next(i));
+    self.run(i == 0 ? "micro" : "accumulate", i);
     result.loss += self.read("loss") / count;
   }
   self.run("update", 0);
@@ -153,6 +178,7 @@ StepResult Training::step(const std::vector<std::map<std::string, at::Tensor>>& 
 }
 
 double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch) {
+  impl_->require_started();
   impl_->bind(micro_batch);
   impl_->run("evaluate", 0);
   const double loss = impl_->read("evaluation_loss");
@@ -161,10 +187,8 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch) 
 }
 
 MemoryUse Training::used() const {
-  MemoryUse use;
-  use.arena = std::max(impl_->arena_used, impl_->executor ? impl_->executor->arena_bytes_used() : 0);
-  use.workspace = AllocationFrame::outside_peak();
-  return use;
+  impl_->note_use();
+  return impl_->use;
 }
 
 int64_t Training::steps_done() const {
@@ -178,6 +202,7 @@ double Training::loss_scale() const {
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Training::state() {
+  impl_->require_started();
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const NamedView& entry : impl_->plan.trace.state)
     state.emplace_back(entry.name, impl_->executor->tensor(entry.view));
@@ -192,17 +217,25 @@ std::map<std::string, std::string> Training::counters() const {
 }
 
 void Training::restore_counters(const std::map<std::string, std::string>& counters) {
-  const auto number = [&](const char* name) {
+  const auto refuse = [](const char* name) -> UserError {
+    return UserError(fmt::format("the checkpoint's counter '{}' is missing or damaged", name), UserError::Kind::failure);
+  };
+  const auto number = [&]<typename Number>(const char* name, Number least, Number most) {
     const auto found = counters.find(name);
-    double value = 0;
-    if (found == counters.end() ||
-        std::from_chars(found->second.data(), found->second.data() + found->second.size(), value).ec != std::errc())
-      throw UserError(fmt::format("the checkpoint has no number '{}'", name), UserError::Kind::failure);
+    if (found == counters.end()) throw refuse(name);
+    Number value{};
+    const char* const end = found->second.data() + found->second.size();
+    const auto [stop, error] = std::from_chars(found->second.data(), end, value);
+    if (error != std::errc() || stop != end || !(value >= least && value <= most)) throw refuse(name);
     return value;
   };
-  impl_->steps = static_cast<int64_t>(number("steps"));
-  impl_->skipped = static_cast<int64_t>(number("steps_skipped"));
-  impl_->scaler.restore(number("loss_scale"), static_cast<int64_t>(number("loss_scale_growth")));
+  constexpr int64_t kMost = int64_t{1} << 62;
+  const auto steps = number("steps", int64_t{0}, kMost), skipped = number("steps_skipped", int64_t{0}, steps);
+  const auto scale = number("loss_scale", 1e-30, 1e30);
+  const auto growth = number("loss_scale_growth", int64_t{0}, kMost);
+  impl_->steps = steps;
+  impl_->skipped = skipped;
+  impl_->scaler.restore(scale, growth);
 }
 
 int64_t peak_resident_bytes() {

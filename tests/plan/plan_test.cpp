@@ -7,10 +7,9 @@
 
 #include "plan/liveness.h"
 #include "plan/passes/dead_ops.h"
-#include "plan/passes/recompute_blocks.h"
-#include "plan/pipeline.h"
 #include "plan/trace_text.h"
 #include "plan/validator.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
@@ -95,76 +94,6 @@ TEST(Plan, LargestAtPeakIsNamed) {
   EXPECT_THAT(residents[0].label, ::testing::AnyOf("h0", "h1"));
 }
 
-TEST(RecomputeBlocks, DropsWhatABlockSavedAndRebuildsIt) {
-  const TraceText text(kTwoBlocks);
-  EXPECT_EQ(count_blocks(text.trace), 2);
-  const Trace scheduled = recompute_blocks(text.trace, 2);
-  EXPECT_EQ(scheduled.ops.size(),
-            text.trace.ops.size() + 3);  // h1 and y1 again; then h0, but not y0: block 1 has read it
-  int recomputed = 0;
-  for (const Op& op : scheduled.ops) recomputed += op.recomputed;
-  EXPECT_EQ(recomputed, 3);
-  const auto lifetimes = lifetimes_of(scheduled);
-  EXPECT_EQ(lifetimes[text["h0"]].death, 2);  // read by y0, then gone
-  const Plan with = make_plan(text.trace, {.gradient_checkpointing = Choice::on});
-  const Plan without = make_plan(text.trace, {.gradient_checkpointing = Choice::off});
-  EXPECT_LT(with.peak_bytes, without.peak_bytes);
-  EXPECT_EQ(find_fault(with), "");
-  EXPECT_EQ(scheduled.segments[1].end - scheduled.segments[1].begin, 2);
-}
-
-TEST(RecomputeBlocks, RandomOpsKeepTheirNumbers) {
-  const TraceText text(R"(
-buffer x 64 persistent
-micro
-f layers.0 random m = x
-f layers.0 y = m x
-f layers.1 z = y
-b layers.1 dz = z
-b layers.0 dy = dz m
-)");
-  const Trace scheduled = recompute_blocks(text.trace, 2);
-  std::vector<int64_t> ids;
-  for (const Op& op : scheduled.ops)
-    if (op.random_id >= 0) ids.push_back(op.random_id);
-  EXPECT_EQ(ids, (std::vector<int64_t>{0, 0}));
-}
-
-TEST(RecomputeBlocks, WhatUpdatesSomethingOutsideRunsOnce) {
-  const TraceText text(R"(
-buffer x 64 persistent
-buffer statistics 64 persistent
-micro
-f layers.0 m = x
-f layers.0 statistics <- m
-f layers.0 y = m statistics
-f layers.1 z = y
-b layers.1 dz = z
-b layers.0 dm = dz m y
-)");
-  const Trace scheduled = recompute_blocks(text.trace, 2);
-  int updates = 0;
-  for (const Op& op : scheduled.ops) updates += op.name == "make_statistics";
-  EXPECT_EQ(updates, 1);
-  EXPECT_EQ(find_fault(make_plan(text.trace, {.gradient_checkpointing = Choice::on})), "");
-}
-
-TEST(RecomputeBlocks, AnInputThatChangedMeanwhileIsNotReadAgain) {
-  const TraceText text(R"(
-buffer x 64 persistent
-micro
-f - s = x
-f layers.0 m = s
-f layers.0 y = m
-f - s <- y
-f layers.1 z = s
-b layers.1 dz = z
-b layers.0 dm = dz m
-)");
-  const Trace scheduled = recompute_blocks(text.trace, 2);
-  for (const Op& op : scheduled.ops) EXPECT_FALSE(op.recomputed && op.name == "make_m");
-}
-
 TEST(DeadOps, OpsThatNobodyReadsGo) {
   const TraceText text(R"(
 buffer w 64 persistent
@@ -198,6 +127,75 @@ u - w <- g
 }
 
 // The validator must see each kind of fault in a plan that was sound.
+// What one segment leaves for another, and what lasts.
+constexpr const char* kAccumulating = R"(
+buffer x 64 persistent
+buffer rate 64 persistent
+buffer w 64 state
+buffer momentum 64 state
+micro
+f layers.0 h = x w
+b layers.0 g = h w
+accumulate
+f layers.0 h2 = x w
+b layers.0 d2 = h2 w
+b layers.0 g <- d2
+update
+u - momentum <- g
+u - w <- momentum rate
+)";
+
+class LongFaults : public ::testing::Test {
+ protected:
+  LongFaults() : text(kAccumulating), plan(make_plan(text.trace, {.gradient_checkpointing = Choice::off})) {}
+  void put(const char* what, const char* over) { plan.offsets[text[what]] = plan.offsets[text[over]]; }
+  TraceText text;
+  Plan plan;
+};
+
+TEST_F(LongFaults, NoneAtFirst) {
+  EXPECT_EQ(find_fault(plan), "");
+}
+TEST_F(LongFaults, AnActivationOverAGradientThatIsAddedTo) {
+  put("h2", "g");
+  EXPECT_THAT(find_fault(plan), HasSubstr("'g'"));
+}
+TEST_F(LongFaults, AnActivationOverStateThatOnlyTheUpdateUses) {
+  put("h", "momentum");
+  EXPECT_THAT(find_fault(plan), HasSubstr("'momentum'"));
+}
+TEST_F(LongFaults, AnActivationOverAnInputThatOnlyTheUpdateReads) {
+  put("h", "rate");
+  EXPECT_THAT(find_fault(plan), HasSubstr("'rate'"));
+}
+TEST_F(LongFaults, AnOffsetThatIsNotAligned) {
+  plan.offsets[text["h"]] += 1;
+  plan.arena_bytes += 64;
+  plan.peak_bytes += 64;
+  plan.breakdown.fragmentation += 64;
+  EXPECT_THAT(find_fault(plan), HasSubstr("aligned"));
+}
+TEST_F(LongFaults, APeakBelowTheArena) {
+  plan.peak_bytes -= 64;
+  plan.breakdown.activations -= 64;
+  EXPECT_THAT(find_fault(plan), HasSubstr("below the size"));
+}
+TEST_F(LongFaults, EvaluationThatReadsWhatOnlyTrainingMakes) {
+  TraceText lazy(R"(
+buffer x 64 persistent
+buffer w 64 state
+buffer cache 64 state
+micro
+f - h = x w
+b - g = h
+update
+u - w <- g
+evaluate
+f - cache <- h
+)");
+  EXPECT_THROW(make_plan(lazy.trace), InternalError);
+}
+
 class Faults : public ::testing::Test {
  protected:
   Faults() : text(kTwoBlocks), plan(make_plan(text.trace, {.gradient_checkpointing = Choice::off})) {}
@@ -234,58 +232,6 @@ TEST_F(Faults, AGradientThatDoesNotReachTheUpdate) {
   plan.trace.buffers[text["d0"]].bytes = 64;
   plan.offsets[text["d0"]] = plan.offsets[text["g1"]];
   EXPECT_NE(find_fault(plan), "");
-}
-
-// Random traces of blocks: every plan sound, recomputed or not, and never more bytes with recomputation of everything
-// than the sum of all buffers.
-TEST(Plan, RandomTracesGiveSoundPlans) {
-  std::mt19937 random(5);
-  for (int round = 0; round < 300; ++round) {
-    std::ostringstream text;
-    text << "buffer x 640 persistent\n";
-    const int blocks = 1 + random() % 4;
-    for (int b = 0; b < blocks; ++b) text << "buffer w" << b << " " << 64 * (1 + random() % 9) << " persistent\n";
-    for (int i = 0; i < 60; ++i) text << "buffer v" << i << " " << random() % 2000 << "\n";
-    text << "micro\n";
-    std::vector<std::string> made{"x"};
-    std::vector<std::pair<int, std::string>> saved;
-    int next = 0;
-    for (int b = 0; b < blocks; ++b) {
-      const std::string input = made.back();
-      std::vector<std::string> local{input};
-      for (int i = 0, n = 1 + random() % 6; i < n; ++i) {
-        const std::string name = "v" + std::to_string(next++);
-        text << "f layers." << b << (random() % 5 == 0 ? " random " : " ") << name << " = "
-             << local[random() % local.size()] << " w" << b << "\n";
-        if (random() % 4 == 0)
-          text << "f layers." << b << " " << name << " <- " << local[random() % local.size()] << "\n";
-        local.push_back(name);
-        if (random() % 2) saved.emplace_back(b, name);
-      }
-      made.push_back(local.back());
-    }
-    std::string gradient = made.back();
-    for (int b = blocks; b-- > 0;) {
-      for (const auto& [block, name] : saved) {
-        if (block != b) continue;
-        const std::string out = "v" + std::to_string(next++);
-        text << "b layers." << b << " " << out << " = " << gradient << " " << name << "\n";
-        gradient = out;
-      }
-      text << "b layers." << b << " g" << b << " = " << gradient << " w" << b << "\n";
-    }
-    text << "update\n";
-    for (int b = 0; b < blocks; ++b) text << "u - w" << b << " <- g" << b << "\n";
-    const TraceText trace(text.str());
-    for (Choice choice : {Choice::off, Choice::on}) {
-      const Plan plan =
-          make_plan(trace.trace, {.gradient_checkpointing = choice});  // throws if the validator finds a fault
-      EXPECT_EQ(plan.breakdown.total(), plan.peak_bytes) << text.str();
-      EXPECT_GE(plan.arena_bytes, plan.live_bytes);
-    }
-    const Plan least = make_plan(trace.trace, {.memory_budget = 1});
-    EXPECT_TRUE(make_plan(trace.trace, {.memory_budget = least.minimum_budget_bytes}).fits) << text.str();
-  }
 }
 
 }  // namespace

@@ -5,8 +5,9 @@
 //     b layers.0 g <- h           backward: op writes g in place, reads h (g must exist)
 //     u w <- g
 //
-// Buffers are declared first: `buffer NAME BYTES [persistent|output]`; the others take 64 bytes. A word `random` after
-// the module gives the op a random id.
+// Buffers are declared first: `buffer NAME BYTES [persistent|state|output]`, where persistent is an input that the host
+// writes and state is written once, before anything runs; the others take 64 bytes. `a,b = x` makes two. A
+// word `random` after the module gives the op a random id. An op moves as many bytes as its operands have.
 #pragma once
 
 #include <map>
@@ -54,8 +55,15 @@ class TraceText {
       words >> name >> bytes;
       Buffer& made = trace.buffers[buffer(name)];
       made.bytes = bytes;
-      while (words >> kind) (kind == "persistent" ? made.persistent : made.output) = true;
-      if (made.persistent) trace.inputs.push_back({name, view(name)});  // the host has written it
+      while (words >> kind) {
+        made.persistent = made.persistent || kind != "output";
+        made.output = made.output || kind == "output";
+      }
+      if (kind == "persistent") trace.inputs.push_back({name, view(name)});
+      if (kind == "state") {
+        trace.state.push_back({name, view(name)});
+        trace.constants.push_back({trace.state.back().view.buffer, std::vector<std::byte>(made.bytes)});
+      }
       return;
     }
     if (word == "f" || word == "b" || word == "u") return read_op(word, words);
@@ -83,12 +91,16 @@ class TraceText {
     std::string arrow;
     words >> arrow;
     check(arrow == "=" || arrow == "<-", "expected = or <-");
-    if (arrow == "=")
-      op.results.push_back(view(word));
-    else
-      op.arguments.push_back({Argument::Kind::tensor, true, {view(word)}});
     op.name = "make_" + word;
+    std::istringstream made(word);
+    for (std::string name; std::getline(made, name, ',');) {
+      if (arrow == "=")
+        op.results.push_back(view(name));
+      else
+        op.arguments.push_back({Argument::Kind::tensor, true, {view(name)}});
+    }
     while (words >> word) op.arguments.push_back({Argument::Kind::tensor, false, {view(word)}});
+    for_each_view(op, [&](const View& view, bool) { op.bytes_moved += trace.buffers[view.buffer].bytes; });
     trace.ops.push_back(std::move(op));
   }
 

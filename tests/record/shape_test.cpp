@@ -236,6 +236,7 @@ TEST_P(Shapes, PlanIsTheCpu) {
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_TRUE(is_plan(planned[i]));
     EXPECT_EQ(planned[i].sizes(), expected[i].sizes());
+    EXPECT_EQ(planned[i].strides(), expected[i].strides());
     EXPECT_EQ(planned[i].scalar_type(), expected[i].scalar_type());
   }
 }

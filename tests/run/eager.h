@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "plimsoll/training.h"
+#include "run/batches.h"
 #include "train/optimizer.h"
 
 namespace plimsoll::testing {
-
-using Batch = std::map<std::string, torch::Tensor>;
 
 /// Runs a step's micro batches and its update eagerly, with the optimizer's tensor code on CPU tensors.
 class EagerStep {
@@ -93,12 +92,5 @@ class EagerStep {
   std::vector<OptimizedParameter> parameters_;
   std::vector<NamedState> states_;
 };
-
-/// Every bit the same, NaNs and signed zeros too.
-inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  const torch::Tensor x = a.contiguous(), y = b.contiguous();
-  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
-}
 
 }  // namespace plimsoll::testing

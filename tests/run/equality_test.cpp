@@ -7,41 +7,14 @@
 
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
-#include "run/eager.h"
+#include "run/batches.h"
+#include "run/equality.h"
 
 namespace plimsoll {
 namespace {
 
-using testing::Batch;
-using testing::EagerStep;
-using testing::same_bits;
-
-Batch token_batch(int64_t batch, int64_t time, int64_t vocab) {
-  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)},
-          {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
-}
-
-// Trains both for `steps` steps and compares losses and every bit of the state.
-void expect_equal(const Step& step, const TrainingOptions& options, const std::function<Batch()>& batch, int steps,
-                  int micro) {
-  Training training(step, options);
-  ASSERT_TRUE(training.plan().fits);
-  training.start();
-  EagerStep eager(step, options);
-  eager.copy_from(training);
-  for (int i = 0; i < steps; ++i) {
-    std::vector<Batch> batches;
-    for (int m = 0; m < micro; ++m) batches.push_back(batch());
-    const double scale = training.loss_scale();
-    const StepResult result = training.step(batches, 1e-3);
-    EXPECT_EQ(result.loss, eager.step(batches, 1e-3, scale)) << "step " << i;
-    const auto reference = eager.state();
-    for (const auto& [name, tensor] : training.state())
-      ASSERT_TRUE(same_bits(tensor, reference.at(name)))
-          << name << " differs after step " << i << " by "
-          << (tensor.to(torch::kDouble) - reference.at(name).to(torch::kDouble)).abs().max().item<double>();
-  }
-}
+using testing::expect_equal;
+using testing::token_batch;
 
 DecoderConfig small_decoder() {
   DecoderConfig config;

@@ -6,7 +6,7 @@
 #include <torch/torch.h>
 
 #include "plimsoll/training.h"
-#include "run/eager.h"
+#include "run/equality.h"
 
 namespace plimsoll {
 namespace {

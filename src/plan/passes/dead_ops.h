@@ -1,7 +1,6 @@
 // Removes ops whose results nobody reads.
 //
-// Runs first, so that no later pass weighs the cost of work that need not be done; and again after recompute, which
-// clones whole stretches of forward and needs only some of it.
+// Runs first, so that no later pass weighs the cost of work that need not be done.
 #pragma once
 
 #include "plimsoll/trace.h"

@@ -224,7 +224,7 @@ std::vector<Key> training_keys() {
                  "stop after so many, if max_steps does not come first"),
       integer("eval_every_n_steps", &Job::eval_every_n_steps, kStepsOrNever,
               "0: only at the end, if there is validation data"),
-      integer("eval_batches", &Job::eval_batches, kSteps, "micro batches an evaluation"),
+      integer("eval_batches", &Job::eval_batches, kSteps, "batches of `batch_size` sequences an evaluation"),
       word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"}, "a plan can be made for any of them on any machine"),
       integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: as many as cores"),
       seed(),

@@ -1,0 +1,57 @@
+// How fast a device is, as far as the planner wants to know.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "plimsoll/dtype.h"
+
+namespace plimsoll {
+
+struct Op;
+
+/// Ops that are alike in what limits them.
+enum class OpKind : uint8_t {
+  product,      ///< matrix products
+  convolution,  ///< and its backward
+  attention,    ///< fused attention, forward and backward
+  loss_head,    ///< chunked linear cross entropy
+  streaming,    ///< everything that reads and writes each element about once
+  reduction,    ///< norms and sums
+  random,       ///< dropout and other draws
+  update,       ///< fused optimizer steps
+};
+constexpr int kOpKinds = 8;
+std::string_view name_of(OpKind kind);
+
+/// What ops of one kind and type reach. 0: never limits.
+struct OpRate {
+  double flops = 0;  ///< arithmetic operations a second
+  double bytes = 0;  ///< bytes a second, read and written
+};
+
+/// Types that differ in speed: 64-bit, 32-bit, bfloat16, float16.
+constexpr int kSpeedTypes = 4;
+int speed_type_of(DType dtype);
+
+struct CostModel {
+  std::string device;  ///< "this machine, 2 threads"; "NVIDIA RTX A6000"
+  std::string source;  ///< "measured" | "catalogue" | "typical"
+  std::array<std::array<OpRate, kSpeedTypes>, kOpKinds> rates{};  ///< [kind][speed_type_of(dtype)]
+  double overhead_seconds = 0;  ///< of each op, whatever it does: launch, dispatch
+  double host_link = 0;         ///< bytes a second between device and host, one way
+  /// Seconds of ops that were timed; the others go by the rates. Empty: none were.
+  std::function<std::optional<double>(const Op&)> timed;
+
+  OpRate& rate(OpKind kind, DType dtype) { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
+  const OpRate& rate(OpKind kind, DType dtype) const { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
+};
+
+/// Round figures of a data centre's GPU, for plans that compare choices where no device is known.
+CostModel generic_cost_model();
+
+}  // namespace plimsoll

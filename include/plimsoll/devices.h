@@ -1,0 +1,64 @@
+// The device catalogue: GPUs that a plan can be made for without having one. Figures are those of data sheets and of
+// public reports, each with where it comes from; what this machine's device does is measured instead.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+/// The most that a device computes, in operations a second, without structured sparsity: upper bounds that kernels
+/// reach 40 to 90 % of. 0: the hardware has no way of its own to compute in that type.
+struct DenseRates {
+  double fp32 = 0;  ///< full single precision: vector units, or matrix units that keep all bits (AMD Instinct)
+  double tf32 = 0;  ///< matrix units, fp32 in memory
+  double fp16 = 0;  ///< matrix units where there are any, sums in fp32: half the advertised figure on GeForce
+  double bf16 = 0;  ///< likewise
+  double fp8 = 0;   ///< likewise
+  double int8 = 0;  ///< sums in int32
+};
+
+/// One GPU as libtorch sees it: half an MI250X, one stack of a Max 1550. Amounts in bytes, times in seconds.
+struct DeviceSpec {
+  std::string id;                    ///< "a6000", "h100-sxm", "m2-16gb": lower case, unique
+  std::string name;                  ///< "NVIDIA RTX A6000"
+  std::vector<std::string> aliases;  ///< other names that mean this device, unique over all devices
+  std::string vendor;                ///< nvidia | amd | apple | intel
+  std::string architecture;          ///< "Ampere", "CDNA3 (gfx942)"
+  int year = 0;                      ///< in which it came out
+  std::string device;                ///< libtorch's name of the backend: cuda | rocm | mps | xpu
+
+  int64_t memory_bytes = 0;             ///< nominal, as sold: a GB of the data sheet is taken as 2^30
+  int64_t usable_bytes = 0;             ///< what one program may have, its context included; the driver keeps the rest
+  int64_t context_bytes = 0;            ///< of it, what the runtime takes before the first tensor
+  int64_t library_workspace_bytes = 0;  ///< of it, what PyTorch's defaults set aside for cuBLAS and its like
+  bool unified_memory = false;          ///< one memory with the host: moving there frees nothing
+
+  double memory_bandwidth = 0;  ///< bytes a second
+  DenseRates rates;
+  double host_link = 0;       ///< bytes a second, one way, of the link itself: copies reach 75 to 90 %
+  double launch_seconds = 0;  ///< from the host's call to the kernel's start, typical
+
+  /// "figures: where they come from", one entry for each group. What we worked out begins with "derived", what is a
+  /// judgement with "estimated".
+  std::vector<std::string> sources;
+};
+
+/// All devices, by vendor and line, about as they came out. Built once; the reference stays good.
+const std::vector<DeviceSpec>& device_catalogue();
+
+/// The device that is called so, or null. Case, spaces and punctuation do not count, nor do the maker's words in front:
+/// "RTX A6000", "nvidia-a6000" and "A6000" are one, "4090" is the RTX 4090. A name that several sizes share means the
+/// one with least memory ("a100": 40 GB): what fits there fits the others.
+const DeviceSpec* find_device(std::string_view name);
+
+/// The device that is called so. Throws UserError, naming the nearest known ones, where there is none.
+const DeviceSpec& require_device(std::string_view name);
+
+/// Devices with `pattern` in their id, name, an alias, the architecture or the vendor, compared as find_device does;
+/// only that one where `pattern` is an id. In the catalogue's order.
+std::vector<const DeviceSpec*> devices_matching(std::string_view pattern);
+
+}  // namespace plimsoll

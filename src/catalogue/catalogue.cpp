@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "base/nearest.h"
+#include "base/quoted.h"
+#include "catalogue/catalogue_tables.h"
+#include "plimsoll/devices.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kLongestName = 100;  // of a name from outside, in bytes; the longest known has half of it
+constexpr size_t kShown = 6;          // of the names that an error lists
+
+// Words that say who made it and what for, and tell no two devices apart. "quadro" and "pro" do.
+constexpr std::array<std::string_view, 12> kMakersWords = {"nvidia", "geforce",  "tesla", "rtx",   "gtx", "amd",
+                                                           "radeon", "instinct", "rx",    "intel", "arc", "apple"};
+
+// Letters and digits in lower case, without what drivers add: "Intel(R) Arc(TM) A770 Graphics" is "intelarca770".
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const char c : name.substr(0, kLongestName))
+    letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const std::string_view added : {"(r)", "(tm)", "graphics"})
+    for (size_t at = letters.find(added); at != std::string::npos; at = letters.find(added))
+      letters.erase(at, added.size());
+  std::erase_if(letters, [](char c) { return !((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')); });
+  return letters;
+}
+
+// letters_of without the maker's words in front. Never empty where the name has a letter: "rtx" stays "rtx".
+std::string key_of(std::string_view name) {
+  std::string key = letters_of(name);
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view word : kMakersWords) {
+      if (key.size() <= word.size() || !key.starts_with(word)) continue;
+      key.erase(0, word.size());
+      again = true;
+    }
+  }
+  return key;
+}
+
+using Index = std::map<std::string, const DeviceSpec*, std::less<>>;
+
+// Every name's key. A name of two devices is a mistake in the tables.
+Index index_of(const std::vector<DeviceSpec>& devices) {
+  Index index;
+  const auto add = [&index](const std::string& name, const DeviceSpec& device) {
+    const auto [found, added] = index.emplace(key_of(name), &device);
+    check(added || found->second == &device, "two devices in the catalogue are called " + name);
+  };
+  for (const DeviceSpec& device : devices) {
+    add(device.id, device);
+    add(device.name, device);
+    for (const std::string& alias : device.aliases) add(alias, device);
+  }
+  return index;
+}
+
+const Index& names() {
+  static const Index index = index_of(device_catalogue());
+  return index;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return letters_of(text).find(part) != std::string::npos;
+}
+
+bool matches(const DeviceSpec& device, std::string_view key) {
+  return contains(device.id, key) || contains(device.name, key) || contains(device.architecture, key) ||
+         contains(device.vendor, key) ||
+         std::ranges::any_of(device.aliases, [key](const std::string& alias) { return contains(alias, key); });
+}
+
+// What is likeliest meant, best first: the nearest spelling, then what has the word in its name.
+std::vector<std::string> suggestions(std::string_view name) {
+  std::vector<std::string> ids;
+  const auto add = [&ids](const DeviceSpec& device) {
+    if (ids.size() < kShown && std::ranges::find(ids, device.id) == ids.end()) ids.push_back(device.id);
+  };
+  const std::string key = key_of(name);
+  std::vector<std::string> known;
+  for (const auto& [other, device] : names()) known.push_back(other);
+  if (const auto meant = nearest(key, known)) add(*names().find(*meant)->second);
+  for (const DeviceSpec& device : device_catalogue())
+    if (!key.empty() && matches(device, key)) add(device);
+  return ids;
+}
+
+}  // namespace
+
+const std::vector<DeviceSpec>& device_catalogue() {
+  static const std::vector<DeviceSpec> devices = [] {
+    std::vector<DeviceSpec> all;
+    for (std::vector<DeviceSpec>& some : std::array{catalogue::nvidia_devices(), catalogue::amd_devices(),
+                                                    catalogue::apple_devices(), catalogue::intel_devices()})
+      std::ranges::move(some, std::back_inserter(all));
+    return all;
+  }();
+  return devices;
+}
+
+const DeviceSpec* find_device(std::string_view name) {
+  if (name.size() > kLongestName) return nullptr;
+  const auto found = names().find(key_of(name));
+  return found == names().end() ? nullptr : found->second;
+}
+
+const DeviceSpec& require_device(std::string_view name) {
+  if (const DeviceSpec* device = find_device(name)) return *device;
+  std::string message = fmt::format("unknown GPU {}", in_quotes(name));
+  const std::vector<std::string> meant = suggestions(name);
+  message += meant.empty() ? ";" : fmt::format("; did you mean {}?", fmt::join(meant, ", "));
+  throw UserError(message + " 'plimsoll gpus' lists those that are known");
+}
+
+std::vector<const DeviceSpec*> devices_matching(std::string_view pattern) {
+  std::vector<const DeviceSpec*> found;
+  if (pattern.size() > kLongestName) return found;
+  const std::string key = key_of(pattern);
+  if (key.empty()) return found;
+  for (const DeviceSpec& device : device_catalogue())
+    if (key_of(device.id) == key) return {&device};
+  // As written before without the maker's words: "rx 7900" is no W7900, "nvidia" alone is a vendor.
+  for (const std::string& part : {letters_of(pattern), key}) {
+    for (const DeviceSpec& device : device_catalogue())
+      if (matches(device, part)) found.push_back(&device);
+    if (!found.empty()) break;
+  }
+  return found;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,202 @@
+// plimsoll gpus: the device catalogue, as a table, or one device with every figure and where it comes from.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/quoted.h"
+#include "cli/command.h"
+#include "cli/json_output.h"
+#include "cli/number_options.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/devices.h"
+#include "report/table.h"
+#include "report/terminal.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll gpus                                  all of them\n"
+    "  plimsoll gpus a6000                            one, with every figure and where it comes from\n"
+    "  plimsoll gpus h100 mi300x --json -\n"
+    "  plimsoll gpus --vendor apple --min-memory 32GiB\n\n"
+    "A PATTERN is an id, or any part of a name, an architecture or a vendor: 4090, a100, ada, amd. Rates are dense, "
+    "in\n"
+    "TFLOP/s; - where the hardware has none of its own. What the columns mean: docs/devices.md.";
+
+constexpr std::array<const char*, 4> kVendors = {"nvidia", "amd", "apple", "intel"};
+
+using Devices = std::vector<const DeviceSpec*>;
+
+struct GpusArguments {
+  std::vector<std::string> patterns;  ///< none: all
+  std::string vendor;                 ///< empty: all
+  int64_t min_memory = 0;             ///< nominal bytes
+  Output output;
+};
+
+// In the catalogue's order, each once. A pattern that nothing matches is a name: known by another spelling, or unknown.
+Devices named(const std::vector<std::string>& patterns) {
+  std::set<const DeviceSpec*> wanted;
+  for (const std::string& pattern : patterns) {
+    const Devices matching = devices_matching(pattern);
+    wanted.insert(matching.begin(), matching.end());
+    if (matching.empty()) wanted.insert(&require_device(pattern));
+  }
+  Devices devices;
+  for (const DeviceSpec& device : device_catalogue())
+    if (patterns.empty() || wanted.contains(&device)) devices.push_back(&device);
+  return devices;
+}
+
+Devices chosen(const GpusArguments& arguments) {
+  Devices devices = named(arguments.patterns);
+  std::erase_if(devices, [&](const DeviceSpec* device) {
+    return device->memory_bytes < arguments.min_memory ||
+           (!arguments.vendor.empty() && device->vendor != arguments.vendor);
+  });
+  return devices;
+}
+
+std::string rate_of(double rate) {
+  return rate > 0 ? fmt::format("{:.1f}", rate / 1e12) : "-";
+}
+
+std::string gib_of(int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(GiB));
+}
+
+std::string link_of(const DeviceSpec& device) {
+  return device.unified_memory ? "unified" : fmt::format("{:.1f}", device.host_link / 1e9);
+}
+
+std::string table_of(const Devices& devices, bool terminal) {
+  Table table({{"gpu"},
+               {"name"},
+               {"usable GiB", Align::right},
+               {"of", Align::right},
+               {"GB/s", Align::right},
+               {"bf16", Align::right},
+               {"fp16", Align::right},
+               {"fp32", Align::right},
+               {"host GB/s", Align::right},
+               {"context MiB", Align::right}},
+              fmt::format("GPUs that a plan can be made for ({})", devices.size()));
+  for (const DeviceSpec* device : devices)
+    table.add_row({device->id, device->name, gib_of(device->usable_bytes), std::to_string(device->memory_bytes / GiB),
+                   fmt::format("{:.0f}", device->memory_bandwidth / 1e9), rate_of(device->rates.bf16),
+                   rate_of(device->rates.fp16), rate_of(device->rates.fp32), link_of(*device),
+                   std::to_string(device->context_bytes / MiB)});
+  return table.to_string(terminal);
+}
+
+std::string details_of(const DeviceSpec& device, bool terminal) {
+  Table table({{""}, {"", Align::right}}, fmt::format("{} ({})", device.name, device.id));
+  table.add_row({"architecture", device.architecture});
+  table.add_row({"year", std::to_string(device.year)});
+  table.add_row({"device", device.device});
+  if (!device.aliases.empty()) table.add_row({"also called", fmt::format("{}", fmt::join(device.aliases, ", "))});
+  table.add_rule();
+  table.add_row({"memory, nominal", format_bytes(device.memory_bytes)});
+  table.add_row({"memory, usable", format_bytes(device.usable_bytes)});
+  table.add_row({"of it the context", format_bytes(device.context_bytes)});
+  table.add_row({"of it library workspaces", format_bytes(device.library_workspace_bytes)});
+  table.add_row({"left for a training step",
+                 format_bytes(device.usable_bytes - device.context_bytes - device.library_workspace_bytes)});
+  table.add_row({"bandwidth", fmt::format("{:.0f} GB/s", device.memory_bandwidth / 1e9)});
+  table.add_row({"host link, one way", fmt::format("{:.1f} GB/s{}", device.host_link / 1e9,
+                                                   device.unified_memory ? " (unified memory)" : "")});
+  table.add_row({"kernel launch", fmt::format("{:.0f} us", device.launch_seconds * 1e6)});
+  table.add_rule();
+  const auto add_rate = [&](const char* type, double rate) {
+    table.add_row({type, rate > 0 ? rate_of(rate) + " TFLOP/s" : "-"});
+  };
+  add_rate("fp32", device.rates.fp32);
+  add_rate("tf32", device.rates.tf32);
+  add_rate("fp16", device.rates.fp16);
+  add_rate("bf16", device.rates.bf16);
+  add_rate("fp8", device.rates.fp8);
+  add_rate("int8", device.rates.int8);
+  std::string text = table.to_string(terminal) + "\nSources\n\n";
+  for (const std::string& source : device.sources) text += source + "\n";
+  return text;
+}
+
+std::string text_of(const Devices& devices, bool terminal) {
+  if (devices.empty()) return "no GPU in the catalogue matches\n";
+  return devices.size() == 1 ? details_of(*devices.front(), terminal) : table_of(devices, terminal);
+}
+
+Json json_of(const DeviceSpec& device) {
+  return {{"id", device.id},
+          {"name", device.name},
+          {"aliases", device.aliases},
+          {"vendor", device.vendor},
+          {"architecture", device.architecture},
+          {"year", device.year},
+          {"device", device.device},
+          {"memory_bytes", device.memory_bytes},
+          {"usable_bytes", device.usable_bytes},
+          {"context_bytes", device.context_bytes},
+          {"library_workspace_bytes", device.library_workspace_bytes},
+          {"unified_memory", device.unified_memory},
+          {"memory_bandwidth", device.memory_bandwidth},
+          {"rates",
+           {{"fp32", device.rates.fp32},
+            {"tf32", device.rates.tf32},
+            {"fp16", device.rates.fp16},
+            {"bf16", device.rates.bf16},
+            {"fp8", device.rates.fp8},
+            {"int8", device.rates.int8}}},
+          {"host_link", device.host_link},
+          {"launch_seconds", device.launch_seconds},
+          {"sources", device.sources}};
+}
+
+int run_gpus(const GpusArguments& arguments) {
+  const Devices devices = chosen(arguments);
+  arguments.output.require_writable();
+  Json list = Json::array();
+  for (const DeviceSpec* device : devices) list.push_back(json_of(*device));
+  arguments.output.print(text_of(devices, colour_allowed(STDOUT_FILENO)));
+  arguments.output.write({{"gpus", list}});
+  return kDone;
+}
+
+CLI::Option* add_vendor_option(CLI::App& command, std::string& target) {
+  const std::vector<std::string> known(kVendors.begin(), kVendors.end());
+  const auto read = [&target, known](const std::string& text) {
+    target = text;
+    if (std::ranges::find(known, text) != known.end()) return;
+    std::string message = fmt::format("{} is no vendor; allowed: {}", in_quotes(text), fmt::join(known, ", "));
+    if (const auto meant = nearest(text, known)) message += fmt::format("; did you mean '{}'?", *meant);
+    throw CLI::ValidationError("--vendor", message);
+  };
+  return command.add_option_function<std::string>("--vendor", read, "only one: nvidia, amd, apple or intel");
+}
+
+}  // namespace
+
+void add_gpus(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("gpus", "list the GPUs that a plan can be made for without having one");
+  const auto arguments = std::make_shared<GpusArguments>();
+  command->add_option("PATTERN", arguments->patterns, "ids or parts of names; none: all")->option_text("...");
+  add_vendor_option(*command, arguments->vendor)->type_name("VENDOR");
+  add_bytes_option(*command, "--min-memory", arguments->min_memory, "only those with so much memory, nominal: 16GiB")
+      ->type_name("N");
+  arguments->output.add_option_to(*command);
+  command->footer(kExamples);
+  command->callback([&action, arguments] { action = [arguments] { return run_gpus(*arguments); }; });
+}
+
+}  // namespace plimsoll::cli

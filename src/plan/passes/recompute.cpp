@@ -1,0 +1,111 @@
+#include "plan/passes/recompute.h"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/passes/rewrite.h"
+
+namespace plimsoll {
+namespace {
+
+template <typename Rename>
+void rename_reads(Op& op, const Rename& rename) {
+  for (Argument& argument : op.arguments)
+    for (View& view : argument.views)
+      if (view.buffer != kNoBuffer && !argument.written) view.buffer = rename(view.buffer);
+}
+
+template <typename Rename>
+void rename_writes(Op& op, const Rename& rename) {
+  for (Argument& argument : op.arguments)
+    for (View& view : argument.views)
+      if (view.buffer != kNoBuffer && argument.written) view.buffer = rename(view.buffer);
+  for (View& view : op.results)
+    if (view.buffer != kNoBuffer) view.buffer = rename(view.buffer);
+}
+
+// One segment's choice while the trace is written anew.
+class Segmentwise {
+ public:
+  Segmentwise(const RecomputeChoice& choice, const Trace& old, TraceRewriter& rewriter)
+      : graph_(*choice.graph), kept_(choice.kept), rewriter_(rewriter) {
+    for (Rebuild& rebuild : rebuilds_of(graph_, kept_)) {
+      for (int32_t number : rebuild.steps) again_[number] = old.ops[graph_.steps[number].op];
+      rebuilds_[rebuild.before] = std::move(rebuild.steps);
+    }
+  }
+
+  bool changes(int32_t op) const {
+    return op >= graph_.first_backward && op < graph_.segment.end && !rebuilds_.empty();
+  }
+
+  // Puts in what must come before op `index`.
+  void insert_before(int32_t index, const Trace& trace) {
+    const auto found = rebuilds_.find(index);
+    if (found == rebuilds_.end()) return;
+    for (int32_t number : found->second) {
+      const ForwardStep& step = graph_.steps[number];
+      Op op = std::move(again_.at(number));
+      for (int32_t value : step.writes) {
+        if (fresh_.contains(value)) continue;
+        Buffer buffer = trace.buffers[graph_.values[value].buffer];
+        buffer.role = Role::temporary;
+        fresh_[value] = rewriter_.add_buffer(std::move(buffer));
+      }
+      rename_reads(op, [&](BufferId buffer) {
+        const int32_t value = graph_.value_of[buffer];
+        // What the step itself writes and reads (in place) is the new one, whether the old one is kept or not.
+        const bool own = value >= 0 && std::find(step.writes.begin(), step.writes.end(), value) != step.writes.end();
+        return own ? fresh_.at(value) : current(buffer);
+      });
+      rename_writes(op, [&](BufferId buffer) {
+        const int32_t value = graph_.value_of[buffer];
+        return value >= 0 ? fresh_.at(value) : buffer;
+      });
+      op.recomputed = true;
+      rewriter_.insert(std::move(op), index);
+    }
+  }
+
+  Op renamed(Op op) const {
+    rename_reads(op, [&](BufferId buffer) { return current(buffer); });
+    return op;
+  }
+
+ private:
+  BufferId current(BufferId buffer) const {
+    const int32_t value = graph_.value_of[buffer];
+    if (value < 0 || kept_[value]) return buffer;
+    const auto found = fresh_.find(value);
+    return found == fresh_.end() ? buffer : found->second;
+  }
+
+  const TrainingGraph& graph_;
+  const KeptValues& kept_;
+  TraceRewriter& rewriter_;
+  std::map<int32_t, std::vector<int32_t>> rebuilds_;
+  std::map<int32_t, Op> again_;        // by step: copies, since the trace's own are moved on
+  std::map<int32_t, BufferId> fresh_;  // by value
+};
+
+}  // namespace
+
+Trace recompute(Trace trace, const std::vector<RecomputeChoice>& choices) {
+  TraceRewriter rewriter(trace);
+  std::vector<Segmentwise> segments;
+  for (const RecomputeChoice& choice : choices) segments.emplace_back(choice, trace, rewriter);
+  const auto count = static_cast<int32_t>(trace.ops.size());
+  for (int32_t i = 0; i < count; ++i) {
+    bool replaced = false;
+    for (Segmentwise& segment : segments) {
+      if (!segment.changes(i)) continue;
+      segment.insert_before(i, trace);
+      rewriter.replace(i, segment.renamed(std::move(trace.ops[i])));
+      replaced = true;
+    }
+    if (!replaced) rewriter.keep(i);
+  }
+  return rewriter.finish();
+}
+
+}  // namespace plimsoll

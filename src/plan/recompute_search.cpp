@@ -1,0 +1,407 @@
+#include "plan/recompute_search.h"
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+// How many kept-or-not decisions are few enough to try all.
+constexpr size_t kFewDecisions = 12;
+// Larger regions are not tried for less than a hundredth of the time.
+constexpr double kCloseEnough = 1.01;
+// Partial answers kept a region; what is thinned out beyond is the best for almost the same bytes.
+constexpr size_t kMostPartial = 1024;
+
+// The regions of a cut into groups of blocks, their choices, and what each choice takes in time and bytes.
+struct Cut {
+  struct Weighed {
+    const RegionChoice* choice;
+    int64_t held = 0;  // between the region's forward and its backward
+    int64_t peak = 0;  // while it is forward or backward, all that no choice changes included
+    int64_t cost = 0;
+  };
+  std::vector<Region> regions;
+  std::vector<std::vector<RegionChoice>> choices;
+  std::vector<std::vector<Weighed>> weighed;  // by region
+};
+
+class CutWeigher {
+ public:
+  CutWeigher(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, Cut& cut)
+      : graphs_(graphs), bytes_(bytes), cut_(cut) {
+    for (size_t g = 0; g < graphs.size(); ++g) find_base(g);
+  }
+
+  void run() {
+    cut_.weighed.resize(cut_.regions.size());
+    for (size_t r = 0; r < cut_.regions.size(); ++r)
+      for (const RegionChoice& choice : cut_.choices[r]) cut_.weighed[r].push_back(weigh(r, choice));
+  }
+
+ private:
+  // What lies there besides the regions' own values: by op of the segment, and in the gap before it. And which region
+  // each op belongs to: in backward, the last one that is not done yet.
+  void find_base(size_t g) {
+    const TrainingGraph& graph = graphs_[g];
+    std::vector<char> shared(graph.values.size(), 1);
+    for (const Region& region : cut_.regions)
+      for (int32_t v : region.values) shared[v] = 0;
+    const auto line = bytes_[g].timeline(keep_all(graph), shared);
+    Base& base = bases_.emplace_back();
+    for (const auto& tick : line.ticks) {
+      base.at.push_back(tick.bytes + bytes_[g].fixed_at(tick.op));
+      // Values that others share are counted as if the op's own were there already: too much at most.
+      base.before.push_back(tick.bytes + bytes_[g].fixed_before(tick.op));
+    }
+    const int32_t begin = graph.segment.begin;
+    base.region.assign(graph.segment.end - begin, 0);
+    for (size_t r = 0; r < cut_.regions.size(); ++r)
+      for (int32_t s = cut_.regions[r].begin; s < cut_.regions[r].end; ++s)
+        base.region[graph.steps[s].op - begin] = static_cast<int32_t>(r);
+    int32_t active = -1;
+    std::vector<int32_t> last_use(cut_.regions.size(), -1);
+    for (size_t r = 0; r < cut_.regions.size(); ++r)
+      for (int32_t v : cut_.regions[r].values)
+        if (graph.values[v].needed()) last_use[r] = std::max(last_use[r], graph.values[v].uses.back());
+    for (int32_t op = graph.segment.end; op-- > graph.first_backward;) {
+      for (size_t r = 0; r < last_use.size(); ++r)
+        if (last_use[r] >= op) active = std::max(active, static_cast<int32_t>(r));
+      base.region[op - begin] = active;
+    }
+  }
+
+  Cut::Weighed weigh(size_t r, const RegionChoice& choice) const {
+    Cut::Weighed result{&choice};
+    for (size_t g = 0; g < graphs_.size(); ++g) {
+      const TrainingGraph& graph = graphs_[g];
+      KeptValues kept = keep_all(graph);
+      std::vector<char> chosen(graph.values.size(), 0);
+      for (int32_t v : cut_.regions[r].values) {
+        kept[v] = 0;
+        chosen[v] = 1;
+      }
+      for (int32_t v : choice.kept) kept[v] = 1;
+      for (int32_t v : choice.foreign) kept[v] = 1;
+      const auto line = bytes_[g].timeline(kept, chosen);
+      const int32_t begin = graph.segment.begin;
+      for (const auto& tick : line.ticks) {
+        const int32_t at = tick.op - begin;
+        if (bases_[g].region[at] != static_cast<int32_t>(r)) continue;
+        result.peak = std::max(result.peak, tick.bytes + (tick.step < 0 ? bases_[g].at[at] : bases_[g].before[at]));
+      }
+      result.cost = line.cost;
+      int64_t held = 0;
+      for (int32_t v : choice.kept) held += graph.values[v].bytes;
+      for (int32_t v : choice.foreign) held += graph.values[v].bytes;
+      result.held = std::max(result.held, held);
+    }
+    return result;
+  }
+
+  struct Base {
+    std::vector<int64_t> at, before;  // by op of the segment
+    std::vector<int32_t> region;      // -1: of none
+  };
+  const std::vector<TrainingGraph>& graphs_;
+  const std::vector<ChoiceBytes>& bytes_;
+  Cut& cut_;
+  std::vector<Base> bases_;
+};
+
+struct Partial {
+  int64_t held = 0;
+  int64_t cost = 0;
+  int32_t choice = 0;  // of the last region
+  int32_t before = 0;  // index among the partial answers up to the region before
+};
+
+// Those that no other beats in both bytes and time, by rising bytes.
+void keep_front(std::vector<Partial>& list) {
+  std::sort(list.begin(), list.end(), [](const Partial& a, const Partial& b) {
+    return a.held != b.held ? a.held < b.held : a.cost < b.cost;
+  });
+  size_t count = 0;
+  for (const Partial& partial : list)
+    if (count == 0 || partial.cost < list[count - 1].cost) list[count++] = partial;
+  list.resize(count);
+  if (count <= kMostPartial) return;
+  std::vector<Partial> thinned;
+  const int64_t first = list.front().held, span = list.back().held - first;
+  int64_t bucket = -1;
+  for (const Partial& partial : list) {
+    const auto here = static_cast<int64_t>(static_cast<double>(partial.held - first) / static_cast<double>(span) *
+                                           static_cast<double>(kMostPartial - 1));
+    // By rising bytes the last of a bucket is its cheapest.
+    if (here == bucket)
+      thinned.back() = partial;
+    else
+      thinned.push_back(partial);
+    bucket = here;
+  }
+  thinned.front() = list.front();  // the least bytes decide what fits at all
+  list = std::move(thinned);
+}
+
+}  // namespace
+
+struct RecomputeSearch::Impl {
+  Impl(const Trace& recorded, const CostModel& cost) : trace(recorded) {
+    for (const Segment& segment : trace.segments)
+      if (segment.name == "micro" || segment.name == "accumulate") graphs.push_back(training_graph(trace, segment, cost));
+    check(!graphs.empty(), "a trace without a training segment");
+    for (const TrainingGraph& graph : graphs) {
+      check(same_shape(graphs.front(), graph), "training segments of different shape");
+      bytes.emplace_back(trace, graph);
+    }
+    find_decisions();
+    const int32_t blocks = count_blocks(trace, graphs.front());
+    for (int32_t group : {1, 2, 3, 4, 6, 8})
+      if (group == 1 || 2 * group <= blocks) groups.push_back(group);
+    cuts.resize(groups.size());
+  }
+
+  // Values over which there is anything to decide: droppable ones, and temporaries that could be kept to save steps.
+  void find_decisions() {
+    const TrainingGraph& graph = graphs.front();
+    for (size_t v = 0; v < graph.values.size(); ++v)
+      if (graph.values[v].repeatable && (graph.values[v].needed() || !graph.values[v].readers.empty()))
+        decisions.push_back(static_cast<int32_t>(v));
+  }
+
+  // Cuts into larger regions are wanted by tight limits only: made on demand.
+  const Cut& cut(size_t index) {
+    if (!cuts[index]) {
+      cuts[index].emplace();
+      cuts[index]->regions = regions_of(trace, graphs.front(), groups[index]);
+      cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions);
+      CutWeigher(graphs, bytes, *cuts[index]).run();
+    }
+    return *cuts[index];
+  }
+
+  int64_t peak_of(const KeptValues& kept) const {
+    int64_t peak = 0;
+    for (const ChoiceBytes& each : bytes) peak = std::max(peak, each.peak(kept));
+    return peak;
+  }
+
+  // Keeps what steps that run again read and cannot have otherwise.
+  KeptValues made_sound(KeptValues kept) const {
+    const TrainingGraph& graph = graphs.front();
+    std::vector<char> there(kept.begin(), kept.end());
+    std::vector<int32_t> work;
+    for (size_t v = 0; v < kept.size(); ++v)
+      if (!kept[v] && graph.values[v].needed()) work.push_back(static_cast<int32_t>(v));
+    while (!work.empty()) {
+      const int32_t v = work.back();
+      work.pop_back();
+      if (there[v]) continue;
+      there[v] = 1;
+      if (!graph.values[v].repeatable) {
+        kept[v] = 1;
+        continue;
+      }
+      for (int32_t maker : graph.values[v].makers)
+        for (int32_t read : graph.steps[maker].reads)
+          if (!there[read]) work.push_back(read);
+    }
+    return kept;
+  }
+
+  template <typename Visit>
+  void for_every_choice(const Visit& visit) const {
+    for (uint32_t set = 0; set < (1u << decisions.size()); ++set) {
+      KeptValues kept = keep_all(graphs.front());
+      for (size_t d = 0; d < decisions.size(); ++d) kept[decisions[d]] = (set >> d) & 1;
+      visit(made_sound(std::move(kept)));
+    }
+  }
+  bool few() const { return decisions.size() <= kFewDecisions; }
+
+  RecomputeAnswer answer(KeptValues kept) const {
+    RecomputeAnswer result;
+    result.cost = bytes.front().cost(kept);
+    result.peak = peak_of(kept);
+    result.kept = std::move(kept);
+    return result;
+  }
+
+  KeptValues kept_by(const Cut& cut, const std::vector<int32_t>& picks) const {
+    KeptValues kept = keep_all(graphs.front());
+    for (size_t r = 0; r < picks.size(); ++r)
+      for (int32_t v : cut.regions[r].values) kept[v] = 0;
+    for (size_t r = 0; r < picks.size(); ++r) {
+      for (int32_t v : cut.weighed[r][picks[r]].choice->kept) kept[v] = 1;
+      for (int32_t v : cut.weighed[r][picks[r]].choice->foreign) kept[v] = 1;
+    }
+    return kept;
+  }
+
+  // The cheapest combination of a cut's choices by what was weighed, with at most `limit` bytes.
+  std::optional<KeptValues> best_of(const Cut& cut, int64_t limit) const {
+    std::vector<std::vector<Partial>> fronts{{Partial{}}};
+    for (size_t r = 0; r < cut.regions.size(); ++r) {
+      std::vector<Partial> next;
+      for (size_t p = 0; p < fronts.back().size(); ++p) {
+        const Partial& partial = fronts.back()[p];
+        for (size_t c = 0; c < cut.weighed[r].size(); ++c) {
+          const Cut::Weighed& weighed = cut.weighed[r][c];
+          if (partial.held + weighed.peak > limit) continue;
+          next.push_back({partial.held + weighed.held, partial.cost + weighed.cost, static_cast<int32_t>(c),
+                          static_cast<int32_t>(p)});
+        }
+      }
+      keep_front(next);
+      if (next.empty()) return std::nullopt;
+      fronts.push_back(std::move(next));
+    }
+    std::vector<int32_t> picks(cut.regions.size());
+    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, the least time
+    for (size_t r = cut.regions.size(); r-- > 0;) {
+      const Partial& partial = fronts[r + 1][at];
+      picks[r] = partial.choice;
+      at = partial.before;
+    }
+    return kept_by(cut, picks);
+  }
+
+  // Of a cut, the choice that holds least under a limit, region by region: whether there is one at all.
+  std::optional<KeptValues> leanest_of(const Cut& cut, int64_t limit) const {
+    int64_t held = 0;
+    std::vector<int32_t> picks;
+    for (const auto& weighed : cut.weighed) {
+      int32_t best = -1;
+      for (size_t c = 0; c < weighed.size(); ++c) {
+        if (held + weighed[c].peak > limit) continue;
+        if (best < 0 || weighed[c].held < weighed[best].held) best = static_cast<int32_t>(c);
+      }
+      if (best < 0) return std::nullopt;
+      held += weighed[best].held;
+      picks.push_back(best);
+    }
+    return kept_by(cut, picks);
+  }
+
+  int64_t bound(int64_t limit) const {
+    int64_t best = 0;
+    for (size_t g = 0; g < graphs.size(); ++g) {
+      const TrainingGraph& graph = graphs[g];
+      if (graph.first_backward >= graph.segment.end) continue;
+      const int32_t at = graph.first_backward;
+      int64_t used = 0;
+      for (const ForwardValue& value : graph.values)
+        if (std::binary_search(value.uses.begin(), value.uses.end(), at)) used += value.bytes;
+      best = std::max(best, recompute_cost_bound(graph, at, limit - bytes[g].fixed_at(at) - used));
+    }
+    return best;
+  }
+
+  // The answer with the least peak, over all cuts.
+  const RecomputeAnswer& least() {
+    if (least_) return *least_;
+    const auto consider = [&](const KeptValues& kept) {
+      RecomputeAnswer candidate = answer(kept);
+      if (!least_ || candidate.peak < least_->peak || (candidate.peak == least_->peak && candidate.cost < least_->cost))
+        least_ = std::move(candidate);
+    };
+    consider(keep_all(graphs.front()));
+    if (few()) {
+      for_every_choice(consider);
+      return *least_;
+    }
+    for (size_t index = 0; index < groups.size(); ++index) {
+      std::optional<KeptValues> leanest;
+      for (int64_t low = 0, high = least_->peak; low < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        if (auto kept = leanest_of(cut(index), middle)) {
+          leanest = std::move(kept);
+          high = middle;
+        } else {
+          low = middle + 1;
+        }
+      }
+      if (leanest) consider(*leanest);
+    }
+    return *least_;
+  }
+
+  const Trace& trace;
+  std::vector<TrainingGraph> graphs;
+  std::vector<ChoiceBytes> bytes;
+  std::vector<int32_t> groups;  // blocks a region
+  std::vector<std::optional<Cut>> cuts;
+  std::vector<int32_t> decisions;
+  std::optional<RecomputeAnswer> least_;
+};
+
+RecomputeSearch::RecomputeSearch(const Trace& trace, const CostModel& cost)
+    : impl_(std::make_unique<Impl>(trace, cost)) {}
+RecomputeSearch::~RecomputeSearch() = default;
+
+const std::vector<TrainingGraph>& RecomputeSearch::graphs() const {
+  return impl_->graphs;
+}
+
+RecomputeAnswer RecomputeSearch::keep_everything() const {
+  RecomputeAnswer result = impl_->answer(keep_all(impl_->graphs.front()));
+  result.exact = true;
+  return result;
+}
+
+RecomputeAnswer RecomputeSearch::drop_blocks() const {
+  KeptValues kept = keep_all(impl_->graphs.front());
+  for (const Region& region : regions_of(impl_->trace, impl_->graphs.front(), 1)) {
+    if (!region.block) continue;
+    for (int32_t v : region.values)
+      if (impl_->graphs.front().droppable(v)) kept[v] = 0;
+  }
+  return impl_->answer(impl_->made_sound(std::move(kept)));
+}
+
+std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
+  RecomputeAnswer all = keep_everything();
+  if (all.peak <= limit) return all;
+  std::optional<RecomputeAnswer> best;
+  const auto consider = [&](KeptValues kept) {
+    RecomputeAnswer candidate = impl_->answer(std::move(kept));
+    if (candidate.peak > limit) return false;
+    if (!best || candidate.cost < best->cost || (candidate.cost == best->cost && candidate.peak < best->peak))
+      best = std::move(candidate);
+    return true;
+  };
+  if (impl_->few()) {
+    impl_->for_every_choice(consider);
+    if (best) {
+      best->exact = true;
+      best->bound = best->cost;
+    }
+    return best;
+  }
+  const int64_t bound = impl_->bound(limit);
+  for (size_t index = 0; index < impl_->groups.size(); ++index) {
+    // What was weighed region by region may fall short of the whole by values that live on: aim lower by as much.
+    int64_t aim = limit;
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const auto kept = impl_->best_of(impl_->cut(index), aim);
+      if (!kept) break;
+      if (consider(*kept)) break;
+      aim -= impl_->peak_of(*kept) - limit;
+    }
+    if (best && static_cast<double>(best->cost) <= kCloseEnough * static_cast<double>(bound)) break;
+  }
+  consider(impl_->least().kept);
+  if (best) best->bound = std::min(best->cost, bound);
+  return best;
+}
+
+int64_t RecomputeSearch::least_limit() const {
+  return impl_->least().peak;
+}
+
+RecomputeAnswer RecomputeSearch::leanest() const {
+  return impl_->least();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+// Which values of forward to keep, under a limit of live bytes: the choice that costs least time.
+//
+// Regions are chosen over one after the other, in forward order. While region i is backward, what regions 0 .. i - 1
+// keep lies beneath it:
+//
+//     bytes
+//       |          ____            peak of region i = kept by 0 .. i-1, and what i itself needs while it is rebuilt
+//       |      ___|    |___
+//       |  ___|            |___
+//       +--0---1---2----2'--1'--0'--> time
+//
+// so the best choices of the first i regions are a front of (bytes kept, time), and dynamic programming over regions
+// finds the best of all combinations. Where the graph is small every set of kept values is tried instead.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "plan/choice_bytes.h"
+#include "plan/recompute_regions.h"
+
+namespace plimsoll {
+
+struct RecomputeAnswer {
+  KeptValues kept;
+  int64_t cost = 0;   ///< picoseconds of the steps run again in one micro batch
+  int64_t bound = 0;  ///< no choice that fits costs less
+  int64_t peak = 0;   ///< live bytes within the training segments, persistent buffers left out
+  bool exact = false;  ///< every choice was weighed
+};
+
+class RecomputeSearch {
+ public:
+  /// Over the training segments of `trace`, which must outlive this. All have the same shape: one choice holds for all.
+  RecomputeSearch(const Trace& trace, const CostModel& cost);
+  ~RecomputeSearch();
+
+  /// The segments' graphs, in the order of the trace.
+  const std::vector<TrainingGraph>& graphs() const;
+
+  /// The cheapest choice with at most `limit` live bytes (persistent buffers left out), or nothing.
+  std::optional<RecomputeAnswer> cheapest(int64_t limit) const;
+
+  /// The least limit for which cheapest() has an answer, and that answer.
+  int64_t least_limit() const;
+  RecomputeAnswer leanest() const;
+
+  /// Nothing recomputed.
+  RecomputeAnswer keep_everything() const;
+
+  /// Block-level activation checkpointing: of every block only what others read.
+  RecomputeAnswer drop_blocks() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plimsoll

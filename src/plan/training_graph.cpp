@@ -1,0 +1,171 @@
+#include "plan/training_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/liveness.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+void insert_once(std::vector<int32_t>& list, int32_t value) {
+  const auto at = std::lower_bound(list.begin(), list.end(), value);
+  if (at == list.end() || *at != value) list.insert(at, value);
+}
+
+class GraphBuilder {
+ public:
+  GraphBuilder(const Trace& trace, const Segment& segment, const CostModel& cost)
+      : trace_(trace), cost_(cost), last_write_(trace.buffers.size(), -1), first_write_(trace.buffers.size(), -1) {
+    graph_.segment = segment;
+    graph_.value_of.assign(trace.buffers.size(), -1);
+  }
+
+  TrainingGraph build() {
+    const Segment& segment = graph_.segment;
+    graph_.first_backward = segment.begin;
+    while (graph_.first_backward < segment.end && trace_.ops[graph_.first_backward].phase == Phase::forward)
+      ++graph_.first_backward;
+    find_writes();
+    find_values();
+    for (int32_t i = segment.begin; i < graph_.first_backward; ++i) add_step(i);
+    for (int32_t i = graph_.first_backward; i < segment.end; ++i) add_uses(i);
+    for (ForwardStep& step : graph_.steps) {
+      // Two results of which one is also written by others would have to be made anew together, all the way.
+      if (step.writes.size() > 1)
+        for (int32_t value : step.writes) step.repeatable = step.repeatable && graph_.values[value].makers.size() == 1;
+    }
+    for (const ForwardStep& step : graph_.steps)
+      if (!step.repeatable)
+        for (int32_t value : step.writes) graph_.values[value].repeatable = false;
+    return std::move(graph_);
+  }
+
+ private:
+  void find_writes() {
+    for (int32_t i = graph_.segment.begin; i < graph_.segment.end; ++i) {
+      for_each_view(trace_.ops[i], [&](const View& view, bool written) {
+        if (!written) return;
+        last_write_[view.buffer] = i;
+        if (first_write_[view.buffer] < 0) first_write_[view.buffer] = i;
+      });
+    }
+  }
+
+  void find_values() {
+    // Buffers that another segment touches too (gradients) are not this segment's own.
+    std::vector<char> elsewhere(trace_.buffers.size(), 0);
+    for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i)
+      if (i < graph_.segment.begin || i >= graph_.segment.end)
+        for_each_view(trace_.ops[i], [&](const View& view, bool) { elsewhere[view.buffer] = 1; });
+    for (int32_t i = graph_.segment.begin; i < graph_.first_backward; ++i) {
+      for_each_view(trace_.ops[i], [&](const View& view, bool written) {
+        const BufferId buffer = view.buffer;
+        const Buffer& description = trace_.buffers[buffer];
+        if (!written || graph_.value_of[buffer] >= 0 || first_write_[buffer] != i) return;
+        if (description.persistent || description.output || description.bytes == 0 || elsewhere[buffer]) return;
+        if (last_write_[buffer] >= graph_.first_backward) return;
+        graph_.value_of[buffer] = static_cast<int32_t>(graph_.values.size());
+        ForwardValue& value = graph_.values.emplace_back();
+        value.buffer = buffer;
+        value.bytes = placed_bytes(description.bytes);
+      });
+    }
+  }
+
+  void add_step(int32_t index) {
+    const Op& op = trace_.ops[index];
+    const auto number = static_cast<int32_t>(graph_.steps.size());
+    ForwardStep step;
+    step.op = index;
+    step.cost = std::llround(seconds_of(cost_, op) * 1e12);
+    for_each_view(op, [&](const View& view, bool written) {
+      if (!written) return;
+      const int32_t value = graph_.value_of[view.buffer];
+      if (value < 0)
+        step.repeatable = step.repeatable && trace_.buffers[view.buffer].bytes == 0;
+      else
+        insert_once(step.writes, value);
+    });
+    for_each_view(op, [&](const View& view, bool written) {
+      const int32_t value = graph_.value_of[view.buffer];
+      if (written || (value >= 0 && std::binary_search(step.writes.begin(), step.writes.end(), value))) return;
+      if (last_write_[view.buffer] > index) step.repeatable = false;
+      if (value >= 0) insert_once(step.reads, value);
+    });
+    for (int32_t value : step.writes) graph_.values[value].makers.push_back(number);
+    for (int32_t value : step.reads) graph_.values[value].readers.push_back(number);
+    graph_.steps.push_back(std::move(step));
+  }
+
+  void add_uses(int32_t index) {
+    for_each_view(trace_.ops[index], [&](const View& view, bool) {
+      if (const int32_t value = graph_.value_of[view.buffer]; value >= 0) insert_once(graph_.values[value].uses, index);
+    });
+  }
+
+  const Trace& trace_;
+  const CostModel& cost_;
+  TrainingGraph graph_;
+  std::vector<int32_t> last_write_, first_write_;  // by buffer, within the segment
+};
+
+}  // namespace
+
+TrainingGraph training_graph(const Trace& trace, const Segment& segment, const CostModel& cost) {
+  return GraphBuilder(trace, segment, cost).build();
+}
+
+bool same_shape(const TrainingGraph& a, const TrainingGraph& b) {
+  if (a.steps.size() != b.steps.size() || a.values.size() != b.values.size()) return false;
+  for (size_t i = 0; i < a.steps.size(); ++i)
+    if (a.steps[i].reads != b.steps[i].reads || a.steps[i].writes != b.steps[i].writes ||
+        a.steps[i].repeatable != b.steps[i].repeatable || a.steps[i].cost != b.steps[i].cost)
+      return false;
+  for (size_t v = 0; v < a.values.size(); ++v)
+    if (a.values[v].bytes != b.values[v].bytes || a.values[v].needed() != b.values[v].needed()) return false;
+  return true;
+}
+
+KeptValues keep_all(const TrainingGraph& graph) {
+  KeptValues kept(graph.values.size());
+  for (size_t v = 0; v < kept.size(); ++v) kept[v] = graph.values[v].needed();
+  return kept;
+}
+
+std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& kept) {
+  std::vector<std::pair<int32_t, int32_t>> uses;  // (op, value) of what is needed and not kept
+  for (size_t v = 0; v < kept.size(); ++v)
+    if (!kept[v] && graph.values[v].needed()) uses.emplace_back(graph.values[v].uses.front(), static_cast<int32_t>(v));
+  std::sort(uses.begin(), uses.end());
+
+  std::vector<Rebuild> rebuilds;
+  std::vector<char> there(kept.begin(), kept.end()), again(graph.steps.size(), 0);
+  std::vector<int32_t> work;
+  for (const auto& [op, needed] : uses) {
+    if (there[needed]) continue;
+    if (rebuilds.empty() || rebuilds.back().before != op) rebuilds.push_back({op, {}});
+    work.assign(1, needed);
+    while (!work.empty()) {
+      const int32_t value = work.back();
+      work.pop_back();
+      if (there[value]) continue;
+      there[value] = 1;
+      check(graph.values[value].repeatable, "a value that cannot be rebuilt is not kept");
+      for (int32_t maker : graph.values[value].makers) {
+        if (again[maker]) continue;
+        again[maker] = 1;
+        rebuilds.back().steps.push_back(maker);
+        const ForwardStep& step = graph.steps[maker];
+        for (int32_t read : step.reads)
+          if (!there[read]) work.push_back(read);
+        for (int32_t written : step.writes) there[written] = 1;  // a kernel's other outputs come with it
+      }
+    }
+  }
+  for (Rebuild& rebuild : rebuilds) std::sort(rebuild.steps.begin(), rebuild.steps.end());
+  return rebuilds;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,12 @@
+// The fixed parts of a plan's page. Raw strings in sources of their own: the page must be one file, and so must we.
+#pragma once
+
+namespace plimsoll {
+
+extern const char* const kPlanPageStyle;     ///< CSS: light and dark, wide and narrow
+extern const char* const kPlanPageModel;     ///< JavaScript: reads the data, formats, tooltips, the view on the ops
+extern const char* const kPlanPageCharts;    ///< JavaScript: draws the timeline and the arena map
+extern const char* const kPlanPageFrontier;  ///< JavaScript: draws memory against step time
+extern const char* const kPlanPageControls;  ///< JavaScript: pointer, keyboard, zoom; starts the page, so it comes last
+
+}  // namespace plimsoll

@@ -1,0 +1,118 @@
+#include "run/op_times.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "plan/cost.h"
+#include "plimsoll/error.h"
+#include "run/single_op.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kRuns = 3;
+constexpr int64_t kMostFileBytes = 64 << 20;
+
+// What the times of another machine or library are not good for.
+std::string machine_name() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line, model = "unknown processor";
+  while (std::getline(info, line)) {
+    if (!line.starts_with("model name")) continue;
+    model = line.substr(std::min(line.find(':') + 2, line.size()));
+    break;
+  }
+  return fmt::format("{}, libtorch {}", model, TORCH_VERSION);
+}
+
+struct Candidate {
+  const Op* op;
+  double expected;
+};
+
+double time_of(const Trace& trace, const Op& op) {
+  SingleOp single(trace, op);
+  double best = 0;
+  for (int run = 0; run <= kRuns; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    single.run();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (run > 0 && (run == 1 || seconds < best)) best = seconds;  // the first takes pages and makes plans of its own
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string timing_key(const Op& op) {
+  std::string key = op.name + "(" + describe_constants(op) + ")";
+  for_each_view(op, [&](const View& view, bool) {
+    key += fmt::format("|{}", name_of(view.dtype));
+    for (size_t i = 0; i < view.sizes.size(); ++i) key += fmt::format(",{}:{}", view.sizes[i], view.strides[i]);
+  });
+  return key;
+}
+
+int OpTimes::measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes) {
+  std::map<std::string, Candidate> unknown;
+  for (const Op& op : trace.ops) {
+    if (op.phase == Phase::initialize || !op.call) continue;
+    std::string key = timing_key(op);
+    if (seconds_.contains(key)) continue;
+    const double expected = seconds_of(estimate, op);
+    if (expected * (kRuns + 1) > seconds / 10 || operand_bytes(trace, op) > bytes) continue;
+    unknown.try_emplace(std::move(key), Candidate{&op, expected});
+  }
+  std::vector<std::pair<std::string, Candidate>> order(unknown.begin(), unknown.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second.expected < b.second.expected; });
+  at::set_num_threads(threads_);
+  const auto start = std::chrono::steady_clock::now();
+  int count = 0;
+  for (const auto& [key, candidate] : order) {
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) break;
+    try {
+      seconds_[key] = time_of(trace, *candidate.op);
+      ++count;
+    } catch (const UserError&) {  // refuses zeros: it stays an estimate
+    }
+  }
+  return count;
+}
+
+std::optional<double> OpTimes::find(const Op& op) const {
+  const auto found = seconds_.find(timing_key(op));
+  return found == seconds_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void OpTimes::load(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(file, error);
+  if (error || size > kMostFileBytes) return;
+  std::ifstream stream(file);
+  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("machine", "") != machine_name() || json.value("threads", 0) != threads_) return;
+  if (!json.contains("seconds") || !json["seconds"].is_object()) return;
+  for (const auto& [key, value] : json["seconds"].items())
+    if (value.is_number() && value.get<double>() > 0) seconds_[key] = value.get<double>();
+}
+
+void OpTimes::save(const std::filesystem::path& file) const {
+  nlohmann::json json = {{"machine", machine_name()}, {"threads", threads_}, {"seconds", seconds_}};
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    write_file_atomically(file, json.dump(1) + "\n");
+  } catch (const UserError&) {
+  } catch (const std::filesystem::filesystem_error&) {
+  }
+}
+
+}  // namespace plimsoll

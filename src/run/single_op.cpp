@@ -1,0 +1,61 @@
+#include "run/single_op.h"
+
+#include <cstring>
+#include <map>
+
+#include "plan/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// One op as a plan of its own: its operands side by side, its scratch behind them.
+Plan plan_of(const Trace& trace, const Op& op) {
+  Plan plan;
+  plan.trace.modules = trace.modules;
+  std::map<BufferId, BufferId> names;
+  int64_t end = 0;
+  const auto place = [&](View& view) {
+    if (view.buffer == kNoBuffer) return;
+    const auto [entry, added] = names.try_emplace(view.buffer, static_cast<BufferId>(names.size()));
+    if (added) {
+      plan.trace.buffers.push_back(trace.buffers[view.buffer]);
+      plan.offsets.push_back(end);
+      end += placed_bytes(trace.buffers[view.buffer].bytes);
+    }
+    view.buffer = entry->second;
+  };
+  Op copy = op;
+  for (Argument& argument : copy.arguments)
+    for (View& view : argument.views) place(view);
+  for (View& view : copy.results) place(view);
+  plan.workspace_offsets.push_back(op.workspace_bytes > 0 ? end : -1);
+  end += placed_bytes(op.workspace_bytes);
+  plan.trace.ops.push_back(std::move(copy));
+  plan.trace.segments.push_back({"op", 0, 1});
+  plan.arena_bytes = plan.peak_bytes = plan.live_bytes = end;
+  return plan;
+}
+
+}  // namespace
+
+int64_t operand_bytes(const Trace& trace, const Op& op) {
+  std::map<BufferId, int64_t> bytes;
+  for_each_view(op, [&](const View& view, bool) { bytes[view.buffer] = placed_bytes(trace.buffers[view.buffer].bytes); });
+  int64_t sum = placed_bytes(op.workspace_bytes);
+  for (const auto& [buffer, size] : bytes) sum += size;
+  return sum;
+}
+
+SingleOp::SingleOp(const Trace& trace, const Op& op)
+    : plan_(plan_of(trace, op)),
+      arena_(std::max<int64_t>(plan_.arena_bytes, kArenaAlignment)),
+      executor_(plan_, arena_) {
+  std::memset(arena_.data(), 0, arena_.bytes());
+}
+
+int64_t SingleOp::unplanned_bytes() const {
+  const auto found = executor_.unplanned_workspace().find(0);
+  return found == executor_.unplanned_workspace().end() ? 0 : found->second;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,16 @@
+// How fast this machine's CPU is: typical figures, until it has been measured.
+#pragma once
+
+#include <filesystem>
+
+#include "plimsoll/cost_model.h"
+
+namespace plimsoll {
+
+/// Where measurements are kept: $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll; empty where there is neither.
+std::filesystem::path measurements_folder();
+
+/// For `threads` CPU threads: ops that were timed on this machine by what they took, others by typical rates.
+CostModel machine_cost_model(int threads);
+
+}  // namespace plimsoll

@@ -1,0 +1,51 @@
+// What a job is planned for: this machine, or a device of the catalogue.
+#include <fmt/format.h>
+
+#include "catalogue/device_cost.h"
+#include "device/host_memory.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/train_job.h"
+#include "train/machine_cost.h"
+#include "train/plan_options.h"
+
+namespace plimsoll {
+
+PlanTarget target_of(const DeviceSpec& device) {
+  PlanTarget target;
+  target.device = device.device;
+  target.cost = cost_model_of(device);
+  target.memory_budget = device.usable_bytes;
+  target.budget_reason = fmt::format("what {} gives a program of its {}", device.name, format_bytes(device.memory_bytes));
+  target.context_bytes = device.context_bytes;
+  target.library_bytes = device.library_workspace_bytes;
+  return target;
+}
+
+PlanTarget target_of(const Job& job) {
+  PlanTarget target;
+  target.device = job.device;
+  target.memory_budget = job.memory_budget;
+  if (job.device != "cpu") {
+    target.cost = generic_cost_model();
+    target.unknown = fmt::format("scratch of kernels, context and libraries of a device '{}' are not known here and not "
+                                 "counted; name one with --gpu",
+                                 job.device);
+    if (!job.memory_budget)
+      target.budget_reason = fmt::format(
+          "what a device '{}' has is not known here; name one with --gpu, or set memory_budget", job.device);
+    return target;
+  }
+  target.cost = machine_cost_model(threads_of(options_of(job)));
+  if (job.memory_budget) return target;
+  const std::optional<int64_t> available = available_host_memory();
+  if (!available) {
+    target.budget_reason = "the system does not say how much memory is available";
+    return target;
+  }
+  // The rest is for what is not in the arena: the program, the data's batches, the page cache of its text.
+  target.memory_budget = *available / 10 * 9;
+  target.budget_reason = fmt::format("90 % of the {} that are available on this machine", format_bytes(*available));
+  return target;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,182 @@
+// The tables: every device has every figure, and the figures can be true.
+#include "plimsoll/devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "plimsoll/bytes.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+double gib(int64_t bytes) {
+  return static_cast<double>(bytes) / static_cast<double>(GiB);
+}
+
+class EveryDevice : public ::testing::TestWithParam<DeviceSpec> {};
+
+TEST_P(EveryDevice, HasANameOfEachKind) {
+  const DeviceSpec& device = GetParam();
+  EXPECT_THAT(device.id, ::testing::MatchesRegex("[a-z0-9-]+"));
+  EXPECT_THAT(device.name, Not(IsEmpty()));
+  EXPECT_THAT(device.architecture, Not(IsEmpty()));
+  const std::map<std::string, std::string> backends = {
+      {"nvidia", "cuda"}, {"amd", "rocm"}, {"apple", "mps"}, {"intel", "xpu"}};
+  ASSERT_TRUE(backends.contains(device.vendor)) << device.vendor;
+  EXPECT_EQ(device.device, backends.at(device.vendor));
+  EXPECT_GE(device.year, 2016);
+  EXPECT_LE(device.year, 2026);
+}
+
+// Beyond these bounds there is a slip in the unit, or in a column.
+TEST_P(EveryDevice, HasFiguresOfTheRightSize) {
+  const DeviceSpec& device = GetParam();
+  EXPECT_GE(device.memory_bytes, 6 * GiB);
+  EXPECT_LE(device.memory_bytes, 512 * GiB);
+  EXPECT_GE(device.memory_bandwidth, 60e9);
+  EXPECT_LE(device.memory_bandwidth, 8e12);
+  EXPECT_GE(device.host_link, 7e9);
+  EXPECT_LE(device.host_link, device.memory_bandwidth);
+  EXPECT_GE(device.launch_seconds, 1e-6);
+  EXPECT_LE(device.launch_seconds, 2e-5);
+  EXPECT_GE(device.rates.fp32, 2e12);
+  EXPECT_LE(device.rates.fp32, 2e14);
+  // A modern device does not compute less than it can load: one operation a byte at least.
+  EXPECT_GT(device.rates.fp32, device.memory_bandwidth);
+}
+
+TEST_P(EveryDevice, LeavesMostOfItsMemoryToATrainingStep) {
+  const DeviceSpec& device = GetParam();
+  EXPECT_LT(device.usable_bytes, device.memory_bytes);
+  EXPECT_GT(gib(device.usable_bytes), (device.unified_memory ? 0.66 : 0.9) * gib(device.memory_bytes));
+  EXPECT_GE(device.context_bytes, 100 * MiB);
+  EXPECT_LE(device.context_bytes, GiB);
+  EXPECT_GE(device.library_workspace_bytes, 0);
+  EXPECT_LE(device.library_workspace_bytes, 256 * MiB);
+  EXPECT_GT(device.usable_bytes - device.context_bytes - device.library_workspace_bytes, device.memory_bytes / 2);
+}
+
+TEST_P(EveryDevice, IsNotSlowerInNarrowerTypes) {
+  const DenseRates& rates = GetParam().rates;
+  EXPECT_GE(rates.fp16, rates.fp32);
+  if (rates.tf32 > 0) {
+    EXPECT_GE(rates.tf32, rates.fp32);
+  }
+  if (rates.bf16 > 0) {
+    EXPECT_GE(rates.bf16, rates.fp32);
+    EXPECT_LE(rates.bf16, rates.fp16);
+    EXPECT_GE(rates.bf16, rates.tf32);
+  }
+  if (rates.fp8 > 0) {
+    EXPECT_GE(rates.fp8, rates.fp16);
+    EXPECT_GE(rates.int8, rates.fp8);
+  }
+}
+
+TEST_P(EveryDevice, SaysWhereEachFigureComesFrom) {
+  const DeviceSpec& device = GetParam();
+  EXPECT_THAT(device.sources, Contains(StartsWith("memory, bandwidth")));
+  for (const char* figures : {"rates: ", "usable: ", "context: ", "library workspace: ", "launch: "})
+    EXPECT_THAT(device.sources, Contains(StartsWith(figures)));
+  EXPECT_THAT(device.sources, Contains(HasSubstr("host link")));
+  for (const std::string& source : device.sources) {
+    EXPECT_GT(source.size(), 20u) << source;
+    EXPECT_THAT(source, Not(HasSubstr("://")));
+    EXPECT_EQ(source.find('\n'), std::string::npos);
+  }
+}
+
+TEST_P(EveryDevice, IsFoundByEachOfItsNames) {
+  const DeviceSpec& device = GetParam();
+  std::vector<std::string> names = device.aliases;
+  names.push_back(device.id);
+  names.push_back(device.name);
+  for (const std::string& name : names) {
+    const DeviceSpec* found = find_device(name);
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(found->id, device.id) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryDevice, ::testing::ValuesIn(device_catalogue()), [](const auto& info) {
+  std::string name = info.param.id;
+  for (char& c : name)
+    if (c == '-') c = '_';
+  return name;
+});
+
+TEST(Catalogue, HoldsTheDevicesThatPeopleHave) {
+  EXPECT_GE(device_catalogue().size(), 60u);
+  for (const char* name :
+       {"GTX 1080 Ti", "GTX 1060 6GB", "V100",     "T4",       "RTX 2080 Ti", "A100",    "A10G",  "A6000", "RTX 3090",
+        "RTX 4090",    "L4",           "L40S",     "RTX 5090", "H100",        "H200",    "GH200", "B200",  "RX 6750 XT",
+        "7900 XTX",    "MI210",        "MI250X",   "MI300X",   "MI325X",      "MI355X",  "M1",    "M2",    "M3 Max",
+        "M4 Pro",      "M5",           "Arc A770", "B580",     "Max 1100",    "Max 1550"})
+    EXPECT_NE(find_device(name), nullptr) << name;
+}
+
+TEST(Catalogue, NamesEachDeviceOnce) {
+  std::set<std::string> ids, names;
+  for (const DeviceSpec& device : device_catalogue()) {
+    EXPECT_TRUE(ids.insert(device.id).second) << device.id;
+    EXPECT_TRUE(names.insert(device.name).second) << device.name;
+  }
+}
+
+TEST(Catalogue, KnowsWhatAProgramGets) {
+  EXPECT_NEAR(gib(find_device("a6000")->usable_bytes), 47.4, 0.05);
+  EXPECT_GE(gib(find_device("l40s")->usable_bytes), 44);
+  EXPECT_LE(gib(find_device("l40s")->usable_bytes), 46);
+  EXPECT_NEAR(gib(find_device("h200")->usable_bytes), 139.8, 0.15);
+  EXPECT_NEAR(gib(find_device("mi300x")->usable_bytes), 191.69, 0.005);
+  EXPECT_NEAR(gib(find_device("max1550")->usable_bytes), 63.98, 0.005);
+  EXPECT_NEAR(gib(find_device("m2-16gb")->usable_bytes), 10.67, 0.01);
+  EXPECT_NEAR(gib(find_device("m2-max-96gb")->usable_bytes), 72, 0.01);
+  EXPECT_NEAR(gib(find_device("rx7900xtx")->usable_bytes), 23.98, 0.005);
+}
+
+TEST(Catalogue, CountsGeForceWithSumsInFp32) {
+  EXPECT_DOUBLE_EQ(find_device("rtx3090")->rates.fp16, 71.2e12);
+  EXPECT_DOUBLE_EQ(find_device("rtx4090")->rates.bf16, 165.2e12);
+  EXPECT_THAT(find_device("rtx4090")->sources, Contains(HasSubstr("half the speed")));
+  EXPECT_DOUBLE_EQ(find_device("a6000")->rates.bf16, 154.8e12);
+}
+
+TEST(Catalogue, CountsWithoutSparsity) {
+  EXPECT_DOUBLE_EQ(find_device("a100")->rates.bf16, 312e12);
+  EXPECT_DOUBLE_EQ(find_device("h100-sxm")->rates.bf16, 989.4e12);
+  EXPECT_DOUBLE_EQ(find_device("mi300x")->rates.bf16, 1307.4e12);
+  EXPECT_DOUBLE_EQ(find_device("l40s")->rates.fp16, 362e12);
+}
+
+TEST(Catalogue, LeavesOutTypesThatTheHardwareLacks) {
+  for (const char* name : {"gtx1080ti", "v100", "t4", "rx6750xt"}) EXPECT_EQ(find_device(name)->rates.bf16, 0) << name;
+  for (const char* name : {"a100", "rtx3090", "mi210"}) EXPECT_EQ(find_device(name)->rates.fp8, 0) << name;
+}
+
+TEST(Catalogue, SetsAsideTheWorkspacesOfPyTorch) {
+  EXPECT_EQ(find_device("a100")->library_workspace_bytes, 8519680);  // :4096:2:16:8
+  EXPECT_EQ(find_device("h100")->library_workspace_bytes, 32 * MiB);
+  EXPECT_EQ(find_device("mi210")->library_workspace_bytes, (32 + 76) * MiB);
+  EXPECT_EQ(find_device("mi300x")->library_workspace_bytes, (128 + 76) * MiB);
+}
+
+TEST(Catalogue, CountsTheHostLinkOneWay) {
+  EXPECT_NEAR(find_device("v100")->host_link, 15.75e9, 0.01e9);
+  EXPECT_NEAR(find_device("rtx4090")->host_link, 31.5e9, 0.01e9);
+  EXPECT_NEAR(find_device("h100-sxm")->host_link, 63e9, 0.1e9);
+  EXPECT_EQ(find_device("gh200")->host_link, 450e9);
+  EXPECT_EQ(find_device("m3-max")->host_link, find_device("m3-max")->memory_bandwidth);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,106 @@
+// The arena, and the allocator that answers a kernel's requests while an op runs.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <thread>
+
+#include "device/cpu_allocator.h"
+#include "device/cpu_arena.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(CpuArena, KnowsHowFarItWasWrittenTo) {
+  CpuArena arena(10000);
+  EXPECT_EQ(arena.touched_bytes(), 0);
+  arena.data()[4321] = std::byte{0};
+  EXPECT_EQ(arena.touched_bytes(), 4322);
+  const std::byte* data = arena.data();
+  arena.grow(1 << 20);
+  EXPECT_EQ(arena.data(), data);
+  EXPECT_EQ(arena.touched_bytes(), 4322);
+  arena.data()[(1 << 20) - 1] = std::byte{1};
+  EXPECT_EQ(arena.touched_bytes(), 1 << 20);
+}
+
+TEST(CpuArena, EndsInAPageThatNobodyMayTouch) {
+  CpuArena arena(4096);
+  EXPECT_DEATH(const_cast<volatile std::byte*>(arena.data())[4096] = std::byte{1}, "");
+}
+
+class Frame : public ::testing::Test {
+ protected:
+  void* take(int64_t bytes) {
+    tensors_.push_back(torch::empty({bytes}, torch::kUInt8));
+    return tensors_.back().data_ptr();
+  }
+  alignas(64) std::byte place_[1024];
+  alignas(64) std::byte scratch_[1024];
+  std::vector<torch::Tensor> tensors_;
+  AllocationFrame frame_;
+};
+
+TEST_F(Frame, OutputsGetTheirPlacesBySize) {
+  frame_.begin({{100, place_}, {200, place_ + 128}, {100, place_ + 512}}, scratch_, 1024);
+  EXPECT_EQ(take(200), place_ + 128);
+  EXPECT_EQ(take(100), place_);
+  EXPECT_EQ(take(100), place_ + 512);
+  tensors_.clear();
+  const auto usage = frame_.end();
+  EXPECT_EQ(usage.workspace_bytes, 0);
+  EXPECT_FALSE(usage.escaped || usage.escaped_arena);
+}
+
+TEST_F(Frame, ScratchComesFromTheWorkspaceAndIsUsedAgain) {
+  frame_.begin({}, scratch_, 1024);
+  EXPECT_EQ(take(100), scratch_);
+  EXPECT_EQ(take(300), scratch_ + 128);
+  tensors_.erase(tensors_.begin());
+  EXPECT_EQ(take(64), scratch_);
+  tensors_.clear();
+  const auto usage = frame_.end();
+  EXPECT_EQ(usage.workspace_bytes, 128 + 320);
+  EXPECT_EQ(usage.outside_bytes, 0);
+}
+
+TEST_F(Frame, WhatTheWorkspaceCannotHoldIsCounted) {
+  AllocationFrame::reset_outside_peak();
+  const int64_t before = AllocationFrame::outside_peak();
+  frame_.begin({}, scratch_, 256);
+  take(128);
+  const void* outside = take(1000);
+  EXPECT_TRUE(outside < scratch_ || outside >= scratch_ + 1024);
+  tensors_.clear();
+  const auto usage = frame_.end();
+  EXPECT_EQ(usage.workspace_bytes, 128 + 1024);
+  EXPECT_EQ(usage.outside_bytes, 1024);
+  EXPECT_FALSE(usage.escaped);
+  EXPECT_EQ(AllocationFrame::outside_peak() - before, 1000);
+}
+
+TEST_F(Frame, WhatIsKeptIsNoticed) {
+  frame_.begin({}, scratch_, 64);
+  take(64);
+  EXPECT_TRUE(frame_.end().escaped_arena);
+  tensors_.clear();
+  frame_.begin({}, scratch_, 0);
+  take(64);
+  EXPECT_TRUE(frame_.end().escaped);
+  tensors_.clear();
+}
+
+TEST_F(Frame, OtherThreadsGetTheirMemoryFromTheHeap) {
+  frame_.begin({{100, place_}}, scratch_, 1024);
+  void* taken = nullptr;
+  torch::Tensor tensor;
+  std::thread([&] { tensor = torch::empty({100}, torch::kUInt8), taken = tensor.data_ptr(); }).join();
+  EXPECT_NE(taken, place_);
+  const auto usage = frame_.end();
+  EXPECT_EQ(usage.workspace_bytes, 0);
+  EXPECT_EQ(usage.beside_bytes, 100);
+  tensor = torch::Tensor();  // freed on this thread, after the op
+  EXPECT_NE(take(100), place_);
+}
+
+}  // namespace
+}  // namespace plimsoll

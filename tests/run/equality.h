@@ -1,0 +1,42 @@
+// Trains a step twice, planned and eager, and compares every bit.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "plimsoll/training.h"
+#include "run/eager.h"
+
+namespace plimsoll::testing {
+
+/// Every bit the same, NaNs and signed zeros too.
+inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const torch::Tensor x = a.contiguous(), y = b.contiguous();
+  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+/// Trains both for `steps` steps of `micro` micro batches and compares losses and every bit of the state.
+inline void expect_equal(const Step& step, const TrainingOptions& options, const std::function<Batch()>& batch,
+                         int steps, int micro) {
+  Training training(step, options);
+  ASSERT_TRUE(training.plan().fits);
+  training.start();
+  EagerStep eager(step, options);
+  eager.copy_from(training);
+  for (int i = 0; i < steps; ++i) {
+    std::vector<Batch> batches;
+    for (int m = 0; m < micro; ++m) batches.push_back(batch());
+    const double scale = training.loss_scale();
+    const StepResult result = training.step(batches, 1e-3);
+    EXPECT_EQ(result.loss, eager.step(batches, 1e-3, scale)) << "step " << i;
+    const auto reference = eager.state();
+    for (const auto& [name, tensor] : training.state())
+      ASSERT_TRUE(same_bits(tensor, reference.at(name)))
+          << name << " differs after step " << i << " by "
+          << (tensor.to(torch::kDouble) - reference.at(name).to(torch::kDouble)).abs().max().item<double>();
+  }
+}
+
+}  // namespace plimsoll::testing

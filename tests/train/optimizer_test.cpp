@@ -1,0 +1,96 @@
+// The update against libtorch's own optimizers.
+#include "train/optimizer.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace plimsoll {
+namespace {
+
+struct Trained {
+  std::vector<OptimizedParameter> ours;
+  std::vector<torch::Tensor> theirs;
+};
+
+Trained two_copies() {
+  torch::manual_seed(6);
+  Trained trained;
+  for (const auto& sizes : std::vector<std::vector<int64_t>>{{7, 5}, {11}, {3, 4, 2}}) {
+    const torch::Tensor value = torch::randn(sizes);
+    trained.ours.push_back({"p" + std::to_string(trained.ours.size()), value.clone(), {}});
+    trained.theirs.push_back(value.clone().requires_grad_());
+  }
+  return trained;
+}
+
+// Five steps with the same gradients, clipped to a norm that binds; decay on matrices only.
+void expect_close(OptimizerConfig config, const std::function<std::unique_ptr<torch::optim::Optimizer>(
+                                              std::vector<torch::Tensor>, std::vector<torch::Tensor>)>& make) {
+  Trained trained = two_copies();
+  config.learning_rate = 1e-2;
+  Optimizer optimizer(config, /*max_grad_norm=*/0.5);
+  torch::NoGradGuard no_grad;
+  optimizer.make_state(trained.ours);
+  std::vector<torch::Tensor> matrices, others;
+  for (const torch::Tensor& p : trained.theirs) (p.dim() >= 2 ? matrices : others).push_back(p);
+  const auto reference = make(matrices, others);
+  const double scale = 8;  // of the loss, as float16 has it
+  for (int step = 0; step < 5; ++step) {
+    std::vector<torch::Tensor> gradients;
+    for (size_t i = 0; i < trained.ours.size(); ++i) {
+      const torch::Tensor gradient = torch::randn_like(trained.ours[i].value);
+      trained.ours[i].gradient = gradient * scale;
+      trained.theirs[i].mutable_grad() = gradient.clone();
+    }
+    const double norm = torch::nn::utils::clip_grad_norm_(trained.theirs, 0.5);
+    const UpdateOutputs outputs = optimizer.update(
+        trained.ours, {torch::scalar_tensor(config.learning_rate, torch::kDouble), torch::scalar_tensor(scale)});
+    reference->step();
+    EXPECT_NEAR(outputs.gradient_norm.item<double>(), norm, 1e-5 * norm);
+    for (size_t i = 0; i < trained.ours.size(); ++i)
+      EXPECT_TRUE(torch::allclose(trained.ours[i].value, trained.theirs[i], 1e-5, 1e-6)) << "step " << step << " of " << i;
+  }
+}
+
+TEST(Optimizer, AdamWIsLibtorchs) {
+  OptimizerConfig config;
+  config.weight_decay = 0.3;
+  expect_close(config, [&](auto matrices, auto others) {
+    const auto options = [&](double decay) {
+      return std::make_unique<torch::optim::AdamWOptions>(
+          torch::optim::AdamWOptions(1e-2).betas({config.beta1, config.beta2}).eps(config.eps).weight_decay(decay));
+    };
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(matrices, options(0.3));
+    groups.emplace_back(others, options(0));
+    return std::make_unique<torch::optim::AdamW>(groups);
+  });
+}
+
+TEST(Optimizer, SgdIsLibtorchsWithDecoupledDecay) {
+  OptimizerConfig config;
+  config.name = "sgd";
+  config.weight_decay = 0;
+  expect_close(config, [&](auto matrices, auto others) {
+    matrices.insert(matrices.end(), others.begin(), others.end());
+    return std::make_unique<torch::optim::SGD>(matrices, torch::optim::SGDOptions(1e-2).momentum(config.momentum));
+  });
+}
+
+TEST(Optimizer, SgdDecaysMatricesByTheLearningRate) {
+  OptimizerConfig config;
+  config.name = "sgd";
+  config.weight_decay = 0.5;
+  Trained trained = two_copies();
+  Optimizer optimizer(config, 0);
+  torch::NoGradGuard no_grad;
+  optimizer.make_state(trained.ours);
+  for (OptimizedParameter& p : trained.ours) p.gradient = torch::zeros_like(p.value);
+  optimizer.update(trained.ours, {torch::scalar_tensor(0.1, torch::kDouble), torch::scalar_tensor(1.0)});
+  for (size_t i = 0; i < trained.ours.size(); ++i)
+    EXPECT_TRUE(torch::allclose(trained.ours[i].value,
+                                trained.theirs[i].detach() * (trained.ours[i].value.dim() >= 2 ? 0.95 : 1.0)));
+}
+
+}  // namespace
+}  // namespace plimsoll
