@@ -39,11 +39,11 @@ constexpr int kSpeedTypes = 4;
 int speed_type_of(DType dtype);
 
 struct CostModel {
-  std::string device;  ///< "this machine, 2 threads"; "NVIDIA RTX A6000"
-  std::string source;  ///< "measured" | "catalogue" | "typical"
+  std::string device;                                             ///< "this machine, 2 threads"; "NVIDIA RTX A6000"
+  std::string source;                                             ///< "measured" | "catalogue" | "typical"
   std::array<std::array<OpRate, kSpeedTypes>, kOpKinds> rates{};  ///< [kind][speed_type_of(dtype)]
-  double overhead_seconds = 0;  ///< of each op, whatever it does: launch, dispatch
-  double host_link = 0;         ///< bytes a second between device and host, one way
+  double overhead_seconds = 0;                                    ///< of each op, whatever it does: launch, dispatch
+  double host_link = 0;                                           ///< bytes a second between device and host, one way
   /// Seconds of ops that were timed; the others go by the rates. Empty: none were.
   std::function<std::optional<double>(const Op&)> timed;
 

@@ -79,7 +79,7 @@ struct Plan {
   int32_t peak_op = 0;           ///< the op at which most bytes are live
   Breakdown breakdown;           ///< at peak_op
   StepTime time;
-  bool checkpointed = false;     ///< activations are recomputed
+  bool checkpointed = false;  ///< activations are recomputed
   std::vector<Reason> reasons;
   double plan_seconds = 0;
 

@@ -29,8 +29,8 @@ struct PlannedJob {
   Plan plan;
   Trace recorded;  ///< the step as it was recorded, before any pass
   double record_seconds = 0;
-  double plan_seconds = 0;      ///< of the search over every open choice, recording included
-  double step_seconds = 0;      ///< predicted, of a step of the first epoch
+  double plan_seconds = 0;       ///< of the search over every open choice, recording included
+  double step_seconds = 0;       ///< predicted, of a step of the first epoch
   double tokens_per_second = 0;  ///< predicted
 };
 

@@ -56,13 +56,13 @@ struct TrainingOptions {
   bool accumulate = false;     ///< steps of more than one micro batch
   bool evaluate = false;       ///< evaluate() will be called
   Choice gradient_checkpointing = Choice::automatic;
-  std::optional<int64_t> memory_budget;  ///< bytes
-  std::string device = "cpu";            ///< whose casts and scratch are planned for
-  int threads = 0;                       ///< CPU threads; 0: as many as cores
+  std::optional<int64_t> memory_budget;   ///< bytes
+  std::string device = "cpu";             ///< whose casts and scratch are planned for
+  int threads = 0;                        ///< CPU threads; 0: as many as cores
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
-  int64_t context_bytes = 0;  ///< what the device's runtime takes, inside the budget
-  int64_t library_bytes = 0;  ///< what its libraries set aside, likewise
-  uint64_t seed = 0;                     ///< of initialisation and of random operators
+  int64_t context_bytes = 0;              ///< what the device's runtime takes, inside the budget
+  int64_t library_bytes = 0;              ///< what its libraries set aside, likewise
+  uint64_t seed = 0;                      ///< of initialisation and of random operators
 };
 
 /// Records a training step without running it: segments initialize, micro, and as asked for accumulate, update,

@@ -31,7 +31,8 @@ constexpr const char* kFooter =
 // Names of files and keys come from outside: nothing in them may reach the terminal as a command. Lines stay.
 void say(std::string_view message) {
   std::string clean(message);
-  std::ranges::replace_if(clean, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
+  std::ranges::replace_if(
+      clean, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
   fmt::print(stderr, "plimsoll: {}\n", clean);
 }
 

@@ -146,17 +146,18 @@ std::string frontier_table(const std::vector<FrontierPoint>& frontier, bool term
 std::string page_of(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier) {
   PlanPage page;
   page.title = job.file.empty() ? "job" : job.file.filename().string();
-  page.subtitle = fmt::format("{} parameters, {}, planned for {}",
-                              short_count(static_cast<double>(planned.settings.parameters)), name_of(job.precision),
-                              planned.settings.cost.device);
+  page.subtitle =
+      fmt::format("{} parameters, {}, planned for {}", short_count(static_cast<double>(planned.settings.parameters)),
+                  name_of(job.precision), planned.settings.cost.device);
   page.plan = &planned.plan;
   for (const Op& op : planned.plan.trace.ops) page.op_seconds.push_back(seconds_of(planned.settings.cost, op));
   page.frontier = frontier;
-  page.facts = {{"micro batch", fmt::format("{} x {} tokens", planned.settings.micro_batch_size, job.data.sequence_length)},
-                {"gradient accumulation", std::to_string(first_accumulation(planned.settings))},
-                {"predicted step", short_seconds(planned.step_seconds)},
-                {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
-                {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
+  page.facts = {
+      {"micro batch", fmt::format("{} x {} tokens", planned.settings.micro_batch_size, job.data.sequence_length)},
+      {"gradient accumulation", std::to_string(first_accumulation(planned.settings))},
+      {"predicted step", short_seconds(planned.step_seconds)},
+      {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
+      {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
   return to_html(page);
 }
@@ -201,9 +202,10 @@ int run_devices(const PlanArguments& arguments, const Job& job) {
                                  format_bytes(plan.peak_bytes), format_bytes(plan.minimum_budget_bytes)};
     if (plan.fits) {
       const StepTime& time = plan.time;
-      row.insert(row.end(), {fmt::format("{} x {}", planned.settings.micro_batch_size, first_accumulation(planned.settings)),
-                             fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
-                             short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
+      row.insert(row.end(),
+                 {fmt::format("{} x {}", planned.settings.micro_batch_size, first_accumulation(planned.settings)),
+                  fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
+                  short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
     }
     table.add_row(row);
     Json json = plan_json(job, planned);
@@ -255,8 +257,9 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--memory", arguments->memory, "plan for so much memory, whatever the job or the device has")
       ->type_name("SIZE");
   command
-      ->add_option("--frontier", arguments->frontier,
-                   fmt::format("the best plans under POINTS budgets, from the least on ({} if not said)", kFrontierPoints))
+      ->add_option(
+          "--frontier", arguments->frontier,
+          fmt::format("the best plans under POINTS budgets, from the least on ({} if not said)", kFrontierPoints))
       ->expected(0, 1)
       ->default_str(std::to_string(kFrontierPoints))
       ->check(CLI::Range(2, 1000))

@@ -100,9 +100,8 @@ int run_train(const JobArguments& arguments) {
     return kDoesNotFit;
   }
   if (report.losses.empty() && report.resumed_step > 0 && !report.stopped)
-    arguments.output.print(
-        fmt::format("nothing to do: all {} steps are done; the last checkpoint is in {}\n", report.resumed_step,
-                    job.checkpoint.directory.lexically_normal().string()));
+    arguments.output.print(fmt::format("nothing to do: all {} steps are done; the last checkpoint is in {}\n",
+                                       report.resumed_step, job.checkpoint.directory.lexically_normal().string()));
   else
     arguments.output.print(memory_table(report, terminal) + "\n" + run_table(report, terminal));
   arguments.output.write(report_json(report));

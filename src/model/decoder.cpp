@@ -30,11 +30,13 @@ at::Tensor drop(const at::Tensor& x, double p, bool training) {
 
 DecoderConfig resolved(DecoderConfig config) {
   if (config.vocab_size < 1) throw UserError("model.vocab_size must be at least 1");
-  for (const auto& [name, number] : {std::pair{"hidden_size", config.hidden_size}, {"num_layers", config.num_layers},
+  for (const auto& [name, number] : {std::pair{"hidden_size", config.hidden_size},
+                                     {"num_layers", config.num_layers},
                                      {"num_heads", config.num_heads}})
     if (number < 1) throw UserError(fmt::format("model.{} is {}; it must be at least 1", name, number));
   const auto one_of = [](const char* key, const std::string& value, const char* a, const char* b) {
-    if (value != a && value != b) throw UserError(fmt::format("model.{} is '{}'; allowed are {} and {}", key, value, a, b));
+    if (value != a && value != b)
+      throw UserError(fmt::format("model.{} is '{}'; allowed are {} and {}", key, value, a, b));
   };
   one_of("norm", config.norm, "rmsnorm", "layernorm");
   one_of("positions", config.positions, "rope", "learned");

@@ -12,7 +12,8 @@ inline std::string block_path(const std::string& module) {
   while (begin < module.size()) {
     const size_t end = std::min(module.find('.', begin), module.size());
     const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-    if (std::all_of(module.begin() + static_cast<ptrdiff_t>(begin), module.begin() + static_cast<ptrdiff_t>(end), digit))
+    if (std::all_of(module.begin() + static_cast<ptrdiff_t>(begin), module.begin() + static_cast<ptrdiff_t>(end),
+                    digit))
       return module.substr(0, end);
     begin = end + 1;
   }

@@ -37,8 +37,9 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
   Timeline line;
   const std::vector<Rebuild> rebuilds = rebuilds_of(graph_, kept);
   const int32_t count = graph_.segment.end - begin_;
-  std::vector<int32_t> tick_of(count);                                        // by op of the segment
-  std::vector<int32_t> written_again(graph_.values.size(), -1), read_again(graph_.values.size(), -1);  // by value: ticks
+  std::vector<int32_t> tick_of(count);  // by op of the segment
+  std::vector<int32_t> written_again(graph_.values.size(), -1),
+      read_again(graph_.values.size(), -1);  // by value: ticks
   size_t next = 0;
   for (int32_t i = 0; i < count; ++i) {
     if (next < rebuilds.size() && rebuilds[next].before == begin_ + i) {

@@ -54,8 +54,8 @@ OpKind kind_of(const Op& op) {
   if (has("attention")) return OpKind::attention;
   if (has("_fused_adam") || has("_fused_sgd")) return OpKind::update;
   if (op.random_id >= 0) return OpKind::random;
-  if (has("norm") || is({"aten::sum", "aten::mean", "aten::softmax", "aten::_softmax", "aten::_log_softmax", "aten::var",
-                         "aten::std", "aten::amax", "aten::_softmax_backward_data"}))
+  if (has("norm") || is({"aten::sum", "aten::mean", "aten::softmax", "aten::_softmax", "aten::_log_softmax",
+                         "aten::var", "aten::std", "aten::amax", "aten::_softmax_backward_data"}))
     return OpKind::reduction;
   return OpKind::streaming;
 }

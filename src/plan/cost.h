@@ -2,7 +2,8 @@
 //
 //     seconds = overhead + max(flops / flop rate, bytes moved / bandwidth)
 //
-// Williams, Waterman and Patterson, "Roofline", CACM 2009. Rates are those that kernels reach, not those of data sheets.
+// Williams, Waterman and Patterson, "Roofline", CACM 2009. Rates are those that kernels reach, not those of data
+// sheets.
 #pragma once
 
 #include <array>

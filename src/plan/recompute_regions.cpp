@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "plan/min_cut.h"
 #include "plan/block_path.h"
+#include "plan/min_cut.h"
 
 namespace plimsoll {
 namespace {
@@ -124,8 +124,7 @@ double dearest(const TrainingGraph& graph) {
 void find_between(const CutProblem& problem, const RegionChoice& more, const RegionChoice& less,
                   std::vector<RegionChoice>& found) {
   if (found.size() >= kMostChoices || more.bytes <= less.bytes) return;
-  const double price =
-      static_cast<double>(less.cost - more.cost) / static_cast<double>(more.bytes - less.bytes);
+  const double price = static_cast<double>(less.cost - more.cost) / static_cast<double>(more.bytes - less.bytes);
   const RegionChoice middle = problem.solve(price);
   const double on_line = static_cast<double>(more.cost) + price * static_cast<double>(more.bytes);
   const double here = static_cast<double>(middle.cost) + price * static_cast<double>(middle.bytes);

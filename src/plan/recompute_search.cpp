@@ -119,9 +119,8 @@ struct Partial {
 
 // Those that no other beats in both bytes and time, by rising bytes.
 void keep_front(std::vector<Partial>& list) {
-  std::sort(list.begin(), list.end(), [](const Partial& a, const Partial& b) {
-    return a.held != b.held ? a.held < b.held : a.cost < b.cost;
-  });
+  std::sort(list.begin(), list.end(),
+            [](const Partial& a, const Partial& b) { return a.held != b.held ? a.held < b.held : a.cost < b.cost; });
   size_t count = 0;
   for (const Partial& partial : list)
     if (count == 0 || partial.cost < list[count - 1].cost) list[count++] = partial;
@@ -149,7 +148,8 @@ void keep_front(std::vector<Partial>& list) {
 struct RecomputeSearch::Impl {
   Impl(const Trace& recorded, const CostModel& cost) : trace(recorded) {
     for (const Segment& segment : trace.segments)
-      if (segment.name == "micro" || segment.name == "accumulate") graphs.push_back(training_graph(trace, segment, cost));
+      if (segment.name == "micro" || segment.name == "accumulate")
+        graphs.push_back(training_graph(trace, segment, cost));
     check(!graphs.empty(), "a trace without a training segment");
     for (const TrainingGraph& graph : graphs) {
       check(same_shape(graphs.front(), graph), "training segments of different shape");

@@ -25,9 +25,9 @@ namespace plimsoll {
 
 struct RecomputeAnswer {
   KeptValues kept;
-  int64_t cost = 0;   ///< picoseconds of the steps run again in one micro batch
-  int64_t bound = 0;  ///< no choice that fits costs less
-  int64_t peak = 0;   ///< live bytes within the training segments, persistent buffers left out
+  int64_t cost = 0;    ///< picoseconds of the steps run again in one micro batch
+  int64_t bound = 0;   ///< no choice that fits costs less
+  int64_t peak = 0;    ///< live bytes within the training segments, persistent buffers left out
   bool exact = false;  ///< every choice was weighed
 };
 

@@ -135,10 +135,11 @@ BufferId buffer_of(const at::Tensor& tensor) {
   const auto* allocation = static_cast<const PlanAllocator::Allocation*>(context);
   const Recorder* recorder = Recorder::active();
   if (recorder && recorder->serial() != allocation->recording)
-    throw UserError(fmt::format(
-        "a tensor{} was made while another step was recorded (a static or a captured one?); make it anew in every step, or "
-        "register it with the model",
-        recorder->place()));
+    throw UserError(
+        fmt::format("a tensor{} was made while another step was recorded (a static or a captured one?); make it anew "
+                    "in every step, or "
+                    "register it with the model",
+                    recorder->place()));
   return allocation->buffer;
 }
 

@@ -52,7 +52,8 @@ void adopt_cpu_tensors(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
     if (arguments[i].isTensorList())
       for (const at::Tensor tensor : arguments[i].toTensorList()) look(tensor);
     if (arguments[i].isOptionalTensorList())
-      for (const std::optional<at::Tensor> tensor : arguments[i].toOptionalTensorList()) look(tensor.value_or(at::Tensor()));
+      for (const std::optional<at::Tensor> tensor : arguments[i].toOptionalTensorList())
+        look(tensor.value_or(at::Tensor()));
   }
   if (plan && cpu) recorder->adopt_cpu_tensors(signature_of(op), arguments);
 }

@@ -233,8 +233,8 @@ void Recorder::fill_labels() {
   }
 }
 
-// What initialisation makes and a later segment reads, without being registered: it keeps its bytes. Changed by the step
-// it would be state that no checkpoint holds.
+// What initialisation makes and a later segment reads, without being registered: it keeps its bytes. Changed by the
+// step it would be state that no checkpoint holds.
 void Recorder::keep_unregistered_tensors() {
   const Segment* initialize = trace_.segment("initialize");
   if (!initialize) return;
@@ -252,9 +252,10 @@ void Recorder::keep_unregistered_tensors() {
     });
   }
   if (changes)
-    throw UserError(fmt::format("operator {} changes a tensor that the model's constructor made but did not register; use "
-                                "register_buffer, so that checkpoints hold it",
-                                changes->name));
+    throw UserError(
+        fmt::format("operator {} changes a tensor that the model's constructor made but did not register; use "
+                    "register_buffer, so that checkpoints hold it",
+                    changes->name));
   for (size_t b = 0; b < late.size(); ++b) {
     if (!late[b]) continue;
     trace_.buffers[b].persistent = true;

@@ -379,18 +379,10 @@ const std::string* find_refusal(const std::string& name) {
       "of your own, or write the step in real numbers";
   static const std::string storage = "it gives a tensor another's storage; use a view or a copy";
   static const std::unordered_map<std::string, const std::string*> table = {
-      {"aten::_conj", &lazy},
-      {"aten::_neg_view", &lazy},
-      {"aten::set_", &storage},
-      {"aten::nonzero", &mask},
-      {"aten::masked_select", &mask},
-      {"aten::unique_dim", &mask},
-      {"aten::_unique2", &mask},
-      {"aten::unique_consecutive", &mask},
-      {"aten::nonzero_static", &mask},
-      {"aten::bincount", &mask},
-      {"aten::repeat_interleave", &mask},
-      {"aten::_local_scalar_dense", &value},
+      {"aten::_conj", &lazy},    {"aten::_neg_view", &lazy},          {"aten::set_", &storage},
+      {"aten::nonzero", &mask},  {"aten::masked_select", &mask},      {"aten::unique_dim", &mask},
+      {"aten::_unique2", &mask}, {"aten::unique_consecutive", &mask}, {"aten::nonzero_static", &mask},
+      {"aten::bincount", &mask}, {"aten::repeat_interleave", &mask},  {"aten::_local_scalar_dense", &value},
       {"aten::equal", &value},
   };
   const auto found = table.find(name);

@@ -185,10 +185,10 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
   };
   const auto refused = [&](const std::string& what) {
     const std::string& module = plan_.trace.modules[op.op->module];
-    return UserError(fmt::format("operator {}{} failed: {}", op.op->name,
-                                 module.empty() ? "" : fmt::format(" in module '{}'", module),
-                                 what.substr(0, what.find('\n'))),
-                     UserError::Kind::failure);
+    return UserError(
+        fmt::format("operator {}{} failed: {}", op.op->name,
+                    module.empty() ? "" : fmt::format(" in module '{}'", module), what.substr(0, what.find('\n'))),
+        UserError::Kind::failure);
   };
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);

@@ -27,8 +27,8 @@ class OpTimes {
   std::optional<double> find(const Op& op) const;
   size_t size() const { return seconds_.size(); }
 
-  /// A file of what was measured on this machine. A file that is missing, damaged or of another processor or libtorch is
-  /// nothing known; what cannot be written is lost, not an error.
+  /// A file of what was measured on this machine. A file that is missing, damaged or of another processor or libtorch
+  /// is nothing known; what cannot be written is lost, not an error.
   void load(const std::filesystem::path& file);
   void save(const std::filesystem::path& file) const;
 

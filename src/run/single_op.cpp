@@ -40,7 +40,8 @@ Plan plan_of(const Trace& trace, const Op& op) {
 
 int64_t operand_bytes(const Trace& trace, const Op& op) {
   std::map<BufferId, int64_t> bytes;
-  for_each_view(op, [&](const View& view, bool) { bytes[view.buffer] = placed_bytes(trace.buffers[view.buffer].bytes); });
+  for_each_view(op,
+                [&](const View& view, bool) { bytes[view.buffer] = placed_bytes(trace.buffers[view.buffer].bytes); });
   int64_t sum = placed_bytes(op.workspace_bytes);
   for (const auto& [buffer, size] : bytes) sum += size;
   return sum;

@@ -144,8 +144,7 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 }
 
 CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
-                               const NamedTensors& state,
-                               const std::function<void(const CheckpointInfo&)>& accept) {
+                               const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const size_t verified = file.verify();
   CheckpointInfo info = parse_metadata(file, path.string());

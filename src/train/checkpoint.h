@@ -33,9 +33,8 @@ struct CheckpointInfo {
 };
 
 /// What a resumed job must have as it was, by key of the job file: the model but for its dropout, the precision, the
-/// optimizer's name, the tokenizer, the length of a window (the position in the data counts windows), the seed. Learning
-/// rate, schedule, batch sizes, budget and the text itself may change.
-/// `job` has its vocabulary pinned.
+/// optimizer's name, the tokenizer, the length of a window (the position in the data counts windows), the seed.
+/// Learning rate, schedule, batch sizes, budget and the text itself may change. `job` has its vocabulary pinned.
 std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& tokenizer);
 
 /// Writes a checkpoint, whole or not at all. Throws UserError (failure) where the disk refuses.
@@ -43,8 +42,8 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 
 /// Reads a checkpoint into `state`: all of it or, on any error, nothing. Throws UserError (failure) for a file that is
 /// missing, truncated, corrupt or no checkpoint of ours; UserError (usage) that names every difference (up to a few) in
-/// settings, tensor names, sizes and dtypes where it is another job's, by `origin`. `accept` sees the description before
-/// any tensor is written to, and may throw.
+/// settings, tensor names, sizes and dtypes where it is another job's, by `origin`. `accept` sees the description
+/// before any tensor is written to, and may throw.
 CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state,
                                const std::function<void(const CheckpointInfo&)>& accept = {});

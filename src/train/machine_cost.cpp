@@ -43,8 +43,10 @@ CostModel typical(int threads) {
 }  // namespace
 
 std::filesystem::path measurements_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/') return std::filesystem::path(cache) / "plimsoll";
-  if (const char* home = std::getenv("HOME"); home && *home == '/') return std::filesystem::path(home) / ".cache/plimsoll";
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/')
+    return std::filesystem::path(cache) / "plimsoll";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::filesystem::path(home) / ".cache/plimsoll";
   return {};
 }
 

@@ -7,16 +7,14 @@ namespace plimsoll {
 Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use) {
   Breakdown measured = planned;
   measured.context = 0;  // counted bytes are the arena's and the heap's
-  int64_t untouched = measured.total() - use.arena;
+  int64_t unused = measured.total() - use.measured_peak();
   for (int64_t* part : {&measured.fragmentation, &measured.workspace, &measured.activations, &measured.gradients,
                         &measured.inputs, &measured.optimizer_state, &measured.parameters}) {
-    const int64_t taken = std::clamp<int64_t>(untouched, 0, *part);
+    const int64_t taken = std::clamp<int64_t>(unused, 0, *part);
     *part -= taken;
-    untouched -= taken;
+    unused -= taken;
   }
-  // An earlier plan of the same run, before its scratch was learned, may have used a byte further up.
-  measured.fragmentation -= untouched;
-  measured.workspace += use.workspace;
+  measured.workspace -= unused;  // negative: scratch that nobody had planned
   return measured;
 }
 

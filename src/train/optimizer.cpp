@@ -68,6 +68,13 @@ void Optimizer::sgd(const OptimizedParameter& parameter, size_t index, const at:
   // The fused kernel couples its weight decay to the gradient; decoupled decay shrinks the parameter beforehand.
   if (parameter.value.dim() >= 2 && config_.weight_decay > 0)
     parameter.value.mul_((1 - learning_rate * config_.weight_decay * (1 - skipped)).to(parameter.value.scalar_type()));
+  if (config_.momentum > 0 && parameter.value.element_size() == 2) {
+    // libtorch's fused kernel (2.11, CPU) reads a 16-bit momentum past the end of its part and spoils four elements.
+    const at::Tensor skip = skipped.ne(0), moved = first_[index] * config_.momentum + parameter.gradient / grad_scale;
+    first_[index].copy_(at::where(skip, first_[index], moved));
+    parameter.value.copy_(at::where(skip, parameter.value, parameter.value - first_[index] * learning_rate));
+    return;
+  }
   std::vector<at::Tensor> momentum;
   if (config_.momentum > 0) momentum.push_back(first_[index]);
   at::_fused_sgd_(

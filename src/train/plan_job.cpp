@@ -73,7 +73,8 @@ class Candidate {
     planned.settings.parameters = numbers_learned(recorded_);
     const int64_t count = accumulation_.begin()->second;
     planned.step_seconds = planned.plan.time.step(count);
-    planned.tokens_per_second = static_cast<double>(count * micro_batch_size_ * sequence_length_) / planned.step_seconds;
+    planned.tokens_per_second =
+        static_cast<double>(count * micro_batch_size_ * sequence_length_) / planned.step_seconds;
     return planned;
   }
 
@@ -125,7 +126,8 @@ class JobPlanner {
     for (int i = 0; i < points; ++i) {
       const int64_t budget = least + static_cast<int64_t>(static_cast<double>(most - least) * i / (points - 1));
       const PlannedJob planned = choose(budget);
-      FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned), planned.plan.fits};
+      FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned),
+                          planned.plan.fits};
       frontier.push_back(std::move(point));
     }
     return frontier;
@@ -166,7 +168,7 @@ class JobPlanner {
       minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
       const bool better =
           !best || (planned.plan.fits != best->plan.fits ? planned.plan.fits
-                    : planned.plan.fits ? planned.step_seconds < best->step_seconds
+                    : planned.plan.fits                  ? planned.step_seconds < best->step_seconds
                                         : planned.plan.minimum_budget_bytes < best->plan.minimum_budget_bytes);
       const bool done = planned.plan.fits && !planned.plan.checkpointed;
       if (better) best = std::move(planned);

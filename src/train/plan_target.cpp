@@ -15,7 +15,8 @@ PlanTarget target_of(const DeviceSpec& device) {
   target.device = device.device;
   target.cost = cost_model_of(device);
   target.memory_budget = device.usable_bytes;
-  target.budget_reason = fmt::format("what {} gives a program of its {}", device.name, format_bytes(device.memory_bytes));
+  target.budget_reason =
+      fmt::format("what {} gives a program of its {}", device.name, format_bytes(device.memory_bytes));
   target.context_bytes = device.context_bytes;
   target.library_bytes = device.library_workspace_bytes;
   return target;
@@ -27,9 +28,10 @@ PlanTarget target_of(const Job& job) {
   target.memory_budget = job.memory_budget;
   if (job.device != "cpu") {
     target.cost = generic_cost_model();
-    target.unknown = fmt::format("scratch of kernels, context and libraries of a device '{}' are not known here and not "
-                                 "counted; name one with --gpu",
-                                 job.device);
+    target.unknown = fmt::format(
+        "scratch of kernels, context and libraries of a device '{}' are not known here and not "
+        "counted; name one with --gpu",
+        job.device);
     if (!job.memory_budget)
       target.budget_reason = fmt::format(
           "what a device '{}' has is not known here; name one with --gpu, or set memory_budget", job.device);

@@ -102,7 +102,8 @@ class Run {
       std::error_code error;
       std::filesystem::create_directories(job_.checkpoint.directory, error);
       if (error) throw_file_error("make the folder", job_.checkpoint.directory, error.value());
-      const AtomicFile probe(job_.checkpoint.directory / "step-00000000.safetensors");  // never committed: leaves nothing
+      const AtomicFile probe(job_.checkpoint.directory /
+                             "step-00000000.safetensors");  // never committed: leaves nothing
     }
     const std::filesystem::path& metrics = job_.log.metrics_file;
     if (metrics.empty()) return;
@@ -186,10 +187,11 @@ class Run {
   void require_progress() const {
     if (skipped_in_a_row_ < kMostSkippedInARow) return;
     throw UserError(
-        fmt::format("the last {} steps, up to {}, were skipped because a gradient was not finite: the run has diverged; "
-                    "lower optimizer.learning_rate, lengthen scheduler.warmup_steps, or set precision: bf16-mixed{}",
-                    kMostSkippedInARow, training_->steps_done(),
-                    saved_step_ > 0 ? fmt::format("; the last checkpoint is of step {}", saved_step_) : ""),
+        fmt::format(
+            "the last {} steps, up to {}, were skipped because a gradient was not finite: the run has diverged; "
+            "lower optimizer.learning_rate, lengthen scheduler.warmup_steps, or set precision: bf16-mixed{}",
+            kMostSkippedInARow, training_->steps_done(),
+            saved_step_ > 0 ? fmt::format("; the last checkpoint is of step {}", saved_step_) : ""),
         UserError::Kind::failure);
   }
 

@@ -68,9 +68,7 @@ struct Training::Impl {
     return *found;
   }
 
-  void run(const char* name, int64_t micro) {
-    executor->run(segment(name), {options.seed, steps, micro});
-  }
+  void run(const char* name, int64_t micro) { executor->run(segment(name), {options.seed, steps, micro}); }
 
   at::Tensor place(const std::vector<NamedView>& list, const std::string& name) {
     const NamedView* found = Trace::find(list, name);
@@ -149,8 +147,8 @@ void Training::start() {
 
 StepResult Training::step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate) {
   return step(
-      static_cast<int64_t>(micro_batches.size()),
-      [&](int64_t index) -> const auto& { return micro_batches[index]; }, learning_rate);
+      static_cast<int64_t>(micro_batches.size()), [&](int64_t index) -> const auto& { return micro_batches[index]; },
+      learning_rate);
 }
 
 StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, double learning_rate) {
@@ -218,7 +216,8 @@ std::map<std::string, std::string> Training::counters() const {
 
 void Training::restore_counters(const std::map<std::string, std::string>& counters) {
   const auto refuse = [](const char* name) -> UserError {
-    return UserError(fmt::format("the checkpoint's counter '{}' is missing or damaged", name), UserError::Kind::failure);
+    return UserError(fmt::format("the checkpoint's counter '{}' is missing or damaged", name),
+                     UserError::Kind::failure);
   };
   const auto number = [&]<typename Number>(const char* name, Number least, Number most) {
     const auto found = counters.find(name);

@@ -26,8 +26,7 @@ TEST(DeviceCost, EveryDeviceTakesTimeForEveryKind) {
       const double seconds = seconds_of(model, product(dtype, 4096));
       EXPECT_GT(seconds, 2.0 * 4096 * 4096 * 4096 / 5e15);
       EXPECT_LT(seconds, 2);
-      for (int kind = 0; kind < kOpKinds; ++kind)
-        EXPECT_GT(model.rate(static_cast<OpKind>(kind), dtype).bytes, 0);
+      for (int kind = 0; kind < kOpKinds; ++kind) EXPECT_GT(model.rate(static_cast<OpKind>(kind), dtype).bytes, 0);
     }
     EXPECT_LE(seconds_of(model, product(DType::float16, 4096)), seconds_of(model, product(DType::float32, 4096)));
   }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ struct Outcome {
   int exit_code = -1;  ///< -1: ended by a signal
   int signal = 0;
   std::string out, err;
+  int64_t resident_bytes = 0;  ///< the most it had
 };
 
 inline std::string get_file(const std::filesystem::path& file) {
@@ -71,8 +73,10 @@ class CliTest : public ::testing::Test {
 
   Outcome finish(pid_t child) const {
     int status = 0;
-    if (::waitpid(child, &status, 0) != child) throw std::runtime_error("no such process");
+    rusage usage{};
+    if (::wait4(child, &status, 0, &usage) != child) throw std::runtime_error("no such process");
     Outcome outcome;
+    outcome.resident_bytes = usage.ru_maxrss * 1024;
     if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
     outcome.out = get("out.txt");

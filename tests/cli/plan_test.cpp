@@ -29,8 +29,8 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
   EXPECT_EQ(keys_of(plan),
             (std::set<std::string>{"fits", "budget_bytes", "peak_bytes", "minimum_budget_bytes", "breakdown",
                                    "step_seconds", "units_per_second", "unit", "recompute_seconds",
-                                   "recompute_bound_seconds", "cost_model", "choices", "reasons", "plan_seconds", "record_seconds",
-                                   "arena_bytes", "live_bytes", "arena_waste", "residents"}));
+                                   "recompute_bound_seconds", "cost_model", "choices", "reasons", "plan_seconds",
+                                   "record_seconds", "arena_bytes", "live_bytes", "arena_waste", "residents"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
   EXPECT_EQ(keys_of(plan["choices"]), (std::set<std::string>{"micro_batch_size", "gradient_accumulation_steps",
                                                              "gradient_checkpointing", "precision"}));
@@ -97,6 +97,67 @@ TEST_F(PlanCommand, ReadsNoDataAndLeavesNoFiles) {
   std::filesystem::remove(folder() / "corpus.txt");
   const auto added = new_files([&] { EXPECT_EQ(run({"plan", "job.yaml"}).exit_code, 0); });
   EXPECT_TRUE(added.empty());
+}
+
+// 8.7 billion parameters on any machine: what planning takes is the memory of a small program.
+TEST_F(PlanCommand, ALargeModelIsPlannedInLittleMemory) {
+  put("large.yaml",
+      "model: {type: decoder, vocab_size: 32000, hidden_size: 4096, num_layers: 44, num_heads: 32, activation: gelu,\n"
+      "  positions: learned, tie_embeddings: false, intermediate_size: 15300}\n"
+      "data: {files: tiny.txt, sequence_length: 1024}\n"
+      "batch_size: 4\nmicro_batch_size: 4\nmemory_budget: 1000GiB\n");
+  const Outcome outcome = run({"plan", "large.yaml", "device=cuda", "--json", "-"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json plan = json::parse(outcome.out);
+  EXPECT_GT(plan["breakdown"]["parameters"], int64_t{32} << 30);
+  EXPECT_LE(plan["arena_waste"], 0.02);
+  EXPECT_GT(outcome.resident_bytes, int64_t{10} << 20);
+  EXPECT_LT(outcome.resident_bytes, int64_t{500} << 20);
+}
+
+TEST_F(PlanCommand, TheSameJobOnSeveralDevices) {
+  const Outcome outcome = run({"plan", "job.yaml", "--gpu", "a6000,rtx3060-12gb", "--json", "plan.json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("NVIDIA RTX A6000"), HasSubstr("3060"), HasSubstr("tokens/s")));
+  const json gpus = json::parse(get("plan.json"))["gpus"];
+  ASSERT_EQ(gpus.size(), 2u);
+  EXPECT_EQ(gpus[0]["gpu"], "a6000");
+  EXPECT_EQ(gpus[0]["fits"], true);
+  EXPECT_GT(gpus[0]["breakdown"]["context"], 0);
+  EXPECT_GT(gpus[0]["breakdown"]["workspace"], 0);
+  EXPECT_LT(gpus[0]["step_seconds"], gpus[1]["step_seconds"]);
+}
+
+TEST_F(PlanCommand, AnUnknownDeviceIsRefusedWithTheNearest) {
+  const Outcome outcome = run({"plan", "job.yaml", "--gpu", "a600"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("a600"), HasSubstr("a6000")));
+}
+
+TEST_F(PlanCommand, MemoryIsABudgetForTheDevice) {
+  EXPECT_EQ(run({"plan", "job.yaml", "--gpu", "a6000", "--memory", "1MiB"}).exit_code, 3);
+  EXPECT_EQ(run({"plan", "job.yaml", "--memory", "twelve"}).exit_code, 2);
+}
+
+// The more memory, the less time; every point within its budget.
+TEST_F(PlanCommand, TheFrontierFallsWithTheBudget) {
+  const Outcome outcome = run({"plan", "job.yaml", "--frontier", "--json", "plan.json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("Memory against predicted step time"));
+  const json frontier = json::parse(get("plan.json"))["frontier"];
+  ASSERT_GE(frontier.size(), 12u);
+  for (size_t i = 0; i < frontier.size(); ++i) {
+    EXPECT_EQ(frontier[i]["fits"], true);
+    EXPECT_LE(frontier[i]["peak_bytes"], frontier[i]["budget_bytes"]);
+    if (i > 0) EXPECT_LE(frontier[i]["step_seconds"], frontier[i - 1]["step_seconds"]);
+  }
+}
+
+TEST_F(PlanCommand, ThePageStandsAlone) {
+  const Outcome outcome = run({"plan", "job.yaml", "--html", "plan.html"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string page = get("plan.html");
+  EXPECT_THAT(page, AllOf(HasSubstr("<!DOCTYPE html>"), HasSubstr("<title>job.yaml"), Not(HasSubstr("src=\"http"))));
 }
 
 }  // namespace

@@ -85,9 +85,9 @@ u - w0 <- g0
   const Trace scheduled = with_blocks_dropped(text.trace);
   std::vector<std::string> names;
   for (const Op& op : scheduled.ops) names.push_back((op.recomputed ? "again " : "") + op.name);
-  EXPECT_THAT(names, ::testing::ElementsAre("make_h0", "make_y0", "make_h1", "make_y1", "again make_h1", "again make_y1",
-                                            "make_d1", "make_g1", "again make_h0", "make_d0", "make_g0", "make_w1",
-                                            "make_w0"));
+  EXPECT_THAT(
+      names, ::testing::ElementsAre("make_h0", "make_y0", "make_h1", "make_y1", "again make_h1", "again make_y1",
+                                    "make_d1", "make_g1", "again make_h0", "make_d0", "make_g0", "make_w1", "make_w0"));
   EXPECT_EQ(lifetimes_of(scheduled)[text["h0"]].death, 2);  // read by y0, then gone
   EXPECT_EQ(scheduled.segments[1].end - scheduled.segments[1].begin, 2);
   EXPECT_EQ(results_of(scheduled), results_of(text.trace));
@@ -247,8 +247,7 @@ TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
     const auto expected = results_of(text.trace);
     double before = 0;
     for (int i = 0; i < 4; ++i) {
-      options.memory_budget =
-          whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 3;
+      options.memory_budget = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 3;
       const Plan plan = make_plan(text.trace, options);
       ASSERT_TRUE(plan.fits);
       EXPECT_LE(plan.peak_bytes, *options.memory_budget);

@@ -61,14 +61,14 @@ std::vector<Case> all_cases() {
 
 INSTANTIATE_TEST_SUITE_P(PrecisionCheckpointingAccumulation, AllModes, ::testing::ValuesIn(all_cases()));
 
-// Random small models at 32-true: every choice of the decoder family drawn at random.
-TEST(Equality, RandomDecoders) {
-  std::mt19937 random(3);
+// Random small models: every choice of the decoder family drawn at random.
+void expect_random_decoders_equal(int count, int seed, std::vector<Precision> precisions) {
+  std::mt19937 random(seed);
   const auto draw = [&](auto... options) {
     const auto list = {options...};
     return *(list.begin() + random() % list.size());
   };
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < count; ++i) {
     torch::manual_seed(i);
     DecoderConfig config;
     config.vocab_size = draw(17, 64, 131);
@@ -86,6 +86,7 @@ TEST(Equality, RandomDecoders) {
     config.mlp_bias = draw(true, false);
     config.sliding_window = draw(0, 0, 3, 100);
     TrainingOptions options;
+    options.precision = precisions[i % precisions.size()];
     options.gradient_checkpointing = draw(Choice::off, Choice::on);
     options.optimizer.name = draw("adamw", "sgd");
     options.optimizer.momentum = draw(0.0, 0.9);
@@ -99,8 +100,16 @@ TEST(Equality, RandomDecoders) {
     expect_equal(
         decoder_step(config, batch, time), options, [&] { return token_batch(batch, time, config.vocab_size); }, 2,
         micro);
-    if (HasFatalFailure() || HasNonfatalFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
+}
+
+TEST(Equality, RandomDecodersFp32) {
+  expect_random_decoders_equal(200, 3, {Precision::fp32_true});
+}
+
+TEST(Equality, RandomDecodersInLowPrecision) {
+  expect_random_decoders_equal(150, 4, {Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true});
 }
 
 }  // namespace

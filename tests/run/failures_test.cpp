@@ -12,8 +12,8 @@ namespace plimsoll {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::Batch;
+using ::testing::HasSubstr;
 using testing::token_batch;
 
 Step tiny_decoder() {
@@ -40,7 +40,8 @@ TEST(Failures, AfterARefusedBatchTheNextOneTrains) {
   training.start();
   Batch bad = token_batch(2, 8, 64);
   bad["targets"][0][0] = 64;
-  EXPECT_THAT(message_of([&] { training.step({bad}, 1e-3); }), AllOf(HasSubstr("operator plimsoll::"), HasSubstr("64")));
+  EXPECT_THAT(message_of([&] { training.step({bad}, 1e-3); }),
+              AllOf(HasSubstr("operator plimsoll::"), HasSubstr("64")));
   // The process's allocator and generator are its own again.
   torch::manual_seed(3);
   const torch::Tensor drawn = torch::rand({1000});

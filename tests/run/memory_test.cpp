@@ -173,8 +173,7 @@ TEST(Budget, RandomDecodersTrainInTheirMinimum) {
     config.mlp_bias = draw(true, false);
     config.dropout = draw(0.0, 0.1);
     TrainingOptions options;
-    options.precision =
-        draw(Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true);
+    options.precision = draw(Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true);
     options.optimizer.name = draw("adamw", "sgd");
     options.optimizer.momentum = draw(0.0, 0.9);
     options.accumulate = options.evaluate = true;

@@ -46,7 +46,8 @@ TEST_P(ExampleJob, WastesLittleAtItsMinimumBudgetToo) {
 
 INSTANTIATE_TEST_SUITE_P(All, ExampleJob, ::testing::ValuesIn(example_jobs()), [](const auto& info) {
   std::string name = (info.param.parent_path().filename() / info.param.stem()).string();
-  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
   return name;
 });
 

@@ -11,6 +11,7 @@ MemoryUse used(int64_t arena, int64_t workspace) {
   MemoryUse use;
   use.arena = arena;
   use.workspace = workspace;
+  use.peak = arena + workspace;
   return use;
 }
 

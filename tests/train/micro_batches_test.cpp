@@ -85,8 +85,25 @@ TEST_F(MicroBatchesTest, EvaluatesEveryWindowOnceAndFillsUpWithRowsThatDoNotCoun
 
 TEST_F(MicroBatchesTest, EvaluatesNoMoreThanAskedFor) {
   Job job = tiny_job(folder_, 8, /*validation=*/5);
-  job.eval_batches = 2;
+  job.eval_batches = 1;  // of batch_size 4
   EXPECT_EQ(open(job).evaluation_batches(), 2);
+}
+
+// The loss of a job does not depend on its budget, which the micro batch follows.
+TEST_F(MicroBatchesTest, EvaluatesTheSameWindowsWhateverTheMicroBatch) {
+  for (int64_t micro : {1, 2, 3, 4}) {
+    Job job = tiny_job(folder_, 12, /*validation=*/9);
+    job.eval_batches = 1;
+    job.micro_batch_size = micro;
+    const MicroBatches batches = open(job);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < batches.evaluation_batches(); ++i) {
+      int64_t windows = 0;
+      batches.evaluation_batch(i, windows);
+      sum += windows;
+    }
+    EXPECT_EQ(sum, 4);
+  }
 }
 
 }  // namespace

@@ -24,8 +24,9 @@ Trained two_copies() {
 }
 
 // Five steps with the same gradients, clipped to a norm that binds; decay on matrices only.
-void expect_close(OptimizerConfig config, const std::function<std::unique_ptr<torch::optim::Optimizer>(
-                                              std::vector<torch::Tensor>, std::vector<torch::Tensor>)>& make) {
+void expect_close(OptimizerConfig config,
+                  const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>,
+                                                                               std::vector<torch::Tensor>)>& make) {
   Trained trained = two_copies();
   config.learning_rate = 1e-2;
   Optimizer optimizer(config, /*max_grad_norm=*/0.5);
@@ -48,7 +49,8 @@ void expect_close(OptimizerConfig config, const std::function<std::unique_ptr<to
     reference->step();
     EXPECT_NEAR(outputs.gradient_norm.item<double>(), norm, 1e-5 * norm);
     for (size_t i = 0; i < trained.ours.size(); ++i)
-      EXPECT_TRUE(torch::allclose(trained.ours[i].value, trained.theirs[i], 1e-5, 1e-6)) << "step " << step << " of " << i;
+      EXPECT_TRUE(torch::allclose(trained.ours[i].value, trained.theirs[i], 1e-5, 1e-6))
+          << "step " << step << " of " << i;
   }
 }
 
@@ -90,6 +92,54 @@ TEST(Optimizer, SgdDecaysMatricesByTheLearningRate) {
   for (size_t i = 0; i < trained.ours.size(); ++i)
     EXPECT_TRUE(torch::allclose(trained.ours[i].value,
                                 trained.theirs[i].detach() * (trained.ours[i].value.dim() >= 2 ? 0.95 : 1.0)));
+}
+
+// Whatever lies around the tensors: 16-bit kernels are given no chance to read it.
+TEST(Optimizer, SixteenBitsAreUpdatedAsTheirOwnNumbersSay) {
+  for (const char* name : {"adamw", "sgd"}) {
+    for (at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+      for (int64_t size : {1, 16, 33, 48, 100, 2304}) {
+        std::vector<torch::Tensor> results;
+        for (double around : {0.0, 3.0, std::nan("")}) {
+          const torch::Tensor memory = torch::full({100000}, around, dtype);
+          int64_t place = 512;
+          const auto put = [&](const torch::Tensor& values) {
+            torch::Tensor tensor = memory.narrow(0, place, size);
+            place += 8192;
+            return tensor.copy_(values);
+          };
+          torch::manual_seed(7);
+          OptimizerConfig config;
+          config.name = name;
+          Optimizer optimizer(config, 1.0);
+          torch::NoGradGuard no_grad;
+          std::vector<OptimizedParameter> parameters{{"p", put(torch::randn(size)), put(torch::randn(size))}};
+          const auto state = optimizer.make_state(parameters);
+          for (int i = 0; i < 2; ++i)
+            optimizer.update(parameters, {torch::scalar_tensor(1e-2, torch::kDouble), torch::scalar_tensor(1.0)});
+          std::vector<torch::Tensor> all{parameters[0].value};
+          for (const NamedState& s : state) all.push_back(s.tensor.reshape(-1).to(dtype));
+          results.push_back(torch::cat(all));
+        }
+        EXPECT_TRUE(torch::equal(results[0], results[1])) << name << " " << size;
+        EXPECT_TRUE(torch::equal(results[0], results[2])) << name << " " << size;
+      }
+    }
+  }
+}
+
+TEST(Optimizer, A16BitStepIsSkippedToo) {
+  OptimizerConfig config;
+  config.name = "sgd";
+  Optimizer optimizer(config, 1.0);
+  torch::NoGradGuard no_grad;
+  const torch::Tensor value = torch::ones({4, 4}, torch::kBFloat16);
+  std::vector<OptimizedParameter> parameters{{"p", value.clone(), torch::full({4, 4}, NAN, torch::kBFloat16)}};
+  optimizer.make_state(parameters);
+  EXPECT_EQ(optimizer.update(parameters, {torch::scalar_tensor(0.1, torch::kDouble), torch::scalar_tensor(1.0)})
+                .skipped.item<float>(),
+            1);
+  EXPECT_TRUE(torch::equal(parameters[0].value, value));
 }
 
 }  // namespace
