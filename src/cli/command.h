@@ -24,6 +24,8 @@ using Action = std::function<int()>;
 void add_plan(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
 void add_place(CLI::App& app, Action& action);
 void add_gpus(CLI::App& app, Action& action);
 

@@ -87,6 +87,8 @@ int run(int argc, char** argv) {
   add_train(app, action);
   add_trace(app, action);
   add_place(app, action);
+  add_compare(app, action);
+  add_doctor(app, action);
   add_gpus(app, action);
   try {
     app.parse(argc, argv);

@@ -21,7 +21,8 @@ namespace {
 constexpr int kRuns = 3;
 constexpr int64_t kMostFileBytes = 64 << 20;
 
-// What the times of another machine or library are not good for.
+}  // namespace
+
 std::string machine_name() {
   std::ifstream info("/proc/cpuinfo");
   std::string line, model = "unknown processor";
@@ -32,6 +33,8 @@ std::string machine_name() {
   }
   return fmt::format("{}, libtorch {}", model, TORCH_VERSION);
 }
+
+namespace {
 
 struct Candidate {
   const Op* op;
@@ -99,7 +102,10 @@ void OpTimes::load(const std::filesystem::path& file) {
   if (error || size > kMostFileBytes) return;
   std::ifstream stream(file);
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("machine", "") != machine_name() || json.value("threads", 0) != threads_) return;
+  // Compared as they stand: a field of another type is another machine's.
+  if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name() ||
+      json.value("threads", nlohmann::json()) != threads_)
+    return;
   if (!json.contains("seconds") || !json["seconds"].is_object()) return;
   for (const auto& [key, value] : json["seconds"].items())
     if (value.is_number() && value.get<double>() > 0) seconds_[key] = value.get<double>();

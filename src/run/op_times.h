@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -9,6 +10,9 @@
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
+
+/// The processor and libtorch: what measurements hold for.
+std::string machine_name();
 
 /// What an op's time depends on: its operator, its constants, and its operands' types, sizes and strides.
 std::string timing_key(const Op& op);

@@ -18,7 +18,9 @@ Plan plan_of(const Trace& trace, const Op& op) {
     if (view.buffer == kNoBuffer) return;
     const auto [entry, added] = names.try_emplace(view.buffer, static_cast<BufferId>(names.size()));
     if (added) {
-      plan.trace.buffers.push_back(trace.buffers[view.buffer]);
+      Buffer buffer = trace.buffers[view.buffer];
+      buffer.persistent = buffer.output = false;  // there is nothing before this op, and nothing after it
+      plan.trace.buffers.push_back(std::move(buffer));
       plan.offsets.push_back(end);
       end += placed_bytes(trace.buffers[view.buffer].bytes);
     }

@@ -1,13 +1,23 @@
 #include "train/machine_cost.h"
 
+#include <ATen/Version.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
 
+#include "base/atomic_file.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "plimsoll/machine.h"
 #include "plimsoll/train_job.h"
+#include "run/machine_rates.h"
 #include "run/op_times.h"
 #include "train/plan_options.h"
 
@@ -17,6 +27,58 @@ namespace {
 std::filesystem::path times_file(int threads) {
   const std::filesystem::path folder = measurements_folder();
   return folder.empty() ? folder : folder / fmt::format("op-times-{}-threads.json", threads);
+}
+
+std::filesystem::path rates_file(int threads) {
+  const std::filesystem::path folder = measurements_folder();
+  return folder.empty() ? folder : folder / fmt::format("rates-{}-threads.json", threads);
+}
+
+void save_rates(const std::filesystem::path& file, const CostModel& model) {
+  nlohmann::json rates;
+  for (int kind = 0; kind < kOpKinds; ++kind)
+    for (int type = 0; type < kSpeedTypes; ++type)
+      rates[kind][type] = {model.rates[kind][type].flops, model.rates[kind][type].bytes};
+  const nlohmann::json json = {{"machine", machine_name()},
+                               {"overhead_seconds", model.overhead_seconds},
+                               {"host_link", model.host_link},
+                               {"rates", rates}};
+  std::error_code ignored;
+  std::filesystem::create_directories(file.parent_path(), ignored);
+  try {
+    write_file_atomically(file, json.dump(1) + "\n");
+  } catch (const UserError&) {  // a full disk: measured anew the next time
+  }
+}
+
+// Nothing where the file is missing, damaged, or of another machine.
+std::optional<CostModel> load_rates(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name()) return {};
+  try {
+    CostModel model;
+    model.source = "measured";
+    model.overhead_seconds = json.at("overhead_seconds").get<double>();
+    model.host_link = json.at("host_link").get<double>();
+    bool good = model.overhead_seconds > 0 && model.host_link > 0;
+    for (int kind = 0; kind < kOpKinds; ++kind) {
+      for (int type = 0; type < kSpeedTypes; ++type) {
+        const nlohmann::json& rate = json.at("rates").at(kind).at(type);
+        model.rates[kind][type] = {rate.at(0).get<double>(), rate.at(1).get<double>()};
+        good = good && model.rates[kind][type].flops >= 0 && model.rates[kind][type].bytes > 0;
+      }
+    }
+    return good ? std::optional(model) : std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+bool can_load(const char* library) {
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  if (handle) dlclose(handle);
+  return handle != nullptr;
 }
 
 // A server core of about 2020 with AVX-512: what a plan is weighed by where nothing was measured.
@@ -54,12 +116,44 @@ CostModel machine_cost_model(int threads) {
   CostModel model = typical(threads);
   const std::filesystem::path file = times_file(threads);
   if (file.empty()) return model;
+  if (std::optional<CostModel> rates = load_rates(rates_file(threads))) {
+    rates->device = model.device;
+    model = std::move(*rates);
+  }
   const auto times = std::make_shared<OpTimes>(threads);
   times->load(file);
   if (times->size() == 0) return model;
-  model.source = "measured";
+  model.source = model.source == "measured" ? "measured, ops timed" : "typical, ops timed";
   model.timed = [times](const Op& op) { return times->find(op); };
   return model;
+}
+
+MachineReport inspect_machine(int threads, bool again) {
+  MachineReport report;
+  report.processor = machine_name();
+  report.instructions = at::get_cpu_capability();
+  report.cores = static_cast<int>(std::thread::hardware_concurrency());
+  report.threads = threads > 0 ? threads : std::max(report.cores, 1);
+  report.available_memory = available_host_memory();
+  report.folder = measurements_folder();
+  report.nvidia_driver = can_load("libcuda.so.1");
+  report.amd_driver = can_load("libamdhip64.so");
+  std::optional<CostModel> rates;
+  if (!again && !report.folder.empty()) rates = load_rates(rates_file(report.threads));
+  if (!rates) {
+    rates = measure_rates(report.threads);
+    rates->source = "measured";
+    report.measured_now = true;
+    if (!report.folder.empty()) save_rates(rates_file(report.threads), *rates);
+  }
+  report.cost = std::move(*rates);
+  report.cost.device = fmt::format("this machine, {} threads", report.threads);
+  if (!report.folder.empty()) {
+    OpTimes times(report.threads);
+    times.load(times_file(report.threads));
+    report.ops_timed = times.size();
+  }
+  return report;
 }
 
 int measure_machine(const Job& job, double seconds) {

@@ -1,0 +1,36 @@
+// The ladder from a plain float32 step to the planner's pick: each rung trained for a few steps and measured.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+struct CompareRow {
+  std::string name;      ///< "float32", "+ mixed precision", …, "planner's choice"
+  std::string settings;  ///< "bf16-mixed, micro batch 4 x 8, 12.1 % recomputed"
+  bool fits = true;      ///< false: planned only
+  int64_t budget_bytes = 0;
+  int64_t planned_peak_bytes = 0;
+  int64_t measured_peak_bytes = 0;
+  double predicted_step_seconds = 0;
+  double measured_step_seconds = 0;  ///< median, the first two steps left out
+  double final_loss = 0;             ///< of the last step; all rows have seen the same data
+};
+
+struct CompareOptions {
+  int64_t steps = 6;
+  double measure_seconds = 5;  ///< for timing the ops of each row before it is planned; 0: plan by what is on file
+  /// Hears which row is worked on: its index, how many there are, and its name.
+  std::function<void(int index, int count, const std::string& name)> on_row;
+};
+
+/// Trains the job's rows on this machine, each from the start with the same seed and the same data, at the same effective
+/// batch. Writes no checkpoint and no metrics. Throws UserError as train_job does.
+std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& options);
+
+}  // namespace plimsoll

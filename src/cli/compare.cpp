@@ -1,0 +1,108 @@
+// plimsoll compare: the ladder from float32 to the planner's choice, measured.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/job_arguments.h"
+#include "cli/plan_text.h"
+#include "cli/stop_signals.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/compare.h"
+#include "report/progress.h"
+#include "report/table.h"
+#include "report/terminal.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll compare examples/small-lm/quickstart.yaml\n"
+    "  plimsoll compare job.yaml memory_budget=2GiB --steps 10 --json compare.json\n\n"
+    "Every row is trained for a few steps on this machine, from the start, with the same data and the same effective\n"
+    "batch. The ops of each row are timed first, so that predicted times are this machine's.\n\n";
+
+struct CompareArguments {
+  JobArguments job;
+  int64_t steps = CompareOptions().steps;
+  double seconds = CompareOptions().measure_seconds;
+};
+
+std::string text_of(const std::vector<CompareRow>& rows, bool terminal) {
+  Table table({{""},
+               {"planned", Align::right},
+               {"measured", Align::right},
+               {"of the first", Align::right},
+               {"step", Align::right},
+               {"predicted", Align::right},
+               {"loss", Align::right},
+               {"settings"}},
+              "Measured, not quoted");
+  for (const CompareRow& row : rows) {
+    std::vector<std::string> cells{row.name, format_bytes(row.planned_peak_bytes)};
+    if (row.fits)
+      cells.insert(cells.end(), {format_bytes(row.measured_peak_bytes),
+                                 percent_of(row.measured_peak_bytes, rows.front().measured_peak_bytes),
+                                 short_seconds(row.measured_step_seconds), short_seconds(row.predicted_step_seconds),
+                                 fmt::format("{:.4f}", row.final_loss)});
+    else
+      cells.insert(cells.end(), {"does not fit", "", "", short_seconds(row.predicted_step_seconds), ""});
+    cells.push_back(row.settings);
+    table.add_row(std::move(cells));
+  }
+  return table.to_string(terminal);
+}
+
+Json json_of_rows(const std::vector<CompareRow>& rows) {
+  Json list = Json::array();
+  for (const CompareRow& row : rows)
+    list.push_back({{"name", row.name},
+                    {"settings", row.settings},
+                    {"fits", row.fits},
+                    {"budget_bytes", row.budget_bytes},
+                    {"planned_peak_bytes", row.planned_peak_bytes},
+                    {"measured_peak_bytes", row.measured_peak_bytes},
+                    {"predicted_step_seconds", row.predicted_step_seconds},
+                    {"measured_step_seconds", row.measured_step_seconds},
+                    {"final_loss", row.final_loss}});
+  return {{"rows", list}};
+}
+
+int run_compare(const CompareArguments& arguments) {
+  const Job job = arguments.job.read();
+  arguments.job.output.require_writable();
+  const StopSignals signals;
+  Progress progress("compare", 0, progress_on_standard_error());
+  CompareOptions options;
+  options.steps = arguments.steps;
+  options.measure_seconds = arguments.seconds;
+  options.on_row = [&](int index, int count, const std::string& name) {
+    progress.note(fmt::format("row {} of {}: {}", index + 1, count, name));
+  };
+  const std::vector<CompareRow> rows = compare_job(job, options);
+  progress.finish();
+  arguments.job.output.print(text_of(rows, colour_allowed(STDOUT_FILENO)));
+  arguments.job.output.write(json_of_rows(rows));
+  return rows.empty() || !rows.back().fits ? kDoesNotFit : kDone;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("compare", "train a job with one memory saving after the other, and measure each");
+  const auto arguments = std::make_shared<CompareArguments>();
+  arguments->job.add_to(*command);
+  command->add_option("--steps", arguments->steps, "steps a row")->check(CLI::Range(3, 100000))->capture_default_str();
+  command->add_option("--measure", arguments->seconds, "seconds a row for timing its ops; 0: predict by what is on file")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->footer(kExamples + memory_keys_help());
+  command->callback([&action, arguments] { action = [arguments] { return run_compare(*arguments); }; });
+}
+
+}  // namespace plimsoll::cli

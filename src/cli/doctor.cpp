@@ -1,0 +1,109 @@
+// plimsoll doctor: what this machine has, and how fast plans take it to be.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/json_output.h"
+#include "cli/plan_text.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/machine.h"
+#include "report/table.h"
+#include "report/terminal.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll doctor               measures once; what is on file is shown from then on\n"
+    "  plimsoll doctor --again       measures anew: after a change of the machine, or when it was busy\n"
+    "  plimsoll doctor --threads 1 --json -\n";
+
+struct DoctorArguments {
+  int threads = 0;
+  bool again = false;
+  Output output;
+};
+
+constexpr std::array<DType, 3> kTypes = {DType::float32, DType::bfloat16, DType::float16};
+
+std::string rate_text(const OpRate& rate) {
+  if (rate.flops > 0) return short_count(rate.flops) + "FLOP/s";
+  return short_count(rate.bytes) + "B/s";
+}
+
+std::string text_of(const MachineReport& report, bool terminal) {
+  Table machine({{""}, {""}}, "This machine");
+  machine.add_row({"processor", report.processor});
+  machine.add_row({"instructions", report.instructions});
+  machine.add_row({"cores", fmt::format("{}, of which {} are planned with", report.cores, report.threads)});
+  machine.add_row({"memory available", report.available_memory ? format_bytes(*report.available_memory) : "not known"});
+  machine.add_row({"NVIDIA driver", report.nvidia_driver ? "there" : "none"});
+  machine.add_row({"AMD HIP runtime", report.amd_driver ? "there" : "none"});
+  machine.add_row({"measurements", report.folder.empty() ? "no folder to keep them in (HOME is not set)" : report.folder.string()});
+  machine.add_row({"rates", report.measured_now ? "measured now" : "from the file"});
+  machine.add_row({"ops with times of their own", std::to_string(report.ops_timed)});
+  Table rates({{"kind of op"}, {"float32", Align::right}, {"bfloat16", Align::right}, {"float16", Align::right}},
+              "Rates that plans go by");
+  for (int kind = 0; kind < kOpKinds; ++kind) {
+    std::vector<std::string> row{std::string(name_of(static_cast<OpKind>(kind)))};
+    for (DType dtype : kTypes) row.push_back(rate_text(report.cost.rate(static_cast<OpKind>(kind), dtype)));
+    rates.add_row(std::move(row));
+  }
+  rates.add_rule();
+  rates.add_row({"each op besides", short_seconds(report.cost.overhead_seconds)});
+  rates.add_row({"copies in memory", short_count(report.cost.host_link) + "B/s"});
+  return machine.to_string(terminal) + "\n" + rates.to_string(terminal);
+}
+
+Json json_of_machine(const MachineReport& report) {
+  Json rates = Json::object();
+  for (int kind = 0; kind < kOpKinds; ++kind) {
+    Json types = Json::object();
+    for (DType dtype : kTypes) {
+      const OpRate& rate = report.cost.rate(static_cast<OpKind>(kind), dtype);
+      types[std::string(name_of(dtype))] = {{"flops_per_second", rate.flops}, {"bytes_per_second", rate.bytes}};
+    }
+    rates[std::string(name_of(static_cast<OpKind>(kind)))] = types;
+  }
+  return {{"processor", report.processor},
+          {"instructions", report.instructions},
+          {"cores", report.cores},
+          {"threads", report.threads},
+          {"available_memory_bytes", report.available_memory ? Json(*report.available_memory) : Json(nullptr)},
+          {"nvidia_driver", report.nvidia_driver},
+          {"amd_driver", report.amd_driver},
+          {"measured_now", report.measured_now},
+          {"ops_timed", report.ops_timed},
+          {"overhead_seconds", report.cost.overhead_seconds},
+          {"copy_bytes_per_second", report.cost.host_link},
+          {"rates", rates}};
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("doctor", "say what this machine has, and measure how fast it is");
+  const auto arguments = std::make_shared<DoctorArguments>();
+  command->add_option("--threads", arguments->threads, "CPU threads to measure with (all cores if not said)")
+      ->check(CLI::Range(1, 4096));
+  command->add_flag("--again", arguments->again, "measure although there are measurements");
+  arguments->output.add_option_to(*command);
+  command->footer(kExamples);
+  command->callback([&action, arguments] {
+    action = [arguments]() -> int {
+      arguments->output.require_writable();
+      const MachineReport report = inspect_machine(arguments->threads, arguments->again);
+      arguments->output.print(text_of(report, colour_allowed(STDOUT_FILENO)));
+      arguments->output.write(json_of_machine(report));
+      return kDone;
+    };
+  });
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,119 @@
+#include "run/machine_rates.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "ops/attention.h"
+#include "ops/linear_cross_entropy.h"
+#include "ops/rms_norm.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kSecondsEach = 0.15;
+constexpr int kMostRuns = 8;
+
+// The least of a few runs after one that does not count.
+double best_seconds(const std::function<void()>& run) {
+  double best = 0, spent = 0;
+  for (int i = 0; i <= kMostRuns && (i < 2 || spent < kSecondsEach); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    spent += seconds;
+    if (i > 0 && (i == 1 || seconds < best)) best = seconds;
+  }
+  return std::max(best, 1e-9);
+}
+
+at::ScalarType scalar_of(DType dtype) {
+  return dtype == DType::bfloat16 ? at::kBFloat16 : dtype == DType::float16 ? at::kHalf : at::kFloat;
+}
+
+void measure_type(CostModel& model, DType dtype) {
+  const at::TensorOptions options = at::TensorOptions().dtype(scalar_of(dtype));
+  const double element = static_cast<double>(element_bytes(dtype));
+  {
+    const int64_t m = 1024, k = 768, n = 1024;
+    const at::Tensor a = at::zeros({m, k}, options), b = at::zeros({k, n}, options);
+    at::Tensor out = at::empty({m, n}, options);
+    const double seconds = best_seconds([&] { at::mm_out(out, a, b); });
+    model.rate(OpKind::product, dtype).flops = 2.0 * static_cast<double>(m * k * n) / seconds;
+  }
+  {
+    const at::Tensor x = at::zeros({4, 16, 32, 32}, options), w = at::zeros({32, 16, 3, 3}, options);
+    const double seconds = best_seconds([&] { at::conv2d(x, w, {}, 1, 1); });
+    model.rate(OpKind::convolution, dtype).flops = 2.0 * 4 * 32 * 32 * 32 * 16 * 9 / seconds;
+  }
+  {
+    const at::Tensor q = at::zeros({1, 8, 512, 64}, options);
+    const double seconds = best_seconds([&] { ops::attention(q, q, q, /*causal=*/true, 0); });
+    // As flops_of counts them: the whole square of scores.
+    model.rate(OpKind::attention, dtype).flops = 2.0 * 2 * 8 * 512 * 512 * 64 / seconds;
+  }
+  {
+    const at::Tensor x = at::zeros({512, 256}, options), w = at::zeros({4096, 256}, options);
+    const at::Tensor targets = at::zeros({512}, at::kLong);
+    const double seconds = best_seconds([&] { ops::linear_cross_entropy(x, w, targets, -100); });
+    model.rate(OpKind::loss_head, dtype).flops = 2.0 * 512 * 256 * 4096 / seconds;
+  }
+  {
+    const int64_t count = (32 << 20) / static_cast<int64_t>(element);
+    const at::Tensor a = at::zeros({count}, options), b = at::zeros({count}, options);
+    at::Tensor out = at::empty({count}, options);
+    double seconds = best_seconds([&] { at::add_out(out, a, b); });
+    model.rate(OpKind::streaming, dtype).bytes = 3 * static_cast<double>(count) * element / seconds;
+    // What a kernel returns in fresh pages would time the system's making them: small enough to be had again at once.
+    const int64_t few = (64 << 10) / static_cast<int64_t>(element);
+    const at::Tensor rows = a.narrow(0, 0, few).view({-1, 512}), weight = at::ones({512}, options);
+    seconds = best_seconds([&] { ops::rms_norm(rows, weight, 1e-5); });
+    model.rate(OpKind::reduction, dtype).bytes = 2 * static_cast<double>(few) * element / seconds;
+    at::Tensor drawn = out.narrow(0, 0, few);
+    seconds = best_seconds([&] { drawn.uniform_(); });
+    model.rate(OpKind::random, dtype).bytes = static_cast<double>(few) * element / seconds;
+  }
+  {
+    const int64_t count = 4 << 20;
+    std::vector<at::Tensor> t;
+    for (int i = 0; i < 4; ++i) t.push_back(at::zeros({count}, options));
+    const at::Tensor step = at::ones({}, at::kFloat), rate = at::zeros({}, at::kDouble);
+    const double seconds = best_seconds([&] {
+      at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {step}, rate, 0.9, 0.95, 0.1, 1e-8, false, false);
+    });
+    // Each operand once, as bytes_moved_by counts them.
+    model.rate(OpKind::update, dtype).bytes = 4 * static_cast<double>(count) * element / seconds;
+  }
+}
+
+}  // namespace
+
+CostModel measure_rates(int threads) {
+  const at::NoGradGuard no_grad;
+  at::set_num_threads(threads);
+  CostModel model;
+  for (DType dtype : {DType::float32, DType::bfloat16, DType::float16}) measure_type(model, dtype);
+  for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})
+    for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::attention, OpKind::loss_head})
+      model.rate(kind, dtype).bytes = model.rate(OpKind::streaming, dtype).bytes;
+  for (int kind = 0; kind < kOpKinds; ++kind) {
+    const OpRate single = model.rate(static_cast<OpKind>(kind), DType::float32);
+    model.rate(static_cast<OpKind>(kind), DType::float64) = {single.flops / 2, single.bytes};
+  }
+  at::Tensor small = at::zeros({8});
+  constexpr int kCalls = 2000;
+  model.overhead_seconds = best_seconds([&] {
+                             for (int i = 0; i < kCalls; ++i) small.add_(1);
+                           }) /
+                           kCalls;
+  const at::Tensor from = at::zeros({int64_t{32} << 20}, at::kByte);
+  at::Tensor to = at::empty_like(from);
+  model.host_link = static_cast<double>(from.numel()) / best_seconds([&] { to.copy_(from); });
+  return model;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,96 @@
+#include "plimsoll/compare.h"
+
+#include <fmt/format.h>
+
+#include "plimsoll/error.h"
+#include "plimsoll/train_job.h"
+
+namespace plimsoll {
+namespace {
+
+struct Rung {
+  std::string name;
+  Job job;
+};
+
+void set_micro_batch(Job& job, int64_t micro_batch) {
+  job.micro_batch_size = micro_batch;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, *job.batch_size / micro_batch}};
+}
+
+// Each rung adds one means to the one before; the last is the job as it stands.
+std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
+  Job base = job;
+  base.max_steps = steps;
+  base.max_epochs.reset();
+  base.checkpoint = {};
+  base.log = {};
+  base.eval_every_n_steps = 0;
+  base.data.validation_fraction = 0;
+  std::vector<Rung> ladder;
+  Job next = base;
+  next.memory_budget.reset();  // what the machine has
+  next.precision = Precision::fp32_true;
+  next.gradient_checkpointing = Choice::off;
+  set_micro_batch(next, *job.batch_size);
+  ladder.push_back({"float32", next});
+  const bool mixed = job.precision == Precision::bf16_mixed || job.precision == Precision::fp16_mixed;
+  next.precision = mixed ? job.precision : Precision::bf16_mixed;
+  ladder.push_back({"+ mixed precision", next});
+  next.gradient_checkpointing = Choice::on;
+  ladder.push_back({"+ checkpointing", next});
+  // A quarter of the batch at a time, or what divides it near that.
+  int64_t micro = std::max<int64_t>(1, *job.batch_size / 4);
+  while (*job.batch_size % micro != 0) --micro;
+  if (micro < *job.batch_size) {
+    set_micro_batch(next, micro);
+    ladder.push_back({"+ accumulation", next});
+  }
+  ladder.push_back({"planner's choice", base});
+  return ladder;
+}
+
+std::string settings_of(const Job& job, const PlannedJob& planned) {
+  const StepTime& time = planned.plan.time;
+  std::string text = fmt::format("{}, micro batch {} x {}", name_of(job.precision), planned.settings.micro_batch_size,
+                                 planned.settings.accumulation.at(0));
+  if (planned.plan.checkpointed)
+    text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute / (time.micro - time.recompute));
+  return text;
+}
+
+}  // namespace
+
+std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& options) {
+  if (job.device != "cpu")
+    throw UserError(fmt::format("device is '{}'; rows are trained, and training runs on the cpu: set device: cpu", job.device));
+  std::vector<CompareRow> rows;
+  const std::vector<Rung> ladder = ladder_of(job, options.steps);
+  for (size_t i = 0; i < ladder.size(); ++i) {
+    const Rung& rung = ladder[i];
+    if (options.on_row) options.on_row(static_cast<int>(i), static_cast<int>(ladder.size()), rung.name);
+    if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds);
+    const PlannedJob planned = plan_job(rung.job);
+    CompareRow row;
+    row.name = rung.name;
+    row.settings = settings_of(rung.job, planned);
+    row.fits = planned.plan.fits;
+    row.budget_bytes = planned.plan.budget_bytes;
+    row.planned_peak_bytes = planned.plan.peak_bytes;
+    row.predicted_step_seconds = planned.step_seconds;
+    if (row.fits) {
+      TrainObserver nobody;
+      const TrainReport report = train_job(pinned(rung.job, planned.settings), nobody);
+      row.fits = report.fits;
+      row.planned_peak_bytes = report.planned_peak_bytes;
+      row.measured_peak_bytes = report.measured_peak_bytes;
+      row.measured_step_seconds = report.step_seconds;
+      if (!report.losses.empty()) row.final_loss = report.losses.back();
+      if (report.stopped) return rows;  // an interrupted row is no measurement
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,70 @@
+#include "cli/cli_testing.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DoctorCommand : public CliTest {
+ protected:
+  DoctorCommand() { ::setenv("XDG_CACHE_HOME", folder().c_str(), 1); }
+  ~DoctorCommand() override { ::unsetenv("XDG_CACHE_HOME"); }
+};
+
+TEST_F(DoctorCommand, MeasuresOnceAndShowsIt) {
+  const Outcome first = run({"doctor", "--threads", "1", "--json", "first.json"});
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("processor"), HasSubstr("product"), HasSubstr("FLOP/s"), HasSubstr("measured now")));
+  const json measured = json::parse(get("first.json"));
+  EXPECT_EQ(measured["threads"], 1);
+  EXPECT_EQ(measured["measured_now"], true);
+  for (const auto& [kind, types] : measured["rates"].items())
+    for (const auto& [type, rate] : types.items()) EXPECT_GT(rate["bytes_per_second"], 0) << kind << " " << type;
+  const Outcome second = run({"doctor", "--threads", "1", "--json", "-"});
+  const json again = json::parse(second.out);
+  EXPECT_EQ(again["measured_now"], false);
+  EXPECT_EQ(again["rates"], measured["rates"]);
+}
+
+TEST_F(DoctorCommand, PlansGoByWhatWasMeasured) {
+  put_tiny_job();
+  const json before = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
+  EXPECT_EQ(before["cost_model"]["source"], "typical");
+  EXPECT_EQ(run({"doctor", "--threads", "1"}).exit_code, 0);
+  const json after = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
+  EXPECT_EQ(after["cost_model"]["source"], "measured");
+  put("plimsoll/rates-1-threads.json", "{\"machine\": ");
+  EXPECT_EQ(json::parse(run({"plan", "job.yaml", "--json", "-"}).out)["cost_model"]["source"], "typical");
+}
+
+class CompareCommand : public DoctorCommand {};
+
+TEST_F(CompareCommand, MeasuresEveryRow) {
+  put_tiny_job();
+  const Outcome outcome = run({"compare", "job.yaml", "--steps", "4", "--json", "compare.json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("float32"), HasSubstr("+ mixed precision"), HasSubstr("+ checkpointing"),
+                                 HasSubstr("+ accumulation"), HasSubstr("planner's choice")));
+  const json rows = json::parse(get("compare.json"))["rows"];
+  ASSERT_EQ(rows.size(), 5u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["fits"], true);
+    EXPECT_EQ(row["planned_peak_bytes"], row["measured_peak_bytes"]) << row["name"];
+    EXPECT_GT(row["measured_step_seconds"], 0);
+    EXPECT_GT(row["predicted_step_seconds"], 0);
+    EXPECT_NEAR(row["final_loss"].get<double>(), rows[0]["final_loss"].get<double>(), 0.05);
+  }
+  EXPECT_LT(rows[2]["measured_peak_bytes"], rows[1]["measured_peak_bytes"]);
+  EXPECT_EQ(rows[1]["final_loss"], rows[2]["final_loss"]);  // checkpointing changes bytes alone
+}
+
+TEST_F(CompareCommand, RefusesDevicesItCannotTrainOn) {
+  put_tiny_job();
+  const Outcome outcome = run({"compare", "job.yaml", "device=cuda"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("device: cpu"));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing
