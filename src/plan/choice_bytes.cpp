@@ -98,12 +98,22 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
   return line;
 }
 
-int64_t ChoiceBytes::peak(const KeptValues& kept) const {
+std::pair<int64_t, int32_t> ChoiceBytes::peak_and_op(const KeptValues& kept) const {
   const Timeline line = timeline(kept, std::vector<char>(graph_.values.size(), 1));
-  int64_t peak = 0;
-  for (const Timeline::Tick& tick : line.ticks)
-    peak = std::max(peak, tick.bytes + (tick.step < 0 ? fixed_at(tick.op) : fixed_before(tick.op)));
+  std::pair<int64_t, int32_t> peak{0, begin_};
+  for (const Timeline::Tick& tick : line.ticks) {
+    const int64_t bytes = tick.bytes + (tick.step < 0 ? fixed_at(tick.op) : fixed_before(tick.op));
+    if (bytes > peak.first) peak = {bytes, tick.op};
+  }
   return peak;
+}
+
+int64_t ChoiceBytes::peak(const KeptValues& kept) const {
+  return peak_and_op(kept).first;
+}
+
+int32_t ChoiceBytes::peak_op(const KeptValues& kept) const {
+  return peak_and_op(kept).second;
 }
 
 int64_t ChoiceBytes::cost(const KeptValues& kept) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plan/liveness.h"
@@ -19,6 +20,9 @@ class ChoiceBytes {
 
   /// The greatest sum of live bytes within the segment, persistent buffers left out.
   int64_t peak(const KeptValues& kept) const;
+
+  /// The op of the segment during which, or before which, that is.
+  int32_t peak_op(const KeptValues& kept) const;
 
   /// Picoseconds of the steps that are run again.
   int64_t cost(const KeptValues& kept) const;
@@ -41,6 +45,8 @@ class ChoiceBytes {
   Timeline timeline(const KeptValues& kept, const std::vector<char>& chosen) const;
 
  private:
+  std::pair<int64_t, int32_t> peak_and_op(const KeptValues& kept) const;
+
   const Trace& trace_;
   const TrainingGraph& graph_;
   int32_t begin_;

@@ -37,9 +37,15 @@ std::vector<BlockRun> block_runs(const Trace& trace, const TrainingGraph& graph)
 class CutProblem {
  public:
   /// Of steps [begin, end): `own` values may be kept or not, `wanted` ones must be had.
+  /// With `foreign_costs` other values that nobody needs cost their bytes where steps that run again read them.
   CutProblem(const TrainingGraph& graph, int32_t begin, int32_t end, const std::vector<int32_t>& own,
-             std::vector<char> wanted)
-      : graph_(graph), begin_(begin), end_(end), own_(own), wanted_(std::move(wanted)) {}
+             std::vector<char> wanted, bool foreign_costs)
+      : graph_(graph),
+        begin_(begin),
+        end_(end),
+        own_(own),
+        wanted_(std::move(wanted)),
+        foreign_costs_(foreign_costs) {}
 
   /// At `price` picoseconds a byte.
   RegionChoice solve(double price) const {
@@ -73,7 +79,7 @@ class CutProblem {
       for (int32_t v : step.reads) {
         if (value_node[v] >= 0) {
           cut.add_edge(node, value_node[v], MinCut::kNever);
-        } else if (!graph_.values[v].needed()) {
+        } else if (foreign_costs_ && !graph_.values[v].needed()) {
           const auto [entry, added] = foreign_node.try_emplace(v, 0);
           if (added) {
             entry->second = cut.add_node();
@@ -111,6 +117,7 @@ class CutProblem {
   int32_t begin_, end_;
   const std::vector<int32_t>& own_;
   std::vector<char> wanted_;
+  bool foreign_costs_;
 };
 
 // A price at which time is all that counts, and one at which bytes are.
@@ -137,7 +144,7 @@ void find_between(const CutProblem& problem, const RegionChoice& more, const Reg
 std::vector<RegionChoice> hull_of(const TrainingGraph& graph, const Region& region) {
   std::vector<char> wanted(graph.values.size(), 0);
   for (int32_t v : region.values) wanted[v] = graph.values[v].needed();
-  const CutProblem problem(graph, region.begin, region.end, region.values, wanted);
+  const CutProblem problem(graph, region.begin, region.end, region.values, wanted, /*foreign_costs=*/true);
   RegionChoice all;
   for (int32_t v : region.values) {
     if (!wanted[v]) continue;
@@ -247,17 +254,36 @@ std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, co
   return choices;
 }
 
+namespace {
+
+// Whether a value is live at op `at` whatever is chosen, or not made before it: it costs nothing there, and rebuilding
+// may read it.
+bool is_given(const TrainingGraph& graph, const ForwardValue& value, int32_t at) {
+  const auto op_of = [&](int32_t step) { return graph.steps[step].op; };
+  if (op_of(value.makers.back()) >= at) return true;
+  if (!value.readers.empty() && op_of(value.readers.back()) >= at) return true;
+  return std::binary_search(value.uses.begin(), value.uses.end(), at);
+}
+
+}  // namespace
+
+int64_t given_bytes(const TrainingGraph& graph, int32_t at) {
+  int64_t bytes = 0;
+  for (const ForwardValue& value : graph.values)
+    if (graph.steps[value.makers.front()].op <= at && is_given(graph, value, at)) bytes += value.bytes;
+  return bytes;
+}
+
 int64_t recompute_cost_bound(const TrainingGraph& graph, int32_t at, int64_t bytes) {
   std::vector<int32_t> own;
   std::vector<char> wanted(graph.values.size(), 0);
   for (size_t v = 0; v < graph.values.size(); ++v) {
-    const std::vector<int32_t>& uses = graph.values[v].uses;
-    // What the op itself uses is there: it costs nothing, and rebuilding may read it.
-    if (std::binary_search(uses.begin(), uses.end(), at)) continue;
+    const ForwardValue& value = graph.values[v];
+    if (is_given(graph, value, at)) continue;
     own.push_back(static_cast<int32_t>(v));
-    wanted[v] = !uses.empty() && uses.back() >= at;
+    wanted[v] = value.needed() && value.uses.back() >= at;
   }
-  const CutProblem problem(graph, 0, static_cast<int32_t>(graph.steps.size()), own, wanted);
+  const CutProblem problem(graph, 0, static_cast<int32_t>(graph.steps.size()), own, wanted, /*foreign_costs=*/false);
   RegionChoice more = problem.solve(kFree);
   // At no price ties are broken towards running again: everything wanted, kept, is what costs nothing.
   more.bytes = more.cost = 0;

@@ -1,6 +1,7 @@
 #include "plan/recompute_search.h"
 
 #include <algorithm>
+#include <set>
 
 #include "plimsoll/error.h"
 
@@ -9,6 +10,8 @@ namespace {
 
 // How many kept-or-not decisions are few enough to try all.
 constexpr size_t kFewDecisions = 12;
+// Steps and values looked at in refining an answer: about a tenth of a second.
+constexpr size_t kRefinementWork = 4'000'000;
 // Larger regions are not tried for less than a hundredth of the time.
 constexpr double kCloseEnough = 1.01;
 // Partial answers kept a region; what is thinned out beyond is the best for almost the same bytes.
@@ -284,16 +287,47 @@ struct RecomputeSearch::Impl {
     return kept_by(cut, picks);
   }
 
-  int64_t bound(int64_t limit) const {
+  // What a combination of regions' choices leaves of the limit: values are kept after all, one by one, where that fits
+  // and saves time, the dearest to rebuild for their bytes first.
+  KeptValues refined(KeptValues kept, int64_t limit) const {
+    const TrainingGraph& graph = graphs.front();
+    std::vector<std::pair<double, int32_t>> order;
+    for (const Rebuild& rebuild : rebuilds_of(graph, kept))
+      for (int32_t step : rebuild.steps)
+        for (int32_t v : graph.steps[step].writes)
+          if (!kept[v]) order.emplace_back(-static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes), v);
+    std::sort(order.begin(), order.end());
+    const size_t most = kRefinementWork / (graph.values.size() + graph.steps.size() + 1) + 1;
+    if (order.size() > most) order.resize(most);
+    int64_t cost = bytes.front().cost(kept);
+    for (const auto& [worth, v] : order) {
+      kept[v] = 1;
+      const int64_t saved = cost - bytes.front().cost(kept);
+      if (saved > 0 && peak_of(kept) <= limit)
+        cost -= saved;
+      else
+        kept[v] = 0;
+    }
+    return kept;
+  }
+
+  // The ops at which most bytes are live under a choice, in each graph.
+  std::vector<int32_t> peak_ops(const KeptValues& kept) const {
+    std::vector<int32_t> ops;
+    for (size_t g = 0; g < graphs.size(); ++g) ops.push_back(bytes[g].peak_op(kept));
+    return ops;
+  }
+
+  // The best of the bounds at the moments that are tight: the beginning of backward, and the peaks with everything kept
+  // and under the answer.
+  int64_t bound(int64_t limit, const KeptValues& kept) const {
     int64_t best = 0;
+    const std::vector<int32_t> all = peak_ops(keep_all(graphs.front())), chosen = peak_ops(kept);
     for (size_t g = 0; g < graphs.size(); ++g) {
       const TrainingGraph& graph = graphs[g];
       if (graph.first_backward >= graph.segment.end) continue;
-      const int32_t at = graph.first_backward;
-      int64_t used = 0;
-      for (const ForwardValue& value : graph.values)
-        if (std::binary_search(value.uses.begin(), value.uses.end(), at)) used += value.bytes;
-      best = std::max(best, recompute_cost_bound(graph, at, limit - bytes[g].fixed_at(at) - used));
+      for (int32_t at : std::set<int32_t>{graph.first_backward, all[g], chosen[g]})
+        best = std::max(best, recompute_cost_bound(graph, at, limit - bytes[g].fixed_at(at) - given_bytes(graph, at)));
     }
     return best;
   }
@@ -379,20 +413,25 @@ std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
     }
     return best;
   }
-  const int64_t bound = impl_->bound(limit);
+  int64_t bound = impl_->bound(limit, all.kept);
   for (size_t index = 0; index < impl_->groups.size(); ++index) {
     // What was weighed region by region may fall short of the whole by values that live on: aim lower by as much.
     int64_t aim = limit;
     for (int attempt = 0; attempt < 8; ++attempt) {
       const auto kept = impl_->best_of(impl_->cut(index), aim);
       if (!kept) break;
-      if (consider(*kept)) break;
+      if (consider(*kept)) {
+        consider(impl_->refined(*kept, limit));
+        break;
+      }
       aim -= impl_->peak_of(*kept) - limit;
     }
     if (best && static_cast<double>(best->cost) <= kCloseEnough * static_cast<double>(bound)) break;
   }
   consider(impl_->least().kept);
-  if (best) best->bound = std::min(best->cost, bound);
+  if (!best) return best;
+  bound = std::max(bound, impl_->bound(limit, best->kept));
+  best->bound = std::min(best->cost, bound);
   return best;
 }
 
