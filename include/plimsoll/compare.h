@@ -29,8 +29,8 @@ struct CompareOptions {
   std::function<void(int index, int count, const std::string& name)> on_row;
 };
 
-/// Trains the job's rows on this machine, each from the start with the same seed and the same data, at the same effective
-/// batch. Writes no checkpoint and no metrics. Throws UserError as train_job does.
+/// Trains the job's rows on this machine, each from the start with the same seed and the same data, at the same
+/// effective batch. Writes no checkpoint and no metrics. Throws UserError as train_job does.
 std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& options);
 
 }  // namespace plimsoll

@@ -94,11 +94,13 @@ int run_compare(const CompareArguments& arguments) {
 }  // namespace
 
 void add_compare(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("compare", "train a job with one memory saving after the other, and measure each");
+  CLI::App* command =
+      app.add_subcommand("compare", "train a job with one memory saving after the other, and measure each");
   const auto arguments = std::make_shared<CompareArguments>();
   arguments->job.add_to(*command);
   command->add_option("--steps", arguments->steps, "steps a row")->check(CLI::Range(3, 100000))->capture_default_str();
-  command->add_option("--measure", arguments->seconds, "seconds a row for timing its ops; 0: predict by what is on file")
+  command
+      ->add_option("--measure", arguments->seconds, "seconds a row for timing its ops; 0: predict by what is on file")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   command->footer(kExamples + memory_keys_help());

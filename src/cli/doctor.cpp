@@ -45,7 +45,8 @@ std::string text_of(const MachineReport& report, bool terminal) {
   machine.add_row({"memory available", report.available_memory ? format_bytes(*report.available_memory) : "not known"});
   machine.add_row({"NVIDIA driver", report.nvidia_driver ? "there" : "none"});
   machine.add_row({"AMD HIP runtime", report.amd_driver ? "there" : "none"});
-  machine.add_row({"measurements", report.folder.empty() ? "no folder to keep them in (HOME is not set)" : report.folder.string()});
+  machine.add_row(
+      {"measurements", report.folder.empty() ? "no folder to keep them in (HOME is not set)" : report.folder.string()});
   machine.add_row({"rates", report.measured_now ? "measured now" : "from the file"});
   machine.add_row({"ops with times of their own", std::to_string(report.ops_timed)});
   Table rates({{"kind of op"}, {"float32", Align::right}, {"bfloat16", Align::right}, {"float16", Align::right}},

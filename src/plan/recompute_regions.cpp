@@ -12,6 +12,8 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostChoices = 24;
+// Of all values together: sums of prices and costs stay below what must not be cut.
+constexpr double kMostPriced = static_cast<double>(MinCut::kNever >> 4);
 
 // Runs of forward steps that belong to one block: their first steps, and whether each is a block at all.
 struct BlockRun {
@@ -40,12 +42,7 @@ class CutProblem {
   /// With `foreign_costs` other values that nobody needs cost their bytes where steps that run again read them.
   CutProblem(const TrainingGraph& graph, int32_t begin, int32_t end, const std::vector<int32_t>& own,
              std::vector<char> wanted, bool foreign_costs)
-      : graph_(graph),
-        begin_(begin),
-        end_(end),
-        own_(own),
-        wanted_(std::move(wanted)),
-        foreign_costs_(foreign_costs) {}
+      : graph_(graph), begin_(begin), end_(end), own_(own), wanted_(std::move(wanted)), foreign_costs_(foreign_costs) {}
 
   /// At `price` picoseconds a byte.
   RegionChoice solve(double price) const {
@@ -55,7 +52,7 @@ class CutProblem {
     for (int32_t v : own_) value_node[v] = cut.add_node();
     for (int32_t s = begin_; s < end_; ++s) step_node[s - begin_] = cut.add_node();
     const auto priced = [&](int64_t bytes) {
-      return std::min<int64_t>(std::llround(price * static_cast<double>(bytes)), MinCut::kNever / 1024);
+      return std::llround(std::min(price * static_cast<double>(bytes), kMostPriced));
     };
     for (int32_t v : own_) {
       const ForwardValue& value = graph_.values[v];
@@ -123,9 +120,9 @@ class CutProblem {
 // A price at which time is all that counts, and one at which bytes are.
 constexpr double kFree = 0;
 double dearest(const TrainingGraph& graph) {
-  double cost = 1;
-  for (const ForwardStep& step : graph.steps) cost += static_cast<double>(step.cost);
-  return cost;  // for a single byte, all steps
+  double bytes = 1;
+  for (const ForwardValue& value : graph.values) bytes += static_cast<double>(value.bytes);
+  return kMostPriced / bytes;
 }
 
 void find_between(const CutProblem& problem, const RegionChoice& more, const RegionChoice& less,

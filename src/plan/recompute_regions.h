@@ -45,12 +45,13 @@ struct RegionChoice {
 /// For each region its choices, from everything kept to as little as possible.
 std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, const std::vector<Region>& regions);
 
-/// Bytes of values that are live while op `at` runs whatever is chosen: what it uses, makes, or what forward still reads.
+/// Bytes of values that are live while op `at` runs whatever is chosen: what it uses, makes, or what forward still
+/// reads.
 int64_t given_bytes(const TrainingGraph& graph, int32_t at);
 
-/// A lower bound of the picoseconds that any choice of kept values spends, if no more than `bytes` may be live at op `at`
-/// beside the given ones. By Lagrangian duality on the cut of the whole graph: a value that is rebuilt is rebuilt at least
-/// once.
+/// A lower bound of the picoseconds that any choice of kept values spends, if no more than `bytes` may be live at op
+/// `at` beside the given ones. By Lagrangian duality on the cut of the whole graph: a value that is rebuilt is rebuilt
+/// at least once.
 int64_t recompute_cost_bound(const TrainingGraph& graph, int32_t at, int64_t bytes);
 
 }  // namespace plimsoll

@@ -295,7 +295,9 @@ struct RecomputeSearch::Impl {
     for (const Rebuild& rebuild : rebuilds_of(graph, kept))
       for (int32_t step : rebuild.steps)
         for (int32_t v : graph.steps[step].writes)
-          if (!kept[v]) order.emplace_back(-static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes), v);
+          if (!kept[v])
+            order.emplace_back(
+                -static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes), v);
     std::sort(order.begin(), order.end());
     const size_t most = kRefinementWork / (graph.values.size() + graph.steps.size() + 1) + 1;
     if (order.size() > most) order.resize(most);

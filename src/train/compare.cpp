@@ -63,7 +63,8 @@ std::string settings_of(const Job& job, const PlannedJob& planned) {
 
 std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& options) {
   if (job.device != "cpu")
-    throw UserError(fmt::format("device is '{}'; rows are trained, and training runs on the cpu: set device: cpu", job.device));
+    throw UserError(
+        fmt::format("device is '{}'; rows are trained, and training runs on the cpu: set device: cpu", job.device));
   std::vector<CompareRow> rows;
   const std::vector<Rung> ladder = ladder_of(job, options.steps);
   for (size_t i = 0; i < ladder.size(); ++i) {

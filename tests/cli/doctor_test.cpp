@@ -15,7 +15,8 @@ class DoctorCommand : public CliTest {
 TEST_F(DoctorCommand, MeasuresOnceAndShowsIt) {
   const Outcome first = run({"doctor", "--threads", "1", "--json", "first.json"});
   EXPECT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.out, AllOf(HasSubstr("processor"), HasSubstr("product"), HasSubstr("FLOP/s"), HasSubstr("measured now")));
+  EXPECT_THAT(first.out,
+              AllOf(HasSubstr("processor"), HasSubstr("product"), HasSubstr("FLOP/s"), HasSubstr("measured now")));
   const json measured = json::parse(get("first.json"));
   EXPECT_EQ(measured["threads"], 1);
   EXPECT_EQ(measured["measured_now"], true);

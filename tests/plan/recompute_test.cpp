@@ -221,6 +221,31 @@ TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
   }
 }
 
+// Prices and costs of a large model stay in range: what can be dropped is dropped.
+TEST(RecomputeSearch, GigabytesAndSecondsDoNotOverflow) {
+  std::string text = "buffer x 64 persistent\n";
+  for (int b = 0; b < 20; ++b)
+    for (const char* name : {"h", "y"})
+      text += "buffer " + std::string(name) + std::to_string(b) + " " + (name[0] == 'h' ? "4000000000" : "100000000") +
+              "\n";
+  text += "buffer g 64 output\nmicro\n";
+  std::string input = "x";
+  for (int b = 0; b < 20; ++b) {
+    const std::string n = std::to_string(b), layer = "f layers." + n + " ";
+    text += layer + "h" + n + " = " + input + "\n" + layer + "y" + n + " = h" + n + "\n";
+    input = "y" + n;
+  }
+  for (int b = 20; b-- > 0;)
+    text += "b layers." + std::to_string(b) + " g <- h" + std::to_string(b) + " y" + std::to_string(b) + "\n";
+  const TraceText trace(text);
+  CostModel cost = test_cost();
+  cost.overhead_seconds = 0.5;
+  const RecomputeSearch search(trace.trace, cost);
+  EXPECT_GT(search.keep_everything().peak, int64_t{80'000'000'000});
+  EXPECT_LT(search.least_limit(), int64_t{15'000'000'000});
+  EXPECT_GT(search.cheapest(int64_t{40'000'000'000})->bound, 0);
+}
+
 // Larger graphs: every plan is sound (make_plan asks the validator), fits, computes the same, and costs what the search
 // said; a tighter budget never costs less.
 TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {

@@ -54,7 +54,8 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   EXPECT_EQ(read.size(), times.size());
   others.load(file);  // of another number of threads
   EXPECT_EQ(others.size(), 0u);
-  for (const char* text : {"", "[]", "{\"machine\": 3}", "{\"seconds\": {}", "{\"machine\":\"x\",\"threads\":1,\"seconds\":[1]}"}) {
+  for (const char* text :
+       {"", "[]", "{\"machine\": 3}", "{\"seconds\": {}", "{\"machine\":\"x\",\"threads\":1,\"seconds\":[1]}"}) {
     std::ofstream(file) << text;
     OpTimes damaged(1);
     damaged.load(file);
