@@ -2,7 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include "../tests/plan/placement_traces.h"
-#include "plan/placement.h"
+#include "plimsoll/placement.h"
 
 namespace plimsoll {
 namespace {

@@ -13,6 +13,7 @@
 namespace plimsoll {
 
 struct Op;
+struct Trace;
 
 /// Ops that are alike in what limits them.
 enum class OpKind : uint8_t {
@@ -50,6 +51,13 @@ struct CostModel {
   OpRate& rate(OpKind kind, DType dtype) { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
   const OpRate& rate(OpKind kind, DType dtype) const { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
 };
+
+/// Predicted seconds of one run of `op`: as it was timed, or the larger of its arithmetic and its traffic at the rates
+/// of its kind, and the overhead (Williams, Waterman and Patterson, "Roofline", CACM 2009).
+double seconds_of(const CostModel& model, const Op& op);
+
+/// Predicted seconds of a segment's ops, one after the other. 0 without the segment.
+double segment_seconds(const CostModel& model, const Trace& trace, std::string_view segment);
 
 /// Round figures of a data centre's GPU, for plans that compare choices where no device is known.
 CostModel generic_cost_model();

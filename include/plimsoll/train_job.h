@@ -66,6 +66,19 @@ TrainingOptions options_of(const Job& job);
 PlannedJob plan_job(const Job& job, const PlanTarget& target);
 PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 
+/// A change of a job that does not fit, as overrides of its file, and what it comes to.
+struct Advice {
+  std::string change;  ///< "data.sequence_length=512"
+  int64_t peak_bytes = 0;
+  double step_seconds = 0;  ///< predicted
+  double tokens_per_second = 0;
+};
+
+/// Up to `most` changes that make a job fit, the mildest of each kind, planned again and not guessed: choices left to
+/// the planner, lower precision, shorter sequences, an optimizer with less state, fewer layers. Each but the first
+/// leaves micro batch and recomputation to the planner.
+std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most = 3);
+
 /// Memory against time: the best plans under `points` budgets from the least that fits anything to the most that makes
 /// a difference, by rising budget.
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points);

@@ -10,9 +10,9 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/number_options.h"
-#include "plan/placement.h"
-#include "plan/placement_csv.h"
 #include "plimsoll/error.h"
+#include "plimsoll/placement.h"
+#include "plimsoll/placement_csv.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -11,12 +11,12 @@
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/plan_text.h"
-#include "plan/cost.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/cost_model.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
+#include "plimsoll/plan_page.h"
 #include "plimsoll/train_job.h"
-#include "report/plan_page.h"
 #include "report/table.h"
 #include "report/terminal.h"
 
@@ -143,6 +143,26 @@ std::string frontier_table(const std::vector<FrontierPoint>& frontier, bool term
   return table.to_string(terminal);
 }
 
+// What would fit, each planned again.
+std::string advice_text(const std::vector<Advice>& advice) {
+  if (advice.empty()) return "\nNo single change of the job that was tried would fit.\n";
+  std::string text = "\nWhat would fit\n\n";
+  for (const Advice& each : advice)
+    text += fmt::format("{}: {} at the peak, {} a step, {} tokens/s\n", each.change, format_bytes(each.peak_bytes),
+                        short_seconds(each.step_seconds), short_count(each.tokens_per_second));
+  return text;
+}
+
+Json advice_json(const std::vector<Advice>& advice) {
+  Json list = Json::array();
+  for (const Advice& each : advice)
+    list.push_back({{"change", each.change},
+                    {"peak_bytes", each.peak_bytes},
+                    {"step_seconds", each.step_seconds},
+                    {"units_per_second", each.tokens_per_second}});
+  return list;
+}
+
 std::string page_of(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier) {
   PlanPage page;
   page.title = job.file.empty() ? "job" : job.file.filename().string();
@@ -232,6 +252,11 @@ int run_plan(const PlanArguments& arguments) {
   if (points > 0) frontier = frontier_of(job, target, points);
   const bool terminal = colour_allowed(STDOUT_FILENO);
   std::string text = text_of(job, planned, terminal);
+  std::vector<Advice> advice;
+  if (!planned.plan.fits) {
+    advice = changes_that_fit(job, target);
+    text += advice_text(advice);
+  }
   if (arguments.frontier > 0) text += "\n" + frontier_table(frontier, terminal);
   if (!arguments.html.empty()) {
     write_file_atomically(arguments.html, page_of(job, planned, frontier));
@@ -240,6 +265,7 @@ int run_plan(const PlanArguments& arguments) {
   arguments.job.output.print(text);
   Json json = plan_json(job, planned);
   if (points > 0) json["frontier"] = frontier_json(frontier);
+  if (!planned.plan.fits) json["would_fit"] = advice_json(advice);
   arguments.job.output.write(json);
   return planned.plan.fits ? kDone : kDoesNotFit;
 }

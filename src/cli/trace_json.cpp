@@ -1,6 +1,6 @@
 #include "cli/trace_json.h"
 
-#include "plan/liveness.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include "base/nearest.h"
 #include "base/quoted.h"
 #include "cli/plan_text.h"
-#include "plan/liveness.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "report/table.h"
 #include "report/text_width.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/liveness.h"
 #include "plan/training_graph.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll {
 

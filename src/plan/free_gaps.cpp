@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/liveness.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {

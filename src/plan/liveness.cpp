@@ -1,4 +1,4 @@
-#include "plan/liveness.h"
+#include "plimsoll/liveness.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "plan/placement.h"
+#include "plimsoll/placement.h"
 
 #include <algorithm>
 #include <memory>

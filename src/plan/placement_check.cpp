@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/placement.h"
 #include "plimsoll/error.h"
+#include "plimsoll/placement.h"
 
 namespace plimsoll {
 namespace {

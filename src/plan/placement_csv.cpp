@@ -1,4 +1,4 @@
-#include "plan/placement_csv.h"
+#include "plimsoll/placement_csv.h"
 
 #include <fmt/format.h>
 

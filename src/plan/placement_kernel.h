@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/placement.h"
+#include "plimsoll/placement.h"
 
 namespace plimsoll::placing {
 

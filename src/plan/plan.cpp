@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <chrono>
 
-#include "plan/cost.h"
-#include "plan/liveness.h"
+#include "plan/explain.h"
 #include "plan/passes/recompute.h"
 #include "plan/pipeline.h"
-#include "plan/placement.h"
 #include "plan/recompute_search.h"
 #include "plan/validator.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
+#include "plimsoll/placement.h"
 
 namespace plimsoll {
 namespace {
@@ -129,6 +129,9 @@ Plan lay_out(Trace trace, const PlanOptions& options) {
 // How often a schedule is laid out anew because placement took more than the sum of live bytes.
 constexpr int kMostAttempts = 12;
 
+// Kinds of rebuilt values that have a reason of their own.
+constexpr size_t kKindsExplained = 6;
+
 }  // namespace
 
 struct Planner::Impl {
@@ -140,11 +143,12 @@ struct Planner::Impl {
     switch (options.gradient_checkpointing) {
       case Choice::off:
         pinned = schedule(search->keep_everything());
-        pinned->reasons.push_back({"gradient_checkpointing: off", "set in the job"});
+        pinned->reasons.insert(pinned->reasons.begin(), {"gradient_checkpointing: off", "set in the job"});
         break;
       case Choice::on:
         pinned = schedule(search->drop_blocks());
-        pinned->reasons.push_back(
+        pinned->reasons.insert(
+            pinned->reasons.begin(),
             pinned->checkpointed
                 ? Reason{"gradient_checkpointing: on", "set in the job: of each block only its input is kept"}
                 : Reason{"gradient_checkpointing: off", "set in the job, but the model has no blocks to recompute"});
@@ -177,6 +181,7 @@ struct Planner::Impl {
     plan.checkpointed = answer.cost > 0;
     plan.time.recompute = static_cast<double>(answer.cost) * 1e-12;
     plan.time.recompute_bound = static_cast<double>(answer.bound) * 1e-12;
+    plan.reasons = explain_recomputation(prepared, search->graphs().front(), answer.kept, kKindsExplained);
     return plan;
   }
 
@@ -200,7 +205,7 @@ struct Planner::Impl {
       }
     }
     best.minimum_budget_bytes = minimum;
-    best.reasons.push_back(recompute_reason(best, budget));
+    best.reasons.insert(best.reasons.begin(), recompute_reason(best, budget));
     return best;
   }
 

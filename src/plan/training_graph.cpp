@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plan/liveness.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "plan/liveness.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "report/plan_page.h"
+#include "plimsoll/plan_page.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "plan/liveness.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "report/text_width.h"
 
 namespace plimsoll {

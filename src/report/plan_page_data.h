@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "report/plan_page.h"
+#include "plimsoll/plan_page.h"
 
 namespace plimsoll {
 

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "plan/free_gaps.h"
-#include "plan/liveness.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "record/dtypes.h"
 #include "record/op_call.h"
 #include "record/plan_device.h"

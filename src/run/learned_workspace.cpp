@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "plan/liveness.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "run/single_op.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 
-#include "plan/liveness.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {

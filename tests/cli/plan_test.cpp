@@ -139,6 +139,23 @@ TEST_F(PlanCommand, MemoryIsABudgetForTheDevice) {
   EXPECT_EQ(run({"plan", "job.yaml", "--memory", "twelve"}).exit_code, 2);
 }
 
+// What does not fit comes with changes that would, each of which does.
+TEST_F(PlanCommand, SaysWhatWouldFit) {
+  const int64_t least = plan_json({})["minimum_budget_bytes"];
+  const Arguments budget = {"memory_budget=" + std::to_string(least * 2 / 3)};
+  const json plan = plan_json(budget, 3);
+  ASSERT_FALSE(plan["would_fit"].empty());
+  for (const json& advice : plan["would_fit"]) {
+    Arguments changed = budget;
+    std::istringstream words(advice["change"].get<std::string>());
+    for (std::string word; words >> word;) changed.push_back(word);
+    if (advice["change"].get<std::string>().find("micro_batch_size") == std::string::npos)
+      changed.insert(changed.end(), {"micro_batch_size=auto", "gradient_accumulation_steps=auto"});
+    EXPECT_EQ(plan_json(changed)["peak_bytes"], advice["peak_bytes"]) << advice;
+  }
+  EXPECT_THAT(run({"plan", "job.yaml", budget[0]}).out, HasSubstr("What would fit"));
+}
+
 // The more memory, the less time; every point within its budget.
 TEST_F(PlanCommand, TheFrontierFallsWithTheBudget) {
   const Outcome outcome = run({"plan", "job.yaml", "--frontier", "--json", "plan.json"});

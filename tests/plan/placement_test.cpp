@@ -1,4 +1,4 @@
-#include "plan/placement.h"
+#include "plimsoll/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "plan/placement.h"
+#include "plimsoll/placement.h"
 
 namespace plimsoll {
 

@@ -5,11 +5,11 @@
 
 #include <random>
 
-#include "plan/liveness.h"
 #include "plan/passes/dead_ops.h"
 #include "plan/trace_text.h"
 #include "plan/validator.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {

@@ -7,12 +7,12 @@
 #include <random>
 #include <set>
 
-#include "plan/liveness.h"
 #include "plan/pipeline.h"
 #include "plan/random_trace.h"
 #include "plan/recompute_search.h"
 #include "plan/validator.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "report/plan_page.h"
+#include "plimsoll/plan_page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <numeric>
 #include <random>
 
-#include "plan/liveness.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "report/plan_page_data.h"
 #include "report/plan_page_testing.h"
 

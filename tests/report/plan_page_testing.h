@@ -9,7 +9,7 @@
 
 #include "plan/trace_text.h"
 #include "plimsoll/plan.h"
-#include "report/plan_page.h"
+#include "plimsoll/plan_page.h"
 
 namespace plimsoll::testing {
 

@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include "plan/liveness.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/placement.h"
+#include "plimsoll/placement.h"
 
 namespace plimsoll {
 

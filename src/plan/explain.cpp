@@ -1,0 +1,90 @@
+#include "plan/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "plimsoll/bytes.h"
+
+namespace plimsoll {
+namespace {
+
+// "swiglu in layers.7.mlp.up" -> "swiglu in layers.*.mlp.up": what blocks have in common.
+std::string common_name(const std::string& label) {
+  std::string name;
+  for (size_t i = 0; i < label.size(); ++i) {
+    const bool digit = label[i] >= '0' && label[i] <= '9';
+    const bool part = digit && (i == 0 || label[i - 1] == '.');
+    if (!part) {
+      name += label[i];
+      continue;
+    }
+    while (i + 1 < label.size() && label[i + 1] >= '0' && label[i + 1] <= '9') ++i;
+    name += '*';
+  }
+  return name;
+}
+
+struct Kind {
+  int64_t count = 0, bytes = 0, cost = 0;
+  double held = 0;  // sum of shares of the segment's time
+};
+
+std::string milliseconds(int64_t picoseconds) {
+  return fmt::format("{:.3g} ms", static_cast<double>(picoseconds) * 1e-9);
+}
+
+}  // namespace
+
+std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
+                                          size_t most) {
+  std::map<int32_t, int64_t> again;  // steps that run again, and what they cost
+  for (const Rebuild& rebuild : rebuilds_of(graph, kept))
+    for (int32_t step : rebuild.steps) again[step] = graph.steps[step].cost;
+  const auto length = static_cast<double>(graph.segment.end - graph.segment.begin);
+  std::map<std::string, Kind> kinds;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const ForwardValue& value = graph.values[v];
+    if (kept[v] || !value.needed()) continue;
+    Kind& kind = kinds[common_name(trace.buffers[value.buffer].label)];
+    ++kind.count;
+    kind.bytes += value.bytes;
+    for (int32_t maker : value.makers)
+      if (const auto found = again.find(maker); found != again.end()) {
+        kind.cost += found->second;
+        again.erase(found);  // another result of the same op costs nothing more
+      }
+    const int32_t last =
+        value.readers.empty() ? value.makers.back() : std::max(value.makers.back(), value.readers.back());
+    kind.held += static_cast<double>(value.uses.front() - graph.steps[last].op) / length;
+  }
+  std::vector<std::pair<std::string, Kind>> order(kinds.begin(), kinds.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::vector<Reason> reasons;
+  int64_t rest_bytes = 0, rest_cost = 0;
+  size_t rest = 0;
+  for (const auto& [name, kind] : order) {
+    if (reasons.size() < most) {
+      const std::string each = kind.count > 1 ? fmt::format("{} of them, ", kind.count) : "";
+      reasons.push_back({"recompute: " + name,
+                         fmt::format("{}{} held for {:.0f} % of the step's ops for nothing, {} to rebuild", each,
+                                     format_bytes(kind.bytes), 100 * kind.held / static_cast<double>(kind.count),
+                                     milliseconds(kind.cost))});
+    } else {
+      ++rest;
+      rest_bytes += kind.bytes;
+      rest_cost += kind.cost;
+    }
+  }
+  int64_t between = 0;  // what is only run to rebuild something else
+  for (const auto& [step, cost] : again) between += cost;
+  if (rest > 0 || between > 0)
+    reasons.push_back(
+        {"recompute: all else", fmt::format("{} kinds of value, {}, {} to rebuild; {} for what is in between", rest,
+                                            format_bytes(rest_bytes), milliseconds(rest_cost), milliseconds(between))});
+  return reasons;
+}
+
+}  // namespace plimsoll

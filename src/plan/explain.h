@@ -1,0 +1,16 @@
+// Why a schedule is as it is, in words.
+#pragma once
+
+#include <vector>
+
+#include "plan/training_graph.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+
+/// One reason for each kind of value that is rebuilt (values of the same name in different blocks are one kind), those
+/// with most bytes first, `most` at most; the last says what the others come to.
+std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
+                                          size_t most);
+
+}  // namespace plimsoll

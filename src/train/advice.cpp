@@ -1,0 +1,97 @@
+// What would make a job fit that does not: changes of the job, each planned again.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+#include "plimsoll/train_job.h"
+
+namespace plimsoll {
+namespace {
+
+// A change in steps of rising cost, from the mildest to the strongest that is worth proposing.
+using Steps = std::vector<std::pair<std::string, Job>>;
+
+Steps freer_choices(const Job& job) {
+  Job free = job;
+  std::string change;
+  if (job.gradient_checkpointing == Choice::off) {
+    free.gradient_checkpointing = Choice::automatic;
+    change = "gradient_checkpointing=auto";
+  }
+  if (job.micro_batch_size && *job.batch_size > 1) {
+    free.micro_batch_size.reset();
+    free.gradient_accumulation_steps.reset();
+    change += std::string(change.empty() ? "" : " ") + "micro_batch_size=auto gradient_accumulation_steps=auto";
+  }
+  if (change.empty()) return {};
+  return {{change, free}};
+}
+
+// Changes that go with the freest choices: whoever does not fit leaves the rest to the planner.
+Job freed(Job job) {
+  job.gradient_checkpointing = Choice::automatic;
+  job.micro_batch_size.reset();
+  job.gradient_accumulation_steps.reset();
+  return job;
+}
+
+Steps lower_precision(const Job& job) {
+  Steps steps;
+  for (Precision precision : {Precision::bf16_mixed, Precision::bf16_true}) {
+    if (job.precision == precision || job.precision == Precision::bf16_true) continue;
+    if (precision == Precision::bf16_mixed && job.precision == Precision::fp16_mixed) continue;
+    Job changed = freed(job);
+    changed.precision = precision;
+    steps.emplace_back(fmt::format("precision={}", name_of(precision)), changed);
+  }
+  return steps;
+}
+
+Steps shorter_sequences(const Job& job) {
+  Steps steps;
+  for (int64_t length = job.data.sequence_length / 2; length >= 16; length /= 2) {
+    Job changed = freed(job);
+    changed.data.sequence_length = length;
+    steps.emplace_back(fmt::format("data.sequence_length={}", length), changed);
+  }
+  return steps;
+}
+
+Steps smaller_state(const Job& job) {
+  if (job.optimizer.name != "adamw") return {};
+  Job changed = freed(job);
+  changed.optimizer.name = "sgd";
+  return {{"optimizer.name=sgd", changed}};
+}
+
+Steps fewer_layers(const Job& job) {
+  Steps steps;
+  for (int64_t layers = job.model.decoder.num_layers * 3 / 4; layers >= 1 && steps.size() < 12;
+       layers = layers * 3 / 4) {
+    Job changed = freed(job);
+    changed.model.decoder.num_layers = layers;
+    steps.emplace_back(fmt::format("model.num_layers={}", layers), changed);
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most) {
+  std::vector<Advice> advice;
+  // What leaves the mathematics as it is comes first, then what costs least of the model.
+  for (const Steps& steps :
+       {freer_choices(job), lower_precision(job), shorter_sequences(job), smaller_state(job), fewer_layers(job)}) {
+    if (advice.size() >= most) break;
+    for (const auto& [change, changed] : steps) {
+      const PlannedJob planned = plan_job(changed, target);
+      if (!planned.plan.fits) continue;
+      advice.push_back({change, planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second});
+      break;
+    }
+  }
+  return advice;
+}
+
+}  // namespace plimsoll
