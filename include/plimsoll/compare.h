@@ -27,6 +27,7 @@ struct CompareOptions {
   double measure_seconds = 5;  ///< for timing the ops of each row before it is planned; 0: plan by what is on file
   /// Hears which row is worked on: its index, how many there are, and its name.
   std::function<void(int index, int count, const std::string& name)> on_row;
+  std::function<bool()> stop;  ///< asked between rows: the rows so far are the answer
 };
 
 /// Trains the job's rows on this machine, each from the start with the same seed and the same data, at the same

@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <csignal>
 #include <memory>
 
 #include "cli/command.h"
@@ -81,6 +82,7 @@ int run_compare(const CompareArguments& arguments) {
   CompareOptions options;
   options.steps = arguments.steps;
   options.measure_seconds = arguments.seconds;
+  options.stop = [&] { return signals.received() != 0; };
   options.on_row = [&](int index, int count, const std::string& name) {
     progress.note(fmt::format("row {} of {}: {}", index + 1, count, name));
   };
@@ -88,6 +90,10 @@ int run_compare(const CompareArguments& arguments) {
   progress.finish();
   arguments.job.output.print(text_of(rows, colour_allowed(STDOUT_FILENO)));
   arguments.job.output.write(json_of_rows(rows));
+  if (signals.received() != 0) {  // whoever waits for us is to see that we were interrupted
+    std::signal(signals.received(), SIG_DFL);
+    std::raise(signals.received());
+  }
   return rows.empty() || !rows.back().fits ? kDoesNotFit : kDone;
 }
 

@@ -195,7 +195,11 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
   PlanTarget target = gpu.empty() ? target_of(job) : target_of(require_device(gpu));
   if (!arguments.memory.empty()) {
     target.memory_budget = parse_bytes(arguments.memory);
+    if (*target.memory_budget < 1) throw UserError("--memory is 0; say how much there is, 12GiB for example");
     target.budget_reason = "as --memory says";
+  } else if (!gpu.empty() && job.memory_budget && *job.memory_budget < *target.memory_budget) {
+    target.memory_budget = job.memory_budget;
+    target.budget_reason = "as the job says; the device has more";
   }
   return target;
 }

@@ -19,7 +19,7 @@ bool MinCut::find_levels(int32_t source, int32_t sink) {
     const int32_t node = queue[head];
     for (int32_t index : edges_of_[node]) {
       const Edge& edge = edges_[index];
-      if (edge.left == 0 || level_[edge.to] >= 0) continue;
+      if (edge.left <= 0 || level_[edge.to] >= 0) continue;
       level_[edge.to] = level_[node] + 1;
       queue.push_back(edge.to);
     }
@@ -49,7 +49,7 @@ int64_t MinCut::push(int32_t source, int32_t sink) {
     for (int32_t& next = next_[node]; next < static_cast<int32_t>(edges_of_[node].size()); ++next) {
       const int32_t index = edges_of_[node][next];
       const Edge& edge = edges_[index];
-      if (edge.left == 0 || level_[edge.to] != level_[node] + 1) continue;
+      if (edge.left <= 0 || level_[edge.to] != level_[node] + 1) continue;
       path.push_back(index);
       node = edge.to;
       moved = true;

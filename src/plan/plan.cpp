@@ -193,9 +193,12 @@ struct Planner::Impl {
     Plan best = fits(*whole, budget) || whole->peak_bytes == minimum ? *whole : *leanest;
     if (fits(best, budget) && best.checkpointed) {
       int64_t limit = *budget - options.context_bytes - options.library_bytes - best.persistent_bytes;
+      double bound = 0;
       for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
         const auto answer = search->cheapest(limit);
         if (!answer) break;
+        // Of the budget itself: later attempts aim lower than what is allowed.
+        if (attempt == 0) bound = static_cast<double>(answer->bound) * 1e-12;
         Plan plan = schedule(*answer);
         if (fits(plan, budget)) {
           if (plan.time.recompute < best.time.recompute) best = std::move(plan);
@@ -203,6 +206,7 @@ struct Planner::Impl {
         }
         limit -= plan.peak_bytes - *budget;
       }
+      best.time.recompute_bound = std::min(bound, best.time.recompute);
     }
     best.minimum_budget_bytes = minimum;
     best.reasons.insert(best.reasons.begin(), recompute_reason(best, budget));

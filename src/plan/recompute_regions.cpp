@@ -159,7 +159,7 @@ std::vector<RegionChoice> hull_of(const TrainingGraph& graph, const Region& regi
 // All that the choices of a region depend on, with values counted from the region's first.
 std::vector<int64_t> shape_of(const TrainingGraph& graph, const Region& region) {
   std::vector<int64_t> shape{region.end - region.begin, static_cast<int64_t>(region.values.size())};
-  std::map<int32_t, int64_t> number;
+  std::map<int32_t, int64_t> number, foreign;
   for (int32_t v : region.values) {
     const ForwardValue& value = graph.values[v];
     number[v] = static_cast<int64_t>(number.size());
@@ -172,7 +172,9 @@ std::vector<int64_t> shape_of(const TrainingGraph& graph, const Region& region) 
       if (found != number.end()) {
         shape.push_back(found->second);
       } else {
-        shape.insert(shape.end(), {-1, graph.values[v].needed() ? 0 : graph.values[v].bytes});
+        // Numbered as they first appear: the same one twice is not two.
+        const int64_t seen = foreign.try_emplace(v, static_cast<int64_t>(foreign.size())).first->second;
+        shape.insert(shape.end(), {-2 - seen, graph.values[v].needed() ? 0 : graph.values[v].bytes});
       }
     }
   };

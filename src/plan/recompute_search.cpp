@@ -150,14 +150,18 @@ void keep_front(std::vector<Partial>& list) {
 
 struct RecomputeSearch::Impl {
   Impl(const Trace& recorded, const CostModel& cost) : trace(recorded) {
-    for (const Segment& segment : trace.segments)
-      if (segment.name == "micro" || segment.name == "accumulate")
-        graphs.push_back(training_graph(trace, segment, cost));
-    check(!graphs.empty(), "a trace without a training segment");
-    for (const TrainingGraph& graph : graphs) {
-      check(same_shape(graphs.front(), graph), "training segments of different shape");
-      bytes.emplace_back(trace, graph);
+    for (const Segment& segment : trace.segments) {
+      if (segment.name != "micro" && segment.name != "accumulate") continue;
+      TrainingGraph graph = training_graph(trace, segment, cost);
+      // One choice holds for all. A segment of another shape (a gradient that is made in forward, say) keeps
+      // everything.
+      if (graphs.empty() || same_shape(graphs.front(), graph))
+        graphs.push_back(std::move(graph));
+      else
+        fixed_peak = std::max(fixed_peak, ChoiceBytes(trace, graph).peak(keep_all(graph)));
     }
+    check(!graphs.empty(), "a trace without a training segment");
+    for (const TrainingGraph& graph : graphs) bytes.emplace_back(trace, graph);
     find_decisions();
     const int32_t blocks = count_blocks(trace, graphs.front());
     for (int32_t group : {1, 2, 3, 4, 6, 8})
@@ -185,7 +189,7 @@ struct RecomputeSearch::Impl {
   }
 
   int64_t peak_of(const KeptValues& kept) const {
-    int64_t peak = 0;
+    int64_t peak = fixed_peak;
     for (const ChoiceBytes& each : bytes) peak = std::max(peak, each.peak(kept));
     return peak;
   }
@@ -239,7 +243,7 @@ struct RecomputeSearch::Impl {
       for (int32_t v : cut.weighed[r][picks[r]].choice->kept) kept[v] = 1;
       for (int32_t v : cut.weighed[r][picks[r]].choice->foreign) kept[v] = 1;
     }
-    return kept;
+    return made_sound(std::move(kept));
   }
 
   // The cheapest combination of a cut's choices by what was weighed, with at most `limit` bytes.
@@ -303,6 +307,7 @@ struct RecomputeSearch::Impl {
     if (order.size() > most) order.resize(most);
     int64_t cost = bytes.front().cost(kept);
     for (const auto& [worth, v] : order) {
+      if (kept[v]) continue;  // several makers, several entries
       kept[v] = 1;
       const int64_t saved = cost - bytes.front().cost(kept);
       if (saved > 0 && peak_of(kept) <= limit)
@@ -366,6 +371,7 @@ struct RecomputeSearch::Impl {
   const Trace& trace;
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
+  int64_t fixed_peak = 0;       // of training segments that nothing is chosen for
   std::vector<int32_t> groups;  // blocks a region
   std::vector<std::optional<Cut>> cuts;
   std::vector<int32_t> decisions;

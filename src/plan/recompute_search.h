@@ -33,11 +33,12 @@ struct RecomputeAnswer {
 
 class RecomputeSearch {
  public:
-  /// Over the training segments of `trace`, which must outlive this. All have the same shape: one choice holds for all.
+  /// Over the training segments of `trace`, which must outlive this. One choice holds for all of the first one's shape;
+  /// another keeps everything.
   RecomputeSearch(const Trace& trace, const CostModel& cost);
   ~RecomputeSearch();
 
-  /// The segments' graphs, in the order of the trace.
+  /// Of the segments that are chosen for, in the order of the trace.
   const std::vector<TrainingGraph>& graphs() const;
 
   /// The cheapest choice with at most `limit` live bytes (persistent buffers left out), or nothing.

@@ -9,6 +9,9 @@
 namespace plimsoll {
 namespace {
 
+// Of one op. 2^60 picoseconds are 13 days.
+constexpr double kMostSeconds = 20;
+
 void insert_once(std::vector<int32_t>& list, int32_t value) {
   const auto at = std::lower_bound(list.begin(), list.end(), value);
   if (at == list.end() || *at != value) list.insert(at, value);
@@ -79,7 +82,9 @@ class GraphBuilder {
     const auto number = static_cast<int32_t>(graph_.steps.size());
     ForwardStep step;
     step.op = index;
-    step.cost = std::llround(seconds_of(cost_, op) * 1e12);
+    // Beyond that only their order would matter, and sums of thousands must stay in range.
+    const double seconds = std::min(std::max(seconds_of(cost_, op), 0.0), kMostSeconds);
+    step.cost = std::llround(seconds * 1e12);
     for_each_view(op, [&](const View& view, bool written) {
       if (!written) return;
       const int32_t value = graph_.value_of[view.buffer];

@@ -15,7 +15,7 @@ using Steps = std::vector<std::pair<std::string, Job>>;
 Steps freer_choices(const Job& job) {
   Job free = job;
   std::string change;
-  if (job.gradient_checkpointing == Choice::off) {
+  if (job.gradient_checkpointing != Choice::automatic) {
     free.gradient_checkpointing = Choice::automatic;
     change = "gradient_checkpointing=auto";
   }
@@ -28,11 +28,13 @@ Steps freer_choices(const Job& job) {
   return {{change, free}};
 }
 
-// Changes that go with the freest choices: whoever does not fit leaves the rest to the planner.
-Job freed(Job job) {
-  job.gradient_checkpointing = Choice::automatic;
-  job.micro_batch_size.reset();
-  job.gradient_accumulation_steps.reset();
+// Changes that go with the freest choices: whoever does not fit leaves the rest to the planner. The overrides that say
+// so come with them.
+Job freed(Job job, std::string& change) {
+  for (const auto& [freer, free] : freer_choices(job)) {
+    change += " " + freer;
+    return free;
+  }
   return job;
 }
 
@@ -41,9 +43,10 @@ Steps lower_precision(const Job& job) {
   for (Precision precision : {Precision::bf16_mixed, Precision::bf16_true}) {
     if (job.precision == precision || job.precision == Precision::bf16_true) continue;
     if (precision == Precision::bf16_mixed && job.precision == Precision::fp16_mixed) continue;
-    Job changed = freed(job);
+    std::string change = fmt::format("precision={}", name_of(precision));
+    Job changed = freed(job, change);
     changed.precision = precision;
-    steps.emplace_back(fmt::format("precision={}", name_of(precision)), changed);
+    steps.emplace_back(change, changed);
   }
   return steps;
 }
@@ -51,27 +54,30 @@ Steps lower_precision(const Job& job) {
 Steps shorter_sequences(const Job& job) {
   Steps steps;
   for (int64_t length = job.data.sequence_length / 2; length >= 16; length /= 2) {
-    Job changed = freed(job);
+    std::string change = fmt::format("data.sequence_length={}", length);
+    Job changed = freed(job, change);
     changed.data.sequence_length = length;
-    steps.emplace_back(fmt::format("data.sequence_length={}", length), changed);
+    steps.emplace_back(change, changed);
   }
   return steps;
 }
 
 Steps smaller_state(const Job& job) {
   if (job.optimizer.name != "adamw") return {};
-  Job changed = freed(job);
+  std::string change = "optimizer.name=sgd";
+  Job changed = freed(job, change);
   changed.optimizer.name = "sgd";
-  return {{"optimizer.name=sgd", changed}};
+  return {{change, changed}};
 }
 
 Steps fewer_layers(const Job& job) {
   Steps steps;
   for (int64_t layers = job.model.decoder.num_layers * 3 / 4; layers >= 1 && steps.size() < 12;
        layers = layers * 3 / 4) {
-    Job changed = freed(job);
+    std::string change = fmt::format("model.num_layers={}", layers);
+    Job changed = freed(job, change);
     changed.model.decoder.num_layers = layers;
-    steps.emplace_back(fmt::format("model.num_layers={}", layers), changed);
+    steps.emplace_back(change, changed);
   }
   return steps;
 }

@@ -69,6 +69,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
   const std::vector<Rung> ladder = ladder_of(job, options.steps);
   for (size_t i = 0; i < ladder.size(); ++i) {
     const Rung& rung = ladder[i];
+    if (options.stop && options.stop()) break;
     if (options.on_row) options.on_row(static_cast<int>(i), static_cast<int>(ladder.size()), rung.name);
     if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds);
     const PlannedJob planned = plan_job(rung.job);

@@ -1,6 +1,8 @@
 // What a job is planned for: this machine, or a device of the catalogue.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "catalogue/device_cost.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
@@ -45,7 +47,7 @@ PlanTarget target_of(const Job& job) {
     return target;
   }
   // The rest is for what is not in the arena: the program, the data's batches, the page cache of its text.
-  target.memory_budget = *available / 10 * 9;
+  target.memory_budget = std::max<int64_t>(1, *available / 10 * 9);
   target.budget_reason = fmt::format("90 % of the {} that are available on this machine", format_bytes(*available));
   return target;
 }

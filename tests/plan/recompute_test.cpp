@@ -246,6 +246,40 @@ TEST(RecomputeSearch, GigabytesAndSecondsDoNotOverflow) {
   EXPECT_GT(search.cheapest(int64_t{40'000'000'000})->bound, 0);
 }
 
+// A gradient that forward makes is a value of the second segment, but not of the first, whose gradient outlives it.
+TEST(RecomputeSearch, SegmentsOfDifferentShapeAreNotChosenForTogether) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer w 64 state
+buffer h 4096
+buffer h2 4096
+buffer out 64 output
+micro
+f layers.0 g = x w
+f layers.0 h = x
+f layers.1 y = h
+b layers.1 out <- y h
+accumulate
+f layers.0 d = x w
+f layers.0 h2 = x
+f layers.1 y2 = h2
+b layers.1 out <- y2 h2
+b layers.0 g <- d
+update
+u - w <- g
+)");
+  PlanOptions options;
+  options.cost = test_cost();
+  for (Choice choice : {Choice::off, Choice::on, Choice::automatic}) {
+    options.gradient_checkpointing = choice;
+    options.memory_budget = 1;
+    const Plan least = make_plan(text.trace, options);
+    EXPECT_EQ(results_of(least.trace), results_of(text.trace));
+    options.memory_budget = least.minimum_budget_bytes;
+    EXPECT_TRUE(make_plan(text.trace, options).fits);
+  }
+}
+
 // Larger graphs: every plan is sound (make_plan asks the validator), fits, computes the same, and costs what the search
 // said; a tighter budget never costs less.
 TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
