@@ -47,13 +47,16 @@ struct PlanOptions {
 struct StepTime {
   double micro = 0;       ///< forward and backward of the step's first micro batch
   double accumulate = 0;  ///< of every further one
+  double remainder = 0;   ///< of a last one that is smaller than the others
   double update = 0;
   double recompute = 0;        ///< of micro and of accumulate each: ops that run again
   double recompute_bound = 0;  ///< no choice of what to recompute fits the budget and takes less; what was chosen is
                                ///< best where it is equal to `recompute`
 
-  double step(int64_t micro_batches) const {
-    return micro + accumulate * static_cast<double>(micro_batches - 1) + update;
+  /// Of a step of so many micro batches; `ragged`: the last of them, one of at least two, is the remainder.
+  double step(int64_t micro_batches, bool ragged = false) const {
+    const double last = ragged ? remainder - accumulate : 0;
+    return micro + accumulate * static_cast<double>(micro_batches - 1) + last + update;
   }
 };
 

@@ -2,10 +2,11 @@
 //
 // One trace holds everything that ever runs in the arena, in one line of ops cut into segments:
 //
-//     initialize | micro | accumulate | update | evaluate
+//     initialize | micro | accumulate | remainder | update | evaluate
 //
-// A training step of k micro batches runs `micro` once, `accumulate` k - 1 times and `update` once. Because the
-// segments stand on one line, one liveness and one placement serve them all.
+// A training step of k micro batches runs `micro` once, `accumulate` k - 1 times and `update` once; where its last
+// micro batch is smaller than the others, `remainder` in place of the last `accumulate`. Because the segments stand on
+// one line, one liveness and one placement serve them all.
 #pragma once
 
 #include <cstddef>

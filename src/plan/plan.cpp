@@ -168,6 +168,7 @@ struct Planner::Impl {
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
     plan.time.micro = segment_seconds(options.cost, plan.trace, "micro");
     plan.time.accumulate = segment_seconds(options.cost, plan.trace, "accumulate");
+    plan.time.remainder = segment_seconds(options.cost, plan.trace, "remainder");
     plan.time.update = segment_seconds(options.cost, plan.trace, "update");
     if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

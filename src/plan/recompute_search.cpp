@@ -94,7 +94,7 @@ class CutWeigher {
         if (bases_[g].region[at] != static_cast<int32_t>(r)) continue;
         result.peak = std::max(result.peak, tick.bytes + (tick.step < 0 ? bases_[g].at[at] : bases_[g].before[at]));
       }
-      result.cost = line.cost;
+      if (g == 0) result.cost = line.cost;  // as answers count it
       int64_t held = 0;
       for (int32_t v : choice.kept) held += graph.values[v].bytes;
       for (int32_t v : choice.foreign) held += graph.values[v].bytes;
@@ -151,7 +151,7 @@ void keep_front(std::vector<Partial>& list) {
 struct RecomputeSearch::Impl {
   Impl(const Trace& recorded, const CostModel& cost) : trace(recorded) {
     for (const Segment& segment : trace.segments) {
-      if (segment.name != "micro" && segment.name != "accumulate") continue;
+      if (segment.name != "micro" && segment.name != "accumulate" && segment.name != "remainder") continue;
       TrainingGraph graph = training_graph(trace, segment, cost);
       // One choice holds for all. A segment of another shape (a gradient that is made in forward, say) keeps
       // everything.

@@ -126,10 +126,10 @@ bool same_shape(const TrainingGraph& a, const TrainingGraph& b) {
   if (a.steps.size() != b.steps.size() || a.values.size() != b.values.size()) return false;
   for (size_t i = 0; i < a.steps.size(); ++i)
     if (a.steps[i].reads != b.steps[i].reads || a.steps[i].writes != b.steps[i].writes ||
-        a.steps[i].repeatable != b.steps[i].repeatable || a.steps[i].cost != b.steps[i].cost)
+        a.steps[i].repeatable != b.steps[i].repeatable)
       return false;
   for (size_t v = 0; v < a.values.size(); ++v)
-    if (a.values[v].bytes != b.values[v].bytes || a.values[v].needed() != b.values[v].needed()) return false;
+    if (a.values[v].needed() != b.values[v].needed()) return false;
   return true;
 }
 

@@ -49,7 +49,8 @@ struct TrainingGraph {
 /// The graph of `segment`, whose forward ops come before its backward ops.
 TrainingGraph training_graph(const Trace& trace, const Segment& segment, const CostModel& cost);
 
-/// Whether a choice made for one graph means the same in the other: the same steps on the same values.
+/// Whether a choice made for one graph means the same in the other: the same steps on the same values, of whatever
+/// size and cost (a last micro batch is smaller than the others).
 bool same_shape(const TrainingGraph& a, const TrainingGraph& b);
 
 /// By value: whether it stays in memory until its last use. Values that are not kept are rebuilt when they are needed.

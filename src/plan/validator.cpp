@@ -157,11 +157,15 @@ std::string find_fault(const Plan& plan) {
     run("micro");
     run("accumulate");
     run("accumulate");
+    run("remainder");
     run("update");
     run("evaluate");
     run("evaluate");
   }
   run("micro");
+  run("update");
+  run("micro");
+  run("remainder");
   run("update");
   return arena.fault();
 }
