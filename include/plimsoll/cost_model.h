@@ -44,7 +44,8 @@ struct CostModel {
   std::string source;                                             ///< "measured" | "catalogue" | "typical"
   std::array<std::array<OpRate, kSpeedTypes>, kOpKinds> rates{};  ///< [kind][speed_type_of(dtype)]
   double overhead_seconds = 0;                                    ///< of each op, whatever it does: launch, dispatch
-  double host_link = 0;                                           ///< bytes a second between device and host, one way
+  double host_link = 0;        ///< bytes a second between device and host, each way; 0: nothing can be moved
+  bool copies_overlap = true;  ///< they cost the device's ops nothing; false: an op that starts one takes its time
   /// Seconds of ops that were timed; the others go by the rates. Empty: none were.
   std::function<std::optional<double>(const Op&)> timed;
 
@@ -56,7 +57,11 @@ struct CostModel {
 /// of its kind, and the overhead (Williams, Waterman and Patterson, "Roofline", CACM 2009).
 double seconds_of(const CostModel& model, const Op& op);
 
-/// Predicted seconds of a segment's ops, one after the other. 0 without the segment.
+/// Seconds of one copy of so many bytes between device and host.
+double copy_seconds(const CostModel& model, int64_t bytes);
+
+/// Predicted seconds of a segment's ops, one after the other, and of waits for copies that run beside them. 0 without
+/// the segment.
 double segment_seconds(const CostModel& model, const Trace& trace, std::string_view segment);
 
 /// Round figures of a data centre's GPU, for plans that compare choices where no device is known.

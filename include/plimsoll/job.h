@@ -110,6 +110,7 @@ struct Job {
   std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size
   Choice gradient_checkpointing = Choice::automatic;
   std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
+  int64_t host_memory_budget = 0;        ///< bytes; 0: nothing is moved to host memory
   double max_grad_norm = 1.0;            ///< 0: no clipping
   int64_t max_steps = 1000;
   std::optional<int64_t> max_epochs;

@@ -19,6 +19,9 @@ struct Lifetime {
 /// trace, and an output from its first write to the end: the host reads it after the segment.
 std::vector<Lifetime> lifetimes_of(const Trace& trace);
 
+/// Live bytes on the device while each op runs: buffers that are not persistent, and the op's scratch.
+std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector<Lifetime>& lifetimes);
+
 /// Bytes as placed: rounded up to the arena's alignment.
 constexpr int64_t kArenaAlignment = 64;
 constexpr int64_t placed_bytes(int64_t bytes) {

@@ -35,7 +35,9 @@ struct Breakdown {
 using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
 
 struct PlanOptions {
-  std::optional<int64_t> memory_budget;               ///< bytes; empty: no limit
+  std::optional<int64_t> memory_budget;  ///< bytes; empty: no limit
+  int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well; 0: nothing is moved there
+  int64_t micro_batches = 1;             ///< of a step: how often what is done for each counts
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
   int64_t context_bytes = 0;                          ///< added to the peak: what the device's runtime takes
   int64_t library_bytes = 0;                          ///< likewise: what its libraries set aside, as `workspace`
@@ -50,8 +52,10 @@ struct StepTime {
   double remainder = 0;   ///< of a last one that is smaller than the others
   double update = 0;
   double recompute = 0;        ///< of micro and of accumulate each: ops that run again
-  double recompute_bound = 0;  ///< no choice of what to recompute fits the budget and takes less; what was chosen is
-                               ///< best where it is equal to `recompute`
+  double offload = 0;          ///< of micro and of accumulate each: copies to host memory and back, as far as ops wait
+  double update_offload = 0;   ///< of update, likewise
+  double recompute_bound = 0;  ///< no choice of what to recompute and what to move fits the budget and takes less;
+                               ///< what was chosen is best where this is equal to `recompute` + `offload`
 
   /// Of a step of so many micro batches; `ragged`: the last of them, one of at least two, is the remainder.
   double step(int64_t micro_batches, bool ragged = false) const {
@@ -69,20 +73,24 @@ struct Reason {
 /// A schedule and its placement. Offsets are bytes from the arena's start, multiples of 64.
 struct Plan {
   Trace trace;                             ///< the schedule: the recorded trace as the passes left it
-  std::vector<int64_t> offsets;            ///< by buffer; -1: never used, has no place
+  std::vector<int64_t> offsets;            ///< by buffer, in the arena of its memory; -1: never used, has no place
   std::vector<int64_t> workspace_offsets;  ///< by op; -1: the op has no workspace
 
-  bool fits = true;                  ///< peak_bytes <= budget_bytes
+  bool fits = true;                  ///< peak_bytes <= budget_bytes, and host_bytes <= host_budget_bytes
   int64_t budget_bytes = 0;          ///< 0: none was stated
   int64_t peak_bytes = 0;            ///< arena_bytes + context + what libraries set aside
   int64_t minimum_budget_bytes = 0;  ///< the least budget that fits, over every choice left to the planner
+  int64_t host_bytes = 0;            ///< of host memory, an arena of its own; 0: nothing is moved there
+  int64_t host_budget_bytes = 0;     ///< 0: none was given
   int64_t arena_bytes = 0;
   int64_t live_bytes = 0;        ///< the greatest sum of live bytes: no placement is smaller
   int64_t persistent_bytes = 0;  ///< [0, persistent_bytes) holds what lives from step to step
   int32_t peak_op = 0;           ///< the op at which most bytes are live
   Breakdown breakdown;           ///< at peak_op
   StepTime time;
-  bool checkpointed = false;  ///< activations are recomputed
+  bool checkpointed = false;      ///< activations are recomputed
+  int64_t moved_bytes = 0;        ///< of saved values, to host memory and back, a micro batch
+  int64_t moved_state_bytes = 0;  ///< of optimizer state that lies in host memory
   std::vector<Reason> reasons;
   double plan_seconds = 0;
 

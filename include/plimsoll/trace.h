@@ -33,6 +33,7 @@ struct Buffer {
   bool persistent = false;  ///< keeps its bytes from one segment to the next: parameters, state, inputs
   bool output = false;      ///< read by the host after its segment has run: live until the end of the trace
   std::string label;        ///< "layers.3.attention.query.weight", "gradient of …", or the op that made it
+  bool host = false;        ///< lies in host memory, in an arena of its own; only copies touch it
 };
 
 /// Where an operand lies: `sizes` and `strides` in elements, `offset` in elements from the start of the buffer.
@@ -58,6 +59,11 @@ struct Argument {
   std::vector<View> views;  ///< one for a tensor, any number for a list, none for a constant
 };
 
+/// Copies between device and host memory run beside other ops: one op starts a copy, another waits until it is done.
+/// Arguments of both: the target (written by the start, read by the wait), the source. In between nobody else may touch
+/// the target or write to the source. Copies in one direction are done in the order in which they were started.
+enum class CopyStage : uint8_t { none, start, wait };
+
 /// What replay needs of libtorch for a call: the operator handle and the constant arguments (src/record/op_call.h).
 struct OpCall;
 
@@ -67,12 +73,13 @@ struct Op {
   std::vector<View> results;  ///< outputs that the kernel makes itself, each a whole fresh buffer, in schema order;
                               ///< an output that is an argument written in place has no entry here
   Phase phase = Phase::forward;
-  int32_t module = 0;           ///< index into Trace::modules: the module that the call was made from
-  int64_t random_id = -1;       ///< >= 0: draws random numbers; the same id draws the same numbers within a step
-  double flops = 0;             ///< arithmetic operations, a multiply-add counted as two
-  int64_t bytes_moved = 0;      ///< bytes read and written, each operand once
-  int64_t workspace_bytes = 0;  ///< scratch that the kernel takes while it runs, on the device planned for
-  bool recomputed = false;      ///< a second run of a forward op, put in by a pass
+  int32_t module = 0;                ///< index into Trace::modules: the module that the call was made from
+  int64_t random_id = -1;            ///< >= 0: draws random numbers; the same id draws the same numbers within a step
+  double flops = 0;                  ///< arithmetic operations, a multiply-add counted as two
+  int64_t bytes_moved = 0;           ///< bytes read and written, each operand once
+  int64_t workspace_bytes = 0;       ///< scratch that the kernel takes while it runs, on the device planned for
+  bool recomputed = false;           ///< a second run of a forward op, put in by a pass
+  CopyStage copy = CopyStage::none;  ///< not `none`: put in by a pass, and has no `call`
   std::shared_ptr<const OpCall> call;
 };
 

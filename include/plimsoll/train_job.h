@@ -40,6 +40,7 @@ struct PlanTarget {
   CostModel cost;                        ///< how fast it is
   std::optional<int64_t> memory_budget;  ///< bytes, the context and what libraries take included
   std::string budget_reason;             ///< why so many
+  int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well
   int64_t context_bytes = 0;             ///< what its runtime takes
   int64_t library_bytes = 0;             ///< what its libraries set aside
   std::string unknown;                   ///< what a plan for it leaves out, in words; empty: nothing

@@ -57,6 +57,7 @@ struct TrainingOptions {
   bool evaluate = false;       ///< evaluate() will be called
   Choice gradient_checkpointing = Choice::automatic;
   std::optional<int64_t> memory_budget;   ///< bytes
+  int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none
   std::string device = "cpu";             ///< whose casts and scratch are planned for
   int threads = 0;                        ///< CPU threads; 0: as many as cores
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
@@ -82,12 +83,14 @@ struct MemoryUse {
   int64_t touched = 0;    ///< the highest byte of the arena that has been written to
   int64_t workspace = 0;  ///< the most that kernels took from the heap beside the arena at a time
   int64_t peak = 0;       ///< the most of both at a time
+  int64_t host = 0;       ///< the highest byte of the host's arena that a copy so far was given
   int64_t measured_peak() const { return peak; }
 };
 
 class Training {
  public:
-  /// Records and plans; takes no memory for tensors. plan().fits says whether the budget is enough.
+  /// Records and plans; takes no memory for tensors, but on the CPU runs small kernels once, apart, to learn what scratch
+  /// they take. plan().fits says whether the budget is enough.
   Training(const Step& step, const TrainingOptions& options);
   ~Training();
   Training(const Training&) = delete;

@@ -68,6 +68,8 @@ Json json_of_rows(const std::vector<CompareRow>& rows) {
                     {"budget_bytes", row.budget_bytes},
                     {"planned_peak_bytes", row.planned_peak_bytes},
                     {"measured_peak_bytes", row.measured_peak_bytes},
+                    {"planned_host_bytes", row.planned_host_bytes},
+                    {"measured_host_bytes", row.measured_host_bytes},
                     {"predicted_step_seconds", row.predicted_step_seconds},
                     {"measured_step_seconds", row.measured_step_seconds},
                     {"final_loss", row.final_loss}});

@@ -79,11 +79,17 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
           {"unit", "tokens"},
           {"recompute_seconds", plan.time.recompute},
           {"recompute_bound_seconds", plan.time.recompute_bound},
+          {"offload_seconds", plan.time.offload},
+          {"update_offload_seconds", plan.time.update_offload},
+          {"host_bytes", plan.host_bytes},
+          {"host_budget_bytes", plan.host_budget_bytes},
           {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
           {"choices",
            {{"micro_batch_size", planned.settings.micro_batch_size},
             {"gradient_accumulation_steps", schedule_json(planned.settings.accumulation)},
             {"gradient_checkpointing", plan.checkpointed},
+            {"offload_saved_bytes", plan.moved_bytes},
+            {"offload_state_bytes", plan.moved_state_bytes},
             {"precision", name_of(job.precision)}}},
           {"reasons", reasons},
           {"plan_seconds", planned.plan_seconds},
@@ -105,6 +111,10 @@ std::string breakdown_table(const Plan& plan, bool terminal) {
   add("peak", plan.peak_bytes);
   if (plan.budget_bytes > 0)
     table.add_row({"budget", format_bytes(plan.budget_bytes), std::to_string(plan.budget_bytes)});
+  if (plan.host_budget_bytes > 0) {
+    table.add_row({"host memory", format_bytes(plan.host_bytes), std::to_string(plan.host_bytes)});
+    table.add_row({"host budget", format_bytes(plan.host_budget_bytes), std::to_string(plan.host_budget_bytes)});
+  }
   return table.to_string(terminal);
 }
 
@@ -113,6 +123,13 @@ std::string recomputation_of(const Plan& plan) {
   const StepTime& time = plan.time;
   return fmt::format("{} a micro batch, {:.1f} % more; no choice takes less than {}", short_seconds(time.recompute),
                      100 * time.recompute / (time.micro - time.recompute), short_seconds(time.recompute_bound));
+}
+
+// "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update"
+std::string offload_of(const Plan& plan) {
+  return fmt::format("{} of saved values, {} of optimizer state; waits {} a micro batch, {} an update",
+                     format_bytes(plan.moved_bytes), format_bytes(plan.moved_state_bytes),
+                     short_seconds(plan.time.offload), short_seconds(plan.time.update_offload));
 }
 
 std::string step_table(const Job& job, const PlannedJob& planned, bool terminal) {
@@ -128,6 +145,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"});
   table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
   if (planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
+  if (planned.plan.host_bytes > 0) table.add_row({"offload", offload_of(planned.plan)});
   table.add_row({"arena waste", fmt::format("{:.2f} %", 100 * planned.plan.arena_waste())});
   table.add_row({"recorded in", short_seconds(planned.record_seconds)});
   table.add_row({"planned in", short_seconds(planned.plan_seconds)});
@@ -179,6 +197,7 @@ std::string page_of(const Job& job, const PlannedJob& planned, const std::vector
       {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
       {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
+  if (planned.plan.host_bytes > 0) page.facts.emplace_back("offload", offload_of(planned.plan));
   return to_html(page);
 }
 
@@ -193,6 +212,7 @@ std::string text_of(const Job& job, const PlannedJob& planned, bool terminal) {
 
 PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu) {
   PlanTarget target = gpu.empty() ? target_of(job) : target_of(require_device(gpu));
+  target.host_memory_budget = job.host_memory_budget;
   if (!arguments.memory.empty()) {
     target.memory_budget = parse_bytes(arguments.memory);
     if (*target.memory_budget < 1) throw UserError("--memory is 0; say how much there is, 12GiB for example");

@@ -75,6 +75,7 @@ Json trace_json(const Trace& trace, const std::vector<int64_t>& offsets) {
                  {"role", name_of(buffer.role)},
                  {"label", buffer.label},
                  {"persistent", buffer.persistent},
+                 {"host", buffer.host},
                  {"output", buffer.output},
                  {"birth", lifetimes[b].birth},
                  {"death", lifetimes[b].death}};

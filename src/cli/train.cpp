@@ -38,6 +38,8 @@ Json report_json(const TrainReport& report) {
           {"minimum_budget_bytes", plan.minimum_budget_bytes},
           {"planned_peak_bytes", report.planned_peak_bytes},
           {"measured_peak_bytes", report.measured_peak_bytes},
+          {"planned_host_bytes", plan.host_bytes},
+          {"measured_host_bytes", report.used.host},
           {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
           {"steps", report.steps},
           {"step_seconds", report.step_seconds},
@@ -61,6 +63,8 @@ std::string memory_table(const TrainReport& report, bool terminal) {
   table.add_row({"total", format_bytes(report.planned_peak_bytes), format_bytes(report.measured_peak_bytes)});
   const int64_t budget = report.job.plan.budget_bytes;
   table.add_row({"budget", budget > 0 ? format_bytes(budget) : "none"});
+  if (report.job.plan.host_bytes > 0)
+    table.add_row({"host memory", format_bytes(report.job.plan.host_bytes), format_bytes(report.used.host)});
   table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
   return table.to_string(terminal);
 }

@@ -1,6 +1,8 @@
 #include "plan/cost.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <string>
 
 namespace plimsoll {
@@ -80,7 +82,14 @@ DType compute_type_of(const Op& op) {
   return type;
 }
 
+double copy_seconds(const CostModel& model, int64_t bytes) {
+  return model.host_link > 0 ? static_cast<double>(bytes) / model.host_link : std::numeric_limits<double>::infinity();
+}
+
 double seconds_of(const CostModel& model, const Op& op) {
+  if (op.copy == CopyStage::wait) return 0;  // by itself: what it waits for is up to what runs before it
+  if (op.copy == CopyStage::start)
+    return model.overhead_seconds + (model.copies_overlap ? 0 : copy_seconds(model, op.bytes_moved / 2));
   if (model.timed)
     if (const std::optional<double> seconds = model.timed(op)) return *seconds;
   const OpRate& rate = model.rate(kind_of(op), compute_type_of(op));
@@ -92,10 +101,22 @@ double seconds_of(const CostModel& model, const Op& op) {
 
 double segment_seconds(const CostModel& model, const Trace& trace, std::string_view name) {
   const Segment* segment = trace.segment(name);
-  double seconds = 0;
-  if (segment)
-    for (int32_t i = segment->begin; i < segment->end; ++i) seconds += seconds_of(model, trace.ops[i]);
-  return seconds;
+  if (!segment) return 0;
+  double clock = 0, link_free[2] = {0, 0};  // out, in
+  std::map<BufferId, double> done;          // by target
+  for (int32_t i = segment->begin; i < segment->end; ++i) {
+    const Op& op = trace.ops[i];
+    clock += seconds_of(model, op);
+    if (op.copy == CopyStage::none) continue;
+    const BufferId target = op.arguments[0].views[0].buffer;
+    if (op.copy == CopyStage::wait) {
+      if (const auto found = done.find(target); found != done.end()) clock = std::max(clock, found->second);
+    } else if (model.copies_overlap) {
+      double& free = link_free[trace.buffers[target].host ? 0 : 1];
+      done[target] = free = std::max(free, clock) + copy_seconds(model, op.bytes_moved / 2);
+    }
+  }
+  return clock;
 }
 
 CostModel generic_cost_model() {

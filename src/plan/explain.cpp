@@ -87,4 +87,36 @@ std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGrap
   return reasons;
 }
 
+std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& moved,
+                                    const CostModel& cost, const Plan& plan) {
+  std::vector<Reason> reasons;
+  const auto milliseconds_of = [](double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); };
+  std::map<std::string, std::pair<int64_t, int64_t>> kinds;  // bytes, count
+  int64_t count = 0, rebuilding = 0;
+  for (size_t v = 0; v < moved.size(); ++v) {
+    if (!moved[v]) continue;
+    auto& [bytes, values] = kinds[common_name(trace.buffers[graph.values[v].buffer].label)];
+    bytes += graph.values[v].bytes;
+    ++values;
+    ++count;
+    for (int32_t maker : graph.values[v].makers) rebuilding += graph.steps[maker].cost;
+  }
+  if (count > 0) {
+    const auto most = std::max_element(kinds.begin(), kinds.end(),
+                                       [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
+    reasons.push_back(
+        {"offload: saved values",
+         fmt::format("{} in {} values leave for host memory until backward, most of all {} of {}: the link is busy {} "
+                     "each way, ops wait {} for it; to make them again takes {}",
+                     format_bytes(plan.moved_bytes), count, format_bytes(most->second.first), most->first,
+                     milliseconds_of(copy_seconds(cost, plan.moved_bytes)), milliseconds_of(plan.time.offload),
+                     milliseconds(rebuilding))});
+  }
+  if (plan.moved_state_bytes > 0)
+    reasons.push_back({"offload: optimizer state",
+                       fmt::format("{} lie in host memory; the update waits {} for them",
+                                   format_bytes(plan.moved_state_bytes), milliseconds_of(plan.time.update_offload))});
+  return reasons;
+}
+
 }  // namespace plimsoll

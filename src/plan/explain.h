@@ -13,4 +13,8 @@ namespace plimsoll {
 std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
                                           size_t most);
 
+/// Why saved values (`moved`, by value) and state lie in host memory under `plan`, whose times and bytes are filled in.
+std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& moved,
+                                    const CostModel& cost, const Plan& plan);
+
 }  // namespace plimsoll

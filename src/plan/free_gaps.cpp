@@ -29,7 +29,8 @@ std::vector<FreeGap> largest_free_gaps(const Plan& plan) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   std::vector<std::vector<BufferId>> births(trace.ops.size() + 1), deaths(trace.ops.size() + 1);
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (trace.buffers[b].persistent || trace.buffers[b].bytes == 0 || plan.offsets[b] < 0) continue;
+    const Buffer& buffer = trace.buffers[b];
+    if (buffer.persistent || buffer.host || buffer.bytes == 0 || plan.offsets[b] < 0) continue;
     births[lifetimes[b].birth].push_back(static_cast<BufferId>(b));
     deaths[lifetimes[b].death].push_back(static_cast<BufferId>(b));
   }

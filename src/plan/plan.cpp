@@ -6,6 +6,8 @@
 #include <chrono>
 
 #include "plan/explain.h"
+#include "plan/lay_out.h"
+#include "plan/offload_search.h"
 #include "plan/passes/recompute.h"
 #include "plan/pipeline.h"
 #include "plan/recompute_search.h"
@@ -13,7 +15,6 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
-#include "plimsoll/placement.h"
 
 namespace plimsoll {
 namespace {
@@ -22,108 +23,6 @@ void learn_workspace(Trace& trace, const WorkspaceModel& model) {
   if (!model) return;
   for (Op& op : trace.ops)
     if (const auto bytes = model(op)) op.workspace_bytes = placed_bytes(*bytes);
-}
-
-// Live bytes at each op: transient buffers and workspace; persistent ones are always there.
-std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector<Lifetime>& lifetimes) {
-  std::vector<int64_t> change(trace.ops.size() + 1, 0);
-  for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
-    change[lifetimes[b].birth] += placed_bytes(trace.buffers[b].bytes);
-    change[lifetimes[b].death] -= placed_bytes(trace.buffers[b].bytes);
-  }
-  std::vector<int64_t> live(trace.ops.size());
-  int64_t sum = 0;
-  for (size_t i = 0; i < trace.ops.size(); ++i) {
-    sum += change[i];
-    live[i] = sum + trace.ops[i].workspace_bytes;
-  }
-  return live;
-}
-
-// Persistent buffers lie at the bottom: they never move, whatever is planned above them.
-int64_t place_persistent(const Trace& trace, std::vector<int64_t>& offsets) {
-  int64_t end = 0;
-  for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (!trace.buffers[b].persistent) continue;
-    offsets[b] = end;
-    end += placed_bytes(trace.buffers[b].bytes);
-  }
-  return end;
-}
-
-void place_transient(const std::vector<Lifetime>& lifetimes, Plan& plan) {
-  const Trace& trace = plan.trace;
-  std::vector<PlacementItem> items;
-  std::vector<int64_t*> targets;
-  for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
-    items.push_back({lifetimes[b].birth, lifetimes[b].death, trace.buffers[b].bytes});
-    targets.push_back(&plan.offsets[b]);
-  }
-  for (size_t i = 0; i < trace.ops.size(); ++i) {
-    if (trace.ops[i].workspace_bytes == 0) continue;
-    const auto at = static_cast<int64_t>(i);
-    items.push_back({at, at + 1, trace.ops[i].workspace_bytes});
-    targets.push_back(&plan.workspace_offsets[i]);
-  }
-  PlacementOptions options;
-  options.alignment = kArenaAlignment;
-  const Placement placement = place(items, options);
-  for (size_t i = 0; i < items.size(); ++i) *targets[i] = plan.persistent_bytes + placement.offsets[i];
-  plan.arena_bytes = plan.persistent_bytes + placement.height;
-  plan.live_bytes = plan.persistent_bytes + placement.lower_bound;
-}
-
-void add_to_breakdown(Breakdown& breakdown, Role role, int64_t bytes) {
-  switch (role) {
-    case Role::parameter:
-      breakdown.parameters += bytes;
-      break;
-    case Role::gradient:
-      breakdown.gradients += bytes;
-      break;
-    case Role::optimizer_state:
-      breakdown.optimizer_state += bytes;
-      break;
-    case Role::activation:
-    case Role::temporary:
-      breakdown.activations += bytes;
-      break;
-    case Role::input:
-      breakdown.inputs += bytes;
-      break;
-    case Role::workspace:
-      breakdown.workspace += bytes;
-      break;
-  }
-}
-
-void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& options, Plan& plan) {
-  const Trace& trace = plan.trace;
-  const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes);
-  plan.peak_op = static_cast<int32_t>(std::max_element(live.begin(), live.end()) - live.begin());
-  for (size_t b = 0; b < trace.buffers.size(); ++b)
-    if (trace.buffers[b].persistent || lifetimes[b].live_at(plan.peak_op))
-      add_to_breakdown(plan.breakdown, trace.buffers[b].role, placed_bytes(trace.buffers[b].bytes));
-  if (!trace.ops.empty()) plan.breakdown.workspace += trace.ops[plan.peak_op].workspace_bytes;
-  plan.breakdown.context = options.context_bytes;
-  plan.breakdown.workspace += options.library_bytes;
-  plan.breakdown.fragmentation = plan.peak_bytes - plan.breakdown.total();
-}
-
-// Lays out one finished schedule.
-Plan lay_out(Trace trace, const PlanOptions& options) {
-  Plan plan;
-  plan.trace = std::move(trace);
-  plan.offsets.assign(plan.trace.buffers.size(), -1);
-  plan.workspace_offsets.assign(plan.trace.ops.size(), -1);
-  const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
-  plan.persistent_bytes = place_persistent(plan.trace, plan.offsets);
-  place_transient(lifetimes, plan);
-  plan.peak_bytes = plan.arena_bytes + options.context_bytes + options.library_bytes;
-  fill_breakdown(lifetimes, options, plan);
-  return plan;
 }
 
 // How often a schedule is laid out anew because placement took more than the sum of live bytes.
@@ -140,13 +39,16 @@ struct Planner::Impl {
     prepared = prepare_trace(std::move(prepared));
     if (!prepared.segment("micro")) return;
     search.emplace(prepared, options.cost);
+    std::optional<KeptValues> pinned_kept;
     switch (options.gradient_checkpointing) {
       case Choice::off:
         pinned = schedule(search->keep_everything());
+        pinned_kept = search->keep_everything().kept;
         pinned->reasons.insert(pinned->reasons.begin(), {"gradient_checkpointing: off", "set in the job"});
         break;
       case Choice::on:
         pinned = schedule(search->drop_blocks());
+        pinned_kept = search->drop_blocks().kept;
         pinned->reasons.insert(
             pinned->reasons.begin(),
             pinned->checkpointed
@@ -156,29 +58,67 @@ struct Planner::Impl {
       case Choice::automatic:
         whole = schedule(search->keep_everything());
         leanest = schedule(search->leanest());
+        look_for_leaner();
         break;
     }
+    if (options.host_memory_budget <= 0 || options.cost.host_link <= 0) return;
+    for (size_t b = 0; b < prepared.buffers.size(); ++b) {
+      const Buffer& buffer = prepared.buffers[b];
+      if (buffer.role == Role::optimizer_state && buffer.persistent && buffer.bytes > kArenaAlignment)
+        state.push_back(static_cast<BufferId>(b));
+    }
+    moving.emplace(prepared, *search, options.cost, pinned_kept);
+    const StateChoice all = state_of(1);
+    afar = schedule(moving->leanest(options.host_memory_budget - all.bytes), all, /*limit=*/0);
   }
 
   Plan plan(std::optional<int64_t> budget) const {
     const auto start = std::chrono::steady_clock::now();
-    Plan plan = !search ? lay_out(prepared, options) : pinned ? *pinned : choose(budget);
+    Plan plan = !search ? timed(lay_out(prepared, options)) : choose(budget);
     plan.fits = fits(plan, budget);
     plan.budget_bytes = budget.value_or(0);
+    plan.host_budget_bytes = options.host_memory_budget;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
-    plan.time.micro = segment_seconds(options.cost, plan.trace, "micro");
-    plan.time.accumulate = segment_seconds(options.cost, plan.trace, "accumulate");
-    plan.time.remainder = segment_seconds(options.cost, plan.trace, "remainder");
-    plan.time.update = segment_seconds(options.cost, plan.trace, "update");
     if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return plan;
+  }
+
+ private:
+  // Optimizer state in host memory: by buffer, and its bytes.
+  struct StateChoice {
+    std::vector<char> away;
+    int64_t bytes = 0;
+  };
+
+  // That part of the state, by bytes, as far as there is room.
+  StateChoice state_of(double part) const {
+    int64_t all = 0;
+    for (BufferId b : state) all += placed_bytes(prepared.buffers[b].bytes);
+    const auto most = std::min(options.host_memory_budget, static_cast<int64_t>(part * static_cast<double>(all)));
+    StateChoice choice{std::vector<char>(prepared.buffers.size(), 0)};
+    for (BufferId b : state) {
+      const int64_t bytes = placed_bytes(prepared.buffers[b].bytes);
+      if (choice.bytes + bytes > most) continue;
+      choice.bytes += bytes;
+      choice.away[b] = 1;
+    }
+    return choice;
+  }
+
+  Plan timed(Plan plan) const {
+    StepTime& time = plan.time;
+    time.micro = segment_seconds(options.cost, plan.trace, "micro");
+    time.accumulate = segment_seconds(options.cost, plan.trace, "accumulate");
+    time.remainder = segment_seconds(options.cost, plan.trace, "remainder");
+    time.update = segment_seconds(options.cost, plan.trace, "update");
     return plan;
   }
 
   Plan schedule(const RecomputeAnswer& answer) const {
     std::vector<RecomputeChoice> choices;
     for (const TrainingGraph& graph : search->graphs()) choices.push_back({&graph, answer.kept});
-    Plan plan = lay_out(recompute(prepared, choices), options);
+    Plan plan = timed(lay_out(recompute(prepared, choices), options));
     plan.checkpointed = answer.cost > 0;
     plan.time.recompute = static_cast<double>(answer.cost) * 1e-12;
     plan.time.recompute_bound = static_cast<double>(answer.bound) * 1e-12;
@@ -186,14 +126,63 @@ struct Planner::Impl {
     return plan;
   }
 
-  static bool fits(const Plan& plan, std::optional<int64_t> budget) { return !budget || plan.peak_bytes <= *budget; }
+  Plan schedule(const OffloadAnswer& answer, const StateChoice& away, int64_t limit) const {
+    Plan plan = timed(lay_out(moving->carried_out(answer.kept, answer.moved, away.away, limit), options));
+    int64_t again = 0;
+    for (const Rebuild& rebuild : rebuilds_of(search->graphs().front(), answer.kept))
+      for (int32_t step : rebuild.steps) again += search->graphs().front().steps[step].cost;
+    plan.checkpointed = again > 0;
+    plan.moved_bytes = answer.host;
+    plan.moved_state_bytes = away.bytes;
+    StepTime& time = plan.time;
+    time.recompute = static_cast<double>(again) * 1e-12;
+    time.recompute_bound = answer.bound;
+    time.offload = std::max(0.0, time.micro - segment_seconds(options.cost, prepared, "micro") - time.recompute);
+    time.update_offload = std::max(0.0, time.update - segment_seconds(options.cost, prepared, "update"));
+    plan.reasons = explain_offload(prepared, search->graphs().front(), answer.moved, options.cost, plan);
+    const auto recomputed = explain_recomputation(prepared, search->graphs().front(), answer.kept, kKindsExplained);
+    plan.reasons.insert(plan.reasons.end(), recomputed.begin(), recomputed.end());
+    return plan;
+  }
+
+  bool fits(const Plan& plan, std::optional<int64_t> budget) const {
+    return (!budget || plan.peak_bytes <= *budget) && plan.host_bytes <= options.host_memory_budget;
+  }
+
+  // What is left of a budget for what lives only for a while.
+  int64_t limit_under(int64_t budget, int64_t persistent) const {
+    return budget - options.context_bytes - options.library_bytes - persistent;
+  }
+
+  Plan choose(std::optional<int64_t> budget) const {
+    Plan best = pinned ? *pinned : choose_recomputation(budget);
+    if (moving) {
+      const int64_t minimum = std::min(pinned ? best.peak_bytes : best.minimum_budget_bytes, afar->peak_bytes);
+      if (!fits(best, budget) || (best.checkpointed && !pinned)) best = choose_offload(*budget, std::move(best));
+      best.minimum_budget_bytes = minimum;
+    }
+    if (!pinned) best.reasons.insert(best.reasons.begin(), recompute_reason(best, budget));
+    return best;
+  }
+
+  // A choice that holds a little more may be placed in less.
+  void look_for_leaner() {
+    const int64_t least = search->least_limit();
+    for (int part : {1, 2, 4, 8, 16}) {
+      if (leanest->arena_bytes == leanest->live_bytes) return;  // nothing to gain
+      const auto answer = search->cheapest(least + least * part / 400);
+      if (!answer) continue;
+      Plan plan = schedule(*answer);
+      if (plan.peak_bytes < leanest->peak_bytes) leanest = std::move(plan);
+    }
+  }
 
   // The least time that fits. The search counts live bytes; where placement takes more, it is asked for less.
-  Plan choose(std::optional<int64_t> budget) const {
+  Plan choose_recomputation(std::optional<int64_t> budget) const {
     const int64_t minimum = std::min(whole->peak_bytes, leanest->peak_bytes);
     Plan best = fits(*whole, budget) || whole->peak_bytes == minimum ? *whole : *leanest;
     if (fits(best, budget) && best.checkpointed) {
-      int64_t limit = *budget - options.context_bytes - options.library_bytes - best.persistent_bytes;
+      int64_t limit = limit_under(*budget, best.persistent_bytes);
       double bound = 0;
       for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
         const auto answer = search->cheapest(limit);
@@ -205,13 +194,50 @@ struct Planner::Impl {
           if (plan.time.recompute < best.time.recompute) best = std::move(plan);
           break;
         }
-        limit -= plan.peak_bytes - *budget;
+        // The same answer would be placed as before.
+        limit = std::min(limit - (plan.peak_bytes - *budget), answer->peak - 1);
       }
       best.time.recompute_bound = std::min(bound, best.time.recompute);
     }
     best.minimum_budget_bytes = minimum;
-    best.reasons.insert(best.reasons.begin(), recompute_reason(best, budget));
     return best;
+  }
+
+  // The least time of a step with host memory, if that is less than `best`, or if nothing fits without.
+  Plan choose_offload(int64_t budget, Plan best) const {
+    const int64_t persistent = best.persistent_bytes;
+    const auto consider = [&](Plan plan) {
+      if (!fits(plan, budget)) return false;
+      if (!fits(best, budget) || plan.time.step(options.micro_batches) < best.time.step(options.micro_batches))
+        best = std::move(plan);
+      return true;
+    };
+    const auto try_part = [&](double part) {
+      const StateChoice away = state_of(part);
+      int64_t limit = limit_under(budget, persistent - away.bytes), host = options.host_memory_budget - away.bytes;
+      for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+        const auto answer = moving->cheapest(limit, host);
+        if (!answer) return;
+        Plan plan = schedule(*answer, away, limit);
+        const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options.host_memory_budget;
+        if (consider(std::move(plan))) return;
+        if (over > 0) limit = std::min(limit - over, answer->peak - 1);
+        host -= std::max<int64_t>(host_over, 0);
+      }
+    };
+    try_part(0);
+    const double update = segment_seconds(options.cost, prepared, "update");
+    for (double part : {1.0, 0.5, 0.25, 0.75}) {
+      // What state in host memory takes at least, against all that is left to gain.
+      const double copies = copy_seconds(options.cost, state_of(part).bytes);
+      const double least = options.cost.copies_overlap ? copies - update : 2 * copies;
+      const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options.micro_batches) +
+                          best.time.update_offload;
+      if (state.empty() || (fits(best, budget) && least >= gain)) continue;
+      try_part(part);
+    }
+    consider(*afar);
+    return fits(best, budget) ? best : *afar;
   }
 
   Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {
@@ -220,6 +246,9 @@ struct Planner::Impl {
     const std::string without = format_bytes(whole->peak_bytes), stated = format_bytes(*budget);
     if (!plan.checkpointed && !fits(plan, budget))
       return {decision, "nothing that forward saves can be rebuilt in fewer bytes"};
+    if (!plan.checkpointed && plan.host_bytes > 0)
+      return {decision, fmt::format("the step takes {}, the budget is {}; moving values to host memory takes less time",
+                                    without, stated)};
     if (!plan.checkpointed) return {decision, fmt::format("the step fits without: {} of {}", without, stated)};
     return {decision, fmt::format("without it the step takes {}, with it {}; the budget is {}", without,
                                   format_bytes(plan.peak_bytes), stated)};
@@ -228,7 +257,9 @@ struct Planner::Impl {
   const PlanOptions options;
   Trace prepared;
   std::optional<RecomputeSearch> search;
-  std::optional<Plan> pinned, whole, leanest;
+  std::optional<OffloadSearch> moving;
+  std::vector<BufferId> state;  // that may lie in host memory
+  std::optional<Plan> pinned, whole, leanest, afar;
 };
 
 Planner::Planner(const Trace& trace, const PlanOptions& options) : impl_(std::make_unique<Impl>(trace, options)) {}
@@ -251,7 +282,7 @@ std::vector<Resident> largest_at_peak(const Plan& plan, size_t count) {
   std::vector<Resident> residents;
   for (size_t b = 0; b < plan.trace.buffers.size(); ++b) {
     const Buffer& buffer = plan.trace.buffers[b];
-    if (buffer.persistent || lifetimes[b].live_at(plan.peak_op))
+    if (!buffer.host && (buffer.persistent || lifetimes[b].live_at(plan.peak_op)))
       residents.push_back({buffer.label, buffer.role, buffer.bytes});
   }
   if (!plan.trace.ops.empty()) {

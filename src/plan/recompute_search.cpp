@@ -246,11 +246,18 @@ struct RecomputeSearch::Impl {
     return made_sound(std::move(kept));
   }
 
-  // The cheapest combination of a cut's choices by what was weighed, with at most `limit` bytes.
-  std::optional<KeptValues> best_of(const Cut& cut, int64_t limit) const {
+  // The cheapest combination of a cut's choices by what was weighed, with at most `limit` bytes. The first regions may
+  // have their choice made already.
+  std::optional<KeptValues> best_of(const Cut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
     for (size_t r = 0; r < cut.regions.size(); ++r) {
       std::vector<Partial> next;
+      if (r < made.size()) {  // what it keeps does not stay
+        const Cut::Weighed& weighed = cut.weighed[r][made[r]];
+        const Partial& partial = fronts.back().front();
+        fronts.push_back({{partial.held, partial.cost + weighed.cost, made[r], 0}});
+        continue;
+      }
       for (size_t p = 0; p < fronts.back().size(); ++p) {
         const Partial& partial = fronts.back()[p];
         for (size_t c = 0; c < cut.weighed[r].size(); ++c) {
@@ -272,6 +279,38 @@ struct RecomputeSearch::Impl {
       at = partial.before;
     }
     return kept_by(cut, picks);
+  }
+
+  // The first regions choose at a price of a byte, the others under the limit, or as lean as can be.
+  KeptValues beside(int32_t moved, double price, int64_t limit) {
+    const Cut& whole = cut(0);
+    std::vector<int32_t> made;
+    for (int32_t r = 0; r < moved; ++r) {
+      const auto& weighed = whole.weighed[r];
+      const auto worth = [&](const Cut::Weighed& each) {
+        return static_cast<double>(each.cost) + price * static_cast<double>(each.held);
+      };
+      const auto best = std::min_element(weighed.begin(), weighed.end(),
+                                         [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
+      made.push_back(static_cast<int32_t>(best - weighed.begin()));
+    }
+    // What several regions share was weighed as staying.
+    const TrainingGraph& graph = graphs.front();
+    const auto first_that_stays =
+        moved < static_cast<int32_t>(whole.regions.size()) ? whole.regions[moved].begin : graph.steps.size();
+    for (const ForwardValue& value : graph.values)
+      if (value.needed() && value.makers.front() < static_cast<int32_t>(first_that_stays)) limit += value.bytes;
+    for (int32_t r = 0; r < moved; ++r)
+      for (int32_t v : whole.regions[r].values)
+        if (graph.values[v].needed()) limit -= graph.values[v].bytes;
+    if (auto kept = best_of(whole, limit, made)) return *kept;
+    for (size_t r = made.size(); r < whole.regions.size(); ++r) {
+      const auto& weighed = whole.weighed[r];
+      const auto least = std::min_element(weighed.begin(), weighed.end(),
+                                          [](const auto& a, const auto& b) { return a.held < b.held; });
+      made.push_back(static_cast<int32_t>(least - weighed.begin()));
+    }
+    return kept_by(whole, made);
   }
 
   // Of a cut, the choice that holds least under a limit, region by region: whether there is one at all.
@@ -441,6 +480,38 @@ std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
   bound = std::max(bound, impl_->bound(limit, best->kept));
   best->bound = std::min(best->cost, bound);
   return best;
+}
+
+int32_t RecomputeSearch::regions() const {
+  return static_cast<int32_t>(impl_->cut(0).regions.size());
+}
+
+std::vector<int32_t> RecomputeSearch::region_of_values() const {
+  const TrainingGraph& graph = graphs().front();
+  const std::vector<Region>& regions = impl_->cut(0).regions;
+  std::vector<int32_t> result;
+  for (const ForwardValue& value : graph.values) {
+    const auto after = std::upper_bound(regions.begin(), regions.end(), value.makers.front(),
+                                        [](int32_t step, const Region& region) { return step < region.begin; });
+    result.push_back(static_cast<int32_t>(after - regions.begin()) - 1);
+  }
+  return result;
+}
+
+KeptValues RecomputeSearch::cheapest_beside(int32_t moved, double price, int64_t limit) const {
+  return impl_->beside(moved, price, limit);
+}
+
+int64_t RecomputeSearch::bound(int64_t limit) const {
+  return impl_->bound(limit, keep_all(impl_->graphs.front()));
+}
+
+const std::vector<int32_t>& RecomputeSearch::decisions() const {
+  return impl_->decisions;
+}
+
+KeptValues RecomputeSearch::made_sound(KeptValues kept) const {
+  return impl_->made_sound(std::move(kept));
 }
 
 int64_t RecomputeSearch::least_limit() const {

@@ -48,6 +48,25 @@ class RecomputeSearch {
   int64_t least_limit() const;
   RecomputeAnswer leanest() const;
 
+  /// How many regions of one block each there are.
+  int32_t regions() const;
+
+  /// By value of the graph: the region in which it is made.
+  std::vector<int32_t> region_of_values() const;
+
+  /// The cheapest choice where the first `moved` regions may keep what they like at `price` picoseconds a byte, because
+  /// it does not stay, and what the others keep and all need while they run takes at most `limit` bytes; where nothing
+  /// does, the one that holds least. A proposal: what it takes in the end is up to the copies.
+  KeptValues cheapest_beside(int32_t moved, double price, int64_t limit) const;
+
+  /// No choice takes fewer picoseconds with at most so many live bytes.
+  int64_t bound(int64_t limit) const;
+
+  /// Whether there is so little to decide that everything can be tried; and over which values.
+  const std::vector<int32_t>& decisions() const;
+  /// `kept`, and what else must be for it to be possible.
+  KeptValues made_sound(KeptValues kept) const;
+
   /// Nothing recomputed.
   RecomputeAnswer keep_everything() const;
 

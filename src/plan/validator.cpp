@@ -12,6 +12,7 @@ namespace {
 
 constexpr BufferId kWorkspace = -2;
 
+// Who owns which byte, of the device's arena and of the host's.
 class Arena {
  public:
   explicit Arena(const Plan& plan)
@@ -24,7 +25,14 @@ class Arena {
 
   void run(const Segment& segment) {
     written_here_.clear();
-    for (int32_t i = segment.begin; i < segment.end && fault_.empty(); ++i) run_op(i, segment);
+    for (int32_t i = segment.begin; i < segment.end && fault_.empty(); ++i) {
+      check_copies(i, segment);
+      run_op(i, segment);
+    }
+    for (const auto& [target, source] : in_flight_)
+      if (fault_.empty())
+        fault_ = fmt::format("segment '{}' ends before the copy to buffer {} ('{}') was waited for", segment.name,
+                             target, plan_.trace.buffers[target].label);
   }
 
   // What the host writes, before anything runs or before a segment: its place is its own from the first time on.
@@ -59,26 +67,61 @@ class Arena {
   };
 
   bool inside(BufferId buffer) const {
-    return plan_.offsets[buffer] + plan_.trace.buffers[buffer].bytes <= plan_.arena_bytes;
+    const int64_t arena = plan_.trace.buffers[buffer].host ? plan_.host_bytes : plan_.arena_bytes;
+    return plan_.offsets[buffer] + plan_.trace.buffers[buffer].bytes <= arena;
   }
   bool owns(BufferId buffer) const { return owned_[buffer] == plan_.trace.buffers[buffer].bytes; }
 
   // Gives [offset, offset + bytes) to `buffer`; whoever had some of it has lost that much.
   void take(BufferId buffer, int64_t offset, int64_t bytes) {
     if (bytes == 0) return;
+    const bool host = buffer >= 0 && plan_.trace.buffers[buffer].host;
+    std::map<int64_t, Extent>& extents = host ? host_extents_ : device_extents_;
     const int64_t end = offset + bytes;
-    auto at = extents_.lower_bound(offset);
-    if (at != extents_.begin() && std::prev(at)->second.end > offset) --at;
-    while (at != extents_.end() && at->first < end) {
+    auto at = extents.lower_bound(offset);
+    if (at != extents.begin() && std::prev(at)->second.end > offset) --at;
+    while (at != extents.end() && at->first < end) {
       const int64_t begin = at->first;
       const Extent extent = at->second;
-      at = extents_.erase(at);
+      at = extents.erase(at);
       if (extent.buffer >= 0) owned_[extent.buffer] -= std::min(end, extent.end) - std::max(offset, begin);
-      if (begin < offset) extents_[begin] = {offset, extent.buffer};
-      if (extent.end > end) at = extents_.insert({end, {extent.end, extent.buffer}}).first;
+      if (begin < offset) extents[begin] = {offset, extent.buffer};
+      if (extent.end > end) at = extents.insert({end, {extent.end, extent.buffer}}).first;
     }
-    extents_[offset] = {end, buffer};
+    extents[offset] = {end, buffer};
     if (buffer >= 0) owned_[buffer] += bytes;
+  }
+
+  // Copies run while other ops do: until they are waited for, nobody may touch what they write, or write what they
+  // read.
+  void check_copies(int32_t index, const Segment& segment) {
+    const Op& op = plan_.trace.ops[index];
+    const auto complain = [&](BufferId buffer, const char* what) {
+      if (fault_.empty())
+        fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, op.name, segment.name, buffer,
+                             plan_.trace.buffers[buffer].label, what);
+    };
+    if (op.copy == CopyStage::wait) {
+      const BufferId target = op.arguments[0].views[0].buffer, source = op.arguments[1].views[0].buffer;
+      const auto found = in_flight_.find(target);
+      if (found == in_flight_.end() || found->second != source) return complain(target, "is waited for, not copied to");
+      in_flight_.erase(found);
+      return;
+    }
+    for_each_view(op, [&](const View& view, bool written) {
+      const Buffer& buffer = plan_.trace.buffers[view.buffer];
+      if (buffer.host && op.copy == CopyStage::none) complain(view.buffer, "lies in host memory");
+      for (const auto& [target, source] : in_flight_) {
+        if (view.buffer == target) complain(view.buffer, "is used while a copy to it is under way");
+        if (view.buffer == source && written) complain(view.buffer, "is written while a copy of it is under way");
+      }
+    });
+    if (op.copy != CopyStage::start) return;
+    const View &target = op.arguments[0].views[0], &source = op.arguments[1].views[0];
+    if (plan_.trace.buffers[target.buffer].host == plan_.trace.buffers[source.buffer].host)
+      complain(target.buffer, "is copied to from the same memory");
+    if (target.elements() != source.elements()) complain(target.buffer, "is of another size than what is copied to it");
+    in_flight_[target.buffer] = source.buffer;
   }
 
   void run_op(int32_t index, const Segment& segment) {
@@ -118,10 +161,11 @@ class Arena {
   }
 
   const Plan& plan_;
-  std::map<int64_t, Extent> extents_;  // begin -> end and owner; disjoint
-  std::vector<int64_t> owned_;         // by buffer: how many of its bytes are still its own
-  std::vector<int32_t> born_;          // by buffer: the op of the trace that writes it first, or -1
-  std::set<BufferId> written_here_;    // in the segment that runs now
+  std::map<int64_t, Extent> device_extents_, host_extents_;  // begin -> end and owner; disjoint
+  std::map<BufferId, BufferId> in_flight_;                   // copies that were started: target -> source
+  std::vector<int64_t> owned_;                               // by buffer: how many of its bytes are still its own
+  std::vector<int32_t> born_;        // by buffer: the op of the trace that writes it first, or -1
+  std::set<BufferId> written_here_;  // in the segment that runs now
   std::set<BufferId> host_wrote_;
   std::string fault_;
 };
@@ -135,6 +179,9 @@ std::string find_fault(const Plan& plan) {
   if (plan.fits && plan.budget_bytes > 0 && plan.peak_bytes > plan.budget_bytes)
     return fmt::format("the plan says that it fits, but its peak of {} bytes is over the budget of {}", plan.peak_bytes,
                        plan.budget_bytes);
+  if (plan.fits && plan.host_bytes > plan.host_budget_bytes)
+    return fmt::format("the plan says that it fits, but its {} bytes of host memory are over the budget of {}",
+                       plan.host_bytes, plan.host_budget_bytes);
   if (plan.peak_bytes < plan.arena_bytes) return "the peak is below the size of the arena";
   if (plan.breakdown.total() != plan.peak_bytes) return "the breakdown does not add up to the peak";
 

@@ -55,7 +55,7 @@ void for_each_op_memory(const Plan& plan, Visit&& visit) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   std::vector<std::vector<size_t>> born(trace.ops.size() + 1), dead(trace.ops.size() + 1);
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death) continue;
+    if (trace.buffers[b].host || plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death) continue;
     born[lifetimes[b].birth].push_back(b);
     dead[lifetimes[b].death].push_back(b);
   }
@@ -187,7 +187,7 @@ PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn) 
   std::vector<PageBuffer> all;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
-    if (plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death || buffer.bytes == 0) continue;
+    if (buffer.host || plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death || buffer.bytes == 0) continue;
     all.push_back({buffer.label, buffer.role, buffer.bytes, plan.offsets[b], lifetimes[b].birth, lifetimes[b].death,
                    buffer.persistent, buffer.output});
   }

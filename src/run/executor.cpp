@@ -50,24 +50,32 @@ c10::IValue on_cpu(const c10::IValue& value) {
 struct Executor::BoundOp {
   int32_t index;
   const Op* op;
-  c10::OperatorHandle handle;
+  std::optional<c10::OperatorHandle> handle;     // a copy has none
   std::vector<c10::IValue> arguments;            // tensors over the arena, constants
   std::vector<AllocationFrame::Output> outputs;  // what the kernel allocates itself
   std::vector<at::Tensor> results;               // where these belong, in schema order; undefined: not wanted
   std::vector<int> result_positions;  // by result: its place on the stack after the call, or -1 within a list
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
-  int64_t extent = 0;  // the op's operands end here
+  int64_t extent = 0, host_extent = 0;  // the op's operands end here
 };
 
 Executor::~Executor() = default;
 
-Executor::Executor(const Plan& plan, CpuArena& arena) : plan_(plan), arena_(arena) {
+std::byte* Executor::place_of(BufferId buffer) const {
+  const CpuArena& arena = plan_.trace.buffers[buffer].host ? *host_ : arena_;
+  return plan_.offsets[buffer] < 0 ? nullptr : arena.data() + plan_.offsets[buffer];
+}
+
+Executor::Executor(const Plan& plan, CpuArena& arena, CpuArena* host)
+    : plan_(plan), arena_(arena), host_(host), copy_numbers_(plan.trace.buffers.size(), 0) {
   check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
+  check(plan.host_bytes == 0 || (host && host->bytes() >= plan.host_bytes),
+        "the host's arena is smaller than the plan");
   const size_t count = plan.trace.buffers.size();
   storages_.reserve(count);
   for (size_t b = 0; b < count; ++b) {
-    void* place = plan.offsets[b] < 0 ? nullptr : arena.data() + plan.offsets[b];
+    void* place = place_of(static_cast<BufferId>(b));
     storages_.emplace_back(c10::Storage::use_byte_size_t(), static_cast<size_t>(plan.trace.buffers[b].bytes),
                            c10::DataPtr(place, c10::Device(c10::kCPU)), /*allocator=*/nullptr, /*resizable=*/false);
   }
@@ -83,7 +91,7 @@ Executor::Executor(const Plan& plan, CpuArena& arena) : plan_(plan), arena_(aren
   }
   for (const ConstantData& constant : plan.trace.constants) {
     check(plan.offsets[constant.buffer] >= 0, "a constant without a place");
-    std::copy(constant.bytes.begin(), constant.bytes.end(), arena.data() + plan.offsets[constant.buffer]);
+    std::copy(constant.bytes.begin(), constant.bytes.end(), place_of(constant.buffer));
   }
 }
 
@@ -106,8 +114,15 @@ at::Tensor Executor::tensor(const View& view) {
 
 Executor::BoundOp Executor::bind_op(int32_t index) {
   const Op& op = plan_.trace.ops[index];
-  BoundOp bound{index, &op, op.call->op, {}, {}, {}, {}};
-  const auto& schema = bound.handle.schema();
+  BoundOp bound{index, &op, {}, {}, {}, {}, {}};
+  for_each_view(op, [&](const View& view, bool) {
+    const int64_t end = plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes);
+    int64_t& extent = plan_.trace.buffers[view.buffer].host ? bound.host_extent : bound.extent;
+    if (plan_.offsets[view.buffer] >= 0) extent = std::max(extent, end);
+  });
+  if (op.copy != CopyStage::none) return bound;
+  bound.handle = op.call->op;
+  const auto& schema = bound.handle->schema();
   for (size_t i = 0; i < op.arguments.size(); ++i) {
     const Argument& argument = op.arguments[i];
     const auto tensor_of = [&](const View& view) { return view.buffer == kNoBuffer ? at::Tensor() : bind(view); };
@@ -147,11 +162,6 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
   // Outputs written in place are on the stack after the call too, between the fresh ones.
   for (size_t i = 0; i < schema.returns().size(); ++i)
     if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
-  for_each_view(op, [&](const View& view, bool) {
-    if (plan_.offsets[view.buffer] >= 0)
-      bound.extent =
-          std::max(bound.extent, plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes));
-  });
   if (plan_.workspace_offsets[index] >= 0) {
     bound.workspace = arena_.data() + plan_.workspace_offsets[index];
     bound.workspace_bytes = op.workspace_bytes;
@@ -163,7 +173,26 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
 
 void Executor::run(const Segment& segment, const RandomContext& random) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  for (int32_t i = segment.begin; i < segment.end; ++i) run_op(ops_[i], random);
+  try {
+    for (int32_t i = segment.begin; i < segment.end; ++i)
+      if (ops_[i].op->copy != CopyStage::none)
+        run_copy(ops_[i]);
+      else
+        run_op(ops_[i], random);
+  } catch (...) {
+    copies_.wait_for_all();  // whoever catches this may free what they touch
+    throw;
+  }
+}
+
+void Executor::run_copy(BoundOp& op) {
+  const BufferId target = op.op->arguments[0].views[0].buffer, source = op.op->arguments[1].views[0].buffer;
+  if (op.op->copy == CopyStage::start)
+    copy_numbers_[target] = copies_.start(place_of(target), place_of(source), plan_.trace.buffers[source].bytes);
+  else
+    copies_.wait(copy_numbers_[target]);
+  arena_bytes_used_ = std::max(arena_bytes_used_, op.extent);
+  host_bytes_used_ = std::max(host_bytes_used_, op.host_extent);
 }
 
 void Executor::run_op(BoundOp& op, const RandomContext& random) {
@@ -191,7 +220,7 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
         UserError::Kind::failure);
   };
   try {
-    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    op.handle->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     settle_outputs(op);
   } catch (const c10::Error& error) {
     finish();

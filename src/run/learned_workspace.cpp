@@ -33,9 +33,9 @@ bool LearnedWorkspace::learn_beside(int64_t bytes) {
 
 void LearnedWorkspace::probe(const Trace& trace, int64_t bytes) {
   for (const Op& op : trace.ops) {
-    if (!op.call) continue;
+    if (!op.call || operand_bytes(trace, op) > bytes) continue;  // a large one may be asked for again, with more bytes
     const auto [entry, fresh] = bytes_.try_emplace(key_of(op), 0);
-    if (!fresh || operand_bytes(trace, op) > bytes) continue;
+    if (!fresh) continue;
     try {
       Op ruled = op;  // by rule it takes this much; what comes on top is learned
       if (base_) ruled.workspace_bytes = placed_bytes(base_(op).value_or(0));

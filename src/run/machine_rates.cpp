@@ -96,6 +96,7 @@ CostModel measure_rates(int threads) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(threads);
   CostModel model;
+  model.copies_overlap = false;  // they are made by the same cores over the same memory bus
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16}) measure_type(model, dtype);
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})
     for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::attention, OpKind::loss_head})

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "device/host_memory.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 
@@ -11,6 +13,7 @@ namespace {
 struct Rung {
   std::string name;
   Job job;
+  bool tight = false;  // to be trained halfway down to the least budget
 };
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
@@ -46,6 +49,8 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
     set_micro_batch(next, micro);
     ladder.push_back({"+ accumulation", next});
   }
+  next.host_memory_budget = std::max(job.host_memory_budget, available_host_memory().value_or(GiB) / 4);
+  ladder.push_back({"+ offload", next, /*tight=*/true});
   ladder.push_back({"planner's choice", base});
   return ladder;
 }
@@ -56,6 +61,7 @@ std::string settings_of(const Job& job, const PlannedJob& planned) {
                                  planned.settings.accumulation.at(0));
   if (planned.plan.checkpointed)
     text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute / (time.micro - time.recompute));
+  if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
   return text;
 }
 
@@ -68,17 +74,22 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
   std::vector<CompareRow> rows;
   const std::vector<Rung> ladder = ladder_of(job, options.steps);
   for (size_t i = 0; i < ladder.size(); ++i) {
-    const Rung& rung = ladder[i];
+    Rung rung = ladder[i];
     if (options.stop && options.stop()) break;
     if (options.on_row) options.on_row(static_cast<int>(i), static_cast<int>(ladder.size()), rung.name);
     if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds);
-    const PlannedJob planned = plan_job(rung.job);
+    PlannedJob planned = plan_job(rung.job);
+    if (rung.tight) {
+      rung.job.memory_budget = (planned.plan.peak_bytes + planned.plan.minimum_budget_bytes) / 2;
+      planned = plan_job(rung.job);
+    }
     CompareRow row;
     row.name = rung.name;
     row.settings = settings_of(rung.job, planned);
     row.fits = planned.plan.fits;
     row.budget_bytes = planned.plan.budget_bytes;
     row.planned_peak_bytes = planned.plan.peak_bytes;
+    row.planned_host_bytes = planned.plan.host_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
       TrainObserver nobody;
@@ -86,6 +97,8 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
       row.fits = report.fits;
       row.planned_peak_bytes = report.planned_peak_bytes;
       row.measured_peak_bytes = report.measured_peak_bytes;
+      row.planned_host_bytes = report.job.plan.host_bytes;
+      row.measured_host_bytes = report.used.host;
       row.measured_step_seconds = report.step_seconds;
       if (!report.losses.empty()) row.final_loss = report.losses.back();
       if (report.stopped) return rows;  // an interrupted row is no measurement

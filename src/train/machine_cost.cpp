@@ -59,6 +59,7 @@ std::optional<CostModel> load_rates(const std::filesystem::path& file) {
   try {
     CostModel model;
     model.source = "measured";
+    model.copies_overlap = false;  // as they were measured: by the cores that run the ops
     model.overhead_seconds = json.at("overhead_seconds").get<double>();
     model.host_link = json.at("host_link").get<double>();
     bool good = model.overhead_seconds > 0 && model.host_link > 0;
@@ -99,6 +100,7 @@ CostModel typical(int threads) {
   model.rate(OpKind::attention, DType::float64) = {15e9 * cores, bytes};
   model.overhead_seconds = 3e-6;
   model.host_link = 8e9;
+  model.copies_overlap = false;
   return model;
 }
 

@@ -47,10 +47,12 @@ class Candidate {
     options.cost = target.cost;
     options.context_bytes = target.context_bytes;
     options.library_bytes = target.library_bytes;
+    options.host_memory_budget = target.host_memory_budget;
     const auto start = std::chrono::steady_clock::now();
     recorded_ = record_step(step_of(pinned, micro_batch_size), options);
     record_seconds_ = seconds_since(start);
     PlanOptions plan_options = plan_options_of(options);
+    plan_options.micro_batches = accumulation_.begin()->second;
     if (target.device == "cpu") {
       // As Training does before it starts, so that a plan alone says what the run will take. The large ones wait.
       LearnedWorkspace workspace(plan_options.workspace);
@@ -153,6 +155,7 @@ class JobPlanner {
     if (planned.plan.checkpointed)
       text += fmt::format(", {:.1f} % recomputed",
                           100 * planned.plan.time.recompute / (planned.plan.time.micro - planned.plan.time.recompute));
+    if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
     return text;
   }
 
@@ -222,6 +225,7 @@ TrainingOptions options_of(const Job& job) {
   options.evaluate = job.data.validation_fraction > 0;
   options.gradient_checkpointing = job.gradient_checkpointing;
   options.memory_budget = job.memory_budget;
+  options.host_memory_budget = job.host_memory_budget;
   options.device = job.device;
   options.threads = static_cast<int>(job.threads);
   options.seed = job.seed;

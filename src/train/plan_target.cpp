@@ -28,6 +28,7 @@ PlanTarget target_of(const Job& job) {
   PlanTarget target;
   target.device = job.device;
   target.memory_budget = job.memory_budget;
+  target.host_memory_budget = job.host_memory_budget;
   if (job.device != "cpu") {
     target.cost = generic_cost_model();
     target.unknown = fmt::format(

@@ -24,6 +24,8 @@ struct Training::Impl {
         workspace(plan_options_of(options).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
+    // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
+    if (options.device == "cpu") workspace.probe(recorded, kProbedBytes);
     make_plan_anew();
   }
 
@@ -49,7 +51,8 @@ struct Training::Impl {
       require_fit(" with the scratch that its kernels take");
     }
     arena = std::make_unique<CpuArena>(plan.arena_bytes);
-    executor = std::make_unique<Executor>(plan, *arena);
+    if (plan.host_bytes > 0) host_arena = std::make_unique<CpuArena>(plan.host_bytes);
+    executor = std::make_unique<Executor>(plan, *arena, host_arena.get());
     AllocationFrame::reset_outside_peak();
     run("initialize", 0);
     reset_scalars();
@@ -93,8 +96,29 @@ struct Training::Impl {
     }
   }
 
-  // What kernels took beyond the plan is planned from now on. Persistent buffers keep their places, so the arena only
-  // grows at its end. Nothing else lives between two steps.
+  // Bytes of persistent buffers, to be put where another plan has them.
+  struct Moved {
+    BufferId buffer;
+    std::vector<std::byte> bytes;
+  };
+  std::byte* place_of(const Plan& where, BufferId buffer) const {
+    return (where.trace.buffers[buffer].host ? *host_arena : *arena).data() + where.offsets[buffer];
+  }
+  // Without host memory they keep their places, whatever is planned above them; with it, state may change sides.
+  std::vector<Moved> take_what_moves(const Plan& before) const {
+    std::vector<Moved> moved;
+    for (BufferId b = 0; b < static_cast<BufferId>(recorded.buffers.size()); ++b) {
+      const Buffer &was = before.trace.buffers[b], &is = plan.trace.buffers[b];
+      if (!was.persistent || before.offsets[b] < 0) continue;
+      if (was.host == is.host && before.offsets[b] == plan.offsets[b]) continue;
+      const std::byte* place = place_of(before, b);
+      moved.push_back({b, {place, place + was.bytes}});
+    }
+    return moved;
+  }
+
+  // What kernels took beyond the plan is planned from now on. The arenas only grow at their ends. Nothing but
+  // persistent buffers lives between two steps.
   void learn() {
     bool learned = workspace.learn_beside(executor->beside_bytes());
     for (const auto& [index, bytes] : executor->unplanned_workspace())
@@ -102,11 +126,16 @@ struct Training::Impl {
     if (!learned) return;
     note_use();
     executor.reset();  // it refers to the plan
+    const Plan before = std::move(plan);
     make_plan_anew();
     require_fit(" with the scratch that its kernels turned out to take");
     AllocationFrame::reset_outside_peak();
+    const std::vector<Moved> moved = take_what_moves(before);
     arena->grow(plan.arena_bytes);
-    executor = std::make_unique<Executor>(plan, *arena);
+    if (host_arena) host_arena->grow(plan.host_bytes);
+    if (!host_arena && plan.host_bytes > 0) host_arena = std::make_unique<CpuArena>(plan.host_bytes);
+    for (const Moved& each : moved) std::copy(each.bytes.begin(), each.bytes.end(), place_of(plan, each.buffer));
+    executor = std::make_unique<Executor>(plan, *arena, host_arena.get());
   }
 
   // What was in use at a time under the plan that is in force.
@@ -115,6 +144,7 @@ struct Training::Impl {
     use.arena = std::max(use.arena, executor->arena_bytes_used());
     use.touched = std::max(use.touched, arena->touched_bytes());
     use.workspace = std::max(use.workspace, AllocationFrame::outside_peak());
+    use.host = std::max(use.host, executor->host_bytes_used());
     use.peak = std::max(use.peak, executor->arena_bytes_used() + AllocationFrame::outside_peak());
   }
 
@@ -128,7 +158,7 @@ struct Training::Impl {
   LearnedWorkspace workspace;
   LossScaler scaler;
   Plan plan;
-  std::unique_ptr<CpuArena> arena;
+  std::unique_ptr<CpuArena> arena, host_arena;
   std::unique_ptr<Executor> executor;
   int64_t steps = 0, skipped = 0;
   MemoryUse use;

@@ -111,6 +111,9 @@ inline std::map<std::string, size_t> results_of(const Trace& trace) {
   for (size_t b = 0; b < numbers.size(); ++b)
     if (trace.buffers[b].persistent) numbers[b] = b + 1;
   for (const Op& op : trace.ops) {
+    if (op.copy == CopyStage::start)
+      numbers[op.arguments[0].views[0].buffer] = numbers[op.arguments[1].views[0].buffer];
+    if (op.copy != CopyStage::none) continue;
     size_t mix = std::hash<std::string>()(op.name) + static_cast<size_t>(op.random_id + 1) * 7919;
     const auto add = [&](size_t number) { mix = (mix ^ (number + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u; };
     for (const Argument& argument : op.arguments)

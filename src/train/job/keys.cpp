@@ -141,6 +141,20 @@ Key memory_budget() {
           }};
 }
 
+Key host_memory_budget() {
+  return {{"host_memory_budget", "0 | bytes (32GiB, 32GB)", "0",
+           "bytes of host memory that saved values and optimizer state may be moved to where the device's budget is "
+           "short; 0: nothing is moved. The planner weighs moving against recomputing"},
+          [](const Value& value, Job& job) {
+            if (value.node->kind != Node::Kind::scalar) value.refuse("0, or an amount such as 32GiB, 32GB, 8589934592");
+            try {
+              job.host_memory_budget = parse_bytes(value.node->text);
+            } catch (const UserError& error) {
+              value.refuse_since(fmt::format("is wrong: {}", error.what()));
+            }
+          }};
+}
+
 Key batch_size() {
   return {{"batch_size", kBatch.text(), "8",
            "sequences a step, all micro batches together, at the first epoch; 8 where micro_batch_size is not given "
@@ -218,6 +232,7 @@ std::vector<Key> training_keys() {
       gradient_accumulation_steps(),
       gradient_checkpointing(),
       memory_budget(),
+      host_memory_budget(),
       number("max_grad_norm", &Job::max_grad_norm, kNotNegative, "clip the gradients' norm to this; 0: no clipping"),
       integer("max_steps", &Job::max_steps, kSteps, "optimizer steps"),
       integer_or("none", "max_epochs", &Job::max_epochs, kSteps,

@@ -1,0 +1,200 @@
+#include "plan/offload_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "plan/passes/offload.h"
+#include "plan/passes/recompute.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// Combinations that are few enough to try all.
+constexpr size_t kFewCombinations = 128;
+// Ops looked at in carrying choices out: a few seconds.
+constexpr size_t kWork = 400'000;
+constexpr int kLeastEvaluations = 10, kMostEvaluations = 40;
+// How often a combination is asked for in less because in the end it took more.
+constexpr int kMostAims = 3;
+
+bool better(const OffloadAnswer& a, const OffloadAnswer& b) {
+  if (a.seconds != b.seconds) return a.seconds < b.seconds;
+  return a.peak < b.peak;
+}
+
+}  // namespace
+
+OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
+                             std::optional<KeptValues> pinned)
+    : trace_(trace),
+      search_(search),
+      cost_(cost),
+      pinned_(std::move(pinned)),
+      micro_seconds_(segment_seconds(cost, trace, "micro")) {}
+
+Trace OffloadSearch::carried_out(const KeptValues& kept, const std::vector<char>& moved, const std::vector<char>& state,
+                                 int64_t limit) const {
+  std::vector<RecomputeChoice> choices;
+  for (const TrainingGraph& graph : search_.graphs()) choices.push_back({&graph, kept});
+  Trace trace = recompute(trace_, choices);
+  OffloadChoice choice{std::vector<char>(trace.buffers.size(), 0), state};
+  for (const TrainingGraph& graph : search_.graphs())
+    for (size_t v = 0; v < moved.size(); ++v)
+      if (moved[v]) choice.saved[graph.values[v].buffer] = 1;
+  return offload(std::move(trace), choice, cost_, limit);
+}
+
+OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const {
+  const Trace trace = carried_out(kept, moved, {}, limit);
+  OffloadAnswer answer;
+  const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes_of(trace));
+  for (const TrainingGraph& graph : search_.graphs()) {
+    const Segment* segment = trace.segment(graph.segment.name);
+    for (int32_t op = segment->begin; op < segment->end; ++op) answer.peak = std::max(answer.peak, live[op]);
+  }
+  answer.seconds = segment_seconds(cost_, trace, "micro") - micro_seconds_;
+  const TrainingGraph& graph = search_.graphs().front();
+  for (size_t v = 0; v < moved.size(); ++v)
+    if (moved[v]) answer.host += graph.values[v].bytes;
+  answer.kept = kept;
+  answer.moved = std::move(moved);
+  return answer;
+}
+
+// Of what is kept, the values that gain from a stay in host memory, in the order in which they are made, as many as
+// there is room for.
+std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_limit) const {
+  const TrainingGraph& graph = search_.graphs().front();
+  std::vector<char> moved(kept.size(), 0);
+  int64_t host = 0;
+  for (size_t v = 0; v < kept.size(); ++v) {
+    const ForwardValue& value = graph.values[v];
+    if (!kept[v] || !value.needed() || copy_seconds(cost_, value.bytes) < cost_.overhead_seconds) continue;
+    if (host + value.bytes > host_limit) continue;
+    host += value.bytes;
+    moved[v] = 1;
+  }
+  return moved;
+}
+
+// What is moved at the tightest moment has crossed the link by then.
+double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
+  if (pinned_) return 0;
+  const auto recomputed = [&](double seconds) {
+    const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
+    const double moved = std::min(static_cast<double>(host_limit), link * cost_.host_link);
+    return static_cast<double>(search_.bound(limit + static_cast<int64_t>(moved))) * 1e-12;
+  };
+  double low = 0, high = recomputed(0);
+  if (high <= 0) return 0;
+  for (int i = 0; i < 6; ++i) {
+    const double middle = (low + high) / 2;
+    (recomputed(middle) > middle ? low : high) = middle;
+  }
+  return low;
+}
+
+std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit) const {
+  std::optional<OffloadAnswer> best;
+  const auto consider = [&](const KeptValues& kept, std::vector<char> moved) -> int64_t {
+    OffloadAnswer answer = evaluate(kept, std::move(moved), limit);
+    const int64_t excess = answer.peak - limit;
+    if (excess <= 0 && (!best || better(answer, *best))) best = std::move(answer);
+    return excess;
+  };
+  const TrainingGraph& graph = search_.graphs().front();
+  const auto nothing = [&] { return std::vector<char>(graph.values.size(), 0); };
+  if (pinned_)
+    consider(*pinned_, nothing());
+  else if (const auto without = search_.cheapest(limit))
+    consider(without->kept, nothing());
+  if (best && best->seconds <= 0) return best;  // everything stays where it is
+
+  // Everything, where that is little.
+  const size_t decisions = pinned_ ? 0 : search_.decisions().size();
+  size_t combinations = size_t{1} << std::min<size_t>(decisions, 20);
+  for (const ForwardValue& value : graph.values)
+    combinations *= value.needed() && combinations < kFewCombinations ? 2 : 1;
+  if (combinations <= kFewCombinations) {
+    for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
+      KeptValues kept = pinned_ ? *pinned_ : keep_all(graph);
+      for (size_t d = 0; d < decisions; ++d) kept[search_.decisions()[d]] = (set >> d) & 1;
+      if (!pinned_) kept = search_.made_sound(std::move(kept));
+      std::vector<int32_t> can;
+      const std::vector<char> all = movable(kept, host_limit);
+      for (size_t v = 0; v < all.size(); ++v)
+        if (all[v]) can.push_back(static_cast<int32_t>(v));
+      for (size_t away = 1; away < (size_t{1} << can.size()); ++away) {
+        std::vector<char> moved = nothing();
+        for (size_t i = 0; i < can.size(); ++i) moved[can[i]] = (away >> i) & 1;
+        consider(kept, std::move(moved));
+      }
+    }
+  } else {
+    const std::vector<int32_t> region = search_.region_of_values();
+    const int32_t regions = search_.regions();
+    int evaluations =
+        std::clamp<int>(static_cast<int>(kWork / (trace_.ops.size() + 1)), kLeastEvaluations, kMostEvaluations);
+    // What the first k regions keep is moved.
+    const auto propose = [&](int32_t k, double price) {
+      int64_t aim = limit;
+      for (int attempt = 0; attempt < kMostAims && evaluations > 0; ++attempt, --evaluations) {
+        const KeptValues kept = pinned_ ? *pinned_ : search_.cheapest_beside(k, price, aim);
+        std::vector<char> moved = movable(kept, host_limit);
+        for (size_t v = 0; v < moved.size(); ++v) moved[v] = moved[v] && region[v] < k;
+        const int64_t excess = consider(kept, std::move(moved));
+        if (pinned_ || excess <= 0) break;
+        aim -= excess;
+      }
+    };
+    const double link = 1e12 / cost_.host_link;  // picoseconds a byte
+    const std::vector<double> prices =
+        cost_.copies_overlap ? std::vector<double>{link, link / 8, link / 2} : std::vector<double>{2 * link};
+    int32_t best_k = regions;
+    for (double price : prices) {
+      std::set<int32_t> asked;
+      const auto ask = [&](int32_t k) {
+        if (k < 1 || k > regions || evaluations <= 0 || !asked.insert(k).second) return;
+        const double before = best ? best->seconds : std::numeric_limits<double>::infinity();
+        propose(k, price);
+        if (best && best->seconds < before) best_k = k;
+      };
+      for (int quarter = 4; quarter >= 1; --quarter) ask(std::max(1, regions * quarter / 4));
+      for (int32_t step = regions / 8; step >= 1; step /= 2) {
+        const int32_t around = best_k;
+        ask(around - step);
+        ask(around + step);
+      }
+    }
+  }
+  const OffloadAnswer least = leanest(host_limit);
+  if (least.peak <= limit) consider(least.kept, least.moved);
+  if (best) best->bound = std::min(best->seconds, bound(limit, host_limit));
+  return best;
+}
+
+OffloadAnswer OffloadSearch::leanest(int64_t host_limit) const {
+  std::optional<OffloadAnswer> best;
+  const auto consider = [&](const KeptValues& kept, std::vector<char> moved) {
+    OffloadAnswer answer = evaluate(kept, std::move(moved), 0);
+    if (!best || answer.peak < best->peak || (answer.peak == best->peak && answer.seconds < best->seconds))
+      best = std::move(answer);
+  };
+  std::vector<KeptValues> proposals;
+  if (pinned_) {
+    proposals.push_back(*pinned_);
+  } else {
+    const double link = 1e12 / cost_.host_link;
+    proposals = {search_.leanest().kept, keep_all(search_.graphs().front()),
+                 search_.cheapest_beside(search_.regions(), link, 0)};
+  }
+  for (const KeptValues& kept : proposals) {
+    consider(kept, std::vector<char>(kept.size(), 0));
+    consider(kept, movable(kept, host_limit));
+  }
+  return std::move(*best);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,56 @@
+// Recompute, keep or move: saved values may also spend the time until backward in host memory.
+//
+// Which values: at the link's price of a byte, a value is worth moving where rebuilding it costs more. Of the regions
+// (plan/recompute_regions) the first k move what they keep: their values wait longest, and the copies of the last ones
+// would have to come back at once. For every k the others are solved as without a link (plan/recompute_search), each
+// combination is carried out (passes/offload), and what it takes is read off the result: bytes, and the time that ops
+// wait for copies.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "plan/recompute_search.h"
+
+namespace plimsoll {
+
+struct OffloadAnswer {
+  KeptValues kept;          ///< by value; what is moved is kept as well
+  std::vector<char> moved;  ///< by value
+  double seconds = 0;       ///< that one micro batch takes longer than with everything kept
+  double bound = 0;         ///< no choice that fits takes less
+  int64_t peak = 0;         ///< live bytes within the training segments, persistent buffers left out
+  int64_t host = 0;         ///< bytes moved
+};
+
+class OffloadSearch {
+ public:
+  /// All must outlive this. `pinned`: what is kept is not to be chosen, only what of it is moved.
+  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
+                std::optional<KeptValues> pinned = {});
+
+  /// The choice that takes least time with at most `limit` live bytes on the device and `host_limit` in host memory, or
+  /// nothing.
+  std::optional<OffloadAnswer> cheapest(int64_t limit, int64_t host_limit) const;
+
+  /// The choice with the least bytes on the device, whatever it takes.
+  OffloadAnswer leanest(int64_t host_limit) const;
+
+  /// The trace with a choice carried out, and `state` (by buffer) in host memory besides; copies overlap ops as far as
+  /// `limit` live bytes allow.
+  Trace carried_out(const KeptValues& kept, const std::vector<char>& moved, const std::vector<char>& state,
+                    int64_t limit) const;
+
+ private:
+  OffloadAnswer evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const;
+  std::vector<char> movable(const KeptValues& kept, int64_t host_limit) const;
+  double bound(int64_t limit, int64_t host_limit) const;
+
+  const Trace& trace_;
+  const RecomputeSearch& search_;
+  const CostModel& cost_;
+  const std::optional<KeptValues> pinned_;
+  double micro_seconds_;  // with everything kept
+};
+
+}  // namespace plimsoll

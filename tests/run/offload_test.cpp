@@ -1,0 +1,130 @@
+// Two arenas, both used to the byte as planned, and the same losses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "plimsoll/error.h"
+#include "plimsoll/models.h"
+#include "plimsoll/training.h"
+#include "run/batches.h"
+#include "run/equality.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::Batch;
+using testing::expect_equal;
+using testing::token_batch;
+
+Step decoder() {
+  DecoderConfig config;
+  config.vocab_size = 512;
+  config.hidden_size = 96;
+  config.num_layers = 4;
+  config.num_heads = 4;
+  config.dropout = 0.1;
+  return decoder_step(config, 2, 64);
+}
+
+struct RunResult {
+  std::vector<double> losses;
+  Plan plan;
+  MemoryUse used;
+};
+
+RunResult train(const TrainingOptions& options, int micro, int steps) {
+  torch::manual_seed(7);
+  Training training(decoder(), options);
+  training.start();
+  RunResult result;
+  for (int i = 0; i < steps; ++i) {
+    std::vector<Batch> batches;
+    for (int m = 0; m < micro; ++m) batches.push_back(token_batch(2, 64, 512));
+    result.losses.push_back(training.step(batches, 1e-3).loss);
+  }
+  result.plan = training.plan();
+  result.used = training.used();
+  return result;
+}
+
+class Offload : public ::testing::TestWithParam<std::tuple<Precision, bool>> {};
+
+TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
+  const auto& [precision, overlap] = GetParam();
+  TrainingOptions options;
+  options.precision = precision;
+  options.accumulate = true;
+  options.cost.copies_overlap = overlap;
+  const RunResult whole = train(options, 2, 4);
+  EXPECT_EQ(whole.plan.host_bytes, 0);
+  options.host_memory_budget = int64_t{1} << 30;
+  const Plan least = Training(decoder(), options).plan();
+  bool moved = false, moved_state = false;
+  for (int part = 0; part <= 4; ++part) {
+    options.memory_budget =
+        least.minimum_budget_bytes + (whole.plan.peak_bytes - least.minimum_budget_bytes) * part / 5;
+    SCOPED_TRACE(*options.memory_budget);
+    RunResult result;
+    try {
+      result = train(options, 2, 4);
+    } catch (const UserError& error) {  // the minimum does not know of scratch that is found before the start
+      EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
+      EXPECT_EQ(part, 0);
+      continue;
+    }
+    EXPECT_EQ(result.losses, whole.losses);
+    EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+    EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
+    EXPECT_EQ(result.used.host, result.plan.host_bytes);
+    EXPECT_LE(result.plan.host_bytes, options.host_memory_budget);
+    moved = moved || result.plan.moved_bytes > 0;
+    moved_state = moved_state || result.plan.moved_state_bytes > 0;
+  }
+  EXPECT_TRUE(moved);
+  EXPECT_TRUE(moved_state);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Offload,
+                         ::testing::Values(std::tuple(Precision::fp32_true, true),
+                                           std::tuple(Precision::fp32_true, false),
+                                           std::tuple(Precision::bf16_mixed, true),
+                                           std::tuple(Precision::bf16_true, true)));
+
+// Eager knows nothing of host memory: every bit of the state, wherever it lies, is what it would be.
+TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
+  TrainingOptions options;
+  options.accumulate = true;
+  const Step step = [] {
+    DecoderConfig config;
+    config.vocab_size = 256;
+    config.hidden_size = 64;
+    config.num_layers = 3;
+    return decoder_step(config, 2, 48);
+  }();
+  const int64_t whole = Training(step, options).plan().peak_bytes;
+  options.host_memory_budget = int64_t{1} << 30;
+  options.memory_budget = whole / 2;
+  torch::manual_seed(3);
+  ASSERT_GT(Training(step, options).plan().moved_state_bytes, 0);
+  expect_equal(
+      step, options, [] { return token_batch(2, 48, 256); }, 3, 2);
+}
+
+TEST(OffloadBudget, HostMemoryIsNotExceeded) {
+  TrainingOptions options;
+  const int64_t without = Training(decoder(), options).plan().minimum_budget_bytes;
+  options.memory_budget = 1;
+  int64_t before = Training(decoder(), options).plan().minimum_budget_bytes;
+  EXPECT_LE(before, without);
+  for (int64_t host : {64 << 10, 1 << 20, 2 << 20, 8 << 20}) {
+    options.host_memory_budget = host;
+    const Plan plan = Training(decoder(), options).plan();
+    EXPECT_LE(plan.host_bytes, host);
+    EXPECT_GT(plan.host_bytes, 0);
+    EXPECT_LE(plan.minimum_budget_bytes, before);
+    before = plan.minimum_budget_bytes;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
