@@ -5,6 +5,7 @@
 
 #include "plimsoll/error.h"
 #include "run/equality.h"
+#include "train/plan_options.h"
 #include "train/system_shapes.h"
 
 namespace plimsoll {
@@ -97,6 +98,24 @@ TEST_P(Sweep, EveryBudgetIsKeptAndChangesNoNumber) {
   }
   EXPECT_EQ(peak, least);
   EXPECT_GT(seconds, whole.plan.time.step(1));
+}
+
+// Plans alone, at many more budgets than are run.
+TEST_P(Sweep, PlansAreMonotonic) {
+  const Planner planner(record_step(shape_.step, options_), plan_options_of(options_));
+  const Plan whole = planner.plan({});
+  constexpr int kPlans = 96;
+  int64_t peak = whole.peak_bytes;
+  double seconds = 0;
+  for (int i = 0; i <= kPlans; ++i) {
+    const Plan plan = planner.plan(whole.peak_bytes - (whole.peak_bytes - whole.minimum_budget_bytes) * i / kPlans);
+    SCOPED_TRACE(::testing::Message() << "budget " << plan.budget_bytes);
+    EXPECT_TRUE(plan.fits);
+    EXPECT_LE(plan.peak_bytes, peak);
+    EXPECT_GE(plan.time.step(1), seconds);
+    peak = plan.peak_bytes;
+    seconds = plan.time.step(1);
+  }
 }
 
 TEST_P(Sweep, AByteBelowTheMinimumDoesNotFit) {
