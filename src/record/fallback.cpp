@@ -164,6 +164,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
         "_fused_adamw_", "_fused_adamw_.tensor_lr", "_fused_sgd_", "_fused_sgd_.tensor_lr", "native_dropout",
         "native_dropout_backward", "linalg_vector_norm", "mse_loss", "smooth_l1_loss"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
+  // These have kernels on real devices, but a device without one gets a formula in their place: more buffers, other
+  // bits.
+  for (const char* name : {"silu_backward", "mish_backward"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
 }
 
 }  // namespace

@@ -255,6 +255,9 @@ Outputs anew(const Arguments& a) {
 Outputs pointwise(const Arguments& a) {
   return {like_preserved(a[0])};
 }
+Outputs pointwise_pair(const Arguments& a) {  // laid out as any pointwise kernel over the two
+  return {at::mul(a[0].toTensor(), a[1].toTensor())};
+}
 Outputs last_argument(const Arguments& a) {
   return {a.back().toTensor()};
 }
@@ -320,6 +323,7 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::_adaptive_avg_pool3d", adaptive_pool},
       {"aten::_adaptive_avg_pool3d_backward", suggested_second},
       {"aten::relu", pointwise},
+      {"aten::mish_backward", pointwise_pair},
       {"aten::relu_", first_argument},
       {"aten::abs.out", unary_out},
       {"aten::logical_not.out", unary_out},

@@ -112,10 +112,16 @@ std::vector<Family> families() {
          auto x = leaf({3, 4});
          return with_gradients(torch::gelu(x) + torch::silu(x) + torch::relu(x) + x.tanh() + x.sigmoid(), {x});
        }},
-      {"log_sigmoid, softplus, leaky_relu, elu",
+      {"mish, log_sigmoid, softplus, leaky_relu, elu",
        [] {
          auto x = leaf({3, 4});
-         return with_gradients(torch::log_sigmoid(x) + torch::softplus(x) + torch::leaky_relu(x) + torch::elu(x), {x});
+         return with_gradients(
+             torch::mish(x) + torch::log_sigmoid(x) + torch::softplus(x) + torch::leaky_relu(x) + torch::elu(x), {x});
+       }},
+      {"silu and mish of a transposed input",
+       [] {
+         auto x = leaf({3, 4});
+         return with_gradients(torch::silu(x.t()) * torch::mish(x.t()), {x});
        }},
       {"mse, l1, huber, smooth_l1",
        [] {

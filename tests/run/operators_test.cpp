@@ -83,8 +83,9 @@ std::vector<Family> families() {
       {"activations",
        {{6, 4}},
        [](auto& p, auto& x, auto&) {
-         return torch::gelu(p[0]) * torch::silu(x) + torch::relu(p[0]) + p[0].tanh() + p[0].sigmoid() +
-                torch::leaky_relu(p[0]) + torch::elu(p[0]) + torch::softplus(p[0]) + torch::log_sigmoid(p[0]);
+         return torch::gelu(p[0]) * torch::silu(x * p[0]) + torch::mish(p[0]) + torch::relu(p[0]) + p[0].tanh() +
+                p[0].sigmoid() + torch::leaky_relu(p[0]) + torch::elu(p[0]) + torch::softplus(p[0]) +
+                torch::log_sigmoid(p[0]);
        }},
       {"losses",
        {{6, 4}},
