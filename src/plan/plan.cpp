@@ -28,6 +28,9 @@ void learn_workspace(Trace& trace, const WorkspaceModel& model) {
 // How often a schedule is laid out anew because placement took more than the sum of live bytes.
 constexpr int kMostAttempts = 12;
 
+// Larger traces are not planned under budgets nearby as well: that would take seconds.
+constexpr size_t kOpsLookedAround = 5000;
+
 // Kinds of rebuilt values that have a reason of their own.
 constexpr size_t kKindsExplained = 6;
 
@@ -165,38 +168,49 @@ struct Planner::Impl {
     return best;
   }
 
-  // A choice that holds a little more may be placed in less.
-  void look_for_leaner() {
-    const int64_t least = search->least_limit();
-    for (int part : {1, 2, 4, 8, 16}) {
-      if (leanest->arena_bytes == leanest->live_bytes) return;  // nothing to gain
-      const auto answer = search->cheapest(least + least * part / 400);
-      if (!answer) continue;
+  // The placed answer under a budget, or nothing. The search counts live bytes; where placement takes more, it is asked
+  // for less.
+  std::optional<Plan> recomputation_under(int64_t budget) const {
+    int64_t limit = limit_under(budget, whole->persistent_bytes);
+    std::optional<double> bound;
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      const auto answer = search->cheapest(limit);
+      if (!answer) return {};
+      // Of the budget itself: later attempts aim lower than what is allowed.
+      if (!bound) bound = static_cast<double>(answer->bound) * 1e-12;
       Plan plan = schedule(*answer);
-      if (plan.peak_bytes < leanest->peak_bytes) leanest = std::move(plan);
+      plan.time.recompute_bound = std::min(*bound, plan.time.recompute);
+      if (fits(plan, budget)) return plan;
+      // The same answer would be placed as before.
+      limit = std::min(limit - (plan.peak_bytes - budget), answer->peak - 1);
+    }
+    return {};
+  }
+
+  // A choice that holds a little more may be placed in less, and the search for the leanest is not exact.
+  void look_for_leaner() {
+    const bool small = prepared.ops.size() <= kOpsLookedAround;
+    for (int i = 0; i < kMostAttempts && (small || leanest->arena_bytes > leanest->live_bytes); ++i) {
+      auto leaner = recomputation_under(leanest->peak_bytes - 1);
+      if (!leaner) return;
+      leanest = std::move(leaner);
     }
   }
 
-  // The least time that fits. The search counts live bytes; where placement takes more, it is asked for less.
   Plan choose_recomputation(std::optional<int64_t> budget) const {
     const int64_t minimum = std::min(whole->peak_bytes, leanest->peak_bytes);
     Plan best = fits(*whole, budget) || whole->peak_bytes == minimum ? *whole : *leanest;
     if (fits(best, budget) && best.checkpointed) {
-      int64_t limit = limit_under(*budget, best.persistent_bytes);
-      double bound = 0;
-      for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-        const auto answer = search->cheapest(limit);
-        if (!answer) break;
-        // Of the budget itself: later attempts aim lower than what is allowed.
-        if (attempt == 0) bound = static_cast<double>(answer->bound) * 1e-12;
-        Plan plan = schedule(*answer);
-        if (fits(plan, budget)) {
-          if (plan.time.recompute < best.time.recompute) best = std::move(plan);
-          break;
-        }
-        // The same answer would be placed as before.
-        limit = std::min(limit - (plan.peak_bytes - *budget), answer->peak - 1);
-      }
+      const auto consider = [&](std::optional<Plan> plan) {
+        if (!plan || plan->time.recompute >= best.time.recompute) return;
+        best = std::move(*plan);
+      };
+      auto direct = recomputation_under(*budget);
+      const double bound = direct ? direct->time.recompute_bound : 0;
+      consider(std::move(direct));
+      // Neither search nor placement is exact: what fits in a little less is sometimes faster.
+      if (prepared.ops.size() <= kOpsLookedAround)
+        for (int part : {1, 2, 4, 8}) consider(recomputation_under(*budget - (*budget - minimum) * part / 100));
       best.time.recompute_bound = std::min(bound, best.time.recompute);
     }
     best.minimum_budget_bytes = minimum;
