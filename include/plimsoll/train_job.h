@@ -17,12 +17,21 @@ namespace plimsoll {
 struct JobSettings {
   int64_t vocab_size = 0;                ///< rows of the embedding
   int64_t micro_batch_size = 0;          ///< sequences
+  int64_t last_micro_batch = 0;          ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
   AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold
   std::optional<int64_t> memory_budget;  ///< bytes; empty: none was stated and the device does not say what it has
   int64_t parameters = 0;                ///< how many numbers the model learns
   CostModel cost;                        ///< what times were predicted by
   std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
+
+  /// Sequences of a step of `count` micro batches.
+  int64_t sequences(int64_t count) const {
+    return count * micro_batch_size - (last_micro_batch > 0 ? micro_batch_size - last_micro_batch : 0);
+  }
 };
+
+/// The micro batches of a step of the first epoch, in words: "4 x 8", "4 x 2 + 2" where the last one is smaller.
+std::string micro_batches_in_words(const JobSettings& settings);
 
 struct PlannedJob {
   JobSettings settings;
@@ -60,9 +69,13 @@ Step step_of(const Job& job, int64_t micro_batch_size);
 /// micro batch (pin the choices left open with pinned(), or it is recorded for whatever they may become).
 TrainingOptions options_of(const Job& job);
 
-/// Records and plans the job, without its data. Where the micro batch is `auto`, the divisor of the batch size with the
-/// least predicted time a step among those that fit the budget. plan.fits says whether it fits; the minimum budget is
-/// over every choice left open. Throws UserError for what step_of and record_step throw.
+/// The micro batches that the planner weighs for a batch: its divisors and, where these lie more than a factor of two
+/// apart, parts of it whose last one is smaller. By rising size; the batch itself is the last.
+std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size);
+
+/// Records and plans the job, without its data. Where the micro batch is `auto`, the one of micro_batches_to_weigh with
+/// the least predicted time a step among those that fit the budget. plan.fits says whether it fits; the minimum budget
+/// is over every choice left open. Throws UserError for what step_of and record_step throw.
 PlannedJob plan_job(const Job& job, const PlanTarget& target);
 PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 

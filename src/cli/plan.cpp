@@ -47,6 +47,10 @@ int64_t first_accumulation(const JobSettings& settings) {
   return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
 }
 
+int64_t last_micro_batch(const JobSettings& settings) {
+  return settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch_size;
+}
+
 Json schedule_json(const AccumulationSchedule& schedule) {
   if (schedule.size() == 1) return schedule.begin()->second;
   Json json = Json::object();
@@ -83,6 +87,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
           {"choices",
            {{"micro_batch_size", planned.settings.micro_batch_size},
             {"gradient_accumulation_steps", schedule_json(planned.settings.accumulation)},
+            {"last_micro_batch", last_micro_batch(planned.settings)},
             {"gradient_checkpointing", plan.checkpointed},
             {"precision", name_of(job.precision)}}},
           {"reasons", reasons},
@@ -116,13 +121,17 @@ std::string recomputation_of(const Plan& plan) {
 }
 
 std::string step_table(const Job& job, const PlannedJob& planned, bool terminal) {
-  const int64_t micro = planned.settings.micro_batch_size, accumulation = first_accumulation(planned.settings);
+  const JobSettings& settings = planned.settings;
+  const int64_t accumulation = first_accumulation(settings);
   Table table({{""}, {"", Align::right}}, "The step");
   table.add_row({"parameters", short_count(static_cast<double>(planned.settings.parameters))});
   table.add_row({"precision", std::string(name_of(job.precision))});
-  table.add_row({"micro batch", fmt::format("{} x {} tokens", micro, job.data.sequence_length)});
+  table.add_row({"micro batch", fmt::format("{} x {} tokens", settings.micro_batch_size, job.data.sequence_length)});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
-  table.add_row({"effective batch", std::to_string(micro * accumulation)});
+  if (settings.last_micro_batch > 0)
+    table.add_row(
+        {"last micro batch", fmt::format("{} x {} tokens", settings.last_micro_batch, job.data.sequence_length)});
+  table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   table.add_row({"predicted step", short_seconds(planned.step_seconds)});
   table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"});
@@ -174,7 +183,9 @@ std::string page_of(const Job& job, const PlannedJob& planned, const std::vector
   page.frontier = frontier;
   page.facts = {
       {"micro batch", fmt::format("{} x {} tokens", planned.settings.micro_batch_size, job.data.sequence_length)},
-      {"gradient accumulation", std::to_string(first_accumulation(planned.settings))},
+      {"gradient accumulation", planned.settings.last_micro_batch > 0
+                                    ? micro_batches_in_words(planned.settings)
+                                    : std::to_string(first_accumulation(planned.settings))},
       {"predicted step", short_seconds(planned.step_seconds)},
       {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
       {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
@@ -226,10 +237,9 @@ int run_devices(const PlanArguments& arguments, const Job& job) {
                                  format_bytes(plan.peak_bytes), format_bytes(plan.minimum_budget_bytes)};
     if (plan.fits) {
       const StepTime& time = plan.time;
-      row.insert(row.end(),
-                 {fmt::format("{} x {}", planned.settings.micro_batch_size, first_accumulation(planned.settings)),
-                  fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
-                  short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
+      row.insert(row.end(), {micro_batches_in_words(planned.settings),
+                             fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
+                             short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
     }
     table.add_row(row);
     Json json = plan_json(job, planned);

@@ -15,7 +15,7 @@ struct Rung {
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
   job.micro_batch_size = micro_batch;
-  job.gradient_accumulation_steps = AccumulationSchedule{{0, *job.batch_size / micro_batch}};
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, (*job.batch_size + micro_batch - 1) / micro_batch}};
 }
 
 // Each rung adds one means to the one before; the last is the job as it stands.
@@ -39,9 +39,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   ladder.push_back({"+ mixed precision", next});
   next.gradient_checkpointing = Choice::on;
   ladder.push_back({"+ checkpointing", next});
-  // A quarter of the batch at a time, or what divides it near that.
-  int64_t micro = std::max<int64_t>(1, *job.batch_size / 4);
-  while (*job.batch_size % micro != 0) --micro;
+  const int64_t micro = (*job.batch_size + 3) / 4;
   if (micro < *job.batch_size) {
     set_micro_batch(next, micro);
     ladder.push_back({"+ accumulation", next});
@@ -52,8 +50,8 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
 
 std::string settings_of(const Job& job, const PlannedJob& planned) {
   const StepTime& time = planned.plan.time;
-  std::string text = fmt::format("{}, micro batch {} x {}", name_of(job.precision), planned.settings.micro_batch_size,
-                                 planned.settings.accumulation.at(0));
+  std::string text =
+      fmt::format("{}, micro batch {}", name_of(job.precision), micro_batches_in_words(planned.settings));
   if (planned.plan.checkpointed)
     text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute / (time.micro - time.recompute));
   return text;

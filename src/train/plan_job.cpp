@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <set>
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -15,13 +16,6 @@
 
 namespace plimsoll {
 namespace {
-
-std::vector<int64_t> divisors_of(int64_t number) {
-  std::vector<int64_t> divisors;
-  for (int64_t each = 1; each <= number; ++each)
-    if (number % each == 0) divisors.push_back(each);
-  return divisors;
-}
 
 int64_t numbers_learned(const Trace& trace) {
   int64_t count = 0;
@@ -37,11 +31,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // The job under one micro batch: recorded once, planned under any budget.
 class Candidate {
  public:
-  Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size, AccumulationSchedule accumulation)
-      : micro_batch_size_(micro_batch_size), accumulation_(std::move(accumulation)) {
+  Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size,
+            const AccumulationSchedule& accumulation) {
     Job pinned = job;
     pinned.micro_batch_size = micro_batch_size;
-    pinned.gradient_accumulation_steps = accumulation_;
+    pinned.gradient_accumulation_steps = accumulation;
+    settings_.micro_batch_size = micro_batch_size;
+    settings_.accumulation = accumulation;
+    settings_.last_micro_batch = last_micro_batch_of(pinned);
     TrainingOptions options = options_of(pinned);
     options.device = target.device;
     options.cost = target.cost;
@@ -50,6 +47,7 @@ class Candidate {
     const auto start = std::chrono::steady_clock::now();
     recorded_ = record_step(step_of(pinned, micro_batch_size), options);
     record_seconds_ = seconds_since(start);
+    settings_.parameters = numbers_learned(recorded_);
     PlanOptions plan_options = plan_options_of(options);
     if (target.device == "cpu") {
       // As Training does before it starts, so that a plan alone says what the run will take. The large ones wait.
@@ -68,19 +66,17 @@ class Candidate {
     planned.plan = planner_->plan(budget);
     planned.recorded = recorded_;
     planned.record_seconds = record_seconds_;
-    planned.settings.micro_batch_size = micro_batch_size_;
-    planned.settings.accumulation = accumulation_;
-    planned.settings.parameters = numbers_learned(recorded_);
-    const int64_t count = accumulation_.begin()->second;
-    planned.step_seconds = planned.plan.time.step(count);
+    planned.settings = settings_;
+    const int64_t count = settings_.accumulation.begin()->second;
+    planned.step_seconds = planned.plan.time.step(count, settings_.last_micro_batch > 0);
     planned.tokens_per_second =
-        static_cast<double>(count * micro_batch_size_ * sequence_length_) / planned.step_seconds;
+        static_cast<double>(settings_.sequences(count) * sequence_length_) / planned.step_seconds;
     return planned;
   }
 
  private:
-  int64_t micro_batch_size_, sequence_length_ = 0;
-  AccumulationSchedule accumulation_;
+  JobSettings settings_;
+  int64_t sequence_length_ = 0;
   Trace recorded_;
   double record_seconds_ = 0;
   std::optional<Planner> planner_;
@@ -97,8 +93,8 @@ class JobPlanner {
       candidates_.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
       return;
     }
-    for (int64_t divisor : divisors_of(*job_.batch_size))
-      candidates_.push_back({divisor, {{0, *job_.batch_size / divisor}}, nullptr});
+    for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
+      candidates_.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
   }
 
   PlannedJob run() {
@@ -148,8 +144,7 @@ class JobPlanner {
   }
 
   static std::string choices_of(const PlannedJob& planned) {
-    std::string text = fmt::format("micro batch {} x {}", planned.settings.micro_batch_size,
-                                   planned.settings.accumulation.begin()->second);
+    std::string text = "micro batch " + micro_batches_in_words(planned.settings);
     if (planned.plan.checkpointed)
       text += fmt::format(", {:.1f} % recomputed",
                           100 * planned.plan.time.recompute / (planned.plan.time.micro - planned.plan.time.recompute));
@@ -189,11 +184,14 @@ class JobPlanner {
     const int64_t batch = *job_.batch_size;
     if (!planned.plan.fits) {
       if (candidates_.size() == 1) return fmt::format("it is the whole batch_size, {}, and does not fit", batch);
-      return fmt::format("no divisor of batch_size {} fits; this one needs least", batch);
+      return fmt::format("no part of batch_size {} fits; this one needs least", batch);
     }
     if (planned.settings.micro_batch_size == batch) return fmt::format("the whole batch_size {} fits", batch);
-    return fmt::format("of the {} divisors of batch_size {} that were weighed, the least time among those that fit",
-                       weighed, batch);
+    return fmt::format("of the {} parts of batch_size {} that were weighed, the least time among those that fit{}",
+                       weighed, batch,
+                       planned.settings.last_micro_batch > 0
+                           ? fmt::format("; the last one of a step has {}", planned.settings.last_micro_batch)
+                           : "");
   }
 
   Job job_;  // with the vocabulary filled in
@@ -202,6 +200,25 @@ class JobPlanner {
 };
 
 }  // namespace
+
+std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
+  std::set<int64_t> divisors;
+  for (int64_t each = 1; each * each <= batch_size; ++each)
+    if (batch_size % each == 0) divisors.insert({each, batch_size / each});
+  std::set<int64_t> sizes = divisors;
+  for (int64_t count = 2; count < batch_size; count *= 2) {
+    const int64_t size = (batch_size + count - 1) / count;
+    const auto above = divisors.lower_bound(size);
+    if (*above != size && *above > 2 * *std::prev(above)) sizes.insert(size);
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
+std::string micro_batches_in_words(const JobSettings& settings) {
+  const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
+  if (settings.last_micro_batch == 0) return fmt::format("{} x {}", settings.micro_batch_size, count);
+  return fmt::format("{} x {} + {}", settings.micro_batch_size, count - 1, settings.last_micro_batch);
+}
 
 Step step_of(const Job& job, int64_t micro_batch_size) {
   check(job.model.type == "decoder", "unknown model type " + job.model.type);
@@ -219,6 +236,7 @@ TrainingOptions options_of(const Job& job) {
       job.gradient_accumulation_steps
           ? std::ranges::any_of(*job.gradient_accumulation_steps, [](const auto& entry) { return entry.second > 1; })
           : job.batch_size.value_or(1) > 1;
+  options.last_micro_batch = last_micro_batch_of(job);
   options.evaluate = job.data.validation_fraction > 0;
   options.gradient_checkpointing = job.gradient_checkpointing;
   options.memory_budget = job.memory_budget;
@@ -244,7 +262,7 @@ Job pinned(Job job, const JobSettings& settings) {
   job.model.decoder.vocab_size = settings.vocab_size;
   job.micro_batch_size = settings.micro_batch_size;
   job.gradient_accumulation_steps = settings.accumulation;
-  job.batch_size = settings.micro_batch_size * settings.accumulation.at(0);
+  job.batch_size = settings.sequences(settings.accumulation.at(0));
   job.memory_budget = settings.memory_budget;
   return job;
 }

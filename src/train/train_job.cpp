@@ -214,8 +214,8 @@ class Run {
           inputs = tensors_over(batch);
           return inputs;
         },
-        rate);
-    const int64_t windows = count * settings().micro_batch_size;
+        rate, settings().last_micro_batch > 0);
+    const int64_t windows = settings().sequences(count);
     position_ += windows;
 
     TrainProgress progress;

@@ -4,6 +4,7 @@ namespace plimsoll::cli_testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -32,8 +33,9 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                    "recompute_bound_seconds", "cost_model", "choices", "reasons", "plan_seconds",
                                    "record_seconds", "arena_bytes", "live_bytes", "arena_waste", "residents"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
-  EXPECT_EQ(keys_of(plan["choices"]), (std::set<std::string>{"micro_batch_size", "gradient_accumulation_steps",
-                                                             "gradient_checkpointing", "precision"}));
+  EXPECT_EQ(keys_of(plan["choices"]),
+            (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
+                                   "gradient_checkpointing", "precision"}));
   EXPECT_EQ(sum_of(plan["breakdown"]), plan["peak_bytes"].get<int64_t>());
   EXPECT_EQ(plan["budget_bytes"], int64_t{1} << 30);
   EXPECT_EQ(plan["fits"], true);
@@ -61,6 +63,17 @@ TEST_F(PlanCommand, ResidentsComeLargestFirst) {
 TEST_F(PlanCommand, AScheduleOfAccumulationKeepsItsEpochs) {
   const json plan = plan_json({"batch_size=8", "micro_batch_size=2", "gradient_accumulation_steps={0: 4, 3: 2}"});
   EXPECT_EQ(plan["choices"]["gradient_accumulation_steps"], (json{{"0", 4}, {"3", 2}}));
+}
+
+TEST_F(PlanCommand, ALastMicroBatchThatIsSmallerIsSaid) {
+  const json plan = plan_json({"batch_size=10", "micro_batch_size=4"});
+  EXPECT_EQ(plan["choices"]["gradient_accumulation_steps"], 3);
+  EXPECT_EQ(plan["choices"]["last_micro_batch"], 2);
+  EXPECT_NEAR(plan["units_per_second"].get<double>() * plan["step_seconds"].get<double>(), 160, 1e-6);
+  EXPECT_EQ(plan_json({})["choices"]["last_micro_batch"], 2);
+  const Outcome outcome = run({"plan", "job.yaml", "batch_size=10", "micro_batch_size=4"});
+  EXPECT_THAT(outcome.out,
+              AllOf(ContainsRegex("last micro batch *2 x 16 tokens"), ContainsRegex("effective batch *10")));
 }
 
 TEST_F(PlanCommand, TheTableSaysWhatTheJsonSays) {

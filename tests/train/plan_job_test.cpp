@@ -92,6 +92,49 @@ TEST_F(PlanJobTest, TheLeastBudgetIsOverAllMicroBatchesWhereTheLargestFitsToo) {
   EXPECT_LT(plan_job(job).plan.minimum_budget_bytes, plan_job(job).plan.peak_bytes);
 }
 
+TEST_F(PlanJobTest, WeighsDivisorsAndWhereTheyLieFarApartPartsWithASmallerLastOne) {
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(micro_batches_to_weigh(1), (Sizes{1}));
+  EXPECT_EQ(micro_batches_to_weigh(2), (Sizes{1, 2}));
+  EXPECT_EQ(micro_batches_to_weigh(12), (Sizes{1, 2, 3, 4, 6, 12}));
+  EXPECT_EQ(micro_batches_to_weigh(37), (Sizes{1, 2, 3, 5, 10, 19, 37}));
+  EXPECT_EQ(micro_batches_to_weigh(10), (Sizes{1, 2, 3, 5, 10}));
+  // The largest prime that a batch may be: quick, and few enough.
+  EXPECT_EQ(micro_batches_to_weigh(1048573).size(), 21u);
+  for (int64_t batch : {37, 74, 999, 1048573}) {
+    const Sizes sizes = micro_batches_to_weigh(batch);
+    EXPECT_EQ(sizes.front(), 1);
+    EXPECT_EQ(sizes.back(), batch);
+    for (size_t i = 1; i < sizes.size(); ++i) EXPECT_LE(sizes[i], 2 * sizes[i - 1] + 1);
+  }
+}
+
+TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
+  Job job = open_job(7);
+  job.gradient_checkpointing = Choice::off;
+  job.micro_batch_size = 4;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+  job.memory_budget = plan_job(job).plan.peak_bytes;
+  job.micro_batch_size.reset();
+  job.gradient_accumulation_steps.reset();
+  const PlannedJob planned = plan_job(job);
+  ASSERT_TRUE(planned.plan.fits);
+  EXPECT_EQ(planned.settings.micro_batch_size, 4);
+  EXPECT_EQ(planned.settings.last_micro_batch, 3);
+  EXPECT_EQ(planned.settings.accumulation, (AccumulationSchedule{{0, 2}}));
+  EXPECT_EQ(micro_batches_in_words(planned.settings), "4 x 1 + 3");
+  EXPECT_EQ(pinned(job, planned.settings).batch_size, 7);
+  EXPECT_EQ(planned.step_seconds, planned.plan.time.step(2, true));
+  EXPECT_LT(planned.step_seconds, planned.plan.time.step(2));
+  EXPECT_DOUBLE_EQ(planned.tokens_per_second, 7 * 16 / planned.step_seconds);
+  EXPECT_THAT(planned.plan.reasons, Contains(AllOf(Field(&Reason::decision, "micro_batch_size: 4"),
+                                                   Field(&Reason::why, HasSubstr("the last one of a step has 3")))));
+  const TrainReport report = train(job);
+  EXPECT_TRUE(report.fits);
+  EXPECT_EQ(report.steps, 6);
+  EXPECT_LE(report.measured_peak_bytes, *job.memory_budget);
+}
+
 TEST_F(PlanJobTest, TakesNineTenthsOfWhatTheMachineHasWhereTheBudgetIsOpen) {
   Job job = tiny_job(folder_);
   job.memory_budget.reset();

@@ -80,7 +80,7 @@ Key precision() {
 Key gradient_accumulation_steps() {
   return {{"gradient_accumulation_steps", "auto | " + kBatch.text() + " | {epoch: steps}", "auto",
            "micro batches a step, a number or from an epoch on: {0: 4, 4: 2}; accumulating needs no more memory than "
-           "the gradients; auto: batch_size / micro_batch_size"},
+           "the gradients; auto: batch_size / micro_batch_size, rounded up"},
           [](const Value& value, Job& job) {
             if (value.is("auto")) {
               job.gradient_accumulation_steps.reset();
