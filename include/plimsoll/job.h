@@ -102,7 +102,7 @@ struct Job {
   CheckpointConfig checkpoint;
   LogConfig log;
 
-  Precision precision = Precision::fp32_true;
+  std::optional<Precision> precision = Precision::fp32_true;  ///< empty: `auto`
   // batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0), or less without a
   // schedule: then the last micro batch of a step is smaller. After read_job and parse_job batch_size is set, and the
   // other two are both set or both empty (docs/job-file.md has the table).

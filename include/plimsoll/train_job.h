@@ -15,7 +15,8 @@ namespace plimsoll {
 
 /// Choices that were left to the planner, made.
 struct JobSettings {
-  int64_t vocab_size = 0;                ///< rows of the embedding
+  int64_t vocab_size = 0;  ///< rows of the embedding
+  Precision precision = Precision::fp32_true;
   int64_t micro_batch_size = 0;          ///< sequences
   int64_t last_micro_batch = 0;          ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
   AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold
@@ -51,6 +52,7 @@ struct PlanTarget {
   std::string budget_reason;             ///< why so many
   int64_t context_bytes = 0;             ///< what its runtime takes
   int64_t library_bytes = 0;             ///< what its libraries set aside
+  bool bfloat16 = true;                  ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
   std::string unknown;                   ///< what a plan for it leaves out, in words; empty: nothing
 };
 
@@ -65,8 +67,9 @@ PlanTarget target_of(const Job& job);
 /// tokenizer's file, if it has one, for its size.
 Step step_of(const Job& job, int64_t micro_batch_size);
 
-/// What Training is asked for by the job: the budget as stated, and accumulation where a step may have more than one
-/// micro batch (pin the choices left open with pinned(), or it is recorded for whatever they may become).
+/// What Training is asked for by the job: the budget as stated, 32-true where the precision is open, and accumulation
+/// where a step may have more than one micro batch (pin the choices left open with pinned(), or it is recorded for
+/// whatever they may become).
 TrainingOptions options_of(const Job& job);
 
 /// The micro batches that the planner weighs for a batch: its divisors and, where these lie more than a factor of two
@@ -74,8 +77,10 @@ TrainingOptions options_of(const Job& job);
 std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size);
 
 /// Records and plans the job, without its data. Where the micro batch is `auto`, the one of micro_batches_to_weigh with
-/// the least predicted time a step among those that fit the budget. plan.fits says whether it fits; the minimum budget
-/// is over every choice left open. Throws UserError for what step_of and record_step throw.
+/// the least predicted time a step among those that fit the budget. Where the precision is `auto`, the faster of
+/// 32-true and mixed among those that fit; bf16-true, which changes the result, only where neither does. plan.fits says
+/// whether it fits; the minimum budget is over every choice left open. Throws UserError for what step_of and
+/// record_step throw.
 PlannedJob plan_job(const Job& job, const PlanTarget& target);
 PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 

@@ -48,10 +48,10 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   return ladder;
 }
 
-std::string settings_of(const Job& job, const PlannedJob& planned) {
+std::string settings_of(const PlannedJob& planned) {
   const StepTime& time = planned.plan.time;
   std::string text =
-      fmt::format("{}, micro batch {}", name_of(job.precision), micro_batches_in_words(planned.settings));
+      fmt::format("{}, micro batch {}", name_of(planned.settings.precision), micro_batches_in_words(planned.settings));
   if (planned.plan.checkpointed)
     text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute / (time.micro - time.recompute));
   return text;
@@ -73,7 +73,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     const PlannedJob planned = plan_job(rung.job);
     CompareRow row;
     row.name = rung.name;
-    row.settings = settings_of(rung.job, planned);
+    row.settings = settings_of(planned);
     row.fits = planned.plan.fits;
     row.budget_bytes = planned.plan.budget_bytes;
     row.planned_peak_bytes = planned.plan.peak_bytes;

@@ -21,6 +21,7 @@ PlanTarget target_of(const DeviceSpec& device) {
       fmt::format("what {} gives a program of its {}", device.name, format_bytes(device.memory_bytes));
   target.context_bytes = device.context_bytes;
   target.library_bytes = device.library_workspace_bytes;
+  target.bfloat16 = device.rates.bf16 > 0;
   return target;
 }
 

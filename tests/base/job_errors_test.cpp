@@ -53,7 +53,7 @@ TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
 
 TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
   EXPECT_EQ(message("precision: fp16"),
-            "job.yaml:2: precision is 'fp16'; allowed: 32-true, 16-mixed, bf16-mixed, bf16-true");
+            "job.yaml:2: precision is 'fp16'; allowed: auto, 32-true, 16-mixed, bf16-mixed, bf16-true");
   EXPECT_EQ(message("max_steps: many"), "job.yaml:2: max_steps is 'many'; allowed: integer from 1 to 1000000000");
   EXPECT_EQ(message("max_steps: [1, 2]"),
             "job.yaml:2: max_steps is a list of 2; allowed: integer from 1 to 1000000000");
@@ -275,7 +275,7 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
       "weight_decay, betas, eps, momentum");
   EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
   EXPECT_THAT(message_for_override("precision=fp16"),
-              StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: 32-true"));
+              StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: auto, 32-true"));
   EXPECT_THAT(message_for_override("seed="), StartsWith("command line: seed=: seed is empty; allowed: "));
   EXPECT_THAT(message_for_override("seed='1"), StartsWith("command line: seed='1: not valid YAML: "));
   EXPECT_THAT(message_for_override("model.num_heads=7"),

@@ -141,6 +141,26 @@ TEST_F(PlanCommand, TheSameJobOnSeveralDevices) {
   EXPECT_LT(gpus[0]["step_seconds"], gpus[1]["step_seconds"]);
 }
 
+TEST_F(PlanCommand, AnOpenPrecisionIsChosenForEachDevice) {
+  const Outcome outcome = run({"plan", "job.yaml", "precision=auto", "model.hidden_size=256",
+                               "data.sequence_length=256", "--gpu", "a6000,v100", "--json", "plan.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json gpus = json::parse(get("plan.json"))["gpus"];
+  for (const json& gpu : gpus)
+    EXPECT_THAT((std::vector<std::string>{"32-true", gpu["gpu"] == "a6000" ? "bf16-mixed" : "16-mixed"}),
+                ::testing::Contains(gpu["choices"]["precision"].get<std::string>()));
+  EXPECT_THAT(outcome.out, HasSubstr(gpus[0]["choices"]["precision"].get<std::string>()));
+
+  const Outcome one = run({"plan", "job.yaml", "precision=auto", "--frontier", "--html", "plan.html", "--json", "-"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const json plan = json::parse(one.out);
+  const std::string chosen = plan["choices"]["precision"];
+  EXPECT_THAT(get("plan.html"), HasSubstr(chosen));
+  EXPECT_THAT(plan["reasons"].dump(), HasSubstr("precision: " + chosen));
+  EXPECT_THAT(plan["frontier"].back()["choices"].get<std::string>(), HasSubstr(chosen + ", micro batch"));
+  EXPECT_EQ(run({"train", "job.yaml", "precision=auto", "max_steps=2"}).exit_code, 0);
+}
+
 TEST_F(PlanCommand, AnUnknownDeviceIsRefusedWithTheNearest) {
   const Outcome outcome = run({"plan", "job.yaml", "--gpu", "a600"});
   EXPECT_EQ(outcome.exit_code, 2);

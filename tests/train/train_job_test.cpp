@@ -122,6 +122,24 @@ TEST_F(TrainJobTest, ASmallerLastMicroBatchDoesNotChangeTheLosses) {
   EXPECT_EQ(steps, 6);
 }
 
+TEST_F(TrainJobTest, AnOpenPrecisionIsTrainedAsItWasChosen) {
+  Job job = tiny_job(folder_);
+  job.precision.reset();
+  job.checkpoint.directory = folder_ / "run";
+  job.max_steps = 3;
+  const TrainReport open = train(job);
+  const Precision chosen = open.job.settings.precision;
+  EXPECT_TRUE(chosen == Precision::fp32_true || chosen == Precision::bf16_mixed);
+  job.max_steps = 4;
+  EXPECT_EQ(train(job).resumed_step, 3);
+  job.precision = chosen == Precision::fp32_true ? Precision::bf16_mixed : Precision::fp32_true;
+  EXPECT_THAT(user_error_of([&] { train(job); }), HasSubstr("precision is "));
+  job.checkpoint = {};
+  job.precision = chosen;
+  job.max_steps = 3;
+  EXPECT_EQ(train(job).losses, open.losses);
+}
+
 TEST_F(TrainJobTest, DoesNotFitIsAnAnswer) {
   Job job = tiny_job(folder_);
   job.memory_budget = 64 * KiB;

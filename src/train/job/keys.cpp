@@ -66,14 +66,17 @@ Key resume() {
 }
 
 Key precision() {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"auto"};
   for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
     names.emplace_back(name_of(each));
-  return {{"precision", joined(names, " | "), std::string(name_of(Job{}.precision)),
-           "mixed halves activations; bf16-true halves parameters, gradients and optimizer state as well"},
+  return {{"precision", joined(names, " | "), std::string(name_of(*Job{}.precision)),
+           "mixed halves activations; bf16-true halves parameters, gradients and optimizer state as well; auto: the "
+           "fastest of 32-true and mixed that fits, bf16-true where neither does"},
           [=](const Value& value, Job& job) {
             const std::string name = read_word(value, names);
-            job.precision = static_cast<Precision>(std::ranges::find(names, name) - names.begin());
+            job.precision.reset();
+            if (name != "auto")
+              job.precision = static_cast<Precision>(std::ranges::find(names, name) - names.begin() - 1);
           }};
 }
 
