@@ -60,7 +60,7 @@ struct PlanTarget {
 PlanTarget target_of(const DeviceSpec& device);
 
 /// The target that the job itself states. On the CPU this machine, as fast as it was measured to be (measure_machine),
-/// and where the budget is `auto` 90 % of the memory that is available now; of other devices memory is not known.
+/// and where the budget is `auto` the memory that is available now, less 10 %; of other devices memory is not known.
 PlanTarget target_of(const Job& job);
 
 /// The job's model and inputs as a step of `micro_batch_size` sequences. Where the vocabulary is `auto` it reads the
@@ -131,6 +131,9 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   virtual void preparing(const std::string& what, double fraction) {}  ///< tokenising: [0, 1]
   virtual void planned(const PlannedJob& job) {}                       ///< before any memory is taken
+  /// The memory that was planned for could not be had when it was to be taken: the job was planned again, for what
+  /// there is now. Only where the budget is `auto`.
+  virtual void replanned(const std::string& why, const PlannedJob& job) {}
   virtual void resumed(const std::string& checkpoint, int64_t step) {}
   virtual void stepped(const TrainProgress& progress) {}  ///< after every step
   virtual void evaluated(int64_t step, double loss) {}
@@ -155,7 +158,9 @@ struct TrainReport {
   std::optional<double> first_evaluation, last_evaluation;
 };
 
-/// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend.
+/// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend;
+/// MemoryUnavailable where the machine does not have what an explicit budget was planned to take. Where the budget is
+/// `auto` the job is planned again instead, as often as it takes, until it fits what there is or nothing would.
 /// Same job, seed and machine: the same losses to the bit, stopped and resumed or not.
 TrainReport train_job(const Job& job, TrainObserver& observer);
 

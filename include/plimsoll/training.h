@@ -98,7 +98,8 @@ class Training {
   const Plan& plan() const;
 
   /// Takes the arena and initialises the model in it. Kernels whose scratch no rule knows are run once before, apart,
-  /// and the plan is made with what they take. Throws UserError(does_not_fit) unless plan().fits.
+  /// and the plan is made with what they take. Throws UserError(does_not_fit) unless plan().fits, MemoryUnavailable if
+  /// the machine has less available now than the arena takes.
   void start();
 
   /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU,

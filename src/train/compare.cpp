@@ -57,6 +57,19 @@ std::string settings_of(const PlannedJob& planned) {
   return text;
 }
 
+// A row that would have fit a moment ago, before another program took the memory, is one that does not.
+TrainReport trained(const Job& job, const PlannedJob& planned) {
+  TrainObserver nobody;
+  try {
+    return train_job(job, nobody);
+  } catch (const MemoryUnavailable&) {
+    TrainReport refused;
+    refused.fits = false;
+    refused.planned_peak_bytes = planned.plan.peak_bytes;
+    return refused;
+  }
+}
+
 }  // namespace
 
 std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& options) {
@@ -79,8 +92,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     row.planned_peak_bytes = planned.plan.peak_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
-      TrainObserver nobody;
-      const TrainReport report = train_job(pinned(rung.job, planned.settings), nobody);
+      const TrainReport report = trained(pinned(rung.job, planned.settings), planned);
       row.fits = report.fits;
       row.planned_peak_bytes = report.planned_peak_bytes;
       row.measured_peak_bytes = report.measured_peak_bytes;

@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "device/cpu_arena.h"
+#include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/executor.h"
@@ -43,6 +44,16 @@ struct Training::Impl {
                     UserError::Kind::does_not_fit);
   }
 
+  // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
+  void require_memory() const {
+    const std::optional<int64_t> available = host_memory_now();
+    if (available && *available < plan.arena_bytes)
+      throw MemoryUnavailable(fmt::format("the machine has {} available now, and the arena takes {}: free memory, or "
+                                          "give a lower memory_budget",
+                                          format_bytes(*available), format_bytes(plan.arena_bytes)),
+                              plan.arena_bytes);
+  }
+
   void start() {
     require_fit("");
     if (options.device == "cpu") {
@@ -50,6 +61,7 @@ struct Training::Impl {
       make_plan_anew();
       require_fit(" with the scratch that its kernels take");
     }
+    require_memory();
     arena = std::make_unique<CpuArena>(plan.arena_bytes);
     executor = std::make_unique<Executor>(plan, *arena);
     AllocationFrame::reset_outside_peak();

@@ -233,7 +233,7 @@ TEST_F(PlanJobTest, TakesNineTenthsOfWhatTheMachineHasWhereTheBudgetIsOpen) {
   EXPECT_GT(*planned.settings.memory_budget, 0);
   EXPECT_EQ(planned.plan.budget_bytes, *planned.settings.memory_budget);
   EXPECT_THAT(planned.plan.reasons, Contains(AllOf(Field(&Reason::decision, HasSubstr("memory_budget: ")),
-                                                   Field(&Reason::why, HasSubstr("90 %")))));
+                                                   Field(&Reason::why, HasSubstr("less 10 %")))));
 }
 
 TEST_F(PlanJobTest, PlansForADeviceThatIsNotThere) {

@@ -127,7 +127,8 @@ Key gradient_checkpointing() {
 
 Key memory_budget() {
   return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
-           "bytes that training may use on the device, never exceeded; auto: what the device has"},
+           "bytes that training may use on the device, never exceeded; auto: what the device has, on this machine what "
+           "is available less 10 %"},
           [](const Value& value, Job& job) {
             job.memory_budget.reset();
             if (value.is("auto")) return;
