@@ -1,6 +1,7 @@
 // The two kinds of error. Tests assert which one a mistake gives and what it says.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -18,6 +19,17 @@ class UserError : public std::runtime_error {
 
  private:
   Kind kind_;
+};
+
+/// The machine does not have the memory now that a plan counts on: another program came first. A type of its own, since
+/// a smaller plan mends it and nothing else does.
+class MemoryUnavailable : public UserError {
+ public:
+  MemoryUnavailable(const std::string& message, int64_t asked) : UserError(message, Kind::failure), asked_(asked) {}
+  int64_t asked() const { return asked_; }  ///< bytes that could not be had
+
+ private:
+  int64_t asked_;
 };
 
 /// Our bug: a broken promise between two parts of Plimsoll. Never raised for input that a user could have written.

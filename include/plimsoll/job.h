@@ -102,12 +102,13 @@ struct Job {
   CheckpointConfig checkpoint;
   LogConfig log;
 
-  Precision precision = Precision::fp32_true;
-  // batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0). After read_job and
-  // parse_job batch_size is set, and the other two are both set or both empty (docs/job-file.md has the table).
+  std::optional<Precision> precision = Precision::fp32_true;  ///< empty: `auto`
+  // batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0), or less without a
+  // schedule: then the last micro batch of a step is smaller. After read_job and parse_job batch_size is set, and the
+  // other two are both set or both empty (docs/job-file.md has the table).
   std::optional<int64_t> batch_size;                                ///< sequences a step, all micro batches together
   std::optional<int64_t> micro_batch_size;                          ///< sequences at a time; empty: `auto`
-  std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size
+  std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size up
   Choice gradient_checkpointing = Choice::automatic;
   std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
   int64_t host_memory_budget = 0;        ///< bytes; 0: nothing is moved to host memory
@@ -120,6 +121,9 @@ struct Job {
   int64_t threads = 0;             ///< CPU threads; 0: as many as cores
   uint64_t seed = 0;
 };
+
+/// Sequences of a step's last micro batch where it is smaller than the others; 0: they are all alike, or still open.
+int64_t last_micro_batch_of(const Job& job);
 
 /// Reads a job file, applies `overrides` ("optimizer.name=sgd", "data.files=[a.txt,b.txt]"; the value is YAML, the last
 /// one of a key holds, relative paths are relative to the job file as well) and checks it.

@@ -15,14 +15,24 @@ namespace plimsoll {
 
 /// Choices that were left to the planner, made.
 struct JobSettings {
-  int64_t vocab_size = 0;                ///< rows of the embedding
+  int64_t vocab_size = 0;  ///< rows of the embedding
+  Precision precision = Precision::fp32_true;
   int64_t micro_batch_size = 0;          ///< sequences
+  int64_t last_micro_batch = 0;          ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
   AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold
   std::optional<int64_t> memory_budget;  ///< bytes; empty: none was stated and the device does not say what it has
   int64_t parameters = 0;                ///< how many numbers the model learns
   CostModel cost;                        ///< what times were predicted by
   std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
+
+  /// Sequences of a step of `count` micro batches.
+  int64_t sequences(int64_t count) const {
+    return count * micro_batch_size - (last_micro_batch > 0 ? micro_batch_size - last_micro_batch : 0);
+  }
 };
+
+/// The micro batches of a step of the first epoch, in words: "4 x 8", "4 x 2 + 2" where the last one is smaller.
+std::string micro_batches_in_words(const JobSettings& settings);
 
 struct PlannedJob {
   JobSettings settings;
@@ -43,6 +53,7 @@ struct PlanTarget {
   int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well
   int64_t context_bytes = 0;             ///< what its runtime takes
   int64_t library_bytes = 0;             ///< what its libraries set aside
+  bool bfloat16 = true;                  ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
   std::string unknown;                   ///< what a plan for it leaves out, in words; empty: nothing
 };
 
@@ -50,20 +61,27 @@ struct PlanTarget {
 PlanTarget target_of(const DeviceSpec& device);
 
 /// The target that the job itself states. On the CPU this machine, as fast as it was measured to be (measure_machine),
-/// and where the budget is `auto` 90 % of the memory that is available now; of other devices memory is not known.
+/// and where the budget is `auto` the memory that is available now, less 10 %; of other devices memory is not known.
 PlanTarget target_of(const Job& job);
 
 /// The job's model and inputs as a step of `micro_batch_size` sequences. Where the vocabulary is `auto` it reads the
 /// tokenizer's file, if it has one, for its size.
 Step step_of(const Job& job, int64_t micro_batch_size);
 
-/// What Training is asked for by the job: the budget as stated, and accumulation where a step may have more than one
-/// micro batch (pin the choices left open with pinned(), or it is recorded for whatever they may become).
+/// What Training is asked for by the job: the budget as stated, 32-true where the precision is open, and accumulation
+/// where a step may have more than one micro batch (pin the choices left open with pinned(), or it is recorded for
+/// whatever they may become).
 TrainingOptions options_of(const Job& job);
 
-/// Records and plans the job, without its data. Where the micro batch is `auto`, the divisor of the batch size with the
-/// least predicted time a step among those that fit the budget. plan.fits says whether it fits; the minimum budget is
-/// over every choice left open. Throws UserError for what step_of and record_step throw.
+/// The micro batches that the planner weighs for a batch: its divisors and, where these lie more than a factor of two
+/// apart, parts of it whose last one is smaller. By rising size; the batch itself is the last.
+std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size);
+
+/// Records and plans the job, without its data. Where the micro batch is `auto`, the one of micro_batches_to_weigh with
+/// the least predicted time a step among those that fit the budget. Where the precision is `auto`, the faster of
+/// 32-true and mixed among those that fit; bf16-true, which changes the result, only where neither does. plan.fits says
+/// whether it fits; the minimum budget is over every choice left open. Throws UserError for what step_of and
+/// record_step throw.
 PlannedJob plan_job(const Job& job, const PlanTarget& target);
 PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 
@@ -114,6 +132,9 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   virtual void preparing(const std::string& what, double fraction) {}  ///< tokenising: [0, 1]
   virtual void planned(const PlannedJob& job) {}                       ///< before any memory is taken
+  /// The memory that was planned for could not be had when it was to be taken: the job was planned again, for what
+  /// there is now. Only where the budget is `auto`.
+  virtual void replanned(const std::string& why, const PlannedJob& job) {}
   virtual void resumed(const std::string& checkpoint, int64_t step) {}
   virtual void stepped(const TrainProgress& progress) {}  ///< after every step
   virtual void evaluated(int64_t step, double loss) {}
@@ -138,7 +159,9 @@ struct TrainReport {
   std::optional<double> first_evaluation, last_evaluation;
 };
 
-/// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend.
+/// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend;
+/// MemoryUnavailable where the machine does not have what an explicit budget was planned to take. Where the budget is
+/// `auto` the job is planned again instead, as often as it takes, until it fits what there is or nothing would.
 /// Same job, seed and machine: the same losses to the bit, stopped and resumed or not.
 TrainReport train_job(const Job& job, TrainObserver& observer);
 

@@ -52,11 +52,14 @@ struct Step {
 struct TrainingOptions {
   Precision precision = Precision::fp32_true;
   OptimizerConfig optimizer;
-  double max_grad_norm = 1.0;  ///< 0: gradients are not clipped
-  bool accumulate = false;     ///< steps of more than one micro batch
-  bool evaluate = false;       ///< evaluate() will be called
+  double max_grad_norm = 1.0;    ///< 0: gradients are not clipped
+  bool accumulate = false;       ///< steps of more than one micro batch
+  int64_t last_micro_batch = 0;  ///< samples of a step's last micro batch where it may have fewer than the others: then
+                                 ///< the first size of every input is the samples'. 0: all are alike
+  bool evaluate = false;         ///< evaluate() will be called
   Choice gradient_checkpointing = Choice::automatic;
   std::optional<int64_t> memory_budget;   ///< bytes
+  int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
   int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none
   std::string device = "cpu";             ///< whose casts and scratch are planned for
   int threads = 0;                        ///< CPU threads; 0: as many as cores
@@ -66,13 +69,13 @@ struct TrainingOptions {
   uint64_t seed = 0;                      ///< of initialisation and of random operators
 };
 
-/// Records a training step without running it: segments initialize, micro, and as asked for accumulate, update,
-/// evaluate. Throws UserError for what cannot be recorded, naming operator and module.
+/// Records a training step without running it: segments initialize, micro, and as asked for accumulate, remainder,
+/// update, evaluate. Throws UserError for what cannot be recorded, naming operator and module.
 Trace record_step(const Step& step, const TrainingOptions& options);
 
 /// What a step gave.
 struct StepResult {
-  double loss = 0;           ///< mean over the micro batches
+  double loss = 0;           ///< mean over the micro batches, each by its samples
   double gradient_norm = 0;  ///< 2-norm of all gradients before clipping; not finite if the step was skipped
   bool skipped = false;      ///< a gradient was not finite: parameters and state are as they were
 };
@@ -89,8 +92,8 @@ struct MemoryUse {
 
 class Training {
  public:
-  /// Records and plans; takes no memory for tensors, but on the CPU runs small kernels once, apart, to learn what scratch
-  /// they take. plan().fits says whether the budget is enough.
+  /// Records and plans; takes no memory for tensors, but on the CPU runs small kernels once, apart, to learn what
+  /// scratch they take. plan().fits says whether the budget is enough.
   Training(const Step& step, const TrainingOptions& options);
   ~Training();
   Training(const Training&) = delete;
@@ -99,18 +102,20 @@ class Training {
   const Plan& plan() const;
 
   /// Takes the arena and initialises the model in it. Kernels whose scratch no rule knows are run once before, apart,
-  /// and the plan is made with what they take. Throws UserError(does_not_fit) unless plan().fits.
+  /// and the plan is made with what they take. Throws UserError(does_not_fit) unless plan().fits, MemoryUnavailable if
+  /// the machine has less available now than the arena takes.
   void start();
 
   /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU,
-  /// with the sizes and dtype declared. After the first step the plan may be made anew with the scratch that kernels
-  /// turned out to take; UserError(does_not_fit) if that is over the budget.
+  /// with the sizes and dtype declared; those of the last of several may have TrainingOptions::last_micro_batch as
+  /// their first size, and then each micro batch's loss counts by its samples. After the first step the plan may be
+  /// made anew with the scratch that kernels turned out to take; UserError(does_not_fit) if that is over the budget.
   StepResult step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate);
 
   /// The same with `count` micro batches that are asked for one at a time: what next(i) gives need live only until it
-  /// is called again, or the step ends.
+  /// is called again, or the step ends. `ragged`: the last of them has last_micro_batch samples.
   using MicroBatchSource = std::function<const std::map<std::string, at::Tensor>&(int64_t index)>;
-  StepResult step(int64_t count, const MicroBatchSource& next, double learning_rate);
+  StepResult step(int64_t count, const MicroBatchSource& next, double learning_rate, bool ragged = false);
 
   /// The loss of one micro batch, without gradients, the model in evaluation mode.
   double evaluate(const std::map<std::string, at::Tensor>& micro_batch);

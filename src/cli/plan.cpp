@@ -47,6 +47,10 @@ int64_t first_accumulation(const JobSettings& settings) {
   return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
 }
 
+int64_t last_micro_batch(const JobSettings& settings) {
+  return settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch_size;
+}
+
 Json schedule_json(const AccumulationSchedule& schedule) {
   if (schedule.size() == 1) return schedule.begin()->second;
   Json json = Json::object();
@@ -65,7 +69,7 @@ Json frontier_json(const std::vector<FrontierPoint>& frontier) {
   return list;
 }
 
-Json plan_json(const Job& job, const PlannedJob& planned) {
+Json plan_json(const PlannedJob& planned) {
   const Plan& plan = planned.plan;
   Json reasons = Json::array();
   for (const Reason& reason : plan.reasons) reasons.push_back({{"decision", reason.decision}, {"why", reason.why}});
@@ -87,10 +91,11 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
           {"choices",
            {{"micro_batch_size", planned.settings.micro_batch_size},
             {"gradient_accumulation_steps", schedule_json(planned.settings.accumulation)},
+            {"last_micro_batch", last_micro_batch(planned.settings)},
             {"gradient_checkpointing", plan.checkpointed},
             {"offload_saved_bytes", plan.moved_bytes},
             {"offload_state_bytes", plan.moved_state_bytes},
-            {"precision", name_of(job.precision)}}},
+            {"precision", name_of(planned.settings.precision)}}},
           {"reasons", reasons},
           {"plan_seconds", planned.plan_seconds},
           {"record_seconds", planned.record_seconds},
@@ -133,13 +138,17 @@ std::string offload_of(const Plan& plan) {
 }
 
 std::string step_table(const Job& job, const PlannedJob& planned, bool terminal) {
-  const int64_t micro = planned.settings.micro_batch_size, accumulation = first_accumulation(planned.settings);
+  const JobSettings& settings = planned.settings;
+  const int64_t accumulation = first_accumulation(settings);
   Table table({{""}, {"", Align::right}}, "The step");
   table.add_row({"parameters", short_count(static_cast<double>(planned.settings.parameters))});
-  table.add_row({"precision", std::string(name_of(job.precision))});
-  table.add_row({"micro batch", fmt::format("{} x {} tokens", micro, job.data.sequence_length)});
+  table.add_row({"precision", std::string(name_of(planned.settings.precision))});
+  table.add_row({"micro batch", fmt::format("{} x {} tokens", settings.micro_batch_size, job.data.sequence_length)});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
-  table.add_row({"effective batch", std::to_string(micro * accumulation)});
+  if (settings.last_micro_batch > 0)
+    table.add_row(
+        {"last micro batch", fmt::format("{} x {} tokens", settings.last_micro_batch, job.data.sequence_length)});
+  table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   table.add_row({"predicted step", short_seconds(planned.step_seconds)});
   table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"});
@@ -186,13 +195,15 @@ std::string page_of(const Job& job, const PlannedJob& planned, const std::vector
   page.title = job.file.empty() ? "job" : job.file.filename().string();
   page.subtitle =
       fmt::format("{} parameters, {}, planned for {}", short_count(static_cast<double>(planned.settings.parameters)),
-                  name_of(job.precision), planned.settings.cost.device);
+                  name_of(planned.settings.precision), planned.settings.cost.device);
   page.plan = &planned.plan;
   for (const Op& op : planned.plan.trace.ops) page.op_seconds.push_back(seconds_of(planned.settings.cost, op));
   page.frontier = frontier;
   page.facts = {
       {"micro batch", fmt::format("{} x {} tokens", planned.settings.micro_batch_size, job.data.sequence_length)},
-      {"gradient accumulation", std::to_string(first_accumulation(planned.settings))},
+      {"gradient accumulation", planned.settings.last_micro_batch > 0
+                                    ? micro_batches_in_words(planned.settings)
+                                    : std::to_string(first_accumulation(planned.settings))},
       {"predicted step", short_seconds(planned.step_seconds)},
       {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
       {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
@@ -231,6 +242,7 @@ int run_devices(const PlanArguments& arguments, const Job& job) {
                {"fits"},
                {"peak", Align::right},
                {"least", Align::right},
+               {"precision"},
                {"micro batch", Align::right},
                {"recomputed", Align::right},
                {"step", Align::right},
@@ -246,13 +258,12 @@ int run_devices(const PlanArguments& arguments, const Job& job) {
                                  format_bytes(plan.peak_bytes), format_bytes(plan.minimum_budget_bytes)};
     if (plan.fits) {
       const StepTime& time = plan.time;
-      row.insert(row.end(),
-                 {fmt::format("{} x {}", planned.settings.micro_batch_size, first_accumulation(planned.settings)),
-                  fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
-                  short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
+      row.insert(row.end(), {std::string(name_of(planned.settings.precision)), micro_batches_in_words(planned.settings),
+                             fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
+                             short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
     }
     table.add_row(row);
-    Json json = plan_json(job, planned);
+    Json json = plan_json(planned);
     json["gpu"] = device.id;
     list.push_back(std::move(json));
   }
@@ -287,7 +298,7 @@ int run_plan(const PlanArguments& arguments) {
     text += fmt::format("\nThe plan as a page: {}\n", arguments.html);
   }
   arguments.job.output.print(text);
-  Json json = plan_json(job, planned);
+  Json json = plan_json(planned);
   if (points > 0) json["frontier"] = frontier_json(frontier);
   if (!planned.plan.fits) json["would_fit"] = advice_json(advice);
   arguments.job.output.write(json);

@@ -52,7 +52,7 @@ void add_trace(CLI::App& app, Action& action) {
   arguments->job.add_to(*command);
   command
       ->add_option("--segment", arguments->listing.segment,
-                   "only this one: initialize, micro, accumulate, update, evaluate")
+                   "only this one: initialize, micro, accumulate, remainder, update, evaluate")
       ->type_name("NAME");
   add_number_option(*command, "--limit", 1, arguments->listing.limit, "list at most N operators and N buffers")
       ->type_name("N");

@@ -42,11 +42,16 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
 }
 
 void TrainProgressView::planned(const PlannedJob& job) {
-  const int64_t accumulation = job.settings.accumulation.empty() ? 1 : job.settings.accumulation.begin()->second;
-  note(fmt::format("{}; micro batch {} x {}, {} parameters, {} operators; recorded in {}, planned in {}",
-                   verdict_of(job.plan), job.settings.micro_batch_size, accumulation,
+  note(fmt::format("{}; {}, micro batch {}, {} parameters, {} operators; recorded in {}, planned in {}",
+                   verdict_of(job.plan), name_of(job.settings.precision), micro_batches_in_words(job.settings),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
+  begin_steps();
+}
+
+void TrainProgressView::replanned(const std::string& why, const PlannedJob& job) {
+  note(fmt::format("{}; planned again: {}; {}, micro batch {}", why, verdict_of(job.plan),
+                   name_of(job.settings.precision), micro_batches_in_words(job.settings)));
   begin_steps();
 }
 

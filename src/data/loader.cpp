@@ -11,6 +11,9 @@ Loader::Loader(MakeBatch make_batch, const LoaderOptions& options)
     : make_batch_(std::move(make_batch)), options_(options) {
   check(options.num_workers >= 0, "a loader's num_workers is at least 0");
   check(options.samples_per_batch >= 1, "a loader's samples_per_batch is at least 1");
+  check(options.batches_per_step >= 1, "a loader's batches_per_step is at least 1");
+  check(options.samples_of_last >= 0 && options.samples_of_last <= options.samples_per_batch,
+        "a loader's last batch of a step has no more samples than the others");
   check(options.start >= 0, "a loader's start is at least 0");
   if (options.num_workers == 0) return;
   check(options.prefetch >= 1, "a loader's prefetch is at least 1");
@@ -39,7 +42,10 @@ void Loader::stop() {
 }
 
 Batch Loader::make(int64_t number) const {
-  return make_batch_(options_.start + number * options_.samples_per_batch, options_.samples_per_batch);
+  const int64_t samples = options_.samples_per_batch, count = options_.batches_per_step;
+  const int64_t missing = options_.samples_of_last > 0 ? samples - options_.samples_of_last : 0;
+  const int64_t first = options_.start + number * samples - number / count * missing;
+  return make_batch_(first, number % count == count - 1 ? samples - missing : samples);
 }
 
 Batch Loader::next() {

@@ -18,10 +18,13 @@ struct LoaderOptions {
   int64_t num_workers = 1;        ///< threads that prepare batches; 0: the caller's own, when it asks
   int64_t prefetch = 4;           ///< batches ready or in work ahead of the caller's, at least 1: their bytes are held
   int64_t samples_per_batch = 1;  ///< at least 1
+  int64_t batches_per_step = 1;   ///< from the first on: where the last of so many is smaller
+  int64_t samples_of_last = 0;    ///< of the last of a step; 0: all are alike
   int64_t start = 0;              ///< the position of the first sample, counted over all epochs
 };
 
-/// Calls `make_batch(first_sample, samples)` for start, start + samples_per_batch, … without end. The batches and their
+/// Calls `make_batch(first_sample, samples)` for start, start + samples_per_batch, … without end, one batch after the
+/// other. The batches and their
 /// order do not depend on the number of workers as long as make_batch gives the same for the same arguments; with more
 /// than one worker it is called from several threads at once.
 class Loader {

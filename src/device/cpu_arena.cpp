@@ -31,12 +31,17 @@ CpuArena::CpuArena(int64_t bytes) {
   reserved_ = 2 * whole_pages(bytes) + GiB;
   void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)
-    throw UserError(fmt::format("the machine has no address space for an arena of {}: {}", format_bytes(bytes),
-                                std::strerror(errno)),
-                    UserError::Kind::failure);
+    throw MemoryUnavailable(fmt::format("the machine has no address space for an arena of {}: {}", format_bytes(bytes),
+                                        std::strerror(errno)),
+                            bytes);
   data_ = static_cast<std::byte*>(address);
   madvise(data_, reserved_, MADV_HUGEPAGE);
-  grow(bytes);
+  try {
+    grow(bytes);
+  } catch (...) {
+    munmap(data_, reserved_);
+    throw;
+  }
 }
 
 CpuArena::~CpuArena() {
@@ -49,9 +54,9 @@ void CpuArena::grow(int64_t bytes) {
     throw UserError(fmt::format("the arena of {} cannot grow to {}", format_bytes(bytes_), format_bytes(bytes)),
                     UserError::Kind::failure);
   if (mprotect(data_, whole_pages(bytes), PROT_READ | PROT_WRITE) != 0)
-    throw UserError(
+    throw MemoryUnavailable(
         fmt::format("the machine has no memory for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
-        UserError::Kind::failure);
+        bytes);
   // Every page is taken now: what cannot be had is missed before the first step, not during a later one.
   std::memset(data_ + bytes_, static_cast<int>(kUnwritten), bytes - bytes_);
   bytes_ = bytes;

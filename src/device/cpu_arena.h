@@ -10,7 +10,7 @@ namespace plimsoll {
 /// instead of spoiling somebody's data. Growing keeps the address and the contents.
 class CpuArena {
  public:
-  /// Throws UserError(failure) if the machine does not give `bytes`.
+  /// Throws MemoryUnavailable if the machine does not give `bytes`.
   explicit CpuArena(int64_t bytes);
   ~CpuArena();
   CpuArena(const CpuArena&) = delete;
@@ -19,7 +19,7 @@ class CpuArena {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
-  /// Makes the arena at least `bytes` large.
+  /// Makes the arena at least `bytes` large. Throws MemoryUnavailable likewise.
   void grow(int64_t bytes);
 
   /// The highest byte that anybody has written to, plus one: the arena starts as a pattern that reads as NaN in every

@@ -39,6 +39,7 @@ Job freed(Job job, std::string& change) {
 }
 
 Steps lower_precision(const Job& job) {
+  if (!job.precision) return {};  // the planner has tried them
   Steps steps;
   for (Precision precision : {Precision::bf16_mixed, Precision::bf16_true}) {
     if (job.precision == precision || job.precision == Precision::bf16_true) continue;

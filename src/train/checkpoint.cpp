@@ -120,7 +120,7 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& to
       {"model.sliding_window", text(model.sliding_window)},
       {"model.norm_eps", text(model.norm_eps)},
       {"model.rope_theta", text(model.rope_theta)},
-      {"precision", std::string(name_of(job.precision))},
+      {"precision", std::string(name_of(job.precision.value()))},
       {"optimizer.name", job.optimizer.name},
       {"data.tokenizer", fmt::format("{} ({:016x})", tokenizer.name(), tokenizer.fingerprint())},
       {"data.sequence_length", text(job.data.sequence_length)},

@@ -18,7 +18,7 @@ struct Rung {
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
   job.micro_batch_size = micro_batch;
-  job.gradient_accumulation_steps = AccumulationSchedule{{0, *job.batch_size / micro_batch}};
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, (*job.batch_size + micro_batch - 1) / micro_batch}};
 }
 
 // Each rung adds one means to the one before; the last is the job as it stands.
@@ -42,9 +42,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   ladder.push_back({"+ mixed precision", next});
   next.gradient_checkpointing = Choice::on;
   ladder.push_back({"+ checkpointing", next});
-  // A quarter of the batch at a time, or what divides it near that.
-  int64_t micro = std::max<int64_t>(1, *job.batch_size / 4);
-  while (*job.batch_size % micro != 0) --micro;
+  const int64_t micro = (*job.batch_size + 3) / 4;
   if (micro < *job.batch_size) {
     set_micro_batch(next, micro);
     ladder.push_back({"+ accumulation", next});
@@ -55,14 +53,27 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   return ladder;
 }
 
-std::string settings_of(const Job& job, const PlannedJob& planned) {
+std::string settings_of(const PlannedJob& planned) {
   const StepTime& time = planned.plan.time;
-  std::string text = fmt::format("{}, micro batch {} x {}", name_of(job.precision), planned.settings.micro_batch_size,
-                                 planned.settings.accumulation.at(0));
+  std::string text =
+      fmt::format("{}, micro batch {}", name_of(planned.settings.precision), micro_batches_in_words(planned.settings));
   if (planned.plan.checkpointed)
     text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute / (time.micro - time.recompute));
   if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
   return text;
+}
+
+// A row that would have fit a moment ago, before another program took the memory, is one that does not.
+TrainReport trained(const Job& job, const PlannedJob& planned) {
+  TrainObserver nobody;
+  try {
+    return train_job(job, nobody);
+  } catch (const MemoryUnavailable&) {
+    TrainReport refused;
+    refused.fits = false;
+    refused.planned_peak_bytes = planned.plan.peak_bytes;
+    return refused;
+  }
 }
 
 }  // namespace
@@ -85,15 +96,14 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     }
     CompareRow row;
     row.name = rung.name;
-    row.settings = settings_of(rung.job, planned);
+    row.settings = settings_of(planned);
     row.fits = planned.plan.fits;
     row.budget_bytes = planned.plan.budget_bytes;
     row.planned_peak_bytes = planned.plan.peak_bytes;
     row.planned_host_bytes = planned.plan.host_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
-      TrainObserver nobody;
-      const TrainReport report = train_job(pinned(rung.job, planned.settings), nobody);
+      const TrainReport report = trained(pinned(rung.job, planned.settings), planned);
       row.fits = report.fits;
       row.planned_peak_bytes = report.planned_peak_bytes;
       row.measured_peak_bytes = report.measured_peak_bytes;

@@ -136,7 +136,7 @@ MachineReport inspect_machine(int threads, bool again) {
   report.instructions = at::get_cpu_capability();
   report.cores = static_cast<int>(std::thread::hardware_concurrency());
   report.threads = threads > 0 ? threads : std::max(report.cores, 1);
-  report.available_memory = available_host_memory();
+  report.available_memory = host_memory_now();
   report.folder = measurements_folder();
   report.nvidia_driver = can_load("libcuda.so.1");
   report.amd_driver = can_load("libamdhip64.so");
@@ -165,7 +165,7 @@ int measure_machine(const Job& job, double seconds) {
   OpTimes times(threads);
   times.load(times_file(threads));
   // Scratch is part of an op's time: the planned trace has it, and the ops that run again are the same.
-  const int64_t bytes = planned.settings.memory_budget.value_or(available_host_memory().value_or(GiB) / 2);
+  const int64_t bytes = planned.settings.memory_budget.value_or(host_memory_now().value_or(GiB) / 2);
   const int count = times.measure(planned.plan.trace, typical(threads), seconds, bytes);
   if (const std::filesystem::path file = times_file(threads); count > 0 && !file.empty()) times.save(file);
   return count;

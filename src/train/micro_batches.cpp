@@ -31,6 +31,8 @@ MicroBatch tensors_over(Batch& batch) {
 MicroBatches::MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress)
     : config_(job.data),
       samples_(job.micro_batch_size.value()),
+      last_samples_(last_micro_batch_of(job)),
+      per_step_(last_samples_ > 0 ? job.gradient_accumulation_steps->at(0) : 1),
       dataset_(job.data, tokenizer, progress),
       order_(dataset_.windows(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = dataset_.windows(Split::validation);
@@ -43,6 +45,8 @@ void MicroBatches::start(int64_t position) {
   options.num_workers = config_.num_workers;
   options.prefetch = config_.prefetch;
   options.samples_per_batch = samples_;
+  options.samples_of_last = last_samples_;
+  options.batches_per_step = per_step_;
   options.start = position;
   loader_.reset();
   loader_.emplace([this](int64_t first,

@@ -27,8 +27,8 @@ class MicroBatches {
   /// Opens the job's text, tokenising what no earlier job has. job.micro_batch_size must be set.
   MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress);
 
-  /// From here on next() gives micro batches from window `position` on, counted over all epochs, prepared ahead by
-  /// threads that persist over epochs.
+  /// From here on next() gives micro batches from window `position` on, where a step begins, counted over all epochs,
+  /// prepared ahead by threads that persist over epochs.
   void start(int64_t position);
   Batch next();
 
@@ -44,7 +44,9 @@ class MicroBatches {
 
  private:
   DataConfig config_;
-  int64_t samples_;  // of a micro batch
+  int64_t samples_;       // of a micro batch
+  int64_t last_samples_;  // of a step's last one, where it is smaller; 0: all are alike
+  int64_t per_step_;      // micro batches of a step, where the last one is smaller
   TextDataset dataset_;
   WindowOrder order_;
   int64_t evaluation_windows_ = 0;

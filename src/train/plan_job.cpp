@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <set>
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -15,13 +16,6 @@
 
 namespace plimsoll {
 namespace {
-
-std::vector<int64_t> divisors_of(int64_t number) {
-  std::vector<int64_t> divisors;
-  for (int64_t each = 1; each <= number; ++each)
-    if (number % each == 0) divisors.push_back(each);
-  return divisors;
-}
 
 int64_t numbers_learned(const Trace& trace) {
   int64_t count = 0;
@@ -37,11 +31,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // The job under one micro batch: recorded once, planned under any budget.
 class Candidate {
  public:
-  Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size, AccumulationSchedule accumulation)
-      : micro_batch_size_(micro_batch_size), accumulation_(std::move(accumulation)) {
+  Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size,
+            const AccumulationSchedule& accumulation) {
     Job pinned = job;
     pinned.micro_batch_size = micro_batch_size;
-    pinned.gradient_accumulation_steps = accumulation_;
+    pinned.gradient_accumulation_steps = accumulation;
+    settings_.precision = job.precision.value();
+    settings_.micro_batch_size = micro_batch_size;
+    settings_.accumulation = accumulation;
+    settings_.last_micro_batch = last_micro_batch_of(pinned);
     TrainingOptions options = options_of(pinned);
     options.device = target.device;
     options.cost = target.cost;
@@ -51,38 +49,52 @@ class Candidate {
     const auto start = std::chrono::steady_clock::now();
     recorded_ = record_step(step_of(pinned, micro_batch_size), options);
     record_seconds_ = seconds_since(start);
-    PlanOptions plan_options = plan_options_of(options);
-    plan_options.micro_batches = accumulation_.begin()->second;
-    if (target.device == "cpu") {
-      // As Training does before it starts, so that a plan alone says what the run will take. The large ones wait.
-      LearnedWorkspace workspace(plan_options.workspace);
-      at::set_num_threads(threads_of(options));
-      workspace.probe(recorded_, kProbedBytes);
-      plan_options.workspace = workspace.model();
-      plan_options.library_bytes += workspace.beside_bytes();
-    }
-    planner_.emplace(recorded_, plan_options);
+    settings_.parameters = numbers_learned(recorded_);
+    plan_options_ = plan_options_of(options);
+    threads_ = threads_of(options);
+    to_be_probed_ = target.device == "cpu";
+    planner_.emplace(recorded_, plan_options_);
     sequence_length_ = job.data.sequence_length;
   }
 
-  PlannedJob plan(std::optional<int64_t> budget) const {
+  /// Scratch that only a run tells is left out of what does not fit without it already: running a kernel of each kind
+  /// is most of the time that planning takes. `exact`: all the same.
+  PlannedJob plan(std::optional<int64_t> budget, bool exact) {
     PlannedJob planned;
+    if (exact) probe();
     planned.plan = planner_->plan(budget);
+    if (to_be_probed_ && planned.plan.fits) {
+      probe();
+      planned.plan = planner_->plan(budget);
+    }
     planned.recorded = recorded_;
     planned.record_seconds = record_seconds_;
-    planned.settings.micro_batch_size = micro_batch_size_;
-    planned.settings.accumulation = accumulation_;
-    planned.settings.parameters = numbers_learned(recorded_);
-    const int64_t count = accumulation_.begin()->second;
-    planned.step_seconds = planned.plan.time.step(count);
+    planned.settings = settings_;
+    const int64_t count = settings_.accumulation.begin()->second;
+    planned.step_seconds = planned.plan.time.step(count, settings_.last_micro_batch > 0);
     planned.tokens_per_second =
-        static_cast<double>(count * micro_batch_size_ * sequence_length_) / planned.step_seconds;
+        static_cast<double>(settings_.sequences(count) * sequence_length_) / planned.step_seconds;
     return planned;
   }
 
  private:
-  int64_t micro_batch_size_, sequence_length_ = 0;
-  AccumulationSchedule accumulation_;
+  // As Training does before it starts, so that a plan alone says what the run will take. The large ones wait.
+  void probe() {
+    if (!to_be_probed_) return;
+    LearnedWorkspace workspace(plan_options_.workspace);
+    at::set_num_threads(threads_);
+    workspace.probe(recorded_, kProbedBytes);
+    plan_options_.workspace = workspace.model();
+    plan_options_.library_bytes += workspace.beside_bytes();
+    planner_.emplace(recorded_, plan_options_);
+    to_be_probed_ = false;
+  }
+
+  JobSettings settings_;
+  int64_t sequence_length_ = 0;
+  PlanOptions plan_options_;
+  int threads_ = 0;
+  bool to_be_probed_ = false;
   Trace recorded_;
   double record_seconds_ = 0;
   std::optional<Planner> planner_;
@@ -95,12 +107,12 @@ class JobPlanner {
     check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
           "a job's micro batch and its accumulation are both set or both open");
     job_.model.decoder.vocab_size = vocabulary_of(job);
-    if (job_.micro_batch_size) {
-      candidates_.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
-      return;
-    }
-    for (int64_t divisor : divisors_of(*job_.batch_size))
-      candidates_.push_back({divisor, {{0, *job_.batch_size / divisor}}, nullptr});
+    if (job_.precision)
+      add_precision(*job_.precision);
+    else
+      for (Precision each : {Precision::fp32_true, target.bfloat16 ? Precision::bf16_mixed : Precision::fp16_mixed,
+                             Precision::bf16_true})
+        add_precision(each);
   }
 
   PlannedJob run() {
@@ -142,16 +154,34 @@ class JobPlanner {
     std::unique_ptr<Candidate> candidate;  // recorded when it is first asked for
   };
 
-  const Candidate& candidate(size_t index) {
-    Open& open = candidates_[index];
-    if (!open.candidate)
-      open.candidate = std::make_unique<Candidate>(job_, target_, open.micro_batch_size, open.accumulation);
-    return *open.candidate;
+  // The job in one precision.
+  struct Alternative {
+    Job job;
+    std::vector<Open> open;  // by rising micro batch
+
+    Candidate& candidate(size_t index, const PlanTarget& target) {
+      Open& asked = open[index];
+      if (!asked.candidate)
+        asked.candidate = std::make_unique<Candidate>(job, target, asked.micro_batch_size, asked.accumulation);
+      return *asked.candidate;
+    }
+  };
+
+  void add_precision(Precision precision) {
+    Alternative& added = alternatives_.emplace_back();
+    added.job = job_;
+    added.job.precision = precision;
+    if (job_.micro_batch_size) {
+      added.open.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
+      return;
+    }
+    for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
+      added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
   }
 
-  static std::string choices_of(const PlannedJob& planned) {
-    std::string text = fmt::format("micro batch {} x {}", planned.settings.micro_batch_size,
-                                   planned.settings.accumulation.begin()->second);
+  std::string choices_of(const PlannedJob& planned) const {
+    std::string text = job_.precision ? "" : fmt::format("{}, ", name_of(planned.settings.precision));
+    text += "micro batch " + micro_batches_in_words(planned.settings);
     if (planned.plan.checkpointed)
       text += fmt::format(", {:.1f} % recomputed",
                           100 * planned.plan.time.recompute / (planned.plan.time.micro - planned.plan.time.recompute));
@@ -159,52 +189,138 @@ class JobPlanner {
     return text;
   }
 
-  // The candidate with the least time among those that fit. Larger micro batches keep a device busier: they are tried
-  // first, and as soon as one fits without recomputing anything, smaller ones have nothing to offer.
+  // Whatever is open, precision included.
   PlannedJob choose(std::optional<int64_t> budget) {
+    if (alternatives_.size() == 1) return choose(alternatives_[0], budget);
+    PlannedJob full = choose(alternatives_[0], budget), mixed = choose(alternatives_[1], budget);
+    int64_t least = std::min({full.plan.minimum_budget_bytes, mixed.plan.minimum_budget_bytes,
+                              alternatives_[2].candidate(0, target_).plan(budget, true).plan.minimum_budget_bytes});
+    PlannedJob best;
+    std::string why;
+    if (full.plan.fits || mixed.plan.fits) {
+      const bool faster = mixed.plan.fits && (!full.plan.fits || mixed.step_seconds < full.step_seconds);
+      why = faster ? compared(mixed, full) : compared(full, mixed);
+      best = std::move(faster ? mixed : full);
+    } else {
+      best = choose(alternatives_[2], budget);
+      least = std::min(least, best.plan.minimum_budget_bytes);
+      if (best.plan.fits) {
+        why = fmt::format(
+            "neither {} nor {} fits: they need at least {} and {}; it changes the result: parameters, gradients and "
+            "optimizer state have 8 significant bits",
+            name_of(full.settings.precision), name_of(mixed.settings.precision),
+            format_bytes(full.plan.minimum_budget_bytes), format_bytes(mixed.plan.minimum_budget_bytes));
+      } else {
+        why = "no precision fits; this one needs least";
+        for (PlannedJob* other : {&full, &mixed})
+          if (other->plan.minimum_budget_bytes < best.plan.minimum_budget_bytes) best = std::move(*other);
+      }
+    }
+    best.plan.minimum_budget_bytes = least;
+    best.settings.reasons.push_back({fmt::format("precision: {}", name_of(best.settings.precision)), why});
+    return best;
+  }
+
+  static std::string compared(const PlannedJob& best, const PlannedJob& other) {
+    const std::string_view name = name_of(other.settings.precision);
+    if (!other.plan.fits)
+      return fmt::format("{} does not fit: it needs at least {}", name, format_bytes(other.plan.minimum_budget_bytes));
+    const double ratio = other.step_seconds / best.step_seconds;
+    return fmt::format("{:.{}f} times as fast as {} as predicted", ratio, ratio < 1.1 ? 2 : 1, name);
+  }
+
+  // The micro batch with the least time among those that fit. Larger ones keep a device busier, and need more: the
+  // largest that fits is looked for first, and from there on down to one that fits without recomputing anything; still
+  // smaller ones have nothing to offer.
+  PlannedJob choose(Alternative& alternative, std::optional<int64_t> budget) const {
+    enum class Fit : uint8_t { unknown, no, with_extra_time, whole };
+    std::vector<Fit> fits(alternative.open.size(), Fit::unknown);
     std::optional<PlannedJob> best;
     int64_t minimum = std::numeric_limits<int64_t>::max();
     size_t weighed = 0;
-    for (size_t i = candidates_.size(); i-- > 0;) {
-      PlannedJob planned = candidate(i).plan(budget);
-      ++weighed;
-      minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
+    const auto weigh = [&](size_t i, bool exact) {
+      PlannedJob planned = alternative.candidate(i, target_).plan(budget, exact);
+      weighed += fits[i] == Fit::unknown;
+      if (planned.plan.fits || exact) minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
+      fits[i] = !planned.plan.fits                                         ? Fit::no
+                : planned.plan.checkpointed || planned.plan.host_bytes > 0 ? Fit::with_extra_time
+                                                                           : Fit::whole;
       const bool better =
           !best || (planned.plan.fits != best->plan.fits ? planned.plan.fits
                     : planned.plan.fits                  ? planned.step_seconds < best->step_seconds
                                         : planned.plan.minimum_budget_bytes < best->plan.minimum_budget_bytes);
-      const bool done = planned.plan.fits && !planned.plan.checkpointed;
       if (better) best = std::move(planned);
-      if (done && i > 0) {
-        // The least budget is asked of the smallest, which needs least.
-        minimum = std::min(minimum, candidate(0).plan(budget).plan.minimum_budget_bytes);
-        break;
+    };
+    const auto fit_of = [&](size_t i) {
+      if (fits[i] == Fit::unknown) weigh(i, false);
+      return fits[i];
+    };
+    size_t end = fits.size();  // what lies from here on does not fit
+    if (fit_of(end - 1) == Fit::no) {
+      size_t begin = 0;  // what lies before it fits
+      for (--end; begin < end;) {
+        const size_t middle = begin + (end - begin) / 2;
+        if (fit_of(middle) == Fit::no)
+          end = middle;
+        else
+          begin = middle + 1;
+      }
+      // Nothing fits is not an answer to be had by halving.
+      if (end == 0) {
+        best.reset();
+        for (size_t i = fits.size(); i-- > 0;) weigh(i, true);
       }
     }
+    while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
+    // The least budget is asked of the smallest, which needs least.
+    if (fits[0] == Fit::unknown)
+      minimum = std::min(minimum, alternative.candidate(0, target_).plan(budget, true).plan.minimum_budget_bytes);
     best->plan.minimum_budget_bytes = minimum;
     if (!job_.micro_batch_size)
-      best->settings.reasons.push_back(
-          {fmt::format("micro_batch_size: {}", best->settings.micro_batch_size), micro_batch_reason(*best, weighed)});
+      best->settings.reasons.push_back({fmt::format("micro_batch_size: {}", best->settings.micro_batch_size),
+                                        micro_batch_reason(*best, weighed, alternative.open.size())});
     return std::move(*best);
   }
 
-  std::string micro_batch_reason(const PlannedJob& planned, size_t weighed) const {
+  std::string micro_batch_reason(const PlannedJob& planned, size_t weighed, size_t open) const {
     const int64_t batch = *job_.batch_size;
     if (!planned.plan.fits) {
-      if (candidates_.size() == 1) return fmt::format("it is the whole batch_size, {}, and does not fit", batch);
-      return fmt::format("no divisor of batch_size {} fits; this one needs least", batch);
+      if (open == 1) return fmt::format("it is the whole batch_size, {}, and does not fit", batch);
+      return fmt::format("no part of batch_size {} fits; this one needs least", batch);
     }
     if (planned.settings.micro_batch_size == batch) return fmt::format("the whole batch_size {} fits", batch);
-    return fmt::format("of the {} divisors of batch_size {} that were weighed, the least time among those that fit",
-                       weighed, batch);
+    return fmt::format("of the {} parts of batch_size {} that were weighed, the least time among those that fit{}",
+                       weighed, batch,
+                       planned.settings.last_micro_batch > 0
+                           ? fmt::format("; the last one of a step has {}", planned.settings.last_micro_batch)
+                           : "");
   }
 
   Job job_;  // with the vocabulary filled in
   PlanTarget target_;
-  std::vector<Open> candidates_;  // by rising micro batch
+  std::vector<Alternative> alternatives_;  // one, or where the precision is open 32-true, mixed and bf16-true
 };
 
 }  // namespace
+
+std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
+  std::set<int64_t> divisors;
+  for (int64_t each = 1; each * each <= batch_size; ++each)
+    if (batch_size % each == 0) divisors.insert({each, batch_size / each});
+  std::set<int64_t> sizes = divisors;
+  for (int64_t count = 2; count < batch_size; count *= 2) {
+    const int64_t size = (batch_size + count - 1) / count;
+    const auto above = divisors.lower_bound(size);
+    if (*above != size && *above > 2 * *std::prev(above)) sizes.insert(size);
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
+std::string micro_batches_in_words(const JobSettings& settings) {
+  const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
+  if (settings.last_micro_batch == 0) return fmt::format("{} x {}", settings.micro_batch_size, count);
+  return fmt::format("{} x {} + {}", settings.micro_batch_size, count - 1, settings.last_micro_batch);
+}
 
 Step step_of(const Job& job, int64_t micro_batch_size) {
   check(job.model.type == "decoder", "unknown model type " + job.model.type);
@@ -215,17 +331,19 @@ Step step_of(const Job& job, int64_t micro_batch_size) {
 
 TrainingOptions options_of(const Job& job) {
   TrainingOptions options;
-  options.precision = job.precision;
+  options.precision = job.precision.value_or(Precision::fp32_true);
   options.optimizer = job.optimizer;
   options.max_grad_norm = job.max_grad_norm;
   options.accumulate =
       job.gradient_accumulation_steps
           ? std::ranges::any_of(*job.gradient_accumulation_steps, [](const auto& entry) { return entry.second > 1; })
           : job.batch_size.value_or(1) > 1;
+  options.last_micro_batch = last_micro_batch_of(job);
   options.evaluate = job.data.validation_fraction > 0;
   options.gradient_checkpointing = job.gradient_checkpointing;
   options.memory_budget = job.memory_budget;
   options.host_memory_budget = job.host_memory_budget;
+  if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;
   options.device = job.device;
   options.threads = static_cast<int>(job.threads);
   options.seed = job.seed;
@@ -246,9 +364,10 @@ std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target,
 
 Job pinned(Job job, const JobSettings& settings) {
   job.model.decoder.vocab_size = settings.vocab_size;
+  job.precision = settings.precision;
   job.micro_batch_size = settings.micro_batch_size;
   job.gradient_accumulation_steps = settings.accumulation;
-  job.batch_size = settings.micro_batch_size * settings.accumulation.at(0);
+  job.batch_size = settings.sequences(settings.accumulation.at(0));
   job.memory_budget = settings.memory_budget;
   return job;
 }

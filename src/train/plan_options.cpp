@@ -14,6 +14,7 @@ int threads_of(const TrainingOptions& options) {
 PlanOptions plan_options_of(const TrainingOptions& options) {
   PlanOptions result;
   result.memory_budget = options.memory_budget;
+  result.micro_batches = options.micro_batches;
   result.host_memory_budget = options.host_memory_budget;
   result.gradient_checkpointing = options.gradient_checkpointing;
   result.context_bytes = options.context_bytes;

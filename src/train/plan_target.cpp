@@ -9,8 +9,13 @@
 #include "plimsoll/train_job.h"
 #include "train/machine_cost.h"
 #include "train/plan_options.h"
+#include "train/plan_target.h"
 
 namespace plimsoll {
+
+int64_t less_margin(int64_t available) {
+  return std::max<int64_t>(1, available / 10 * 9);
+}
 
 PlanTarget target_of(const DeviceSpec& device) {
   PlanTarget target;
@@ -21,6 +26,7 @@ PlanTarget target_of(const DeviceSpec& device) {
       fmt::format("what {} gives a program of its {}", device.name, format_bytes(device.memory_bytes));
   target.context_bytes = device.context_bytes;
   target.library_bytes = device.library_workspace_bytes;
+  target.bfloat16 = device.rates.bf16 > 0;
   return target;
 }
 
@@ -42,14 +48,14 @@ PlanTarget target_of(const Job& job) {
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
   if (job.memory_budget) return target;
-  const std::optional<int64_t> available = available_host_memory();
+  const std::optional<int64_t> available = host_memory_now();
   if (!available) {
     target.budget_reason = "the system does not say how much memory is available";
     return target;
   }
-  // The rest is for what is not in the arena: the program, the data's batches, the page cache of its text.
-  target.memory_budget = std::max<int64_t>(1, *available / 10 * 9);
-  target.budget_reason = fmt::format("90 % of the {} that are available on this machine", format_bytes(*available));
+  target.memory_budget = less_margin(*available);
+  target.budget_reason =
+      fmt::format("the {} that are available on this machine now, less 10 %", format_bytes(*available));
   return target;
 }
 

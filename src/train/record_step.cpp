@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <set>
@@ -58,6 +59,7 @@ class StepRecorder {
     if (options_.accumulate) {
       micro("accumulate");
       check_gradients();
+      if (options_.last_micro_batch != 0) remainder();
     }
     update();
     if (options_.evaluate) evaluate();
@@ -162,6 +164,29 @@ class StepRecorder {
     const at::Tensor scaled = loss * loss_factor_;
     recorder_.set_phase(Phase::backward);
     scaled.backward();
+  }
+
+  // The last micro batch of a step, on the first rows of the same inputs.
+  void remainder() {
+    const int64_t rows = options_.last_micro_batch;
+    const std::vector<int64_t>* first = nullptr;
+    for (const InputSpec& spec : step_.inputs) {
+      if (spec.sizes.empty() || (first && spec.sizes[0] != first->at(0)))
+        throw UserError(
+            fmt::format("last_micro_batch is {}: the first size of every input must be the samples of a micro batch; "
+                        "'{}' is [{}]{}",
+                        rows, spec.name, fmt::join(spec.sizes, ", "),
+                        first ? fmt::format(", '{}' [{}]", step_.inputs[0].name, fmt::join(*first, ", ")) : ""));
+      first = &step_.inputs[0].sizes;
+    }
+    if (!first || rows < 0 || rows >= first->at(0))
+      throw UserError(fmt::format("last_micro_batch is {}; it must be less than the {} samples of a micro batch, or 0",
+                                  rows, first ? first->at(0) : 0));
+    const auto whole = inputs_;
+    for (auto& [name, tensor] : inputs_) tensor = tensor.narrow(0, 0, rows);
+    micro("remainder");
+    inputs_ = whole;
+    check_gradients();
   }
 
   void collect_gradients() {

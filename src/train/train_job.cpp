@@ -8,11 +8,14 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "device/host_memory.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
 #include "train/measured.h"
 #include "train/micro_batches.h"
+#include "train/plan_target.h"
 #include "train/schedule.h"
 #include "train/vocabulary.h"
 
@@ -50,32 +53,29 @@ double median(std::vector<double> values) {
 
 class Run {
  public:
-  Run(const Job& job, TrainObserver& observer) : job_(job), observer_(observer) {}
+  Run(const Job& job, TrainObserver& observer) : asked_(job), job_(job), observer_(observer) {}
 
   TrainReport run() {
     if (job_.device != "cpu")
       throw UserError(fmt::format("device is '{}'; plans can be made for it, training runs on the cpu: set device: cpu",
                                   job_.device));
-    plan();
+    plan(target_of(asked_));
+    observer_.planned(report_.job);
     if (!report_.fits) return std::move(report_);
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(job_.checkpoint);
     prepare_outputs();
     try {
       open_data();
-    } catch (const StoppedEarly&) {
-      report_.stopped = true;
-      report_.resident_bytes = peak_resident_bytes();
-      return std::move(report_);
-    }
-    TrainingOptions options = options_of(job_);
-    options.cost = settings().cost;
-    training_.emplace(step_of(job_, settings().micro_batch_size), options);
-    try {
-      training_->start();
+      take_memory();
+      if (!report_.fits) return std::move(report_);
       if (checkpoint) resume(*checkpoint);
       open_metrics();
       data_->start(position_);
       train();
+    } catch (const StoppedEarly&) {
+      report_.stopped = true;
+      report_.resident_bytes = peak_resident_bytes();
+      return std::move(report_);
     } catch (const UserError& error) {
       if (error.kind() != UserError::Kind::does_not_fit) throw;
       report_.fits = false;  // with scratch that nobody knew of; the plan says what would
@@ -87,13 +87,57 @@ class Run {
  private:
   const JobSettings& settings() const { return report_.job.settings; }
 
-  void plan() {
-    report_.job = plan_job(job_);
-    job_ = pinned(std::move(job_), settings());
+  void plan(const PlanTarget& target) {
+    report_.job = plan_job(asked_, target);
+    job_ = pinned(asked_, settings());
     report_.fits = report_.job.plan.fits;
     report_.planned_peak_bytes = report_.job.plan.peak_bytes;
     report_.planned = report_.job.plan.breakdown;
-    observer_.planned(report_.job);
+  }
+
+  // Where another program has taken the memory since it was planned for, the job is planned again for what there is.
+  void take_memory() {
+    while (true) {
+      TrainingOptions options = options_of(job_);
+      options.cost = settings().cost;
+      training_.emplace(step_of(job_, settings().micro_batch_size), options);
+      try {
+        training_->start();
+        return;
+      } catch (const MemoryUnavailable& error) {
+        training_.reset();
+        plan_again(error);
+      }
+      if (!report_.fits) return;
+      open_data();  // the micro batches may be others
+    }
+  }
+
+  void plan_again(const MemoryUnavailable& error) {
+    const std::optional<int64_t> available = host_memory_now();
+    const std::string why = available && *available < error.asked()
+                                ? fmt::format("the machine has {} available now, and the arena takes {}",
+                                              format_bytes(*available), format_bytes(error.asked()))
+                                : error.what();
+    // Less than what was refused, whatever the system says that it has: each time it is asked for less.
+    const int64_t most = std::min(less_margin(error.asked()), less_margin(available.value_or(error.asked())));
+    if (asked_.memory_budget) {
+      const int64_t least = report_.job.plan.minimum_budget_bytes;
+      const bool large = most >= 64 * MiB;
+      const int64_t unit = large ? MiB : KiB, lower = most / unit;
+      throw MemoryUnavailable(
+          lower * unit < least
+              ? fmt::format("{}; the job needs at least {}: free memory", why, format_bytes(least))
+              : fmt::format("{}; lower memory_budget to {}{}, or set it to auto", why, lower, large ? "MiB" : "KiB"),
+          error.asked());
+    }
+    PlanTarget target = target_of(asked_);
+    if (!target.memory_budget || *target.memory_budget > most) {
+      target.memory_budget = most;
+      target.budget_reason = fmt::format("{}, less 10 %", why);
+    }
+    plan(target);
+    observer_.replanned(why, report_.job);
   }
 
   // Before the data are read: what cannot be saved should not be trained.
@@ -214,8 +258,8 @@ class Run {
           inputs = tensors_over(batch);
           return inputs;
         },
-        rate);
-    const int64_t windows = count * settings().micro_batch_size;
+        rate, settings().last_micro_batch > 0);
+    const int64_t windows = settings().sequences(count);
     position_ += windows;
 
     TrainProgress progress;
@@ -315,6 +359,7 @@ class Run {
     if (seconds > 0) report_.tokens_per_second = tokens / seconds;
   }
 
+  const Job asked_;
   Job job_;  // with every choice pinned once it is planned
   TrainObserver& observer_;
   TrainReport report_;

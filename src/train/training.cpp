@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "device/cpu_arena.h"
+#include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/executor.h"
@@ -21,6 +22,8 @@ struct Training::Impl {
   explicit Impl(const Step& step, const TrainingOptions& training_options)
       : options(training_options),
         recorded(record_step(step, options)),
+        ragged_steps(options.accumulate && options.last_micro_batch > 0),
+        samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
         workspace(plan_options_of(options).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
@@ -43,6 +46,17 @@ struct Training::Impl {
                     UserError::Kind::does_not_fit);
   }
 
+  // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
+  void require_memory() const {
+    const std::optional<int64_t> available = host_memory_now();
+    const int64_t wanted = plan.arena_bytes + plan.host_bytes;
+    if (available && *available < wanted)
+      throw MemoryUnavailable(fmt::format("the machine has {} available now, and the arena takes {}: free memory, or "
+                                          "give a lower memory_budget",
+                                          format_bytes(*available), format_bytes(wanted)),
+                              wanted);
+  }
+
   void start() {
     require_fit("");
     if (options.device == "cpu") {
@@ -50,6 +64,7 @@ struct Training::Impl {
       make_plan_anew();
       require_fit(" with the scratch that its kernels take");
     }
+    require_memory();
     arena = std::make_unique<CpuArena>(plan.arena_bytes);
     if (plan.host_bytes > 0) host_arena = std::make_unique<CpuArena>(plan.host_bytes);
     executor = std::make_unique<Executor>(plan, *arena, host_arena.get());
@@ -81,17 +96,30 @@ struct Training::Impl {
   void write(const std::string& name, double value) { place(plan.trace.inputs, name).fill_(value); }
   double read(const std::string& name) { return place(plan.trace.outputs, name).item().toDouble(); }
 
-  void bind(const std::map<std::string, at::Tensor>& batch) {
+  // Whether a step's last micro batch is the smaller one that was recorded. If its tensors disagree, bind() says so.
+  bool is_remainder(const std::map<std::string, at::Tensor>& batch) const {
+    return ragged_steps && std::ranges::all_of(batch, [&](const auto& entry) {
+             return entry.second.dim() > 0 && entry.second.size(0) == options.last_micro_batch;
+           });
+  }
+
+  // `rows` > 0: into the first so many of every input.
+  void bind(const std::map<std::string, at::Tensor>& batch, int64_t rows = 0) {
     for (const NamedView& input : plan.trace.inputs) {
       if (input.name == "loss_factor" || input.name == "loss_scale" || input.name == "learning_rate") continue;
       const auto found = batch.find(input.name);
       if (found == batch.end()) throw UserError(fmt::format("the micro batch has no '{}'", input.name));
       at::Tensor target = executor->tensor(input.view);
+      if (rows > 0) target = target.narrow(0, 0, rows);
       const at::Tensor& source = found->second;
       if (source.sizes() != target.sizes() || source.scalar_type() != target.scalar_type())
-        throw UserError(fmt::format("input '{}' is {} [{}]; the step declares {} [{}]", input.name,
-                                    c10::toString(source.scalar_type()), fmt::join(source.sizes(), ", "),
-                                    c10::toString(target.scalar_type()), fmt::join(target.sizes(), ", ")));
+        throw UserError(fmt::format(
+            "input '{}' is {} [{}]; the step declares {} [{}]{}", input.name, c10::toString(source.scalar_type()),
+            fmt::join(source.sizes(), ", "), c10::toString(target.scalar_type()), fmt::join(target.sizes(), ", "),
+            rows > 0 ? " of the last micro batch"
+            : ragged_steps
+                ? fmt::format(", and of the last of several micro batches {} samples", options.last_micro_batch)
+                : ""));
       target.copy_(source);
     }
   }
@@ -155,6 +183,8 @@ struct Training::Impl {
 
   TrainingOptions options;
   Trace recorded;
+  bool ragged_steps;  // a step may end with a smaller micro batch
+  int64_t samples;    // of the others, where it may
   LearnedWorkspace workspace;
   LossScaler scaler;
   Plan plan;
@@ -178,22 +208,29 @@ void Training::start() {
 StepResult Training::step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate) {
   return step(
       static_cast<int64_t>(micro_batches.size()), [&](int64_t index) -> const auto& { return micro_batches[index]; },
-      learning_rate);
+      learning_rate, micro_batches.size() > 1 && impl_->is_remainder(micro_batches.back()));
 }
 
-StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, double learning_rate) {
+StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, double learning_rate, bool ragged) {
   if (micro_batches < 1) throw UserError("a step needs at least one micro batch");
   Impl& self = *impl_;
   self.require_started();
-  const auto count = static_cast<double>(micro_batches);
-  self.write("loss_factor", self.scaler.scale() / count);
+  if (ragged && (micro_batches == 1 || !self.ragged_steps))
+    throw UserError(
+        "only the last of several micro batches may be smaller, and only with TrainingOptions::last_micro_batch");
   self.write("loss_scale", self.scaler.scale());
   self.write("learning_rate", learning_rate);
+  // What a micro batch counts for: its samples of those of the step.
+  const int64_t last = ragged ? self.options.last_micro_batch : 0;
+  const auto total = static_cast<double>(ragged ? self.samples * (micro_batches - 1) + last : micro_batches);
   StepResult result;
   for (int64_t i = 0; i < micro_batches; ++i) {
-    self.bind(next(i));
-    self.run(i == 0 ? "micro" : "accumulate", i);
-    result.loss += self.read("loss") / count;
+    const bool smaller = ragged && i + 1 == micro_batches;
+    const auto share = static_cast<double>(smaller ? last : ragged ? self.samples : 1);
+    if (i == 0 || smaller) self.write("loss_factor", self.scaler.scale() * share / total);
+    self.bind(next(i), smaller ? last : 0);
+    self.run(i == 0 ? "micro" : smaller ? "remainder" : "accumulate", i);
+    result.loss += self.read("loss") * share / total;
   }
   self.run("update", 0);
   result.gradient_norm = self.read("gradient_norm");

@@ -53,7 +53,7 @@ TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
 
 TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
   EXPECT_EQ(message("precision: fp16"),
-            "job.yaml:2: precision is 'fp16'; allowed: 32-true, 16-mixed, bf16-mixed, bf16-true");
+            "job.yaml:2: precision is 'fp16'; allowed: auto, 32-true, 16-mixed, bf16-mixed, bf16-true");
   EXPECT_EQ(message("max_steps: many"), "job.yaml:2: max_steps is 'many'; allowed: integer from 1 to 1000000000");
   EXPECT_EQ(message("max_steps: [1, 2]"),
             "job.yaml:2: max_steps is a list of 2; allowed: integer from 1 to 1000000000");
@@ -162,24 +162,37 @@ TEST(JobErrors, HeadsFitTheWidth) {
 }
 
 TEST(JobErrors, BatchSizesAgree) {
-  EXPECT_EQ(message("batch_size: 10\nmicro_batch_size: 4"),
-            "job.yaml:2: batch_size is 10; it must be a multiple of micro_batch_size 4 (for example 8 or 12)");
+  EXPECT_EQ(message("batch_size: 3\nmicro_batch_size: 4"),
+            "job.yaml:2: batch_size is 3; it must be at least micro_batch_size, 4");
+  EXPECT_EQ(message("batch_size: 9\ngradient_accumulation_steps: 4"),
+            "job.yaml:2: batch_size is 9; it does not make gradient_accumulation_steps 4 micro batches with only the "
+            "last smaller (for example 8 or 12)");
+  for (int64_t batch : {10, 15, 21})
+    EXPECT_EQ(message("batch_size: " + std::to_string(batch) + "\nmicro_batch_size: 5\ngradient_accumulation_steps: 4"),
+              "job.yaml:2: batch_size is " + std::to_string(batch) +
+                  "; it must be micro_batch_size 5 x gradient_accumulation_steps 4 = 20, or from 16 where the last "
+                  "micro batch is smaller; give two of the three");
+  EXPECT_EQ(message("batch_size: 3\nmicro_batch_size: 4\ngradient_accumulation_steps: 1"),
+            "job.yaml:2: batch_size is 3; it must be micro_batch_size 4 x gradient_accumulation_steps 1 = 4; give two "
+            "of the three");
   EXPECT_EQ(
-      message("batch_size: 10\ngradient_accumulation_steps: 4"),
-      "job.yaml:2: batch_size is 10; it must be a multiple of gradient_accumulation_steps 4 (for example 8 or 12)");
-  EXPECT_EQ(
-      message("batch_size: 10\nmicro_batch_size: 5\ngradient_accumulation_steps: 4"),
-      "job.yaml:2: batch_size is 10; it must be micro_batch_size 5 x gradient_accumulation_steps 4 = 20; give two of "
-      "the three");
-  EXPECT_THAT(message("batch_size: 10\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
-              HasSubstr("gradient_accumulation_steps 4 (in epoch 0) = 20"));
-  EXPECT_EQ(
-      message("gradient_accumulation_steps: 3"),
-      "job.yaml:2: gradient_accumulation_steps is 3, and batch_size, which is not given, is 8, no multiple of it; "
-      "give batch_size or micro_batch_size");
+      message("gradient_accumulation_steps: 5"),
+      "job.yaml:2: gradient_accumulation_steps is 5, and batch_size, which is not given, is 8, which does not make so "
+      "many micro batches with only the last smaller; give batch_size or micro_batch_size");
   EXPECT_THAT(message("micro_batch_size: 1048576\ngradient_accumulation_steps: 2"), HasSubstr("more than 1048576"));
   EXPECT_THAT(message("batch_size: 1048576\ngradient_accumulation_steps: {0: 1, 1: 2}"),
               HasSubstr("more than 1048576"));
+}
+
+TEST(JobErrors, AScheduleHasNoSmallerLastMicroBatch) {
+  EXPECT_EQ(
+      message("batch_size: 18\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
+      "job.yaml:2: batch_size is 18; it must be micro_batch_size 5 x gradient_accumulation_steps 4 (in epoch 0) = "
+      "20, and with a schedule all micro batches are alike; give two of the three");
+  EXPECT_EQ(message("batch_size: 10\ngradient_accumulation_steps: {0: 4, 2: 2}"),
+            "job.yaml:2: batch_size is 10; it must be a multiple of gradient_accumulation_steps 4, as with a schedule "
+            "all micro batches are alike (for example 8 or 12)");
+  EXPECT_THAT(message("gradient_accumulation_steps: {0: 3, 2: 2}"), HasSubstr("is 8, no multiple of it"));
 }
 
 TEST(JobErrors, SchedulesStartWithEpochZero) {
@@ -262,7 +275,7 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
       "weight_decay, betas, eps, momentum");
   EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
   EXPECT_THAT(message_for_override("precision=fp16"),
-              StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: 32-true"));
+              StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: auto, 32-true"));
   EXPECT_THAT(message_for_override("seed="), StartsWith("command line: seed=: seed is empty; allowed: "));
   EXPECT_THAT(message_for_override("seed='1"), StartsWith("command line: seed='1: not valid YAML: "));
   EXPECT_THAT(message_for_override("model.num_heads=7"),

@@ -157,6 +157,7 @@ seed: 18446744073709551615
 TEST(Job, ReadsEveryPrecisionByItsName) {
   for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
     EXPECT_EQ(parse("precision: " + std::string(name_of(each))).precision, each);
+  EXPECT_EQ(parse("precision: auto").precision, std::nullopt);
   EXPECT_THROW(name_of(static_cast<Precision>(99)), InternalError);
 }
 
@@ -221,6 +222,11 @@ TEST(JobBatchSizes, FillInWhatFollows) {
       {"batch_size: 12\ngradient_accumulation_steps: 6", 12, 2, once(6)},
       {"micro_batch_size: 5\ngradient_accumulation_steps: 3", 15, 5, once(3)},
       {"batch_size: 15\nmicro_batch_size: 5\ngradient_accumulation_steps: 3", 15, 5, once(3)},
+      {"batch_size: 10\nmicro_batch_size: 4", 10, 4, once(3)},
+      {"batch_size: 10\nmicro_batch_size: 4\ngradient_accumulation_steps: 3", 10, 4, once(3)},
+      {"batch_size: 10\ngradient_accumulation_steps: 4", 10, 3, once(4)},
+      {"gradient_accumulation_steps: 3", 8, 3, once(3)},
+      {"batch_size: 1048575\nmicro_batch_size: 2", 1048575, 2, once(524288)},
       {"gradient_accumulation_steps: {0: 4, 4: 2, 8: 1}", 8, 2, schedule},
       {"micro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 4: 2, 8: 1}", 20, 5, schedule},
       {"batch_size: 32\ngradient_accumulation_steps: {8: 1, 4: 2, 0: 4}", 32, 8, schedule},
@@ -232,6 +238,16 @@ TEST(JobBatchSizes, FillInWhatFollows) {
     EXPECT_EQ(job.micro_batch_size, each.micro) << each.given;
     EXPECT_EQ(job.gradient_accumulation_steps, each.steps) << each.given;
   }
+}
+
+TEST(JobBatchSizes, TheLastMicroBatchHasWhatIsLeft) {
+  const auto last = [](const char* text) { return last_micro_batch_of(parse(text)); };
+  EXPECT_EQ(last("batch_size: 10\nmicro_batch_size: 4"), 2);
+  EXPECT_EQ(last("batch_size: 10\ngradient_accumulation_steps: 4"), 1);
+  EXPECT_EQ(last("batch_size: 12\nmicro_batch_size: 4"), 0);  // alike
+  EXPECT_EQ(last("batch_size: 4\nmicro_batch_size: 4"), 0);
+  EXPECT_EQ(last("batch_size: 37"), 0);  // open
+  EXPECT_EQ(last("batch_size: 20\ngradient_accumulation_steps: {0: 4, 2: 3}"), 0);
 }
 
 TEST(JobFile, IsReadFromDiskWithPathsBesideIt) {

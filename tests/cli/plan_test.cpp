@@ -4,6 +4,7 @@ namespace plimsoll::cli_testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -32,8 +33,9 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                    "recompute_bound_seconds", "cost_model", "choices", "reasons", "plan_seconds",
                                    "record_seconds", "arena_bytes", "live_bytes", "arena_waste", "residents"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
-  EXPECT_EQ(keys_of(plan["choices"]), (std::set<std::string>{"micro_batch_size", "gradient_accumulation_steps",
-                                                             "gradient_checkpointing", "precision"}));
+  EXPECT_EQ(keys_of(plan["choices"]),
+            (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
+                                   "gradient_checkpointing", "precision"}));
   EXPECT_EQ(sum_of(plan["breakdown"]), plan["peak_bytes"].get<int64_t>());
   EXPECT_EQ(plan["budget_bytes"], int64_t{1} << 30);
   EXPECT_EQ(plan["fits"], true);
@@ -61,6 +63,17 @@ TEST_F(PlanCommand, ResidentsComeLargestFirst) {
 TEST_F(PlanCommand, AScheduleOfAccumulationKeepsItsEpochs) {
   const json plan = plan_json({"batch_size=8", "micro_batch_size=2", "gradient_accumulation_steps={0: 4, 3: 2}"});
   EXPECT_EQ(plan["choices"]["gradient_accumulation_steps"], (json{{"0", 4}, {"3", 2}}));
+}
+
+TEST_F(PlanCommand, ALastMicroBatchThatIsSmallerIsSaid) {
+  const json plan = plan_json({"batch_size=10", "micro_batch_size=4"});
+  EXPECT_EQ(plan["choices"]["gradient_accumulation_steps"], 3);
+  EXPECT_EQ(plan["choices"]["last_micro_batch"], 2);
+  EXPECT_NEAR(plan["units_per_second"].get<double>() * plan["step_seconds"].get<double>(), 160, 1e-6);
+  EXPECT_EQ(plan_json({})["choices"]["last_micro_batch"], 2);
+  const Outcome outcome = run({"plan", "job.yaml", "batch_size=10", "micro_batch_size=4"});
+  EXPECT_THAT(outcome.out,
+              AllOf(ContainsRegex("last micro batch *2 x 16 tokens"), ContainsRegex("effective batch *10")));
 }
 
 TEST_F(PlanCommand, TheTableSaysWhatTheJsonSays) {
@@ -126,6 +139,26 @@ TEST_F(PlanCommand, TheSameJobOnSeveralDevices) {
   EXPECT_GT(gpus[0]["breakdown"]["context"], 0);
   EXPECT_GT(gpus[0]["breakdown"]["workspace"], 0);
   EXPECT_LT(gpus[0]["step_seconds"], gpus[1]["step_seconds"]);
+}
+
+TEST_F(PlanCommand, AnOpenPrecisionIsChosenForEachDevice) {
+  const Outcome outcome = run({"plan", "job.yaml", "precision=auto", "model.hidden_size=256",
+                               "data.sequence_length=256", "--gpu", "a6000,v100", "--json", "plan.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json gpus = json::parse(get("plan.json"))["gpus"];
+  for (const json& gpu : gpus)
+    EXPECT_THAT((std::vector<std::string>{"32-true", gpu["gpu"] == "a6000" ? "bf16-mixed" : "16-mixed"}),
+                ::testing::Contains(gpu["choices"]["precision"].get<std::string>()));
+  EXPECT_THAT(outcome.out, HasSubstr(gpus[0]["choices"]["precision"].get<std::string>()));
+
+  const Outcome one = run({"plan", "job.yaml", "precision=auto", "--frontier", "--html", "plan.html", "--json", "-"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const json plan = json::parse(one.out);
+  const std::string chosen = plan["choices"]["precision"];
+  EXPECT_THAT(get("plan.html"), HasSubstr(chosen));
+  EXPECT_THAT(plan["reasons"].dump(), HasSubstr("precision: " + chosen));
+  EXPECT_THAT(plan["frontier"].back()["choices"].get<std::string>(), HasSubstr(chosen + ", micro batch"));
+  EXPECT_EQ(run({"train", "job.yaml", "precision=auto", "max_steps=2"}).exit_code, 0);
 }
 
 TEST_F(PlanCommand, AnUnknownDeviceIsRefusedWithTheNearest) {

@@ -49,6 +49,27 @@ TEST(Loader, GivesTheSameForAnyWorkersAndAnyStart) {
       }
 }
 
+TEST(Loader, TheLastBatchOfAStepMayBeSmaller) {
+  for (int64_t workers : {0, 1, 3})
+    for (int64_t start : {0, 7, 20}) {
+      Loader loader(numbered, {.num_workers = workers,
+                               .samples_per_batch = 4,
+                               .batches_per_step = 3,
+                               .samples_of_last = 2,
+                               .start = start});
+      int64_t position = start;
+      for (int64_t i = 0; i < 30; ++i) {
+        const Batch batch = loader.next();
+        ASSERT_EQ(batch.position, position);
+        ASSERT_EQ(batch.samples, i % 3 == 2 ? 2 : 4);
+        position += batch.samples;
+      }
+      EXPECT_EQ(position, start + 100);
+    }
+  EXPECT_THROW(Loader(numbered, {.num_workers = 0, .batches_per_step = 0}), InternalError);
+  EXPECT_THROW(Loader(numbered, {.num_workers = 0, .samples_of_last = 2}), InternalError);
+}
+
 TEST(Loader, PreparesNoMoreThanAsked) {
   for (int64_t workers : {1, 4}) {
     std::atomic<int64_t> made = 0;

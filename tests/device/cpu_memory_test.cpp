@@ -6,6 +6,7 @@
 
 #include "device/cpu_allocator.h"
 #include "device/cpu_arena.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
@@ -21,6 +22,16 @@ TEST(CpuArena, KnowsHowFarItWasWrittenTo) {
   EXPECT_EQ(arena.touched_bytes(), 4322);
   arena.data()[(1 << 20) - 1] = std::byte{1};
   EXPECT_EQ(arena.touched_bytes(), 1 << 20);
+}
+
+TEST(CpuArena, WhatTheMachineDoesNotGiveIsAnErrorOfItsOwn) {
+  try {
+    CpuArena arena(int64_t{1} << 50);
+    FAIL();
+  } catch (const MemoryUnavailable& error) {
+    EXPECT_EQ(error.asked(), int64_t{1} << 50);
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+  }
 }
 
 TEST(CpuArena, EndsInAPageThatNobodyMayTouch) {

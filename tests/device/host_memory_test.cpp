@@ -65,5 +65,20 @@ TEST_F(HostMemoryTest, ThisMachineHasSome) {
   if (available) EXPECT_GT(*available, 0);
 }
 
+TEST(HostMemoryNow, IsTheMachinesUnlessSomebodyStandsIn) {
+  const auto own = host_memory_now();
+  {
+    const StandInHostMemory full([] { return std::optional<int64_t>(7); });
+    EXPECT_EQ(host_memory_now(), 7);
+    {
+      const StandInHostMemory silent([] { return std::optional<int64_t>(); });
+      EXPECT_EQ(host_memory_now(), std::nullopt);
+    }
+    EXPECT_EQ(host_memory_now(), 7);
+  }
+  EXPECT_EQ(host_memory_now().has_value(), own.has_value());
+  EXPECT_NE(host_memory_now(), 7);
+}
+
 }  // namespace
 }  // namespace plimsoll

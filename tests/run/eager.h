@@ -39,14 +39,17 @@ class EagerStep {
     for (const auto& [name, tensor] : training.state()) mine.at(name).copy_(tensor);
   }
 
+  /// Each micro batch counts by its samples, the first size of its inputs.
   double step(const std::vector<Batch>& micro_batches, double learning_rate, double loss_scale = 1.0) {
-    double mean = 0;
-    const auto count = static_cast<double>(micro_batches.size());
+    double mean = 0, total = 0;
+    const bool alike = samples_of(micro_batches.back()) == samples_of(micro_batches.front());
+    const auto share = [&](const Batch& batch) { return alike ? 1.0 : static_cast<double>(samples_of(batch)); };
+    for (const Batch& batch : micro_batches) total += share(batch);
     for (auto& parameter : parameters_) parameter.value.mutable_grad() = torch::Tensor();
     for (const Batch& batch : micro_batches) {
       const torch::Tensor loss = this->loss(batch);
-      mean += loss.item<double>() / count;
-      (loss * torch::scalar_tensor(loss_scale / count)).backward();
+      mean += loss.item<double>() * share(batch) / total;
+      (loss * torch::scalar_tensor(loss_scale * share(batch) / total)).backward();
     }
     for (auto& parameter : parameters_) parameter.gradient = parameter.value.grad();
     torch::NoGradGuard no_grad;
@@ -64,6 +67,11 @@ class EagerStep {
   }
 
  private:
+  static int64_t samples_of(const Batch& batch) {
+    const torch::Tensor& first = batch.begin()->second;
+    return first.dim() > 0 ? first.size(0) : 1;
+  }
+
   torch::Tensor loss(const Batch& batch) {
     StepInputs inputs;
     for (const auto& [name, tensor] : batch)

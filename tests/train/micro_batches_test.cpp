@@ -48,6 +48,31 @@ TEST_F(MicroBatchesTest, StartsAtAnyPositionWithTheBatchThatComesThere) {
   }
 }
 
+TEST_F(MicroBatchesTest, ASmallerLastMicroBatchGoesOnFromAnyStep) {
+  Job job = tiny_job(folder_);
+  const auto windows_of = [&](int64_t position, int count) {
+    MicroBatches data = open(job);
+    data.start(position);
+    std::vector<int64_t> sizes;
+    std::vector<std::byte> bytes;
+    for (int i = 0; i < count; ++i) {
+      const Batch batch = data.next();
+      sizes.push_back(batch.samples);
+      bytes.insert(bytes.end(), batch.fields[0].bytes.begin(), batch.fields[0].bytes.end());
+    }
+    return std::pair(sizes, bytes);
+  };
+  job.batch_size = 5;
+  const auto [sizes, whole] = (job.gradient_accumulation_steps = AccumulationSchedule{{0, 3}}, windows_of(0, 9));
+  EXPECT_EQ(sizes, (std::vector<int64_t>{2, 2, 1, 2, 2, 1, 2, 2, 1}));
+  const auto [later_sizes, later] = windows_of(10, 3);
+  EXPECT_EQ(later_sizes, (std::vector<int64_t>{2, 2, 1}));
+  EXPECT_TRUE(std::equal(later.begin(), later.end(), whole.begin() + std::ssize(whole) / 3 * 2));
+  job.micro_batch_size = 5;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  EXPECT_EQ(windows_of(0, 3).second, whole);
+}
+
 TEST_F(MicroBatchesTest, CountsEpochsInWindows) {
   MicroBatches data = open(tiny_job(folder_, /*windows=*/8));
   EXPECT_EQ(data.epoch(0), 0);

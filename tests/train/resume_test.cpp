@@ -72,6 +72,20 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ResumeTest,
                            return name;
                          });
 
+TEST_F(ResumeTest, ASmallerLastMicroBatchGoesOn) {
+  Job straight = job_in("straight"), halved = job_in("halved");
+  for (Job* job : {&straight, &halved}) {
+    job->batch_size = 5;
+    job->gradient_accumulation_steps = AccumulationSchedule{{0, 3}};  // 2, 2 and 1
+  }
+  const TrainReport whole = train(straight);
+  std::vector<double> losses = train_until(halved, 3).losses;
+  const TrainReport rest = train(halved);
+  losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+  EXPECT_EQ(losses, whole.losses);
+  EXPECT_TRUE(get_file(checkpoint("halved", 6)) == get_file(checkpoint("straight", 6)));
+}
+
 TEST_F(ResumeTest, TheLossScaleAndTheSkippedStepsGoOn) {
   Job job = job_in("run");
   job.precision = Precision::fp16_mixed;

@@ -43,6 +43,9 @@ inline Job tiny_job(const TempFolder& folder, int64_t windows = 8, int64_t valid
 class Watcher : public TrainObserver {
  public:
   void planned(const PlannedJob&) override { ++plans; }
+  void replanned(const std::string& why, const PlannedJob& job) override {
+    replans.emplace_back(why, job.plan.budget_bytes);
+  }
   void resumed(const std::string& checkpoint, int64_t step) override { resumed_from.emplace_back(checkpoint, step); }
   void stepped(const TrainProgress& progress) override {
     steps.push_back(progress);
@@ -52,6 +55,7 @@ class Watcher : public TrainObserver {
   void saved(const std::string&, int64_t step) override { saves.push_back(step); }
 
   int plans = 0;
+  std::vector<std::pair<std::string, int64_t>> replans;  // why, and for how much
   std::vector<TrainProgress> steps;
   std::vector<std::pair<std::string, int64_t>> resumed_from;
   std::vector<std::pair<int64_t, double>> evaluations;

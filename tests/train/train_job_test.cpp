@@ -101,6 +101,45 @@ TEST_F(TrainJobTest, TheMicroBatchDoesNotChangeTheLosses) {
   EXPECT_LT(two.planned_peak_bytes, four.planned_peak_bytes);
 }
 
+TEST_F(TrainJobTest, ASmallerLastMicroBatchDoesNotChangeTheLosses) {
+  Job job = tiny_job(folder_, /*windows=*/8, /*validation=*/3);
+  job.batch_size = 5;
+  job.micro_batch_size = 5;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  const TrainReport whole = train(job);
+  job.micro_batch_size = 3;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+  job.log.metrics_file = folder_ / "metrics.jsonl";
+  const TrainReport ragged = train(job);
+  EXPECT_THAT(ragged.losses, testing::Pointwise(testing::DoubleNear(1e-4), whole.losses));
+  EXPECT_NEAR(ragged.last_evaluation.value(), whole.last_evaluation.value(), 1e-4);
+  EXPECT_LE(ragged.measured_peak_bytes, ragged.planned_peak_bytes);
+  int64_t steps = 0;
+  for (const nlohmann::json& line : json_lines(job.log.metrics_file))
+    if (line.contains("tokens")) {
+      EXPECT_EQ(line["tokens"], ++steps * 5 * 16);
+    }
+  EXPECT_EQ(steps, 6);
+}
+
+TEST_F(TrainJobTest, AnOpenPrecisionIsTrainedAsItWasChosen) {
+  Job job = tiny_job(folder_);
+  job.precision.reset();
+  job.checkpoint.directory = folder_ / "run";
+  job.max_steps = 3;
+  const TrainReport open = train(job);
+  const Precision chosen = open.job.settings.precision;
+  EXPECT_TRUE(chosen == Precision::fp32_true || chosen == Precision::bf16_mixed);
+  job.max_steps = 4;
+  EXPECT_EQ(train(job).resumed_step, 3);
+  job.precision = chosen == Precision::fp32_true ? Precision::bf16_mixed : Precision::fp32_true;
+  EXPECT_THAT(user_error_of([&] { train(job); }), HasSubstr("precision is "));
+  job.checkpoint = {};
+  job.precision = chosen;
+  job.max_steps = 3;
+  EXPECT_EQ(train(job).losses, open.losses);
+}
+
 TEST_F(TrainJobTest, DoesNotFitIsAnAnswer) {
   Job job = tiny_job(folder_);
   job.memory_budget = 64 * KiB;

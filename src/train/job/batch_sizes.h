@@ -10,8 +10,11 @@ namespace plimsoll::job {
 ///
 ///     batch_size = micro_batch_size x gradient_accumulation_steps
 ///
+/// or less by less than a micro batch: then the last one of a step is smaller, and the quotients below are rounded up.
+///
 /// With a schedule the equation holds for the steps of epoch 0, so batch_size is that of the first epoch;
-/// micro_batch_size stays the same throughout and later epochs have steps of micro_batch_size x their own number.
+/// micro_batch_size stays the same throughout and later epochs have steps of micro_batch_size x their own number. All
+/// micro batches of a schedule are alike.
 ///
 ///     given                                   filled in
 ///     all three                               nothing: they must agree
@@ -25,7 +28,8 @@ namespace plimsoll::job {
 ///
 /// After it batch_size is set, and micro_batch_size and accumulation are both set or both auto. What `auto` may become
 /// depends on the memory budget; batch_size never does, so neither do the losses.
-/// Throws UserError where a quotient is not whole, the three disagree, or a step has more than kLargestBatch sequences.
+/// Throws UserError where the three disagree, a schedule's quotient is not whole, or a step has more than kLargestBatch
+/// sequences.
 void complete_batch_sizes(Job& job, const Places& places);
 
 }  // namespace plimsoll::job

@@ -66,21 +66,24 @@ Key resume() {
 }
 
 Key precision() {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"auto"};
   for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
     names.emplace_back(name_of(each));
-  return {{"precision", joined(names, " | "), std::string(name_of(Job{}.precision)),
-           "mixed halves activations; bf16-true halves parameters, gradients and optimizer state as well"},
+  return {{"precision", joined(names, " | "), std::string(name_of(*Job{}.precision)),
+           "mixed halves activations; bf16-true halves parameters, gradients and optimizer state as well; auto: the "
+           "fastest of 32-true and mixed that fits, bf16-true where neither does"},
           [=](const Value& value, Job& job) {
             const std::string name = read_word(value, names);
-            job.precision = static_cast<Precision>(std::ranges::find(names, name) - names.begin());
+            job.precision.reset();
+            if (name != "auto")
+              job.precision = static_cast<Precision>(std::ranges::find(names, name) - names.begin() - 1);
           }};
 }
 
 Key gradient_accumulation_steps() {
   return {{"gradient_accumulation_steps", "auto | " + kBatch.text() + " | {epoch: steps}", "auto",
            "micro batches a step, a number or from an epoch on: {0: 4, 4: 2}; accumulating needs no more memory than "
-           "the gradients; auto: batch_size / micro_batch_size"},
+           "the gradients; auto: batch_size / micro_batch_size, rounded up"},
           [](const Value& value, Job& job) {
             if (value.is("auto")) {
               job.gradient_accumulation_steps.reset();
@@ -124,7 +127,8 @@ Key gradient_checkpointing() {
 
 Key memory_budget() {
   return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
-           "bytes that training may use on the device, never exceeded; auto: what the device has"},
+           "bytes that training may use on the device, never exceeded; auto: what the device has, on this machine what "
+           "is available less 10 %"},
           [](const Value& value, Job& job) {
             job.memory_budget.reset();
             if (value.is("auto")) return;

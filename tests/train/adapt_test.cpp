@@ -1,0 +1,149 @@
+// Memory that was there when the job was planned and is not when it is to be taken.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/host_memory.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+/// Answers in turn; the last one holds.
+StandInHostMemory::Answer in_turn(std::vector<int64_t> answers) {
+  return [answers = std::move(answers), next = size_t{0}]() mutable {
+    return std::optional(answers[std::min(next++, answers.size() - 1)]);
+  };
+}
+
+class AdaptTest : public testing::Test {
+ protected:
+  AdaptTest() {
+    job_.data.sequence_length = 64;  // so that activations count
+    job_.batch_size = 8;
+    job_.micro_batch_size.reset();
+    job_.gradient_accumulation_steps.reset();
+    Job small = job_;
+    small.memory_budget = 1;
+    least_ = plan_job(small).plan.minimum_budget_bytes;
+    whole_ = plan_job(job_).plan.peak_bytes;
+    job_.memory_budget.reset();
+  }
+
+  TrainReport run(StandInHostMemory::Answer answer) {
+    const StandInHostMemory stand_in(std::move(answer));
+    return train_job(job_, watcher_);
+  }
+
+  TempFolder folder_;
+  Job job_ = tiny_job(folder_, /*windows=*/64);
+  Watcher watcher_;
+  int64_t least_ = 0, whole_ = 0;  // bytes: the smallest budget that fits, what the fastest plan takes
+};
+
+TEST_F(AdaptTest, PlansForWhatIsAvailableLessTenPercent) {
+  const TrainReport report = run(in_turn({GiB}));
+  EXPECT_EQ(report.job.plan.budget_bytes, GiB / 10 * 9);
+  EXPECT_THAT(watcher_.replans, SizeIs(0));
+}
+
+TEST_F(AdaptTest, PlansAgainForWhatThereIsWhenAnotherProgramCameFirst) {
+  const int64_t little = least_ * 3 / 2, budget = little / 10 * 9;
+  ASSERT_LT(little, whole_);
+  const TrainReport report = run(in_turn({GiB, little}));
+  EXPECT_TRUE(report.fits);
+  EXPECT_EQ(report.steps, 6);
+  EXPECT_EQ(watcher_.plans, 1);
+  ASSERT_THAT(watcher_.replans, SizeIs(1));
+  EXPECT_THAT(watcher_.replans[0].first, AllOf(HasSubstr("the machine has " + format_bytes(little) + " available now"),
+                                               HasSubstr("the arena takes")));
+  EXPECT_EQ(watcher_.replans[0].second, budget);
+  EXPECT_EQ(report.job.plan.budget_bytes, budget);
+  EXPECT_LE(report.measured_peak_bytes, budget);
+  EXPECT_LT(report.job.settings.micro_batch_size, 8);
+  job_.memory_budget = budget;
+  EXPECT_EQ(report.losses, train(job_).losses);
+}
+
+TEST_F(AdaptTest, AgainAndAgain) {
+  const int64_t some = whole_ * 9 / 10, little = least_ * 3 / 2;
+  ASSERT_LT(little, some * 8 / 10);
+  const TrainReport report = run(in_turn({GiB, some, some, some, little}));
+  EXPECT_TRUE(report.fits);
+  ASSERT_THAT(watcher_.replans, SizeIs(2));
+  EXPECT_EQ(watcher_.replans[0].second, some / 10 * 9);
+  EXPECT_EQ(watcher_.replans[1].second, little / 10 * 9);
+}
+
+// Whatever the system says that there is: what was refused is not asked for a second time.
+TEST_F(AdaptTest, AsksForLessEachTime) {
+  const int64_t little = least_ * 3 / 2;
+  int calls = 0;
+  const TrainReport report = run([&]() -> std::optional<int64_t> {
+    ++calls;
+    return calls % 3 == 2 ? little : GiB;  // when it is taken; plenty when it is planned
+  });
+  EXPECT_TRUE(report.fits);
+  EXPECT_GE(watcher_.replans.size(), 2u);
+  EXPECT_LE(report.measured_peak_bytes, little);
+  for (size_t i = 1; i < watcher_.replans.size(); ++i)
+    EXPECT_LT(watcher_.replans[i].second, watcher_.replans[i - 1].second);
+}
+
+TEST_F(AdaptTest, BelowTheMinimumItDoesNotFit) {
+  job_.checkpoint.directory = folder_ / "run";
+  const TrainReport report = run(in_turn({GiB, least_ / 2}));
+  EXPECT_FALSE(report.fits);
+  EXPECT_EQ(report.steps, 0);
+  EXPECT_THAT(watcher_.replans, SizeIs(1));
+  EXPECT_EQ(report.job.plan.minimum_budget_bytes, least_);
+  EXPECT_EQ(report.job.plan.budget_bytes, least_ / 2 / 10 * 9);
+}
+
+TEST_F(AdaptTest, AResumedRunGoesOn) {
+  job_.checkpoint.directory = folder_ / "run";
+  job_.max_steps = 3;
+  EXPECT_TRUE(run(in_turn({GiB})).fits);
+  job_.max_steps = 5;
+  const TrainReport report = run(in_turn({GiB, least_ * 3 / 2}));
+  EXPECT_EQ(report.resumed_step, 3);
+  EXPECT_EQ(report.steps, 5);
+  EXPECT_THAT(watcher_.replans, SizeIs(1));
+}
+
+TEST_F(AdaptTest, AnExplicitBudgetIsNotChanged) {
+  job_.memory_budget = GiB;
+  const auto refusal = [&](int64_t available) {
+    try {
+      run(in_turn({available}));
+    } catch (const MemoryUnavailable& error) {
+      EXPECT_EQ(error.kind(), UserError::Kind::failure);
+      return std::string(error.what());
+    }
+    return std::string("trained");
+  };
+  const int64_t little = least_ * 3 / 2;
+  const std::string lower = fmt::format("{}KiB", little / 10 * 9 / KiB);
+  EXPECT_THAT(refusal(little), AllOf(HasSubstr("the machine has " + format_bytes(little) + " available now"),
+                                     HasSubstr("the arena takes "),
+                                     HasSubstr("lower memory_budget to " + lower + ", or set it to auto")));
+  EXPECT_THAT(refusal(least_ / 2), HasSubstr("the job needs at least " + format_bytes(least_)));
+  EXPECT_THAT(watcher_.replans, SizeIs(0));
+  EXPECT_THAT(watcher_.steps, SizeIs(0));
+  job_.memory_budget = parse_bytes(lower);  // as the message says
+  EXPECT_EQ(refusal(little), "trained");
+}
+
+TEST_F(AdaptTest, WhereTheSystemDoesNotSayNothingIsRefused) {
+  job_.memory_budget = GiB;
+  EXPECT_TRUE(run([] { return std::optional<int64_t>(); }).fits);
+}
+
+}  // namespace
+}  // namespace plimsoll
