@@ -14,6 +14,8 @@ constexpr size_t kFewDecisions = 12;
 constexpr size_t kRefinementWork = 4'000'000;
 // Larger regions are not tried for less than a hundredth of the time.
 constexpr double kCloseEnough = 1.01;
+// Larger graphs are not searched for a still leaner choice.
+constexpr size_t kValuesLookedAround = 2000;
 // Partial answers kept a region; what is thinned out beyond is the best for almost the same bytes.
 constexpr size_t kMostPartial = 1024;
 
@@ -403,6 +405,18 @@ struct RecomputeSearch::Impl {
         }
       }
       if (leanest) consider(*leanest);
+    }
+    // What was weighed region by region is too much at most: what is said to take more may take less.
+    const int rounds = graphs.front().values.size() <= kValuesLookedAround ? 4 : 0;
+    for (int round = 0; round < rounds; ++round) {
+      const int64_t before = least_->peak;
+      for (size_t index = 0; index < groups.size(); ++index)
+        for (int percent : {100, 105, 110, 120})
+          if (const auto kept = best_of(cut(index), before / 100 * percent)) {
+            consider(*kept);
+            consider(refined(*kept, before));  // what is kept need not be made again beside others
+          }
+      if (least_->peak == before) break;
     }
     return *least_;
   }

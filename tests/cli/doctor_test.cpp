@@ -46,18 +46,22 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
   const Outcome outcome = run({"compare", "job.yaml", "--steps", "4", "--json", "compare.json"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("float32"), HasSubstr("+ mixed precision"), HasSubstr("+ checkpointing"),
-                                 HasSubstr("+ accumulation"), HasSubstr("planner's choice")));
+                                 HasSubstr("+ accumulation"), HasSubstr("+ offload"), HasSubstr("planner's choice")));
   const json rows = json::parse(get("compare.json"))["rows"];
-  ASSERT_EQ(rows.size(), 5u);
+  ASSERT_EQ(rows.size(), 6u);
   for (const json& row : rows) {
     EXPECT_EQ(row["fits"], true);
     EXPECT_EQ(row["planned_peak_bytes"], row["measured_peak_bytes"]) << row["name"];
+    EXPECT_EQ(row["planned_host_bytes"], row["measured_host_bytes"]) << row["name"];
     EXPECT_GT(row["measured_step_seconds"], 0);
     EXPECT_GT(row["predicted_step_seconds"], 0);
     EXPECT_NEAR(row["final_loss"].get<double>(), rows[0]["final_loss"].get<double>(), 0.05);
   }
   EXPECT_LT(rows[2]["measured_peak_bytes"], rows[1]["measured_peak_bytes"]);
   EXPECT_EQ(rows[1]["final_loss"], rows[2]["final_loss"]);  // checkpointing changes bytes alone
+  EXPECT_EQ(rows[3]["final_loss"], rows[4]["final_loss"]);  // and so does a stay in host memory
+  EXPECT_LT(rows[4]["measured_peak_bytes"], rows[3]["measured_peak_bytes"]);
+  EXPECT_GT(rows[4]["measured_host_bytes"], 0);
 }
 
 TEST_F(CompareCommand, RefusesDevicesItCannotTrainOn) {

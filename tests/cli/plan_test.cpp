@@ -27,15 +27,34 @@ class PlanCommand : public CliTest {
 
 TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
   const json plan = plan_json({"memory_budget=1GiB"});
-  EXPECT_EQ(keys_of(plan),
-            (std::set<std::string>{"fits", "budget_bytes", "peak_bytes", "minimum_budget_bytes", "breakdown",
-                                   "step_seconds", "units_per_second", "unit", "recompute_seconds",
-                                   "recompute_bound_seconds", "cost_model", "choices", "reasons", "plan_seconds",
-                                   "record_seconds", "arena_bytes", "live_bytes", "arena_waste", "residents"}));
+  EXPECT_EQ(keys_of(plan), (std::set<std::string>{"fits",
+                                                  "budget_bytes",
+                                                  "peak_bytes",
+                                                  "minimum_budget_bytes",
+                                                  "breakdown",
+                                                  "step_seconds",
+                                                  "units_per_second",
+                                                  "unit",
+                                                  "recompute_seconds",
+                                                  "recompute_bound_seconds",
+                                                  "offload_seconds",
+                                                  "update_offload_seconds",
+                                                  "host_bytes",
+                                                  "host_budget_bytes",
+                                                  "cost_model",
+                                                  "choices",
+                                                  "reasons",
+                                                  "plan_seconds",
+                                                  "record_seconds",
+                                                  "arena_bytes",
+                                                  "live_bytes",
+                                                  "arena_waste",
+                                                  "residents"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
-  EXPECT_EQ(keys_of(plan["choices"]),
-            (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
-                                   "gradient_checkpointing", "precision"}));
+  EXPECT_EQ(
+      keys_of(plan["choices"]),
+      (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
+                             "gradient_checkpointing", "offload_saved_bytes", "offload_state_bytes", "precision"}));
   EXPECT_EQ(sum_of(plan["breakdown"]), plan["peak_bytes"].get<int64_t>());
   EXPECT_EQ(plan["budget_bytes"], int64_t{1} << 30);
   EXPECT_EQ(plan["fits"], true);
