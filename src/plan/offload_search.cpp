@@ -13,8 +13,8 @@ namespace {
 
 // Combinations that are few enough to try all.
 constexpr size_t kFewCombinations = 128;
-// Ops looked at in carrying choices out: a few seconds.
-constexpr size_t kWork = 400'000;
+// Ops looked at in carrying choices out, for one limit: about a second.
+constexpr size_t kWork = 60'000;
 constexpr int kLeastEvaluations = 10, kMostEvaluations = 40;
 // How often a combination is asked for in less because in the end it took more.
 constexpr int kMostAims = 3;
@@ -106,11 +106,8 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   };
   const TrainingGraph& graph = search_.graphs().front();
   const auto nothing = [&] { return std::vector<char>(graph.values.size(), 0); };
-  if (pinned_)
-    consider(*pinned_, nothing());
-  else if (const auto without = search_.cheapest(limit))
-    consider(without->kept, nothing());
-  if (best && best->seconds <= 0) return best;  // everything stays where it is
+  consider(pinned_ ? *pinned_ : keep_all(graph), nothing());
+  if (best) return best;  // everything stays where it is
 
   // Everything, where that is little.
   const size_t decisions = pinned_ ? 0 : search_.decisions().size();
@@ -118,6 +115,7 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   for (const ForwardValue& value : graph.values)
     combinations *= value.needed() && combinations < kFewCombinations ? 2 : 1;
   if (combinations <= kFewCombinations) {
+    if (const auto without = pinned_ ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
     for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
       KeptValues kept = pinned_ ? *pinned_ : keep_all(graph);
       for (size_t d = 0; d < decisions; ++d) kept[search_.decisions()[d]] = (set >> d) & 1;
@@ -156,12 +154,12 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
     for (double price : prices) {
       std::set<int32_t> asked;
       const auto ask = [&](int32_t k) {
-        if (k < 1 || k > regions || evaluations <= 0 || !asked.insert(k).second) return;
+        if (k < 0 || k > regions || evaluations <= 0 || !asked.insert(k).second) return;
         const double before = best ? best->seconds : std::numeric_limits<double>::infinity();
         propose(k, price);
         if (best && best->seconds < before) best_k = k;
       };
-      for (int quarter = 4; quarter >= 1; --quarter) ask(std::max(1, regions * quarter / 4));
+      for (int quarter = 4; quarter >= 0; --quarter) ask(regions * quarter / 4);
       for (int32_t step = regions / 8; step >= 1; step /= 2) {
         const int32_t around = best_k;
         ask(around - step);

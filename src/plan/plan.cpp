@@ -29,7 +29,7 @@ void learn_workspace(Trace& trace, const WorkspaceModel& model) {
 constexpr int kMostAttempts = 12;
 
 // Larger traces are not planned under budgets nearby as well: that would take seconds.
-constexpr size_t kOpsLookedAround = 5000;
+constexpr size_t kOpsLookedAround = 1500;
 
 // Kinds of rebuilt values that have a reason of their own.
 constexpr size_t kKindsExplained = 6;
@@ -189,8 +189,8 @@ struct Planner::Impl {
 
   // A choice that holds a little more may be placed in less, and the search for the leanest is not exact.
   void look_for_leaner() {
-    const bool small = prepared.ops.size() <= kOpsLookedAround;
-    for (int i = 0; i < kMostAttempts && (small || leanest->arena_bytes > leanest->live_bytes); ++i) {
+    if (prepared.ops.size() > kOpsLookedAround) return;
+    for (int i = 0; i < kMostAttempts; ++i) {
       auto leaner = recomputation_under(leanest->peak_bytes - 1);
       if (!leaner) return;
       leanest = std::move(leaner);
@@ -209,8 +209,9 @@ struct Planner::Impl {
       const double bound = direct ? direct->time.recompute_bound : 0;
       consider(std::move(direct));
       // Neither search nor placement is exact: what fits in a little less is sometimes faster.
-      if (prepared.ops.size() <= kOpsLookedAround)
-        for (int part : {1, 2, 4, 8}) consider(recomputation_under(*budget - (*budget - minimum) * part / 100));
+      for (int part : {1, 2, 4, 8})
+        if (prepared.ops.size() <= (part == 1 ? 4 : 1) * kOpsLookedAround)
+          consider(recomputation_under(*budget - (*budget - minimum) * part / 100));
       best.time.recompute_bound = std::min(bound, best.time.recompute);
     }
     best.minimum_budget_bytes = minimum;

@@ -15,7 +15,7 @@ constexpr size_t kRefinementWork = 4'000'000;
 // Larger regions are not tried for less than a hundredth of the time.
 constexpr double kCloseEnough = 1.01;
 // Larger graphs are not searched for a still leaner choice.
-constexpr size_t kValuesLookedAround = 2000;
+constexpr size_t kValuesLookedAround = 400;
 // Partial answers kept a region; what is thinned out beyond is the best for almost the same bytes.
 constexpr size_t kMostPartial = 1024;
 
