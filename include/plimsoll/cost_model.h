@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plimsoll/dtype.h"
 
@@ -59,6 +60,9 @@ double seconds_of(const CostModel& model, const Op& op);
 
 /// Seconds of one copy of so many bytes between device and host.
 double copy_seconds(const CostModel& model, int64_t bytes);
+
+/// By op of a segment: seconds from the segment's begin to the op's end, waits for copies included. Empty without it.
+std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view segment);
 
 /// Predicted seconds of a segment's ops, one after the other, and of waits for copies that run beside them. 0 without
 /// the segment.

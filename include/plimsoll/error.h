@@ -25,10 +25,16 @@ class UserError : public std::runtime_error {
 /// a smaller plan mends it and nothing else does.
 class MemoryUnavailable : public UserError {
  public:
-  MemoryUnavailable(const std::string& message, int64_t asked) : UserError(message, Kind::failure), asked_(asked) {}
-  int64_t asked() const { return asked_; }  ///< bytes that could not be had
+  MemoryUnavailable(const std::string& fact, int64_t asked,
+                    const std::string& advice =
+                        "free memory, or give a lower "
+                        "memory_budget")
+      : UserError(fact + "; " + advice, Kind::failure), fact_(fact), asked_(asked) {}
+  const std::string& fact() const { return fact_; }  ///< the message without its advice
+  int64_t asked() const { return asked_; }           ///< bytes that could not be had
 
  private:
+  std::string fact_;
   int64_t asked_;
 };
 

@@ -57,6 +57,12 @@ struct StepTime {
   double recompute_bound = 0;  ///< no choice of what to recompute and what to move fits the budget and takes less;
                                ///< what was chosen is best where this is equal to `recompute` + `offload`
 
+  /// What is recomputed, as a part of the ops that run anyway.
+  double recompute_share() const {
+    const double once = micro - recompute - offload;
+    return once > 0 ? recompute / once : 0;
+  }
+
   /// Of a step of so many micro batches; `ragged`: the last of them, one of at least two, is the remainder.
   double step(int64_t micro_batches, bool ragged = false) const {
     const double last = ragged ? remainder - accumulate : 0;

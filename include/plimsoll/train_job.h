@@ -106,8 +106,9 @@ std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target,
 Job pinned(Job job, const JobSettings& settings);
 
 /// Times the ops of the job's step on this machine, for plans from now on, and remembers them in the user's cache
-/// folder. Runs each distinct op a few times, apart, for `seconds` at most. Gives how many it timed.
-int measure_machine(const Job& job, double seconds);
+/// folder. Runs each distinct op a few times, apart, for `seconds` at most; those that were timed since `since` (Unix
+/// time, seconds) keep their time. Gives how many it timed.
+int measure_machine(const Job& job, double seconds, int64_t since = 0);
 
 /// Where a training run stands after a step.
 struct TrainProgress {

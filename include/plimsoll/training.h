@@ -125,7 +125,8 @@ class Training {
   int64_t steps_skipped() const;
   double loss_scale() const;
 
-  /// The parameters, buffers and optimizer state by name, as tensors over the arena.
+  /// The parameters, buffers and optimizer state by name, as tensors over the arena (or the host's). Valid until the
+  /// next step() or evaluate(): with host memory a plan that is made anew may put them elsewhere.
   std::vector<std::pair<std::string, at::Tensor>> state();
   /// What else a resumed run needs, as text: step counters and the loss scale.
   std::map<std::string, std::string> counters() const;

@@ -9,7 +9,8 @@ CostModel cost_model_of(const DeviceSpec& device, const KernelEfficiency& effici
   model.device = device.name;
   model.source = "catalogue";
   model.overhead_seconds = device.launch_seconds;
-  model.host_link = device.host_link * efficiency.link;
+  // Where device and host share their memory, moving from one to the other frees nothing.
+  model.host_link = device.unified_memory ? 0 : device.host_link * efficiency.link;
   const double bytes = device.memory_bandwidth * efficiency.bandwidth;
   // Without units of its own for a 16-bit type a device computes in float32.
   const double half = device.rates.fp16 > 0 ? device.rates.fp16 : device.rates.fp32;

@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/plan_json.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
@@ -43,21 +44,6 @@ struct PlanArguments {
   int frontier = 0;
 };
 
-int64_t first_accumulation(const JobSettings& settings) {
-  return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
-}
-
-int64_t last_micro_batch(const JobSettings& settings) {
-  return settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch_size;
-}
-
-Json schedule_json(const AccumulationSchedule& schedule) {
-  if (schedule.size() == 1) return schedule.begin()->second;
-  Json json = Json::object();
-  for (const auto& [epoch, steps] : schedule) json[std::to_string(epoch)] = steps;
-  return json;
-}
-
 Json frontier_json(const std::vector<FrontierPoint>& frontier) {
   Json list = Json::array();
   for (const FrontierPoint& point : frontier)
@@ -71,8 +57,6 @@ Json frontier_json(const std::vector<FrontierPoint>& frontier) {
 
 Json plan_json(const PlannedJob& planned) {
   const Plan& plan = planned.plan;
-  Json reasons = Json::array();
-  for (const Reason& reason : plan.reasons) reasons.push_back({{"decision", reason.decision}, {"why", reason.why}});
   return {{"fits", plan.fits},
           {"budget_bytes", plan.budget_bytes},
           {"peak_bytes", plan.peak_bytes},
@@ -88,15 +72,8 @@ Json plan_json(const PlannedJob& planned) {
           {"host_bytes", plan.host_bytes},
           {"host_budget_bytes", plan.host_budget_bytes},
           {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
-          {"choices",
-           {{"micro_batch_size", planned.settings.micro_batch_size},
-            {"gradient_accumulation_steps", schedule_json(planned.settings.accumulation)},
-            {"last_micro_batch", last_micro_batch(planned.settings)},
-            {"gradient_checkpointing", plan.checkpointed},
-            {"offload_saved_bytes", plan.moved_bytes},
-            {"offload_state_bytes", plan.moved_state_bytes},
-            {"precision", name_of(planned.settings.precision)}}},
-          {"reasons", reasons},
+          {"choices", choices_json(planned)},
+          {"reasons", reasons_json(plan)},
           {"plan_seconds", planned.plan_seconds},
           {"record_seconds", planned.record_seconds},
           {"arena_bytes", plan.arena_bytes},
@@ -126,8 +103,9 @@ std::string breakdown_table(const Plan& plan, bool terminal) {
 // "12.3 ms a micro batch, 8.1 % of it; at best 12.1 ms"
 std::string recomputation_of(const Plan& plan) {
   const StepTime& time = plan.time;
-  return fmt::format("{} a micro batch, {:.1f} % more; no choice takes less than {}", short_seconds(time.recompute),
-                     100 * time.recompute / (time.micro - time.recompute), short_seconds(time.recompute_bound));
+  return fmt::format("{} a micro batch, {:.1f} % more; no choice takes less than {}{}", short_seconds(time.recompute),
+                     100 * time.recompute_share(), short_seconds(time.recompute_bound),
+                     plan.host_bytes > 0 ? " for this and offload" : "");
 }
 
 // "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update"
@@ -197,7 +175,15 @@ std::string page_of(const Job& job, const PlannedJob& planned, const std::vector
       fmt::format("{} parameters, {}, planned for {}", short_count(static_cast<double>(planned.settings.parameters)),
                   name_of(planned.settings.precision), planned.settings.cost.device);
   page.plan = &planned.plan;
-  for (const Op& op : planned.plan.trace.ops) page.op_seconds.push_back(seconds_of(planned.settings.cost, op));
+  page.op_seconds.assign(planned.plan.trace.ops.size(), 0);
+  for (const Segment& segment : planned.plan.trace.segments) {
+    double before = 0;
+    const std::vector<double> ends = end_times(planned.settings.cost, planned.plan.trace, segment.name);
+    for (size_t i = 0; i < ends.size(); ++i) {
+      page.op_seconds[segment.begin + i] = ends[i] - before;
+      before = ends[i];
+    }
+  }
   page.frontier = frontier;
   page.facts = {
       {"micro batch", fmt::format("{} x {} tokens", planned.settings.micro_batch_size, job.data.sequence_length)},
@@ -259,8 +245,8 @@ int run_devices(const PlanArguments& arguments, const Job& job) {
     if (plan.fits) {
       const StepTime& time = plan.time;
       row.insert(row.end(), {std::string(name_of(planned.settings.precision)), micro_batches_in_words(planned.settings),
-                             fmt::format("{:.1f} %", 100 * time.recompute / (time.micro - time.recompute)),
-                             short_seconds(planned.step_seconds), short_count(planned.tokens_per_second)});
+                             fmt::format("{:.1f} %", 100 * time.recompute_share()), short_seconds(planned.step_seconds),
+                             short_count(planned.tokens_per_second)});
     }
     table.add_row(row);
     Json json = plan_json(planned);

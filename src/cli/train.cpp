@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/plan_json.h"
 #include "cli/plan_text.h"
 #include "cli/stop_signals.h"
 #include "cli/train_progress.h"
@@ -40,6 +41,8 @@ Json report_json(const TrainReport& report) {
           {"measured_peak_bytes", report.measured_peak_bytes},
           {"planned_host_bytes", plan.host_bytes},
           {"measured_host_bytes", report.used.host},
+          {"choices", choices_json(report.job)},
+          {"reasons", reasons_json(plan)},
           {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
           {"steps", report.steps},
           {"step_seconds", report.step_seconds},
@@ -77,6 +80,8 @@ std::string course(double first, double last) {
 std::string run_table(const TrainReport& report, bool terminal) {
   Table table({{""}, {"", Align::right}}, "The run");
   table.add_row({"steps", std::to_string(report.steps)});
+  table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
+  table.add_row({"micro batches", micro_batches_in_words(report.job.settings)});
   if (report.resumed_step > 0) table.add_row({"of these before this run", std::to_string(report.resumed_step)});
   if (report.stopped) table.add_row({"stopped", "before the last step"});
   if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -26,9 +27,9 @@ int64_t whole_pages(int64_t bytes) {
 
 }  // namespace
 
-CpuArena::CpuArena(int64_t bytes) {
+CpuArena::CpuArena(int64_t bytes, int64_t most) {
   // Addresses cost nothing: reserve room to grow into when a kernel turns out to want more scratch than was planned.
-  reserved_ = 2 * whole_pages(bytes) + GiB;
+  reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(most) + page_bytes());
   void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)
     throw MemoryUnavailable(fmt::format("the machine has no address space for an arena of {}: {}", format_bytes(bytes),

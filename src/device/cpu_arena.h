@@ -11,7 +11,8 @@ namespace plimsoll {
 class CpuArena {
  public:
   /// Throws MemoryUnavailable if the machine does not give `bytes`.
-  explicit CpuArena(int64_t bytes);
+  /// `most`: it may have to grow to so much.
+  explicit CpuArena(int64_t bytes, int64_t most = 0);
   ~CpuArena();
   CpuArena(const CpuArena&) = delete;
   CpuArena& operator=(const CpuArena&) = delete;

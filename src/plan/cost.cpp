@@ -100,23 +100,32 @@ double seconds_of(const CostModel& model, const Op& op) {
 }
 
 double segment_seconds(const CostModel& model, const Trace& trace, std::string_view name) {
+  const std::vector<double> ends = end_times(model, trace, name);
+  return ends.empty() ? 0 : ends.back();
+}
+
+std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view name) {
   const Segment* segment = trace.segment(name);
-  if (!segment) return 0;
+  std::vector<double> ends;
+  if (!segment) return ends;
+  ends.reserve(segment->end - segment->begin);
   double clock = 0, link_free[2] = {0, 0};  // out, in
   std::map<BufferId, double> done;          // by target
   for (int32_t i = segment->begin; i < segment->end; ++i) {
     const Op& op = trace.ops[i];
     clock += seconds_of(model, op);
-    if (op.copy == CopyStage::none) continue;
-    const BufferId target = op.arguments[0].views[0].buffer;
-    if (op.copy == CopyStage::wait) {
-      if (const auto found = done.find(target); found != done.end()) clock = std::max(clock, found->second);
-    } else if (model.copies_overlap) {
-      double& free = link_free[trace.buffers[target].host ? 0 : 1];
-      done[target] = free = std::max(free, clock) + copy_seconds(model, op.bytes_moved / 2);
+    if (op.copy != CopyStage::none) {
+      const BufferId target = op.arguments[0].views[0].buffer;
+      const auto found = done.find(target);
+      if (op.copy == CopyStage::wait && found != done.end()) clock = std::max(clock, found->second);
+      if (op.copy == CopyStage::start && model.copies_overlap) {
+        double& free = link_free[trace.buffers[target].host ? 0 : 1];
+        done[target] = free = std::max(free, clock) + copy_seconds(model, op.bytes_moved / 2);
+      }
     }
+    ends.push_back(clock);
   }
-  return clock;
+  return ends;
 }
 
 CostModel generic_cost_model() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "plimsoll/bytes.h"
 
@@ -93,13 +94,15 @@ std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& gra
   const auto milliseconds_of = [](double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); };
   std::map<std::string, std::pair<int64_t, int64_t>> kinds;  // bytes, count
   int64_t count = 0, rebuilding = 0;
+  std::set<int32_t> makers;  // of several results each
   for (size_t v = 0; v < moved.size(); ++v) {
     if (!moved[v]) continue;
     auto& [bytes, values] = kinds[common_name(trace.buffers[graph.values[v].buffer].label)];
     bytes += graph.values[v].bytes;
     ++values;
     ++count;
-    for (int32_t maker : graph.values[v].makers) rebuilding += graph.steps[maker].cost;
+    for (int32_t maker : graph.values[v].makers)
+      if (makers.insert(maker).second) rebuilding += graph.steps[maker].cost;
   }
   if (count > 0) {
     const auto most = std::max_element(kinds.begin(), kinds.end(),

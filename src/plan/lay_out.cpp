@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Persistent buffers lie at the bottom: they never move, whatever is planned above them.
+// Persistent buffers lie at the bottom: whatever is planned above them, they do not move as long as the same ones lie
+// in host memory.
 int64_t place_persistent(const Trace& trace, bool host, std::vector<int64_t>& offsets) {
   int64_t end = 0;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {

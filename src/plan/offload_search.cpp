@@ -16,6 +16,8 @@ constexpr size_t kFewCombinations = 128;
 // Ops looked at in carrying choices out, for one limit: about a second.
 constexpr size_t kWork = 60'000;
 constexpr int kLeastEvaluations = 10, kMostEvaluations = 40;
+// A value that is so many times smaller than the largest is not worth a copy's overhead.
+constexpr int64_t kSmall = 256;
 // How often a combination is asked for in less because in the end it took more.
 constexpr int kMostAims = 3;
 
@@ -68,10 +70,12 @@ OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> 
 std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_limit) const {
   const TrainingGraph& graph = search_.graphs().front();
   std::vector<char> moved(kept.size(), 0);
-  int64_t host = 0;
+  int64_t host = 0, largest = 0;
+  for (const ForwardValue& value : graph.values)
+    if (value.needed()) largest = std::max(largest, value.bytes);
   for (size_t v = 0; v < kept.size(); ++v) {
     const ForwardValue& value = graph.values[v];
-    if (!kept[v] || !value.needed() || copy_seconds(cost_, value.bytes) < cost_.overhead_seconds) continue;
+    if (!kept[v] || !value.needed() || value.bytes < largest / kSmall) continue;
     if (host + value.bytes > host_limit) continue;
     host += value.bytes;
     moved[v] = 1;
@@ -113,7 +117,7 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   const size_t decisions = pinned_ ? 0 : search_.decisions().size();
   size_t combinations = size_t{1} << std::min<size_t>(decisions, 20);
   for (const ForwardValue& value : graph.values)
-    combinations *= value.needed() && combinations < kFewCombinations ? 2 : 1;
+    combinations *= value.needed() && combinations <= kFewCombinations ? 2 : 1;
   if (combinations <= kFewCombinations) {
     if (const auto without = pinned_ ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
     for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
@@ -169,11 +173,11 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   }
   const OffloadAnswer least = leanest(host_limit);
   if (least.peak <= limit) consider(least.kept, least.moved);
-  if (best) best->bound = std::min(best->seconds, bound(limit, host_limit));
   return best;
 }
 
 OffloadAnswer OffloadSearch::leanest(int64_t host_limit) const {
+  if (const auto found = leanest_.find(host_limit); found != leanest_.end()) return found->second;
   std::optional<OffloadAnswer> best;
   const auto consider = [&](const KeptValues& kept, std::vector<char> moved) {
     OffloadAnswer answer = evaluate(kept, std::move(moved), 0);
@@ -192,7 +196,7 @@ OffloadAnswer OffloadSearch::leanest(int64_t host_limit) const {
     consider(kept, std::vector<char>(kept.size(), 0));
     consider(kept, movable(kept, host_limit));
   }
-  return std::move(*best);
+  return leanest_[host_limit] = std::move(*best);
 }
 
 }  // namespace plimsoll

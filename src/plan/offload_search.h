@@ -7,6 +7,7 @@
 // wait for copies.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -18,7 +19,6 @@ struct OffloadAnswer {
   KeptValues kept;          ///< by value; what is moved is kept as well
   std::vector<char> moved;  ///< by value
   double seconds = 0;       ///< that one micro batch takes longer than with everything kept
-  double bound = 0;         ///< no choice that fits takes less
   int64_t peak = 0;         ///< live bytes within the training segments, persistent buffers left out
   int64_t host = 0;         ///< bytes moved
 };
@@ -36,6 +36,9 @@ class OffloadSearch {
   /// The choice with the least bytes on the device, whatever it takes.
   OffloadAnswer leanest(int64_t host_limit) const;
 
+  /// No choice that fits takes fewer seconds more than everything kept does.
+  double bound(int64_t limit, int64_t host_limit) const;
+
   /// The trace with a choice carried out, and `state` (by buffer) in host memory besides; copies overlap ops as far as
   /// `limit` live bytes allow.
   Trace carried_out(const KeptValues& kept, const std::vector<char>& moved, const std::vector<char>& state,
@@ -44,13 +47,13 @@ class OffloadSearch {
  private:
   OffloadAnswer evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const;
   std::vector<char> movable(const KeptValues& kept, int64_t host_limit) const;
-  double bound(int64_t limit, int64_t host_limit) const;
 
   const Trace& trace_;
   const RecomputeSearch& search_;
   const CostModel& cost_;
   const std::optional<KeptValues> pinned_;
-  double micro_seconds_;  // with everything kept
+  double micro_seconds_;                              // with everything kept
+  mutable std::map<int64_t, OffloadAnswer> leanest_;  // by host_limit
 };
 
 }  // namespace plimsoll

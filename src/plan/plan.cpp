@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "plan/explain.h"
 #include "plan/lay_out.h"
@@ -139,7 +140,6 @@ struct Planner::Impl {
     plan.moved_state_bytes = away.bytes;
     StepTime& time = plan.time;
     time.recompute = static_cast<double>(again) * 1e-12;
-    time.recompute_bound = answer.bound;
     time.offload = std::max(0.0, time.micro - segment_seconds(options.cost, prepared, "micro") - time.recompute);
     time.update_offload = std::max(0.0, time.update - segment_seconds(options.cost, prepared, "update"));
     plan.reasons = explain_offload(prepared, search->graphs().front(), answer.moved, options.cost, plan);
@@ -161,7 +161,10 @@ struct Planner::Impl {
     Plan best = pinned ? *pinned : choose_recomputation(budget);
     if (moving) {
       const int64_t minimum = std::min(pinned ? best.peak_bytes : best.minimum_budget_bytes, afar->peak_bytes);
-      if (!fits(best, budget) || (best.checkpointed && !pinned)) best = choose_offload(*budget, std::move(best));
+      if (budget && *budget < minimum)
+        best = afar->peak_bytes < best.peak_bytes ? *afar : best;
+      else if (!fits(best, budget) || (best.checkpointed && !pinned))
+        best = choose_offload(*budget, std::move(best));
       best.minimum_budget_bytes = minimum;
     }
     if (!pinned) best.reasons.insert(best.reasons.begin(), recompute_reason(best, budget));
@@ -221,14 +224,17 @@ struct Planner::Impl {
   // The least time of a step with host memory, if that is less than `best`, or if nothing fits without.
   Plan choose_offload(int64_t budget, Plan best) const {
     const int64_t persistent = best.persistent_bytes;
+    const bool ragged = options.micro_batches > 1 && prepared.segment("remainder") != nullptr;
+    const auto step_of = [&](const Plan& plan) { return plan.time.step(options.micro_batches, ragged); };
+    std::set<int64_t> tried;  // bytes of state in host memory
     const auto consider = [&](Plan plan) {
       if (!fits(plan, budget)) return false;
-      if (!fits(best, budget) || plan.time.step(options.micro_batches) < best.time.step(options.micro_batches))
-        best = std::move(plan);
+      if (!fits(best, budget) || step_of(plan) < step_of(best)) best = std::move(plan);
       return true;
     };
     const auto try_part = [&](double part) {
       const StateChoice away = state_of(part);
+      if (!tried.insert(away.bytes).second) return;
       int64_t limit = limit_under(budget, persistent - away.bytes), host = options.host_memory_budget - away.bytes;
       for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
         const auto answer = moving->cheapest(limit, host);
@@ -252,7 +258,12 @@ struct Planner::Impl {
       try_part(part);
     }
     consider(*afar);
-    return fits(best, budget) ? best : *afar;
+    if (!fits(best, budget)) return *afar;
+    const int64_t all = state_of(1).bytes;
+    best.time.recompute_bound =
+        std::min(best.time.recompute + best.time.offload,
+                 moving->bound(limit_under(budget, persistent - all), options.host_memory_budget));
+    return best;
   }
 
   Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {

@@ -43,6 +43,8 @@ void LearnedWorkspace::probe(const Trace& trace, int64_t bytes) {
       single.run();
       entry->second = single.unplanned_bytes();
       learn_beside(single.beside_bytes());
+    } catch (const MemoryUnavailable&) {
+      throw;
     } catch (const UserError&) {  // refuses zeros: the first step will tell
     }
   }

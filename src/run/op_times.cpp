@@ -55,6 +55,10 @@ double time_of(const Trace& trace, const Op& op) {
 
 }  // namespace
 
+int64_t unix_seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 std::string timing_key(const Op& op) {
   std::string key = op.name + "(" + describe_constants(op) + ")";
   for_each_view(op, [&](const View& view, bool) {
@@ -64,12 +68,13 @@ std::string timing_key(const Op& op) {
   return key;
 }
 
-int OpTimes::measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes) {
+int OpTimes::measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes, int64_t since) {
   std::map<std::string, Candidate> unknown;
   for (const Op& op : trace.ops) {
     if (op.phase == Phase::initialize || !op.call) continue;
     std::string key = timing_key(op);
-    if (seconds_.contains(key)) continue;
+    const auto known = times_.find(key);
+    if (known != times_.end() && known->second.when >= since) continue;
     const double expected = seconds_of(estimate, op);
     if (expected * (kRuns + 1) > seconds / 10 || operand_bytes(trace, op) > bytes) continue;
     unknown.try_emplace(std::move(key), Candidate{&op, expected});
@@ -83,7 +88,7 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
   for (const auto& [key, candidate] : order) {
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) break;
     try {
-      seconds_[key] = time_of(trace, *candidate.op);
+      times_[key] = {time_of(trace, *candidate.op), unix_seconds_now()};
       ++count;
     } catch (const UserError&) {  // refuses zeros: it stays an estimate
     }
@@ -92,8 +97,8 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
 }
 
 std::optional<double> OpTimes::find(const Op& op) const {
-  const auto found = seconds_.find(timing_key(op));
-  return found == seconds_.end() ? std::nullopt : std::optional(found->second);
+  const auto found = times_.find(timing_key(op));
+  return found == times_.end() ? std::nullopt : std::optional(found->second.seconds);
 }
 
 void OpTimes::load(const std::filesystem::path& file) {
@@ -106,13 +111,16 @@ void OpTimes::load(const std::filesystem::path& file) {
   if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name() ||
       json.value("threads", nlohmann::json()) != threads_)
     return;
-  if (!json.contains("seconds") || !json["seconds"].is_object()) return;
-  for (const auto& [key, value] : json["seconds"].items())
-    if (value.is_number() && value.get<double>() > 0) seconds_[key] = value.get<double>();
+  if (!json.contains("times") || !json["times"].is_object()) return;
+  for (const auto& [key, value] : json["times"].items()) {
+    const bool pair = value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number_integer();
+    if (pair && value[0].get<double>() > 0) times_[key] = {value[0].get<double>(), value[1].get<int64_t>()};
+  }
 }
 
 void OpTimes::save(const std::filesystem::path& file) const {
-  nlohmann::json json = {{"machine", machine_name()}, {"threads", threads_}, {"seconds", seconds_}};
+  nlohmann::json json = {{"machine", machine_name()}, {"threads", threads_}, {"times", nlohmann::json::object()}};
+  for (const auto& [key, timing] : times_) json["times"][key] = {timing.seconds, timing.when};
   try {
     std::filesystem::create_directories(file.parent_path());
     write_file_atomically(file, json.dump(1) + "\n");

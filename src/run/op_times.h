@@ -14,6 +14,8 @@ namespace plimsoll {
 /// The processor and libtorch: what measurements hold for.
 std::string machine_name();
 
+int64_t unix_seconds_now();
+
 /// What an op's time depends on: its operator, its constants, and its operands' types, sizes and strides.
 std::string timing_key(const Op& op);
 
@@ -22,14 +24,14 @@ class OpTimes {
   /// `threads` CPU threads. Times of other thread counts, and of other processors, are others.
   explicit OpTimes(int threads) : threads_(threads) {}
 
-  /// Times the distinct ops of `trace` that are not known yet, cheapest first as `estimate` has it, until `seconds` are
-  /// spent; those for which it expects more than a tenth of that are left out. Takes memory for one op's operands at a
-  /// time, `bytes` at most. Gives how many it timed.
-  int measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes);
+  /// Times the distinct ops of `trace` that are not known yet, or were timed before `since` (Unix time, seconds),
+  /// cheapest first as `estimate` has it, until `seconds` are spent; those for which it expects more than a tenth of
+  /// that are left out. Takes memory for one op's operands at a time, `bytes` at most. Gives how many it timed.
+  int measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);
 
   /// Seconds of one run, or nothing if the op is not known.
   std::optional<double> find(const Op& op) const;
-  size_t size() const { return seconds_.size(); }
+  size_t size() const { return times_.size(); }
 
   /// A file of what was measured on this machine. A file that is missing, damaged or of another processor or libtorch
   /// is nothing known; what cannot be written is lost, not an error.
@@ -38,7 +40,11 @@ class OpTimes {
 
  private:
   int threads_;
-  std::unordered_map<std::string, double> seconds_;
+  struct Timing {
+    double seconds = 0;
+    int64_t when = 0;  // Unix time, seconds
+  };
+  std::unordered_map<std::string, Timing> times_;
 };
 
 }  // namespace plimsoll

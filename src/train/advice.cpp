@@ -22,7 +22,8 @@ Steps freer_choices(const Job& job) {
   if (job.micro_batch_size && *job.batch_size > 1) {
     free.micro_batch_size.reset();
     free.gradient_accumulation_steps.reset();
-    change += std::string(change.empty() ? "" : " ") + "micro_batch_size=auto gradient_accumulation_steps=auto";
+    change += fmt::format("{}batch_size={} micro_batch_size=auto gradient_accumulation_steps=auto",
+                          change.empty() ? "" : " ", *job.batch_size);
   }
   if (change.empty()) return {};
   return {{change, free}};

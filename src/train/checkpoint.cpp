@@ -143,6 +143,12 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
   writer.commit();
 }
 
+std::optional<std::string> checkpoint_origin(const std::filesystem::path& path, const std::string& key) {
+  const CheckpointInfo info = parse_metadata(SafetensorsFile::open(path), path.string());
+  const auto found = info.origin.find(key);
+  return found == info.origin.end() ? std::nullopt : std::optional(found->second);
+}
+
 CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept) {
   const SafetensorsFile file = SafetensorsFile::open(path);

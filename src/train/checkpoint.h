@@ -48,6 +48,10 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map
                                const NamedTensors& state,
                                const std::function<void(const CheckpointInfo&)>& accept = {});
 
+/// What a checkpoint's origin says of one key of the job file; nothing where it does not. Throws as read_checkpoint
+/// does for a file that is none of ours. Reads no tensor.
+std::optional<std::string> checkpoint_origin(const std::filesystem::path& file, const std::string& key);
+
 /// The checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such folder.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -47,7 +49,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
     set_micro_batch(next, micro);
     ladder.push_back({"+ accumulation", next});
   }
-  next.host_memory_budget = std::max(job.host_memory_budget, available_host_memory().value_or(GiB) / 4);
+  next.host_memory_budget = std::max(job.host_memory_budget, host_memory_now().value_or(GiB) / 4);
   ladder.push_back({"+ offload", next, /*tight=*/true});
   ladder.push_back({"planner's choice", base});
   return ladder;
@@ -57,8 +59,7 @@ std::string settings_of(const PlannedJob& planned) {
   const StepTime& time = planned.plan.time;
   std::string text =
       fmt::format("{}, micro batch {}", name_of(planned.settings.precision), micro_batches_in_words(planned.settings));
-  if (planned.plan.checkpointed)
-    text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute / (time.micro - time.recompute));
+  if (planned.plan.checkpointed) text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute_share());
   if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
   return text;
 }
@@ -82,13 +83,16 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
   if (job.device != "cpu")
     throw UserError(
         fmt::format("device is '{}'; rows are trained, and training runs on the cpu: set device: cpu", job.device));
+  // Machines change their speed: what was timed for another comparison does not count.
+  const int64_t start =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::vector<CompareRow> rows;
   const std::vector<Rung> ladder = ladder_of(job, options.steps);
   for (size_t i = 0; i < ladder.size(); ++i) {
     Rung rung = ladder[i];
     if (options.stop && options.stop()) break;
     if (options.on_row) options.on_row(static_cast<int>(i), static_cast<int>(ladder.size()), rung.name);
-    if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds);
+    if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds, start);
     PlannedJob planned = plan_job(rung.job);
     if (rung.tight) {
       rung.job.memory_budget = (planned.plan.peak_bytes + planned.plan.minimum_budget_bytes) / 2;
@@ -103,7 +107,9 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     row.planned_host_bytes = planned.plan.host_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
-      const TrainReport report = trained(pinned(rung.job, planned.settings), planned);
+      Job pinned_job = pinned(rung.job, planned.settings);
+      pinned_job.memory_budget = rung.job.memory_budget;  // where that is open, what there is when the row begins
+      const TrainReport report = trained(pinned_job, planned);
       row.fits = report.fits;
       row.planned_peak_bytes = report.planned_peak_bytes;
       row.measured_peak_bytes = report.measured_peak_bytes;

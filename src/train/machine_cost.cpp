@@ -82,6 +82,14 @@ bool can_load(const char* library) {
   return handle != nullptr;
 }
 
+bool has_bfloat16_products() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+#else
+  return false;
+#endif
+}
+
 // A server core of about 2020 with AVX-512: what a plan is weighed by where nothing was measured.
 CostModel typical(int threads) {
   CostModel model;
@@ -93,7 +101,9 @@ CostModel typical(int threads) {
   for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::loss_head}) {
     model.rate(kind, DType::float32) = {60e9 * cores, bytes};
     model.rate(kind, DType::float64) = {30e9 * cores, bytes};
-    model.rate(kind, DType::bfloat16) = model.rate(kind, DType::float16) = {150e9 * cores, bytes};
+    // Processors without instructions for products of 16-bit numbers convert them first.
+    const double half = has_bfloat16_products() ? 150e9 : 40e9;
+    model.rate(kind, DType::bfloat16) = model.rate(kind, DType::float16) = {half * cores, bytes};
   }
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})
     model.rate(OpKind::attention, dtype) = {30e9 * cores, bytes};
@@ -158,7 +168,16 @@ MachineReport inspect_machine(int threads, bool again) {
   return report;
 }
 
-int measure_machine(const Job& job, double seconds) {
+int measure_machine(const Job& job, double seconds, int64_t since) {
+  if (!job.precision) {  // the choice is between these two: by times of both, not by times of one and a guess
+    int count = 0;
+    for (Precision precision : {Precision::fp32_true, Precision::bf16_mixed}) {
+      Job each = job;
+      each.precision = precision;
+      count += measure_machine(each, seconds / 2, since);
+    }
+    return count;
+  }
   const TrainingOptions options = options_of(job);
   const int threads = threads_of(options);
   const PlannedJob planned = plan_job(job);
@@ -166,7 +185,7 @@ int measure_machine(const Job& job, double seconds) {
   times.load(times_file(threads));
   // Scratch is part of an op's time: the planned trace has it, and the ops that run again are the same.
   const int64_t bytes = planned.settings.memory_budget.value_or(host_memory_now().value_or(GiB) / 2);
-  const int count = times.measure(planned.plan.trace, typical(threads), seconds, bytes);
+  const int count = times.measure(planned.plan.trace, typical(threads), seconds, bytes, since);
   if (const std::filesystem::path file = times_file(threads); count > 0 && !file.empty()) times.save(file);
   return count;
 }

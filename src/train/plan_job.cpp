@@ -110,8 +110,9 @@ class JobPlanner {
     if (job_.precision)
       add_precision(*job_.precision);
     else
-      for (Precision each : {Precision::fp32_true, target.bfloat16 ? Precision::bf16_mixed : Precision::fp16_mixed,
-                             Precision::bf16_true})
+      for (Precision each : target.bfloat16
+                                ? std::vector{Precision::fp32_true, Precision::bf16_mixed, Precision::bf16_true}
+                                : std::vector{Precision::fp32_true, Precision::fp16_mixed})
         add_precision(each);
   }
 
@@ -142,6 +143,11 @@ class JobPlanner {
       const PlannedJob planned = choose(budget);
       FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned),
                           planned.plan.fits};
+      // What fits a smaller budget fits this one.
+      if (!frontier.empty() && frontier.back().fits && frontier.back().step_seconds < point.step_seconds) {
+        point = frontier.back();
+        point.budget_bytes = budget;
+      }
       frontier.push_back(std::move(point));
     }
     return frontier;
@@ -183,8 +189,7 @@ class JobPlanner {
     std::string text = job_.precision ? "" : fmt::format("{}, ", name_of(planned.settings.precision));
     text += "micro batch " + micro_batches_in_words(planned.settings);
     if (planned.plan.checkpointed)
-      text += fmt::format(", {:.1f} % recomputed",
-                          100 * planned.plan.time.recompute / (planned.plan.time.micro - planned.plan.time.recompute));
+      text += fmt::format(", {:.1f} % recomputed", 100 * planned.plan.time.recompute_share());
     if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
     return text;
   }
@@ -193,8 +198,11 @@ class JobPlanner {
   PlannedJob choose(std::optional<int64_t> budget) {
     if (alternatives_.size() == 1) return choose(alternatives_[0], budget);
     PlannedJob full = choose(alternatives_[0], budget), mixed = choose(alternatives_[1], budget);
-    int64_t least = std::min({full.plan.minimum_budget_bytes, mixed.plan.minimum_budget_bytes,
-                              alternatives_[2].candidate(0, target_).plan(budget, true).plan.minimum_budget_bytes});
+    int64_t least = std::min(full.plan.minimum_budget_bytes, mixed.plan.minimum_budget_bytes);
+    const bool third = alternatives_.size() > 2;
+    if (third)  // the smallest micro batch needs least, or the largest, which need not accumulate
+      for (size_t i : {size_t{0}, alternatives_[2].open.size() - 1})
+        least = std::min(least, alternatives_[2].candidate(i, target_).plan(budget, true).plan.minimum_budget_bytes);
     PlannedJob best;
     std::string why;
     if (full.plan.fits || mixed.plan.fits) {
@@ -202,7 +210,10 @@ class JobPlanner {
       why = faster ? compared(mixed, full) : compared(full, mixed);
       best = std::move(faster ? mixed : full);
     } else {
-      best = choose(alternatives_[2], budget);
+      if (third)
+        best = choose(alternatives_[2], budget);
+      else
+        best = full;
       least = std::min(least, best.plan.minimum_budget_bytes);
       if (best.plan.fits) {
         why = fmt::format(
@@ -211,7 +222,8 @@ class JobPlanner {
             name_of(full.settings.precision), name_of(mixed.settings.precision),
             format_bytes(full.plan.minimum_budget_bytes), format_bytes(mixed.plan.minimum_budget_bytes));
       } else {
-        why = "no precision fits; this one needs least";
+        why = third ? "no precision fits; this one needs least"
+                    : "neither fits, and the device has no bfloat16 for less; this one needs least";
         for (PlannedJob* other : {&full, &mixed})
           if (other->plan.minimum_budget_bytes < best.plan.minimum_budget_bytes) best = std::move(*other);
       }
@@ -271,6 +283,9 @@ class JobPlanner {
         for (size_t i = fits.size(); i-- > 0;) weigh(i, true);
       }
     }
+    // Search and placement are not exact, and scratch depends on the shape: one that does not fit may lie below one
+    // that does.
+    for (size_t i = end; i < std::min(end + 3, fits.size()); ++i) fit_of(i);
     while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
     // The least budget is asked of the smallest, which needs least.
     if (fits[0] == Fit::unknown)

@@ -53,9 +53,11 @@ PlanTarget target_of(const Job& job) {
     target.budget_reason = "the system does not say how much memory is available";
     return target;
   }
-  target.memory_budget = less_margin(*available);
+  // What is moved to host memory lies in the same memory here.
+  target.memory_budget = std::max<int64_t>(1, less_margin(*available) - job.host_memory_budget);
   target.budget_reason =
-      fmt::format("the {} that are available on this machine now, less 10 %", format_bytes(*available));
+      fmt::format("the {} that are available on this machine now, less 10 %{}", format_bytes(*available),
+                  job.host_memory_budget > 0 ? " and less host_memory_budget, which is of the same memory" : "");
   return target;
 }
 

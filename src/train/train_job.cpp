@@ -59,10 +59,11 @@ class Run {
     if (job_.device != "cpu")
       throw UserError(fmt::format("device is '{}'; plans can be made for it, training runs on the cpu: set device: cpu",
                                   job_.device));
+    const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
+    if (checkpoint) go_on_with_precision(*checkpoint);
     plan(target_of(asked_));
     observer_.planned(report_.job);
     if (!report_.fits) return std::move(report_);
-    const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(job_.checkpoint);
     prepare_outputs();
     try {
       open_data();
@@ -87,6 +88,18 @@ class Run {
  private:
   const JobSettings& settings() const { return report_.job.settings; }
 
+  // Where it was left open a run goes on as it began, whatever would be faster by now.
+  void go_on_with_precision(const std::filesystem::path& checkpoint) {
+    if (asked_.precision) return;
+    std::optional<std::string> name;
+    try {
+      name = checkpoint_origin(checkpoint, "precision");
+    } catch (const UserError&) {  // said with what to do about it where it is read whole
+    }
+    for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
+      if (name == name_of(each)) asked_.precision = each;
+  }
+
   void plan(const PlanTarget& target) {
     report_.job = plan_job(asked_, target);
     job_ = pinned(asked_, settings());
@@ -105,6 +118,7 @@ class Run {
         training_->start();
         return;
       } catch (const MemoryUnavailable& error) {
+        if (stop_requested) throw StoppedEarly();
         training_.reset();
         plan_again(error);
       }
@@ -115,26 +129,31 @@ class Run {
 
   void plan_again(const MemoryUnavailable& error) {
     const std::optional<int64_t> available = host_memory_now();
-    const std::string why = available && *available < error.asked()
-                                ? fmt::format("the machine has {} available now, and the arena takes {}",
-                                              format_bytes(*available), format_bytes(error.asked()))
-                                : error.what();
+    const std::string& why = error.fact();
+    const Plan& refused = report_.job.plan;
     // Less than what was refused, whatever the system says that it has: each time it is asked for less.
     const int64_t most = std::min(less_margin(error.asked()), less_margin(available.value_or(error.asked())));
+    if (asked_.memory_budget && refused.host_bytes > 0)
+      throw MemoryUnavailable(why, error.asked(),
+                              fmt::format("lower memory_budget or host_memory_budget: here both are of the machine's "
+                                          "memory, and together they may be {}",
+                                          format_bytes(most)));
     if (asked_.memory_budget) {
-      const int64_t least = report_.job.plan.minimum_budget_bytes;
+      const int64_t least = refused.minimum_budget_bytes;
       const bool large = most >= 64 * MiB;
       const int64_t unit = large ? MiB : KiB, lower = most / unit;
       throw MemoryUnavailable(
+          why, error.asked(),
           lower * unit < least
-              ? fmt::format("{}; the job needs at least {}: free memory", why, format_bytes(least))
-              : fmt::format("{}; lower memory_budget to {}{}, or set it to auto", why, lower, large ? "MiB" : "KiB"),
-          error.asked());
+              ? fmt::format("the job needs at least {}: free memory", format_bytes(least))
+              : fmt::format("lower memory_budget to {}{}, or set it to auto", lower, large ? "MiB" : "KiB"));
     }
     PlanTarget target = target_of(asked_);
-    if (!target.memory_budget || *target.memory_budget > most) {
-      target.memory_budget = most;
-      target.budget_reason = fmt::format("{}, less 10 %", why);
+    int64_t budget = std::max<int64_t>(1, most - refused.host_bytes);
+    if (refused.budget_bytes > 0) budget = std::min(budget, std::max<int64_t>(1, less_margin(refused.budget_bytes)));
+    if (!target.memory_budget || *target.memory_budget > budget) {
+      target.memory_budget = budget;
+      target.budget_reason = fmt::format("{}; a tenth of what there is stays free", why);
     }
     plan(target);
     observer_.replanned(why, report_.job);
@@ -359,7 +378,7 @@ class Run {
     if (seconds > 0) report_.tokens_per_second = tokens / seconds;
   }
 
-  const Job asked_;
+  Job asked_;
   Job job_;  // with every choice pinned once it is planned
   TrainObserver& observer_;
   TrainReport report_;

@@ -47,18 +47,19 @@ struct Training::Impl {
   }
 
   // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
-  void require_memory() const {
+  // `taken`: what of it the program has already.
+  void require_memory(int64_t taken = 0) const {
     const std::optional<int64_t> available = host_memory_now();
-    const int64_t wanted = plan.arena_bytes + plan.host_bytes;
+    const int64_t wanted = plan.arena_bytes + plan.host_bytes - taken;
     if (available && *available < wanted)
-      throw MemoryUnavailable(fmt::format("the machine has {} available now, and the arena takes {}: free memory, or "
-                                          "give a lower memory_budget",
+      throw MemoryUnavailable(fmt::format("the machine has {} available now, and the arena takes {}",
                                           format_bytes(*available), format_bytes(wanted)),
                               wanted);
   }
 
   void start() {
     require_fit("");
+    require_memory();  // before large ops are tried out
     if (options.device == "cpu") {
       workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes));
       make_plan_anew();
@@ -66,7 +67,7 @@ struct Training::Impl {
     }
     require_memory();
     arena = std::make_unique<CpuArena>(plan.arena_bytes);
-    if (plan.host_bytes > 0) host_arena = std::make_unique<CpuArena>(plan.host_bytes);
+    if (plan.host_bytes > 0) host_arena = std::make_unique<CpuArena>(plan.host_bytes, options.host_memory_budget);
     executor = std::make_unique<Executor>(plan, *arena, host_arena.get());
     AllocationFrame::reset_outside_peak();
     run("initialize", 0);
@@ -158,10 +159,12 @@ struct Training::Impl {
     make_plan_anew();
     require_fit(" with the scratch that its kernels turned out to take");
     AllocationFrame::reset_outside_peak();
+    require_memory(arena->bytes() + (host_arena ? host_arena->bytes() : 0));
     const std::vector<Moved> moved = take_what_moves(before);
     arena->grow(plan.arena_bytes);
     if (host_arena) host_arena->grow(plan.host_bytes);
-    if (!host_arena && plan.host_bytes > 0) host_arena = std::make_unique<CpuArena>(plan.host_bytes);
+    if (!host_arena && plan.host_bytes > 0)
+      host_arena = std::make_unique<CpuArena>(plan.host_bytes, options.host_memory_budget);
     for (const Moved& each : moved) std::copy(each.bytes.begin(), each.bytes.end(), place_of(plan, each.buffer));
     executor = std::make_unique<Executor>(plan, *arena, host_arena.get());
   }

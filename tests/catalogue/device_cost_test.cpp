@@ -21,7 +21,7 @@ TEST(DeviceCost, EveryDeviceTakesTimeForEveryKind) {
   for (const DeviceSpec& device : device_catalogue()) {
     SCOPED_TRACE(device.id);
     const CostModel model = cost_model_of(device);
-    EXPECT_GT(model.host_link, 0);
+    EXPECT_EQ(model.host_link > 0, !device.unified_memory);
     for (DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
       const double seconds = seconds_of(model, product(dtype, 4096));
       EXPECT_GT(seconds, 2.0 * 4096 * 4096 * 4096 / 5e15);

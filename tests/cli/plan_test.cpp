@@ -216,7 +216,9 @@ TEST_F(PlanCommand, TheFrontierFallsWithTheBudget) {
   for (size_t i = 0; i < frontier.size(); ++i) {
     EXPECT_EQ(frontier[i]["fits"], true);
     EXPECT_LE(frontier[i]["peak_bytes"], frontier[i]["budget_bytes"]);
-    if (i > 0) EXPECT_LE(frontier[i]["step_seconds"], frontier[i - 1]["step_seconds"]);
+    if (i > 0) {
+      EXPECT_LE(frontier[i]["step_seconds"], frontier[i - 1]["step_seconds"]);
+    }
   }
 }
 

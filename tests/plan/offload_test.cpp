@@ -131,6 +131,99 @@ TEST(CopySchedule, OneCopyAtATimeInEachDirection) {
   EXPECT_EQ(outs[1].wait, 6);  // after the first
 }
 
+// A second use far enough from the first: the state goes and comes twice, and never at once.
+TEST(Offload, AVisitWaitsForTheOneBefore) {
+  std::string text =
+      "buffer x 64 persistent\nbuffer w 64 state\nbuffer m 4096 state\nbuffer g 64\nmicro\n"
+      "f - a = x w\nb - g = a\nupdate\nu - w,m <- g\n";
+  for (int i = 0; i < 30; ++i) text += "u - w <- g\n";
+  text += "u - w,m <- g\n";
+  const TraceText trace(text);
+  OffloadChoice choice{{}, std::vector<char>(trace.trace.buffers.size(), 0)};
+  choice.state[trace["m"]] = 1;
+  for (const double link : {1000.0, 1.0, 0.01})
+    for (const int64_t limit : {0, 1 << 20}) {
+      const Trace moved = offload(trace.trace, choice, test_cost(link), limit);
+      EXPECT_EQ(results_of(moved), results_of(trace.trace));
+      bool on_its_way = false;  // one copy of m at a time
+      int visits = 0;
+      for (const Op& op : moved.ops) {
+        if (op.copy == CopyStage::none) continue;
+        EXPECT_EQ(on_its_way, op.copy == CopyStage::wait);
+        on_its_way = op.copy == CopyStage::start;
+        visits += op.name == "plimsoll::copy_to_device" && on_its_way;
+      }
+      EXPECT_EQ(visits, 2);
+    }
+}
+
+// The validator's rules for copies, each broken by hand.
+class CopyFaults : public ::testing::Test {
+ protected:
+  CopyFaults() {
+    const TraceText text(std::string("buffer d 4096\n") + kLongWait);  // large when a is away
+    PlanOptions options;
+    options.cost = test_cost(1000);
+    options.host_memory_budget = 1 << 20;
+    const int64_t whole = make_plan(text.trace, options).peak_bytes;
+    options.gradient_checkpointing = Choice::off;
+    options.memory_budget = whole - 1024;
+    plan_ = make_plan(text.trace, options);
+    EXPECT_TRUE(plan_.fits);
+    EXPECT_GT(plan_.moved_bytes, 0);
+  }
+  int32_t find(CopyStage stage, bool to_host) const {
+    for (size_t i = 0; i < plan_.trace.ops.size(); ++i) {
+      const Op& op = plan_.trace.ops[i];
+      if (op.copy == stage && plan_.trace.buffers[op.arguments[0].views[0].buffer].host == to_host)
+        return static_cast<int32_t>(i);
+    }
+    return -1;
+  }
+  // Op `from` comes just before op `to` instead.
+  void move(int32_t from, int32_t to) {
+    auto& ops = plan_.trace.ops;
+    if (from < to)
+      std::rotate(ops.begin() + from, ops.begin() + from + 1, ops.begin() + to);
+    else
+      std::rotate(ops.begin() + to, ops.begin() + from, ops.begin() + from + 1);
+  }
+  Plan plan_;
+};
+
+TEST_F(CopyFaults, NoneAtFirst) {
+  EXPECT_EQ(find_fault(plan_), "");
+}
+TEST_F(CopyFaults, UsedBeforeItHasArrived) {
+  const int32_t wait = find(CopyStage::wait, false);
+  move(wait, wait + 2);
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("while a copy to it is under way"));
+}
+TEST_F(CopyFaults, FetchedBeforeItIsThere) {
+  move(find(CopyStage::start, false), find(CopyStage::wait, true));
+  EXPECT_NE(find_fault(plan_), "");
+}
+TEST_F(CopyFaults, WaitedForButNotCopied) {
+  move(find(CopyStage::wait, true), find(CopyStage::start, true));
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("is waited for, not copied to"));
+}
+TEST_F(CopyFaults, UnderWayWhenTheSegmentEnds) {
+  const int32_t wait = find(CopyStage::wait, false);
+  plan_.trace.ops[wait].copy = CopyStage::none;  // an op without effect
+  plan_.trace.ops[wait].arguments.clear();
+  plan_.trace.ops[wait + 1].arguments.resize(1);
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("was waited for"));
+}
+TEST_F(CopyFaults, AnOpThatUsesHostMemory) {
+  const BufferId host = plan_.trace.ops[find(CopyStage::start, true)].arguments[0].views[0].buffer;
+  plan_.trace.ops[0].arguments[0].views[0].buffer = host;
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("lies in host memory"));
+}
+TEST_F(CopyFaults, OverTheHostBudget) {
+  plan_.host_budget_bytes = plan_.host_bytes - 1;
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("of host memory are over the budget"));
+}
+
 Trace with_state(TraceText text) {
   Trace& trace = text.trace;
   for (Op& op : trace.ops) {
@@ -151,7 +244,7 @@ Trace with_state(TraceText text) {
 TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
   std::mt19937 random(11);
   int moved_values = 0, moved_state = 0, both = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 200; ++round) {
     const std::string step = random_step(random, {.blocks = 1 + static_cast<int>(random() % 6),
                                                   .ops_a_block = 2 + static_cast<int>(random() % 6),
                                                   .accumulate = random() % 2 == 0,

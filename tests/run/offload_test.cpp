@@ -113,6 +113,39 @@ TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
       step, options, [] { return token_batch(2, 48, 256); }, 3, 2);
 }
 
+// Remainder, evaluation, and a kernel that refuses its input while copies are under way.
+TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
+  TrainingOptions options;
+  options.threads = 1;
+  options.accumulate = options.evaluate = true;
+  options.last_micro_batch = 1;
+  options.cost.overhead_seconds = 1e-7;
+  for (auto& kind : options.cost.rates) kind.fill({1e9, 1e9});
+  std::vector<std::vector<double>> losses(2);
+  const int64_t whole = Training(decoder(), options).plan().peak_bytes;
+  for (int away = 0; away < 2; ++away) {
+    if (away) {
+      options.host_memory_budget = int64_t{1} << 30;
+      options.memory_budget = whole * 2 / 3;
+    }
+    torch::manual_seed(5);
+    Training training(decoder(), options);
+    training.start();
+    EXPECT_EQ(training.plan().moved_bytes > 0, away == 1);
+    for (int step = 0; step < 3; ++step) {
+      const std::vector<Batch> batches{token_batch(2, 64, 512), token_batch(2, 64, 512), token_batch(1, 64, 512)};
+      losses[away].push_back(training.step(batches, 1e-3).loss);
+      Batch wrong = token_batch(2, 64, 512);
+      wrong["targets"][1][63] = 100000;  // refused by the last op of forward, when values are on their way out
+      EXPECT_THROW(training.evaluate(wrong), UserError);
+      EXPECT_THROW(training.step({wrong}, 1e-3), UserError);
+      losses[away].push_back(training.evaluate(token_batch(2, 64, 512)));
+    }
+    EXPECT_EQ(training.used().host, training.plan().host_bytes);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
 TEST(OffloadBudget, HostMemoryIsNotExceeded) {
   TrainingOptions options;
   const int64_t without = Training(decoder(), options).plan().minimum_budget_bytes;

@@ -35,6 +35,8 @@ TEST(OpTimes, EachDistinctOpHasATimeOnce) {
     EXPECT_GT(*times.find(op), 0);
   }
   EXPECT_EQ(times.measure(trace, generic_cost_model(), 10, 1 << 30), 0);
+  // Who wants them newer has them timed again.
+  EXPECT_EQ(times.measure(trace, generic_cost_model(), 10, 1 << 30, unix_seconds_now() + 1000), count);
 }
 
 TEST(OpTimes, WhatIsTooLargeIsLeftOut) {
@@ -55,7 +57,7 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   others.load(file);  // of another number of threads
   EXPECT_EQ(others.size(), 0u);
   for (const char* text :
-       {"", "[]", "{\"machine\": 3}", "{\"seconds\": {}", "{\"machine\":\"x\",\"threads\":1,\"seconds\":[1]}"}) {
+       {"", "[]", "{\"machine\": 3}", "{\"times\": {}", "{\"machine\":\"x\",\"threads\":1,\"times\":[1]}"}) {
     std::ofstream(file) << text;
     OpTimes damaged(1);
     damaged.load(file);

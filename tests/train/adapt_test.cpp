@@ -96,6 +96,45 @@ TEST_F(AdaptTest, AsksForLessEachTime) {
     EXPECT_LT(watcher_.replans[i].second, watcher_.replans[i - 1].second);
 }
 
+// Both arenas are of the same memory here: what one is given is not there for the other.
+TEST_F(AdaptTest, HostMemoryCountsToo) {
+  job_.host_memory_budget = least_ / 4;
+  const int64_t some = least_ * 3 / 2, budget = some / 10 * 9 - job_.host_memory_budget;
+  const TrainReport report = run(in_turn({some}));
+  EXPECT_TRUE(report.fits);
+  EXPECT_EQ(report.job.plan.budget_bytes, budget);
+  EXPECT_LE(report.job.plan.arena_bytes + report.job.plan.host_bytes, some);
+  const TrainReport again = run(in_turn({GiB, some}));
+  EXPECT_TRUE(again.fits);
+  EXPECT_LE(again.job.plan.arena_bytes + again.job.plan.host_bytes, some);
+  job_.memory_budget = whole_;
+  job_.host_memory_budget = GiB;
+  job_.memory_budget = least_;
+  try {
+    run(in_turn({least_ / 2}));
+    FAIL() << "trained";
+  } catch (const MemoryUnavailable& error) {
+    EXPECT_THAT(error.what(), HasSubstr("lower memory_budget"));
+  }
+}
+
+// Whatever would be faster by now.
+TEST_F(AdaptTest, AResumedRunKeepsThePrecisionThatWasChosen) {
+  job_.precision.reset();
+  job_.checkpoint.directory = folder_ / "run";
+  job_.max_steps = 2;
+  const Precision first = run(in_turn({GiB})).job.settings.precision;
+  const Precision other = first == Precision::fp32_true ? Precision::bf16_mixed : Precision::fp32_true;
+  job_.checkpoint.directory = folder_ / "other";
+  job_.precision = other;
+  EXPECT_EQ(run(in_turn({GiB})).steps, 2);
+  job_.precision.reset();
+  job_.max_steps = 4;
+  const TrainReport resumed = run(in_turn({GiB}));
+  EXPECT_EQ(resumed.resumed_step, 2);
+  EXPECT_EQ(resumed.job.settings.precision, other);
+}
+
 TEST_F(AdaptTest, BelowTheMinimumItDoesNotFit) {
   job_.checkpoint.directory = folder_ / "run";
   const TrainReport report = run(in_turn({GiB, least_ / 2}));

@@ -72,6 +72,19 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ResumeTest,
                            return name;
                          });
 
+TEST_F(ResumeTest, StateInHostMemoryIsSavedAndLoadedAsAnyOther) {
+  Job straight = job_in("straight"), halved = job_in("halved");
+  const TrainReport whole = train(straight);
+  halved.host_memory_budget = GiB;
+  halved.memory_budget = whole.job.plan.peak_bytes * 3 / 4;
+  std::vector<double> losses = train_until(halved, 3).losses;
+  const TrainReport rest = train(halved);
+  EXPECT_GT(rest.job.plan.moved_state_bytes, 0);
+  losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+  EXPECT_EQ(losses, whole.losses);
+  EXPECT_TRUE(get_file(checkpoint("halved", 6)) == get_file(checkpoint("straight", 6)));
+}
+
 TEST_F(ResumeTest, ASmallerLastMicroBatchGoesOn) {
   Job straight = job_in("straight"), halved = job_in("halved");
   for (Job* job : {&straight, &halved}) {

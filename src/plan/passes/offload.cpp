@@ -194,6 +194,9 @@ class SegmentOffload {
       move.begin = list[i].op;
       move.end = list[end].op;
       move.host = buffer;
+      // What the visit before it wrote must be there by then.
+      if (!moves_.empty() && moves_.back().buffer == buffer && moves_.back().out >= 0)
+        outs_[moves_.back().out].latest = move.begin;
       Buffer copy = trace.buffers[buffer];
       copy.persistent = copy.host = false;
       move.device = rewriter.add_buffer(std::move(copy));

@@ -1,0 +1,36 @@
+#include "cli/plan_json.h"
+
+namespace plimsoll::cli {
+namespace {
+
+Json schedule_json(const AccumulationSchedule& schedule) {
+  if (schedule.size() == 1) return schedule.begin()->second;
+  Json json = Json::object();
+  for (const auto& [epoch, steps] : schedule) json[std::to_string(epoch)] = steps;
+  return json;
+}
+
+}  // namespace
+
+int64_t first_accumulation(const JobSettings& settings) {
+  return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
+}
+
+Json choices_json(const PlannedJob& planned) {
+  const JobSettings& settings = planned.settings;
+  return {{"micro_batch_size", settings.micro_batch_size},
+          {"gradient_accumulation_steps", schedule_json(settings.accumulation)},
+          {"last_micro_batch", settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch_size},
+          {"gradient_checkpointing", planned.plan.checkpointed},
+          {"offload_saved_bytes", planned.plan.moved_bytes},
+          {"offload_state_bytes", planned.plan.moved_state_bytes},
+          {"precision", name_of(settings.precision)}};
+}
+
+Json reasons_json(const Plan& plan) {
+  Json reasons = Json::array();
+  for (const Reason& reason : plan.reasons) reasons.push_back({{"decision", reason.decision}, {"why", reason.why}});
+  return reasons;
+}
+
+}  // namespace plimsoll::cli

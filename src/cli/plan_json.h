@@ -1,0 +1,19 @@
+// What was chosen and why, as JSON: the same under `plan` and `train`.
+#pragma once
+
+#include "cli/json_output.h"
+#include "plimsoll/train_job.h"
+
+namespace plimsoll::cli {
+
+/// Micro batches of a step of the first epoch.
+int64_t first_accumulation(const JobSettings& settings);
+
+/// {"micro_batch_size", "gradient_accumulation_steps", "last_micro_batch", "gradient_checkpointing",
+/// "offload_saved_bytes", "offload_state_bytes", "precision"}
+Json choices_json(const PlannedJob& planned);
+
+/// [{"decision", "why"}, …]
+Json reasons_json(const Plan& plan);
+
+}  // namespace plimsoll::cli
