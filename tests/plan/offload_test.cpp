@@ -244,7 +244,7 @@ Trace with_state(TraceText text) {
 TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
   std::mt19937 random(11);
   int moved_values = 0, moved_state = 0, both = 0;
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 120; ++round) {
     const std::string step = random_step(random, {.blocks = 1 + static_cast<int>(random() % 6),
                                                   .ops_a_block = 2 + static_cast<int>(random() % 6),
                                                   .accumulate = random() % 2 == 0,
