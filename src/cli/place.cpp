@@ -24,6 +24,9 @@ constexpr const char* kExamples =
     "The file has a header with id, lower, upper and size: a buffer lives in [lower, upper) and takes size bytes.\n"
     "The same rows come out with a column offset, to --output or to standard output.";
 
+// Whoever names a capacity wants it met: a few seconds of search where it is hard.
+constexpr int64_t kEffort = 4'000'000;
+
 struct PlaceArguments {
   std::string file;
   std::string output_file;  ///< empty: standard output
@@ -72,6 +75,7 @@ void add_place(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<PlaceArguments>();
   command->add_option("FILE.csv", arguments->file, "the buffers")->required()->option_text(" ");
   PlacementOptions& options = arguments->options;
+  options.effort = kEffort;
   add_bytes_option(*command, "--capacity", options.capacity, "bytes of arena that there are: 1MiB, 1048576")
       ->required()
       ->type_name("N");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 
@@ -37,6 +38,20 @@ Job freed(Job job, std::string& change) {
     return free;
   }
   return job;
+}
+
+// Room beside the device. Not on the CPU, where it would be of the same memory.
+Steps host_memory(const Job& job, const PlanTarget& target) {
+  Steps steps;
+  if (target.device == "cpu" || target.cost.host_link <= 0) return steps;
+  for (int64_t bytes = 8 * GiB; bytes <= 512 * GiB; bytes *= 4) {
+    if (bytes <= job.host_memory_budget) continue;
+    std::string change = fmt::format("host_memory_budget={}GiB", bytes / GiB);
+    Job changed = freed(job, change);
+    changed.host_memory_budget = bytes;
+    steps.emplace_back(change, changed);
+  }
+  return steps;
 }
 
 Steps lower_precision(const Job& job) {
@@ -89,11 +104,13 @@ Steps fewer_layers(const Job& job) {
 std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most) {
   std::vector<Advice> advice;
   // What leaves the mathematics as it is comes first, then what costs least of the model.
-  for (const Steps& steps :
-       {freer_choices(job), lower_precision(job), shorter_sequences(job), smaller_state(job), fewer_layers(job)}) {
+  for (const Steps& steps : {freer_choices(job), host_memory(job, target), lower_precision(job), shorter_sequences(job),
+                             smaller_state(job), fewer_layers(job)}) {
     if (advice.size() >= most) break;
     for (const auto& [change, changed] : steps) {
-      const PlannedJob planned = plan_job(changed, target);
+      PlanTarget with = target;
+      with.host_memory_budget = changed.host_memory_budget;
+      const PlannedJob planned = plan_job(changed, with);
       if (!planned.plan.fits) continue;
       advice.push_back({change, planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second});
       break;
