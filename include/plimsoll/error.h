@@ -26,9 +26,7 @@ class UserError : public std::runtime_error {
 class MemoryUnavailable : public UserError {
  public:
   MemoryUnavailable(const std::string& fact, int64_t asked,
-                    const std::string& advice =
-                        "free memory, or give a lower "
-                        "memory_budget")
+                    const std::string& advice = "free memory, or give a lower memory_budget")
       : UserError(fact + "; " + advice, Kind::failure), fact_(fact), asked_(asked) {}
   const std::string& fact() const { return fact_; }  ///< the message without its advice
   int64_t asked() const { return asked_; }           ///< bytes that could not be had

@@ -94,8 +94,8 @@ struct Advice {
 };
 
 /// Up to `most` changes that make a job fit, the mildest of each kind, planned again and not guessed: choices left to
-/// the planner, lower precision, shorter sequences, an optimizer with less state, fewer layers. Each but the first
-/// leaves micro batch and recomputation to the planner.
+/// the planner, host memory, lower precision, shorter sequences, an optimizer with less state, fewer layers. Each but
+/// the first leaves micro batch and recomputation to the planner.
 std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most = 3);
 
 /// Memory against time: the best plans under `points` budgets from the least that fits anything to the most that makes

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/region_weights.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -18,102 +19,6 @@ constexpr double kCloseEnough = 1.01;
 constexpr size_t kValuesLookedAround = 400;
 // Partial answers kept a region; what is thinned out beyond is the best for almost the same bytes.
 constexpr size_t kMostPartial = 1024;
-
-// The regions of a cut into groups of blocks, their choices, and what each choice takes in time and bytes.
-struct Cut {
-  struct Weighed {
-    const RegionChoice* choice;
-    int64_t held = 0;  // between the region's forward and its backward
-    int64_t peak = 0;  // while it is forward or backward, all that no choice changes included
-    int64_t cost = 0;
-  };
-  std::vector<Region> regions;
-  std::vector<std::vector<RegionChoice>> choices;
-  std::vector<std::vector<Weighed>> weighed;  // by region
-};
-
-class CutWeigher {
- public:
-  CutWeigher(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, Cut& cut)
-      : graphs_(graphs), bytes_(bytes), cut_(cut) {
-    for (size_t g = 0; g < graphs.size(); ++g) find_base(g);
-  }
-
-  void run() {
-    cut_.weighed.resize(cut_.regions.size());
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (const RegionChoice& choice : cut_.choices[r]) cut_.weighed[r].push_back(weigh(r, choice));
-  }
-
- private:
-  // What lies there besides the regions' own values: by op of the segment, and in the gap before it. And which region
-  // each op belongs to: in backward, the last one that is not done yet.
-  void find_base(size_t g) {
-    const TrainingGraph& graph = graphs_[g];
-    std::vector<char> shared(graph.values.size(), 1);
-    for (const Region& region : cut_.regions)
-      for (int32_t v : region.values) shared[v] = 0;
-    const auto line = bytes_[g].timeline(keep_all(graph), shared);
-    Base& base = bases_.emplace_back();
-    for (const auto& tick : line.ticks) {
-      base.at.push_back(tick.bytes + bytes_[g].fixed_at(tick.op));
-      // Values that others share are counted as if the op's own were there already: too much at most.
-      base.before.push_back(tick.bytes + bytes_[g].fixed_before(tick.op));
-    }
-    const int32_t begin = graph.segment.begin;
-    base.region.assign(graph.segment.end - begin, 0);
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (int32_t s = cut_.regions[r].begin; s < cut_.regions[r].end; ++s)
-        base.region[graph.steps[s].op - begin] = static_cast<int32_t>(r);
-    int32_t active = -1;
-    std::vector<int32_t> last_use(cut_.regions.size(), -1);
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (int32_t v : cut_.regions[r].values)
-        if (graph.values[v].needed()) last_use[r] = std::max(last_use[r], graph.values[v].uses.back());
-    for (int32_t op = graph.segment.end; op-- > graph.first_backward;) {
-      for (size_t r = 0; r < last_use.size(); ++r)
-        if (last_use[r] >= op) active = std::max(active, static_cast<int32_t>(r));
-      base.region[op - begin] = active;
-    }
-  }
-
-  Cut::Weighed weigh(size_t r, const RegionChoice& choice) const {
-    Cut::Weighed result{&choice};
-    for (size_t g = 0; g < graphs_.size(); ++g) {
-      const TrainingGraph& graph = graphs_[g];
-      KeptValues kept = keep_all(graph);
-      std::vector<char> chosen(graph.values.size(), 0);
-      for (int32_t v : cut_.regions[r].values) {
-        kept[v] = 0;
-        chosen[v] = 1;
-      }
-      for (int32_t v : choice.kept) kept[v] = 1;
-      for (int32_t v : choice.foreign) kept[v] = 1;
-      const auto line = bytes_[g].timeline(kept, chosen);
-      const int32_t begin = graph.segment.begin;
-      for (const auto& tick : line.ticks) {
-        const int32_t at = tick.op - begin;
-        if (bases_[g].region[at] != static_cast<int32_t>(r)) continue;
-        result.peak = std::max(result.peak, tick.bytes + (tick.step < 0 ? bases_[g].at[at] : bases_[g].before[at]));
-      }
-      if (g == 0) result.cost = line.cost;  // as answers count it
-      int64_t held = 0;
-      for (int32_t v : choice.kept) held += graph.values[v].bytes;
-      for (int32_t v : choice.foreign) held += graph.values[v].bytes;
-      result.held = std::max(result.held, held);
-    }
-    return result;
-  }
-
-  struct Base {
-    std::vector<int64_t> at, before;  // by op of the segment
-    std::vector<int32_t> region;      // -1: of none
-  };
-  const std::vector<TrainingGraph>& graphs_;
-  const std::vector<ChoiceBytes>& bytes_;
-  Cut& cut_;
-  std::vector<Base> bases_;
-};
 
 struct Partial {
   int64_t held = 0;
@@ -180,12 +85,12 @@ struct RecomputeSearch::Impl {
   }
 
   // Cuts into larger regions are wanted by tight limits only: made on demand.
-  const Cut& cut(size_t index) {
+  const RegionCut& cut(size_t index) {
     if (!cuts[index]) {
       cuts[index].emplace();
       cuts[index]->regions = regions_of(trace, graphs.front(), groups[index]);
       cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions);
-      CutWeigher(graphs, bytes, *cuts[index]).run();
+      weigh_regions(graphs, bytes, *cuts[index]);
     }
     return *cuts[index];
   }
@@ -237,7 +142,7 @@ struct RecomputeSearch::Impl {
     return result;
   }
 
-  KeptValues kept_by(const Cut& cut, const std::vector<int32_t>& picks) const {
+  KeptValues kept_by(const RegionCut& cut, const std::vector<int32_t>& picks) const {
     KeptValues kept = keep_all(graphs.front());
     for (size_t r = 0; r < picks.size(); ++r)
       for (int32_t v : cut.regions[r].values) kept[v] = 0;
@@ -250,12 +155,12 @@ struct RecomputeSearch::Impl {
 
   // The cheapest combination of a cut's choices by what was weighed, with at most `limit` bytes. The first regions may
   // have their choice made already.
-  std::optional<KeptValues> best_of(const Cut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
+  std::optional<KeptValues> best_of(const RegionCut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
     for (size_t r = 0; r < cut.regions.size(); ++r) {
       std::vector<Partial> next;
       if (r < made.size()) {  // what it keeps does not stay
-        const Cut::Weighed& weighed = cut.weighed[r][made[r]];
+        const RegionCut::Weighed& weighed = cut.weighed[r][made[r]];
         const Partial& partial = fronts.back().front();
         fronts.push_back({{partial.held, partial.cost + weighed.cost, made[r], 0}});
         continue;
@@ -263,7 +168,7 @@ struct RecomputeSearch::Impl {
       for (size_t p = 0; p < fronts.back().size(); ++p) {
         const Partial& partial = fronts.back()[p];
         for (size_t c = 0; c < cut.weighed[r].size(); ++c) {
-          const Cut::Weighed& weighed = cut.weighed[r][c];
+          const RegionCut::Weighed& weighed = cut.weighed[r][c];
           if (partial.held + weighed.peak > limit) continue;
           next.push_back({partial.held + weighed.held, partial.cost + weighed.cost, static_cast<int32_t>(c),
                           static_cast<int32_t>(p)});
@@ -285,11 +190,11 @@ struct RecomputeSearch::Impl {
 
   // The first regions choose at a price of a byte, the others under the limit, or as lean as can be.
   KeptValues beside(int32_t moved, double price, int64_t limit) {
-    const Cut& whole = cut(0);
+    const RegionCut& whole = cut(0);
     std::vector<int32_t> made;
     for (int32_t r = 0; r < moved; ++r) {
       const auto& weighed = whole.weighed[r];
-      const auto worth = [&](const Cut::Weighed& each) {
+      const auto worth = [&](const RegionCut::Weighed& each) {
         return static_cast<double>(each.cost) + price * static_cast<double>(each.held);
       };
       const auto best = std::min_element(weighed.begin(), weighed.end(),
@@ -316,7 +221,7 @@ struct RecomputeSearch::Impl {
   }
 
   // Of a cut, the choice that holds least under a limit, region by region: whether there is one at all.
-  std::optional<KeptValues> leanest_of(const Cut& cut, int64_t limit) const {
+  std::optional<KeptValues> leanest_of(const RegionCut& cut, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
     for (const auto& weighed : cut.weighed) {
@@ -426,7 +331,7 @@ struct RecomputeSearch::Impl {
   std::vector<ChoiceBytes> bytes;
   int64_t fixed_peak = 0;       // of training segments that nothing is chosen for
   std::vector<int32_t> groups;  // blocks a region
-  std::vector<std::optional<Cut>> cuts;
+  std::vector<std::optional<RegionCut>> cuts;
   std::vector<int32_t> decisions;
   std::optional<RecomputeAnswer> least_;
 };

@@ -92,15 +92,18 @@ class Arena {
     if (buffer >= 0) owned_[buffer] += bytes;
   }
 
+  // The first fault is the one that is told.
+  void complain_of(int32_t index, const Segment& segment, BufferId buffer, const char* what) {
+    if (fault_.empty())
+      fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, plan_.trace.ops[index].name,
+                           segment.name, buffer, plan_.trace.buffers[buffer].label, what);
+  }
+
   // Copies run while other ops do: until they are waited for, nobody may touch what they write, or write what they
   // read.
   void check_copies(int32_t index, const Segment& segment) {
     const Op& op = plan_.trace.ops[index];
-    const auto complain = [&](BufferId buffer, const char* what) {
-      if (fault_.empty())
-        fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, op.name, segment.name, buffer,
-                             plan_.trace.buffers[buffer].label, what);
-    };
+    const auto complain = [&](BufferId buffer, const char* what) { complain_of(index, segment, buffer, what); };
     if (op.copy == CopyStage::wait) {
       const BufferId target = op.arguments[0].views[0].buffer, source = op.arguments[1].views[0].buffer;
       const auto found = in_flight_.find(target);
@@ -126,11 +129,7 @@ class Arena {
 
   void run_op(int32_t index, const Segment& segment) {
     const Op& op = plan_.trace.ops[index];
-    const auto complain = [&](BufferId buffer, const char* what) {
-      if (fault_.empty())
-        fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, op.name, segment.name, buffer,
-                             plan_.trace.buffers[buffer].label, what);
-    };
+    const auto complain = [&](BufferId buffer, const char* what) { complain_of(index, segment, buffer, what); };
     std::set<BufferId> operands;
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = plan_.trace.buffers[view.buffer];

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
+#include "run/op_times.h"
 
 namespace plimsoll {
 namespace {
@@ -84,8 +83,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     throw UserError(
         fmt::format("device is '{}'; rows are trained, and training runs on the cpu: set device: cpu", job.device));
   // Machines change their speed: what was timed for another comparison does not count.
-  const int64_t start =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const int64_t start = unix_seconds_now();
   std::vector<CompareRow> rows;
   const std::vector<Rung> ladder = ladder_of(job, options.steps);
   for (size_t i = 0; i < ladder.size(); ++i) {

@@ -7,6 +7,8 @@
 #include <random>
 
 #include "plan/copy_schedule.h"
+#include "plan/offload_search.h"
+#include "plan/pipeline.h"
 #include "plan/random_trace.h"
 #include "plan/validator.h"
 #include "plimsoll/liveness.h"
@@ -222,6 +224,37 @@ TEST_F(CopyFaults, AnOpThatUsesHostMemory) {
 TEST_F(CopyFaults, OverTheHostBudget) {
   plan_.host_budget_bytes = plan_.host_bytes - 1;
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("of host memory are over the budget"));
+}
+
+// A bound is below every choice that fits: on small graphs all of them are tried.
+TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
+  std::mt19937 random(12);
+  int above_nothing = 0;
+  for (int graphs = 0; graphs < 150;) {
+    const TraceText text(random_step(random, {.blocks = 2, .ops_a_block = 3}));
+    const Trace trace = prepare_trace(text.trace);
+    CostModel cost = test_cost(std::pow(4.0, static_cast<int>(random() % 5) - 2));
+    cost.copies_overlap = random() % 2 == 0;
+    const RecomputeSearch search(trace, cost);
+    const size_t values = search.graphs().front().values.size();
+    if (values < 3 || values > 7) continue;
+    ++graphs;
+    const OffloadSearch moving(trace, search, cost);
+    for (int64_t host : {int64_t{0}, int64_t{1024}, int64_t{1} << 20}) {
+      const int64_t least = moving.leanest(host).peak, most = search.keep_everything().peak;
+      for (int part = 0; part <= 4; ++part) {
+        const int64_t limit = least + (most - least) * part / 4;
+        const auto found = moving.cheapest(limit, host);
+        ASSERT_TRUE(found);
+        EXPECT_LE(found->peak, limit);
+        EXPECT_LE(found->host, host);
+        const double bound = moving.bound(limit, host);
+        EXPECT_LE(bound, found->seconds + 1e-15);
+        above_nothing += bound > 0;
+      }
+    }
+  }
+  EXPECT_GT(above_nothing, 100);
 }
 
 Trace with_state(TraceText text) {

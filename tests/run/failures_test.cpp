@@ -7,6 +7,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
+#include "run/refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using testing::Batch;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::token_batch;
 
 Step tiny_decoder() {
@@ -24,15 +26,6 @@ Step tiny_decoder() {
   config.num_heads = 2;
   config.dropout = 0.1;
   return decoder_step(config, 2, 8);
-}
-
-std::string message_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no UserError";
 }
 
 TEST(Failures, AfterARefusedBatchTheNextOneTrains) {

@@ -10,12 +10,15 @@
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
+#include "run/training_runs.h"
 
 namespace plimsoll {
 namespace {
 
 using testing::Batch;
+using testing::RunResult;
 using testing::token_batch;
+using testing::train;
 
 Step decoder() {
   DecoderConfig config;
@@ -34,27 +37,6 @@ struct Case {
 
 class Modes : public ::testing::TestWithParam<Case> {};
 
-struct RunResult {
-  std::vector<double> losses;
-  Plan plan;
-  MemoryUse used;
-};
-
-RunResult train(const TrainingOptions& options, int micro, int steps) {
-  torch::manual_seed(7);
-  Training training(decoder(), options);
-  training.start();
-  RunResult result;
-  for (int i = 0; i < steps; ++i) {
-    std::vector<Batch> batches;
-    for (int m = 0; m < micro; ++m) batches.push_back(token_batch(2, 64, 512));
-    result.losses.push_back(training.step(batches, 1e-3).loss);
-  }
-  result.plan = training.plan();
-  result.used = training.used();
-  return result;
-}
-
 int64_t largest_scratch(const Plan& plan) {
   int64_t bytes = kArenaAlignment;
   for (const Op& op : plan.trace.ops) bytes = std::max(bytes, op.workspace_bytes);
@@ -70,7 +52,7 @@ TEST_P(Modes, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   std::vector<RunResult> results;
   for (Choice checkpointing : {Choice::off, Choice::on}) {
     options.gradient_checkpointing = checkpointing;
-    const RunResult result = train(options, GetParam().micro, 20);
+    const RunResult result = train(decoder(), options, GetParam().micro, 20);
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
     // Written to up to the last byte, but for scratch that a rule gives a kernel for the worst case.
     EXPECT_LE(result.used.touched, result.plan.arena_bytes);
@@ -130,7 +112,7 @@ TEST(Budget, EveryBudgetGivesTheSameLosses) {
   TrainingOptions options;
   options.precision = Precision::bf16_mixed;
   options.gradient_checkpointing = Choice::off;
-  const RunResult whole = train(options, 1, 4);
+  const RunResult whole = train(decoder(), options, 1, 4);
   options.gradient_checkpointing = Choice::automatic;
   options.memory_budget = 1;
   const int64_t least = minimum_of(decoder(), options);
@@ -140,7 +122,7 @@ TEST(Budget, EveryBudgetGivesTheSameLosses) {
     // What the first step's scratch turns out to be comes on top of what is planned before it.
     options.memory_budget = whole.plan.peak_bytes - (whole.plan.peak_bytes - least) * i / 12;
     SCOPED_TRACE(*options.memory_budget);
-    const RunResult result = train(options, 1, 4);
+    const RunResult result = train(decoder(), options, 1, 4);
     EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
     EXPECT_LE(result.plan.peak_bytes, *options.memory_budget);
     EXPECT_EQ(result.losses, whole.losses);

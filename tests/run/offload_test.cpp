@@ -8,13 +8,16 @@
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/equality.h"
+#include "run/training_runs.h"
 
 namespace plimsoll {
 namespace {
 
 using testing::Batch;
 using testing::expect_equal;
+using testing::RunResult;
 using testing::token_batch;
+using testing::train;
 
 Step decoder() {
   DecoderConfig config;
@@ -24,27 +27,6 @@ Step decoder() {
   config.num_heads = 4;
   config.dropout = 0.1;
   return decoder_step(config, 2, 64);
-}
-
-struct RunResult {
-  std::vector<double> losses;
-  Plan plan;
-  MemoryUse used;
-};
-
-RunResult train(const TrainingOptions& options, int micro, int steps) {
-  torch::manual_seed(7);
-  Training training(decoder(), options);
-  training.start();
-  RunResult result;
-  for (int i = 0; i < steps; ++i) {
-    std::vector<Batch> batches;
-    for (int m = 0; m < micro; ++m) batches.push_back(token_batch(2, 64, 512));
-    result.losses.push_back(training.step(batches, 1e-3).loss);
-  }
-  result.plan = training.plan();
-  result.used = training.used();
-  return result;
 }
 
 class Offload : public ::testing::TestWithParam<std::tuple<Precision, bool>> {};
@@ -58,7 +40,7 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
   options.cost.copies_overlap = overlap;
   options.cost.overhead_seconds = 1e-7;  // a slow device with a fast link: much is worth moving
   for (auto& kind : options.cost.rates) kind.fill({1e9, 1e9});
-  const RunResult whole = train(options, 2, 4);
+  const RunResult whole = train(decoder(), options, 2, 4);
   EXPECT_EQ(whole.plan.host_bytes, 0);
   options.host_memory_budget = int64_t{1} << 30;
   const Plan least = Training(decoder(), options).plan();
@@ -69,7 +51,7 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
     SCOPED_TRACE(*options.memory_budget);
     RunResult result;
     try {
-      result = train(options, 2, 4);
+      result = train(decoder(), options, 2, 4);
     } catch (const UserError& error) {  // the minimum does not know of scratch that is found before the start
       EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
       EXPECT_EQ(part, 0);
@@ -111,6 +93,64 @@ TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
   ASSERT_GT(Training(step, options).plan().moved_state_bytes, 0);
   expect_equal(
       step, options, [] { return token_batch(2, 48, 256); }, 3, 2);
+}
+
+// Doubles its input; takes scratch that only a run on real numbers tells, because it refuses zeros.
+torch::Tensor picky(const torch::Tensor& x) {
+  if (x.const_data_ptr<float>()[0] == 0) throw std::runtime_error("zeros");
+  torch::empty({768 << 10}, torch::kByte).fill_(1);
+  torch::Tensor result = torch::empty_like(x);
+  for (int64_t i = 0; i < x.numel(); ++i) result.mutable_data_ptr<float>()[i] = 2 * x.const_data_ptr<float>()[i];
+  return result;
+}
+torch::Tensor picky_meta(const torch::Tensor& x) {
+  return torch::empty_like(x);
+}
+TORCH_LIBRARY(plimsoll_offload_test, library) {
+  library.def("picky(Tensor x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(plimsoll_offload_test, CPU, library) {
+  library.impl("picky", &picky);
+}
+TORCH_LIBRARY_IMPL(plimsoll_offload_test, Meta, library) {
+  library.impl("picky", &picky_meta);
+}
+
+// What is learned in the first step makes the plan anew, and more state leaves the device: what changes its place keeps
+// its bytes.
+TEST(OffloadAnew, StateThatChangesSidesKeepsItsBytes) {
+  Step step;
+  step.model = [] {
+    torch::nn::Sequential model;
+    for (int i = 0; i < 6; ++i) model->push_back(torch::nn::Linear(128, 128));
+    return model.ptr();
+  };
+  step.inputs = {{"x", {16, 128}, torch::kFloat}};
+  step.loss = [](torch::nn::Module& model, const StepInputs& in) {
+    static const auto op = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("plimsoll_offload_test::picky", "")
+                               .typed<torch::Tensor(const torch::Tensor&)>();
+    return dynamic_cast<torch::nn::SequentialImpl&>(model).forward(op.call(in["x"])).square().mean();
+  };
+  TrainingOptions options;
+  options.threads = 1;
+  const auto train_it = [&] {
+    torch::manual_seed(9);
+    Training training(step, options);
+    training.start();
+    const Plan first = training.plan();
+    std::vector<double> losses;
+    for (int i = 0; i < 4; ++i) losses.push_back(training.step({{{"x", torch::randn({16, 128})}}}, 1e-2).loss);
+    return std::tuple(losses, first.moved_state_bytes, training.plan().moved_state_bytes, first.peak_bytes);
+  };
+  const auto [losses, none, still_none, whole] = train_it();
+  EXPECT_EQ(none + still_none, 0);
+  options.host_memory_budget = int64_t{1} << 30;
+  options.memory_budget = whole - (64 << 10);
+  const auto [moved_losses, before, after, peak] = train_it();
+  EXPECT_GT(before, 0);
+  EXPECT_GT(after, before);
+  EXPECT_EQ(moved_losses, losses);
 }
 
 // Remainder, evaluation, and a kernel that refuses its input while copies are under way.

@@ -8,12 +8,14 @@
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/equality.h"
+#include "run/refusals.h"
 
 namespace plimsoll {
 namespace {
 
 using testing::Batch;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::token_batch;
 
 constexpr int64_t kTime = 24, kWords = 131;
@@ -185,15 +187,6 @@ TEST(Ragged, TheMinimumIsThatOfTheOthers) {
     options.last_micro_batch = last;
     EXPECT_EQ(Training(decoder(4), options).plan().minimum_budget_bytes, least) << last;
   }
-}
-
-std::string message_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no UserError";
 }
 
 TEST(Ragged, WrongSizesAreRefused) {

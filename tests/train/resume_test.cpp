@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "plimsoll/bytes.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
