@@ -29,7 +29,7 @@ std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParamet
   return state;
 }
 
-UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) {
+UpdateOutputs Optimizer::measure(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) const {
   std::vector<at::Tensor> norms;
   for (const OptimizedParameter& parameter : parameters)
     if (parameter.gradient.defined())
@@ -39,32 +39,44 @@ UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameter
   // Infinity x 0 and NaN are NaN, the only value that is not itself. Compared with itself, not with a number, for which
   // the kernel would take scratch.
   const at::Tensor zero = norm * 0;
-  const at::Tensor skipped = zero.ne(zero).to(at::kFloat);
-  // The fused kernels divide each gradient by grad_scale on their way through it: unscaling and clipping cost no pass.
-  at::Tensor grad_scale = inputs.loss_scale;
-  if (max_grad_norm_ > 0) grad_scale = inputs.loss_scale / (max_grad_norm_ / (norm + 1e-6)).clamp_max(1.0);
+  return {norm, zero.ne(zero).to(at::kFloat)};
+}
 
+at::Tensor Optimizer::grad_scale(const at::Tensor& gradient_norm, const at::Tensor& loss_scale) const {
+  if (max_grad_norm_ <= 0) return loss_scale;
+  return loss_scale / (max_grad_norm_ / (gradient_norm + 1e-6)).clamp_max(1.0);
+}
+
+UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) {
+  const UpdateOutputs outputs = measure(parameters, inputs);
+  const at::Tensor scale = grad_scale(outputs.gradient_norm, inputs.loss_scale);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].gradient.defined()) update_one(parameters[i], i, {inputs.learning_rate, scale, outputs.skipped});
+  count_step(outputs.skipped);
+  return outputs;
+}
+
+void Optimizer::update_one(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
+  if (config_.name == "adamw")
+    adamw(parameter, index, scalars);
+  else
+    sgd(parameter, index, scalars);
+}
+
+void Optimizer::count_step(const at::Tensor& skipped) {
   step_.add_(1 - skipped);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i].gradient.defined()) continue;
-    if (config_.name == "adamw")
-      adamw(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
-    else
-      sgd(parameters[i], i, inputs.learning_rate, grad_scale, skipped);
-  }
-  return {norm, skipped};
 }
 
-void Optimizer::adamw(const OptimizedParameter& parameter, size_t index, const at::Tensor& learning_rate,
-                      const at::Tensor& grad_scale, const at::Tensor& skipped) {
+void Optimizer::adamw(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
   const double decay = parameter.value.dim() >= 2 ? config_.weight_decay : 0.0;
-  at::_fused_adamw_({parameter.value}, {parameter.gradient}, {first_[index]}, {second_[index]}, {}, {step_},
-                    learning_rate, config_.beta1, config_.beta2, decay, config_.eps, /*amsgrad=*/false,
-                    /*maximize=*/false, grad_scale, skipped);
+  // The fused kernels divide each gradient by grad_scale on their way through it: unscaling and clipping cost no pass.
+  at::_fused_adamw_({parameter.value}, {parameter.gradient}, {first_[index]}, {second_[index]}, {}, {step_ + 1},
+                    scalars.learning_rate, config_.beta1, config_.beta2, decay, config_.eps, /*amsgrad=*/false,
+                    /*maximize=*/false, scalars.grad_scale, scalars.skipped);
 }
 
-void Optimizer::sgd(const OptimizedParameter& parameter, size_t index, const at::Tensor& learning_rate,
-                    const at::Tensor& grad_scale, const at::Tensor& skipped) {
+void Optimizer::sgd(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
+  const auto& [learning_rate, grad_scale, skipped] = scalars;
   // The fused kernel couples its weight decay to the gradient; decoupled decay shrinks the parameter beforehand.
   if (parameter.value.dim() >= 2 && config_.weight_decay > 0)
     parameter.value.mul_((1 - learning_rate * config_.weight_decay * (1 - skipped)).to(parameter.value.scalar_type()));
