@@ -110,6 +110,7 @@ struct Job {
   std::optional<int64_t> micro_batch_size;                          ///< sequences at a time; empty: `auto`
   std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size up
   Choice gradient_checkpointing = Choice::automatic;
+  Choice update_in_backward = Choice::automatic;
   std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
   int64_t host_memory_budget = 0;        ///< bytes; 0: nothing is moved to host memory
   double max_grad_norm = 1.0;            ///< 0: no clipping

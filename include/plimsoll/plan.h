@@ -39,15 +39,18 @@ struct PlanOptions {
   int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well; 0: nothing is moved there
   int64_t micro_batches = 1;             ///< of a step: how often what is done for each counts
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
-  int64_t context_bytes = 0;                          ///< added to the peak: what the device's runtime takes
-  int64_t library_bytes = 0;                          ///< likewise: what its libraries set aside, as `workspace`
-  WorkspaceModel workspace;                           ///< empty: no kernel takes any
-  CostModel cost = generic_cost_model();              ///< what recomputation is weighed by
+  /// `automatic`: where the step does not fit, or is slower, without. `on`: UserError where that cannot be.
+  Choice update_in_backward = Choice::off;
+  int64_t context_bytes = 0;              ///< added to the peak: what the device's runtime takes
+  int64_t library_bytes = 0;              ///< likewise: what its libraries set aside, as `workspace`
+  WorkspaceModel workspace;               ///< empty: no kernel takes any
+  CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
 };
 
 /// Predicted by the cost model, in seconds.
 struct StepTime {
-  double micro = 0;       ///< forward and backward of the step's first micro batch
+  double norms = 0;       ///< forward and backward for the norms of gradients alone, where that is wanted first
+  double micro = 0;       ///< forward and backward of the step's first micro batch, and updates that run in it
   double accumulate = 0;  ///< of every further one
   double remainder = 0;   ///< of a last one that is smaller than the others
   double update = 0;
@@ -66,7 +69,7 @@ struct StepTime {
   /// Of a step of so many micro batches; `ragged`: the last of them, one of at least two, is the remainder.
   double step(int64_t micro_batches, bool ragged = false) const {
     const double last = ragged ? remainder - accumulate : 0;
-    return micro + accumulate * static_cast<double>(micro_batches - 1) + last + update;
+    return norms + micro + accumulate * static_cast<double>(micro_batches - 1) + last + update;
   }
 };
 
@@ -94,7 +97,8 @@ struct Plan {
   int32_t peak_op = 0;           ///< the op at which most bytes are live
   Breakdown breakdown;           ///< at peak_op
   StepTime time;
-  bool checkpointed = false;      ///< activations are recomputed
+  bool checkpointed = false;  ///< activations are recomputed
+  bool update_in_backward = false;
   int64_t moved_bytes = 0;        ///< of saved values, to host memory and back, a micro batch
   int64_t moved_state_bytes = 0;  ///< of optimizer state that lies in host memory
   std::vector<Reason> reasons;
@@ -125,6 +129,7 @@ class Planner {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Impl> in_backward_;  // the alternative, where there is one: updates in backward
 };
 
 /// One point of memory against step time: what the planner answers to one budget.

@@ -93,6 +93,23 @@ struct Segment {
   int32_t end = 0;
 };
 
+/// A part of segment `update` that passes/update_in_backward may run elsewhere: what happens to one parameter, or to
+/// all.
+struct UpdatePiece {
+  enum class Kind : uint8_t {
+    begin,   ///< sets the step's scalars
+    norm,    ///< of one parameter: the norm of its gradient, and whether it is finite
+    total,   ///< the norm of all gradients, from those of each
+    clip,    ///< what gradients are divided by, from the norm of all; absent where updates need not wait for that
+    update,  ///< of one parameter
+    finish,  ///< counts the step
+  };
+  Kind kind = Kind::begin;
+  BufferId parameter = kNoBuffer;  ///< of norm and update
+  BufferId gradient = kNoBuffer;   ///< likewise
+  int32_t begin = 0, end = 0;      ///< ops [begin, end)
+};
+
 /// A tensor that the outside world knows by name.
 struct NamedView {
   std::string name;
@@ -114,6 +131,8 @@ struct Trace {
   std::vector<NamedView> outputs;    ///< read by the host after a segment: "loss", "gradient_norm", …
   std::vector<NamedView> state;      ///< what a checkpoint holds: parameters, module buffers, optimizer state
   std::vector<ConstantData> constants;
+  std::vector<UpdatePiece>
+      update_pieces;  ///< as recorded: in order, all of segment `update`; empty once passes have run
 
   /// The segment of that name, or nullptr.
   const Segment* segment(std::string_view name) const;

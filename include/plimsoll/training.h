@@ -58,6 +58,7 @@ struct TrainingOptions {
                                  ///< the first size of every input is the samples'. 0: all are alike
   bool evaluate = false;         ///< evaluate() will be called
   Choice gradient_checkpointing = Choice::automatic;
+  Choice update_in_backward = Choice::automatic;
   std::optional<int64_t> memory_budget;   ///< bytes
   int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
   int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none

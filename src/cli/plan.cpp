@@ -65,6 +65,7 @@ Json plan_json(const PlannedJob& planned) {
           {"step_seconds", planned.step_seconds},
           {"units_per_second", planned.tokens_per_second},
           {"unit", "tokens"},
+          {"norms_seconds", plan.time.norms},
           {"recompute_seconds", plan.time.recompute},
           {"recompute_bound_seconds", plan.time.recompute_bound},
           {"offload_seconds", plan.time.offload},
@@ -108,6 +109,11 @@ std::string recomputation_of(const Plan& plan) {
                      plan.host_bytes > 0 ? " for this and offload" : "");
 }
 
+std::string update_of(const Plan& plan) {
+  if (plan.time.norms == 0) return "yes; a gradient lives until its parameter is updated";
+  return fmt::format("yes; the norm of all gradients first: {} a step", short_seconds(plan.time.norms));
+}
+
 // "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update"
 std::string offload_of(const Plan& plan) {
   return fmt::format("{} of saved values, {} of optimizer state; waits {} a micro batch, {} an update",
@@ -131,6 +137,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   table.add_row({"predicted step", short_seconds(planned.step_seconds)});
   table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"});
   table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
+  if (planned.plan.update_in_backward) table.add_row({"update in backward", update_of(planned.plan)});
   if (planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
   if (planned.plan.host_bytes > 0) table.add_row({"offload", offload_of(planned.plan)});
   table.add_row({"arena waste", fmt::format("{:.2f} %", 100 * planned.plan.arena_waste())});
@@ -193,6 +200,7 @@ std::string page_of(const Job& job, const PlannedJob& planned, const std::vector
       {"predicted step", short_seconds(planned.step_seconds)},
       {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
       {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
+  if (planned.plan.update_in_backward) page.facts.emplace_back("update in backward", update_of(planned.plan));
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
   if (planned.plan.host_bytes > 0) page.facts.emplace_back("offload", offload_of(planned.plan));
   return to_html(page);

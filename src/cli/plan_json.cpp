@@ -22,6 +22,7 @@ Json choices_json(const PlannedJob& planned) {
           {"gradient_accumulation_steps", schedule_json(settings.accumulation)},
           {"last_micro_batch", settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch_size},
           {"gradient_checkpointing", planned.plan.checkpointed},
+          {"update_in_backward", planned.plan.update_in_backward},
           {"offload_saved_bytes", planned.plan.moved_bytes},
           {"offload_state_bytes", planned.plan.moved_state_bytes},
           {"precision", name_of(settings.precision)}};

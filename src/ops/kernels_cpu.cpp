@@ -209,6 +209,21 @@ PLIMSOLL_INLINE void split_add(const SplitAdd& args, int64_t begin, int64_t end)
   }
 }
 
+template <typename T>
+PLIMSOLL_INLINE void sum_squares(const void* data, int64_t begin, int64_t end, double& total) {
+  const T* x = static_cast<const T*>(data) + begin;
+  constexpr int64_t kBlock = 32 * kLanes;
+  for (int64_t block = 0; block < end - begin; block += kBlock) {
+    const int64_t size = end - begin - block < kBlock ? end - begin - block : kBlock;
+    Vector<T> squares{};
+    PLIMSOLL_FOR_LANES(i, partial, size) {
+      const Vector<T> v = load_some(x + block + i, partial);
+      squares += v * v;
+    }
+    total += static_cast<double>(sum(squares));
+  }
+}
+
 }  // namespace
 
 // `name` for each element type, compiled for each instruction set (a template cannot carry target_clones), and a
@@ -249,6 +264,7 @@ PLIMSOLL_KERNELS(swiglu_backward,
                  (grad, gate_up, out, width, begin, end))
 PLIMSOLL_KERNELS(cross_entropy, (const CrossEntropy& args, int64_t begin, int64_t end), (args, begin, end))
 PLIMSOLL_KERNELS(split_add, (const SplitAdd& args, int64_t begin, int64_t end), (args, begin, end))
+PLIMSOLL_KERNELS(sum_squares, (const void* data, int64_t begin, int64_t end, double& total), (data, begin, end, total))
 
 // The norms have two element types: of what comes in and of what goes out.
 #define PLIMSOLL_NORM(X, Y, suffix)                                                                                 \
@@ -314,6 +330,12 @@ void swiglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const
 
 void cross_entropy_rows(const CrossEntropy& args, int64_t begin, int64_t end) {
   pick_cross_entropy(args.logits.dtype, args, begin, end);
+}
+
+double sum_of_squares(const void* data, DType dtype, int64_t begin, int64_t end) {
+  double total = 0;
+  pick_sum_squares(dtype, data, begin, end, total);
+  return total;
 }
 
 void split_add_rows(const SplitAdd& args, int64_t begin, int64_t end) {

@@ -94,4 +94,7 @@ struct SplitAdd {
 };
 void split_add_rows(const SplitAdd& args, int64_t begin, int64_t end);
 
+/// The sum of the squares of elements [begin, end), summed in float64 a few hundred at a time.
+double sum_of_squares(const void* data, DType dtype, int64_t begin, int64_t end);
+
 }  // namespace plimsoll::ops

@@ -1,6 +1,7 @@
 // The passes, in order.
 //
-//     recorded trace -> remove_dead_ops -> (choices are made here) -> recompute -> placement
+//     recorded trace -> update_in_backward, or not -> remove_dead_ops -> (choices are made here) -> recompute ->
+//     settle_updates -> offload -> placement
 #pragma once
 
 #include "plimsoll/trace.h"
@@ -8,6 +9,6 @@
 namespace plimsoll {
 
 /// The recorded trace as every choice finds it.
-Trace prepare_trace(Trace trace);
+Trace prepare_trace(Trace trace, bool updates_in_backward = false);
 
 }  // namespace plimsoll

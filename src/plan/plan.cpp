@@ -10,6 +10,7 @@
 #include "plan/lay_out.h"
 #include "plan/offload_search.h"
 #include "plan/passes/recompute.h"
+#include "plan/passes/update_in_backward.h"
 #include "plan/pipeline.h"
 #include "plan/recompute_search.h"
 #include "plan/validator.h"
@@ -38,9 +39,12 @@ constexpr size_t kKindsExplained = 6;
 }  // namespace
 
 struct Planner::Impl {
-  Impl(const Trace& trace, const PlanOptions& plan_options) : options(plan_options), prepared(trace) {
+  const PlanOptions options;
+
+  Impl(const Trace& trace, const PlanOptions& plan_options, bool updates_in_backward)
+      : options(plan_options), in_backward(updates_in_backward), prepared(trace) {
     learn_workspace(prepared, options.workspace);
-    prepared = prepare_trace(std::move(prepared));
+    prepared = prepare_trace(std::move(prepared), in_backward);
     if (!prepared.segment("micro")) return;
     search.emplace(prepared, options.cost);
     std::optional<KeptValues> pinned_kept;
@@ -76,13 +80,23 @@ struct Planner::Impl {
     afar = schedule(moving->leanest(options.host_memory_budget - all.bytes), all, /*limit=*/0);
   }
 
+  /// The least budget that fits.
+  int64_t minimum() const {
+    if (!search) return lay_out(prepared, options).peak_bytes;
+    int64_t least = pinned ? pinned->peak_bytes : std::min(whole->peak_bytes, leanest->peak_bytes);
+    if (afar) least = std::min(least, afar->peak_bytes);
+    return least;
+  }
+
   Plan plan(std::optional<int64_t> budget) const {
     const auto start = std::chrono::steady_clock::now();
     Plan plan = !search ? timed(lay_out(prepared, options)) : choose(budget);
     plan.fits = fits(plan, budget);
     plan.budget_bytes = budget.value_or(0);
     plan.host_budget_bytes = options.host_memory_budget;
+    plan.update_in_backward = in_backward;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
+    if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(plan));
     if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plan;
@@ -112,6 +126,7 @@ struct Planner::Impl {
 
   Plan timed(Plan plan) const {
     StepTime& time = plan.time;
+    time.norms = segment_seconds(options.cost, plan.trace, "norms");
     time.micro = segment_seconds(options.cost, plan.trace, "micro");
     time.accumulate = segment_seconds(options.cost, plan.trace, "accumulate");
     time.remainder = segment_seconds(options.cost, plan.trace, "remainder");
@@ -266,6 +281,16 @@ struct Planner::Impl {
     return best;
   }
 
+  Reason update_reason(const Plan& plan) const {
+    if (options.update_in_backward == Choice::on) return {"update_in_backward: on", "set in the job"};
+    std::string why = "each gradient's bytes return as soon as its parameter is updated";
+    if (plan.time.norms > 0)
+      why +=
+          fmt::format("; clipping wants the norm of all gradients first, which takes a backward of its own: {:.3g} ms",
+                      1e3 * plan.time.norms);
+    return {"update_in_backward: on", std::move(why)};
+  }
+
   Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {
     const std::string decision = plan.checkpointed ? "gradient_checkpointing: on" : "gradient_checkpointing: off";
     if (!budget) return {decision, "no budget was stated"};
@@ -280,7 +305,7 @@ struct Planner::Impl {
                                   format_bytes(plan.peak_bytes), stated)};
   }
 
-  const PlanOptions options;
+  const bool in_backward;
   Trace prepared;
   std::optional<RecomputeSearch> search;
   std::optional<OffloadSearch> moving;
@@ -288,12 +313,34 @@ struct Planner::Impl {
   std::optional<Plan> pinned, whole, leanest, afar;
 };
 
-Planner::Planner(const Trace& trace, const PlanOptions& options) : impl_(std::make_unique<Impl>(trace, options)) {}
+Planner::Planner(const Trace& trace, const PlanOptions& options) {
+  const bool wanted = options.update_in_backward != Choice::off;
+  const std::string obstacle = wanted ? update_in_backward_obstacle(trace) : "";
+  if (options.update_in_backward == Choice::on && !obstacle.empty())
+    throw UserError("update_in_backward: on is not possible here: " + obstacle);
+  const bool possible = wanted && obstacle.empty();
+  const bool pinned = options.update_in_backward == Choice::on;
+  impl_ = std::make_unique<Impl>(trace, options, pinned);
+  if (possible && !pinned) in_backward_ = std::make_unique<Impl>(trace, options, true);
+}
 Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 
 Plan Planner::plan(std::optional<int64_t> memory_budget) const {
-  return impl_->plan(memory_budget);
+  Plan plan = impl_->plan(memory_budget);
+  if (!in_backward_) return plan;
+  const int64_t minimum = std::min(plan.minimum_budget_bytes, in_backward_->minimum());
+  const bool as_fast_as_can_be = plan.fits && !plan.checkpointed && plan.host_bytes == 0;
+  if (!as_fast_as_can_be) {
+    Plan other = in_backward_->plan(memory_budget);
+    const int64_t count = impl_->options.micro_batches;
+    const bool better = plan.fits != other.fits ? other.fits
+                        : plan.fits             ? other.time.step(count) < plan.time.step(count)
+                                                : other.minimum_budget_bytes < plan.minimum_budget_bytes;
+    if (better) plan = std::move(other);
+  }
+  plan.minimum_budget_bytes = minimum;
+  return plan;
 }
 
 Plan make_plan(const Trace& trace, const PlanOptions& options) {

@@ -58,7 +58,8 @@ void keep_front(std::vector<Partial>& list) {
 struct RecomputeSearch::Impl {
   Impl(const Trace& recorded, const CostModel& cost) : trace(recorded) {
     for (const Segment& segment : trace.segments) {
-      if (segment.name != "micro" && segment.name != "accumulate" && segment.name != "remainder") continue;
+      static const std::set<std::string> training{"norms", "micro", "accumulate", "remainder", "last"};
+      if (!training.contains(segment.name)) continue;
       TrainingGraph graph = training_graph(trace, segment, cost);
       // One choice holds for all. A segment of another shape (a gradient that is made in forward, say) keeps
       // everything.

@@ -49,7 +49,8 @@ class GraphBuilder {
   void find_writes() {
     for (int32_t i = graph_.segment.begin; i < graph_.segment.end; ++i) {
       for_each_view(trace_.ops[i], [&](const View& view, bool written) {
-        if (!written) return;
+        // An update among backward ops comes after all that reads the parameter (settle_updates sees to it).
+        if (!written || trace_.ops[i].phase == Phase::update) return;
         last_write_[view.buffer] = i;
         if (first_write_[view.buffer] < 0) first_write_[view.buffer] = i;
       });

@@ -25,6 +25,7 @@ class Arena {
 
   void run(const Segment& segment) {
     written_here_.clear();
+    updated_here_.clear();
     for (int32_t i = segment.begin; i < segment.end && fault_.empty(); ++i) {
       check_copies(i, segment);
       run_op(i, segment);
@@ -131,6 +132,15 @@ class Arena {
     const Op& op = plan_.trace.ops[index];
     const auto complain = [&](BufferId buffer, const char* what) { complain_of(index, segment, buffer, what); };
     std::set<BufferId> operands;
+    // Backward wants parameters as forward saw them, and so does what is run again.
+    for_each_view(op, [&](const View& view, bool written) {
+      if (op.phase != Phase::update && !written && updated_here_.contains(view.buffer))
+        complain(view.buffer, "is read after its update");
+    });
+    for_each_view(op, [&](const View& view, bool written) {
+      if (op.phase == Phase::update && written && plan_.trace.buffers[view.buffer].role == Role::parameter)
+        updated_here_.insert(view.buffer);
+    });
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = plan_.trace.buffers[view.buffer];
       const int64_t offset = plan_.offsets[view.buffer];
@@ -165,6 +175,7 @@ class Arena {
   std::vector<int64_t> owned_;                               // by buffer: how many of its bytes are still its own
   std::vector<int32_t> born_;        // by buffer: the op of the trace that writes it first, or -1
   std::set<BufferId> written_here_;  // in the segment that runs now
+  std::set<BufferId> updated_here_;  // parameters, likewise
   std::set<BufferId> host_wrote_;
   std::string fault_;
 };
@@ -199,20 +210,32 @@ std::string find_fault(const Plan& plan) {
     arena.host_write(trace.buffers[constant.buffer].label, constant.buffer);
   run("initialize");
   run("evaluate");  // of a model as it is made, or as it was saved
-  for (int step = 0; step < 2; ++step) {
+  // Steps of one micro batch, of several, and of several of which the last is smaller.
+  const bool in_last = trace.segment("last") != nullptr;
+  const auto single = [&] {
+    for (const char* name : {"norms", "micro", "update"}) run(name);
+  };
+  const auto several = [&] {
+    if (!trace.segment("accumulate")) return single();
+    for (const char* name : {"micro", "accumulate", "accumulate"}) run(name);
+    run(in_last ? "last" : "accumulate");
+    run(in_last ? "finish" : "update");
+  };
+  const auto ragged = [&](bool accumulate) {
+    if (!trace.segment("remainder")) return several();
     run("micro");
-    run("accumulate");
-    run("accumulate");
+    if (accumulate) run("accumulate");
     run("remainder");
-    run("update");
-    run("evaluate");
-    run("evaluate");
-  }
-  run("micro");
-  run("update");
-  run("micro");
-  run("remainder");
-  run("update");
+    run(in_last ? "finish" : "update");
+  };
+  several();
+  run("evaluate");
+  run("evaluate");
+  ragged(true);
+  run("evaluate");
+  single();
+  ragged(false);
+  several();
   return arena.fault();
 }
 

@@ -40,9 +40,21 @@ Recorder* Recorder::active() {
 void Recorder::begin_segment(const std::string& name) {
   const auto here = static_cast<int32_t>(trace_.ops.size());
   if (!trace_.segments.empty()) trace_.segments.back().end = here;
+  end_update_piece();
   trace_.segments.push_back({name, here, here});
   module_ = 0;
   module_of_node_.clear();
+}
+
+void Recorder::begin_update_piece(UpdatePiece piece) {
+  end_update_piece();
+  piece.begin = static_cast<int32_t>(trace_.ops.size());
+  trace_.update_pieces.push_back(piece);
+}
+
+void Recorder::end_update_piece() {
+  if (trace_.update_pieces.empty() || trace_.update_pieces.back().end > 0) return;
+  trace_.update_pieces.back().end = static_cast<int32_t>(trace_.ops.size());
 }
 
 void Recorder::mark(const at::Tensor& tensor, Role role, const std::string& label, bool persistent) {
@@ -265,6 +277,7 @@ void Recorder::keep_unregistered_tensors() {
 
 Trace Recorder::finish() {
   if (!trace_.segments.empty()) trace_.segments.back().end = static_cast<int32_t>(trace_.ops.size());
+  end_update_piece();
   keep_unregistered_tensors();
   fill_roles();
   fill_labels();

@@ -36,6 +36,8 @@ class Recorder {
   void mark_output(const at::Tensor& tensor, const std::string& name);
   void add_input(const std::string& name, const at::Tensor& tensor);
   void add_state(const std::string& name, const at::Tensor& tensor);
+  /// Ops recorded from here on, up to the next piece or the end of the segment, are that piece of the update.
+  void begin_update_piece(UpdatePiece piece);
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
   void set_owner(const at::Tensor& tensor, const std::string& module);
 
@@ -62,6 +64,7 @@ class Recorder {
  private:
   int32_t module_index(const std::string& path);
   int32_t current_module(const Op& op);
+  void end_update_piece();
   void keep_unregistered_tensors();
   void fill_roles();
   void fill_labels();

@@ -190,6 +190,7 @@ class JobPlanner {
     text += "micro batch " + micro_batches_in_words(planned.settings);
     if (planned.plan.checkpointed)
       text += fmt::format(", {:.1f} % recomputed", 100 * planned.plan.time.recompute_share());
+    if (planned.plan.update_in_backward) text += ", updates in backward";
     if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
     return text;
   }
@@ -356,6 +357,7 @@ TrainingOptions options_of(const Job& job) {
   options.last_micro_batch = last_micro_batch_of(job);
   options.evaluate = job.data.validation_fraction > 0;
   options.gradient_checkpointing = job.gradient_checkpointing;
+  options.update_in_backward = job.update_in_backward;
   options.memory_budget = job.memory_budget;
   options.host_memory_budget = job.host_memory_budget;
   if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;

@@ -15,6 +15,7 @@
 #include "record/plan_device.h"
 #include "record/recorder.h"
 #include "train/optimizer.h"
+#include "train/update_step.h"
 
 namespace plimsoll {
 namespace {
@@ -39,7 +40,10 @@ std::string owner_of(const std::string& name) {
 class StepRecorder {
  public:
   StepRecorder(const Step& step, const TrainingOptions& options)
-      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm, options.seed) {}
+      : step_(step),
+        options_(options),
+        optimizer_(options.optimizer, options.max_grad_norm, options.seed),
+        update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {}
 
   Trace run() {
     try {
@@ -113,6 +117,8 @@ class StepRecorder {
       recorder_.mark(state.tensor, Role::optimizer_state, state.name, /*persistent=*/true);
       recorder_.add_state(state.name, state.tensor);
     }
+    for (const at::Tensor& scalar : update_step_.make_scalars(parameters_))
+      recorder_.mark(scalar, Role::input, "scalars of the update", /*persistent=*/true);
     loss_out_ = scalar_output("loss");
     norm_out_ = scalar_output("gradient_norm");
     skipped_out_ = scalar_output("skipped");
@@ -208,7 +214,15 @@ class StepRecorder {
     recorder_.begin_segment("update");
     recorder_.set_phase(Phase::update);
     const at::NoGradGuard no_grad;
-    const UpdateOutputs outputs = optimizer_.update(parameters_, {learning_rate_, loss_scale_});
+    const UpdateOutputs outputs =
+        update_step_.run(parameters_, {learning_rate_, loss_scale_}, [this](UpdatePiece::Kind kind, int64_t index) {
+          UpdatePiece piece{kind};
+          if (index >= 0) {
+            piece.parameter = buffer_of(parameters_[index].value);
+            piece.gradient = buffer_of(parameters_[index].gradient);
+          }
+          recorder_.begin_update_piece(piece);
+        });
     norm_out_.copy_(outputs.gradient_norm);
     skipped_out_.copy_(outputs.skipped);
   }
@@ -227,6 +241,7 @@ class StepRecorder {
   Recorder recorder_;
   PlanScope scope_;
   Optimizer optimizer_;
+  UpdateStep update_step_;
   std::shared_ptr<torch::nn::Module> model_;
   std::set<BufferId> known_;
   std::vector<OptimizedParameter> parameters_;

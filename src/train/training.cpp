@@ -226,16 +226,19 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   // What a micro batch counts for: its samples of those of the step.
   const int64_t last = ragged ? self.options.last_micro_batch : 0;
   const auto total = static_cast<double>(ragged ? self.samples * (micro_batches - 1) + last : micro_batches);
+  const bool in_last = self.plan.trace.segment("last") != nullptr;
   StepResult result;
   for (int64_t i = 0; i < micro_batches; ++i) {
     const bool smaller = ragged && i + 1 == micro_batches;
     const auto share = static_cast<double>(smaller ? last : ragged ? self.samples : 1);
     if (i == 0 || smaller) self.write("loss_factor", self.scaler.scale() * share / total);
     self.bind(next(i), smaller ? last : 0);
-    self.run(i == 0 ? "micro" : smaller ? "remainder" : "accumulate", i);
+    if (i == 0 && self.plan.trace.segment("norms")) self.run("norms", i);
+    const bool last_of_several = in_last && i > 0 && i + 1 == micro_batches;
+    self.run(i == 0 ? "micro" : smaller ? "remainder" : last_of_several ? "last" : "accumulate", i);
     result.loss += self.read("loss") * share / total;
   }
-  self.run("update", 0);
+  self.run(in_last && micro_batches > 1 ? "finish" : "update", 0);
   result.gradient_norm = self.read("gradient_norm");
   result.skipped = self.read("skipped") != 0;
   self.scaler.update(result.skipped);

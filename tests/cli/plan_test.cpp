@@ -51,10 +51,10 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "arena_waste",
                                                   "residents"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
-  EXPECT_EQ(
-      keys_of(plan["choices"]),
-      (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
-                             "gradient_checkpointing", "offload_saved_bytes", "offload_state_bytes", "precision"}));
+  EXPECT_EQ(keys_of(plan["choices"]),
+            (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
+                                   "gradient_checkpointing", "offload_saved_bytes", "offload_state_bytes", "precision",
+                                   "update_in_backward"}));
   EXPECT_EQ(sum_of(plan["breakdown"]), plan["peak_bytes"].get<int64_t>());
   EXPECT_EQ(plan["budget_bytes"], int64_t{1} << 30);
   EXPECT_EQ(plan["fits"], true);

@@ -11,6 +11,7 @@
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "train/optimizer.h"
+#include "train/update_step.h"
 
 namespace plimsoll::testing {
 
@@ -18,7 +19,10 @@ namespace plimsoll::testing {
 class EagerStep {
  public:
   EagerStep(const Step& step, const TrainingOptions& options)
-      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm) {
+      : step_(step),
+        options_(options),
+        optimizer_(options.optimizer, options.max_grad_norm),
+        update_(optimizer_, options.max_grad_norm) {
     const auto previous = c10::get_default_dtype();
     if (options.precision == Precision::bf16_true) c10::set_default_dtype(c10::scalarTypeToTypeMeta(at::kBFloat16));
     model_ = step.model();
@@ -27,6 +31,7 @@ class EagerStep {
       if (entry.value().requires_grad()) parameters_.push_back({entry.key(), entry.value(), {}});
     torch::NoGradGuard no_grad;
     states_ = optimizer_.make_state(parameters_);
+    update_.make_scalars(parameters_);
   }
 
   /// Takes parameters, buffers and state from a training that has started.
@@ -53,8 +58,7 @@ class EagerStep {
     }
     for (auto& parameter : parameters_) parameter.gradient = parameter.value.grad();
     torch::NoGradGuard no_grad;
-    optimizer_.update(parameters_,
-                      {torch::scalar_tensor(learning_rate, torch::kDouble), torch::scalar_tensor(loss_scale)});
+    update_.run(parameters_, {torch::scalar_tensor(learning_rate, torch::kDouble), torch::scalar_tensor(loss_scale)});
     return mean;
   }
 
@@ -96,6 +100,7 @@ class EagerStep {
   Step step_;
   TrainingOptions options_;
   Optimizer optimizer_;
+  UpdateStep update_;
   std::shared_ptr<torch::nn::Module> model_;
   std::vector<OptimizedParameter> parameters_;
   std::vector<NamedState> states_;

@@ -1,28 +1,39 @@
 // A few steps of a step on random tokens, and what came of it.
 #pragma once
 
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+
 #include "plimsoll/training.h"
 #include "run/batches.h"
 
 namespace plimsoll::testing {
 
 struct RunResult {
-  std::vector<double> losses;
+  std::vector<double> losses, norms;
+  std::map<std::string, torch::Tensor> state;
   Plan plan;  ///< as it stands at the end
   MemoryUse used;
 };
 
-/// `step` takes 2 x 64 tokens of a vocabulary of 512. The same seed, and so the same model and data, every time.
-inline RunResult train(const Step& step, const TrainingOptions& options, int micro, int steps) {
+/// `step` takes 2 x `time` tokens of a vocabulary of `words`. The same seed, and so the same model and data, every
+/// time.
+inline RunResult train(const Step& step, const TrainingOptions& options, int micro, int steps, int64_t time = 64,
+                       int64_t words = 512) {
   torch::manual_seed(7);
   Training training(step, options);
   training.start();
   RunResult result;
   for (int i = 0; i < steps; ++i) {
     std::vector<Batch> batches;
-    for (int m = 0; m < micro; ++m) batches.push_back(token_batch(2, 64, 512));
-    result.losses.push_back(training.step(batches, 1e-3).loss);
+    for (int m = 0; m < micro; ++m) batches.push_back(token_batch(2, time, words));
+    const StepResult done = training.step(batches, 1e-3);
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.gradient_norm);
   }
+  for (const auto& [name, tensor] : training.state()) result.state[name] = tensor.clone();
   result.plan = training.plan();
   result.used = training.used();
   return result;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "plan/passes/rewrite.h"
+#include "plan/passes/update_in_backward.h"
 
 namespace plimsoll {
 namespace {
@@ -105,7 +106,7 @@ Trace recompute(Trace trace, const std::vector<RecomputeChoice>& choices) {
     }
     if (!replaced) rewriter.keep(i);
   }
-  return rewriter.finish();
+  return settle_updates(rewriter.finish());
 }
 
 }  // namespace plimsoll

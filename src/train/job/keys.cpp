@@ -109,20 +109,32 @@ Key gradient_accumulation_steps() {
           }};
 }
 
-Key gradient_checkpointing() {
-  return {{"gradient_checkpointing", "auto | true | false", "auto",
-           "keep only each layer's input and recompute the rest in the backward pass: less memory, about a third more "
-           "arithmetic; auto: only what the budget asks for"},
-          [](const Value& value, Job& job) {
+Key choice_key(const char* name, const char* meaning, Choice Job::*field) {
+  return {{name, "auto | true | false", "auto", meaning}, [field](const Value& value, Job& job) {
             if (value.is("auto"))
-              job.gradient_checkpointing = Choice::automatic;
+              job.*field = Choice::automatic;
             else if (value.is("true"))
-              job.gradient_checkpointing = Choice::on;
+              job.*field = Choice::on;
             else if (value.is("false"))
-              job.gradient_checkpointing = Choice::off;
+              job.*field = Choice::off;
             else
               value.refuse("auto, true, false");
           }};
+}
+
+Key gradient_checkpointing() {
+  return choice_key("gradient_checkpointing",
+                    "keep only each layer's input and recompute the rest in the backward pass: less memory, about a "
+                    "third more arithmetic; auto: only what the budget asks for",
+                    &Job::gradient_checkpointing);
+}
+
+Key update_in_backward() {
+  return choice_key("update_in_backward",
+                    "update each parameter as soon as its gradient is complete and give the gradient's bytes back: all "
+                    "gradients but the one at hand; with max_grad_norm above 0 forward and backward run twice; not "
+                    "with gradient accumulation; auto: where the budget asks for it",
+                    &Job::update_in_backward);
 }
 
 Key memory_budget() {
@@ -235,6 +247,7 @@ std::vector<Key> training_keys() {
                  "sequences at a time: activations grow with it; auto: the fastest that fits"),
       gradient_accumulation_steps(),
       gradient_checkpointing(),
+      update_in_backward(),
       memory_budget(),
       host_memory_budget(),
       number("max_grad_norm", &Job::max_grad_norm, kNotNegative, "clip the gradients' norm to this; 0: no clipping"),

@@ -1,0 +1,249 @@
+#include "plan/passes/update_in_backward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+using Kind = UpdatePiece::Kind;
+
+// Which ops come after op `index` of a segment, or before its first (index -1), by their old indices.
+using Insertions = std::map<int32_t, std::vector<int32_t>>;
+
+// The last op of a segment that touches one of two buffers.
+int32_t last_touch(const Trace& trace, const Segment& segment, BufferId a, BufferId b) {
+  for (int32_t i = segment.end; i-- > segment.begin;) {
+    bool touched = false;
+    for_each_view(trace.ops[i], [&](const View& view, bool) { touched |= view.buffer == a || view.buffer == b; });
+    if (touched) return i;
+  }
+  return segment.end - 1;
+}
+
+int32_t last_forward(const Trace& trace, const Segment& segment) {
+  int32_t last = segment.begin - 1;
+  while (last + 1 < segment.end && trace.ops[last + 1].phase == Phase::forward) ++last;
+  return last;
+}
+
+class Builder {
+ public:
+  explicit Builder(Trace& trace) : old_(trace), shared_(trace.buffers.size(), 0) {
+    // Several micro batches' gradients; those of a single one are the update's business only.
+    std::vector<int32_t> seen(trace.buffers.size(), -1);
+    for (int32_t s = 0; s < static_cast<int32_t>(trace.segments.size()); ++s)
+      if (const Segment& segment = trace.segments[s]; segment.name != "update")
+        for (int32_t i = segment.begin; i < segment.end; ++i)
+          for_each_view(trace.ops[i], [&](const View& view, bool) {
+            shared_[view.buffer] |= seen[view.buffer] >= 0 && seen[view.buffer] != s;
+            seen[view.buffer] = s;
+          });
+  }
+
+  void begin_segment(const std::string& name) { segments_.push_back({name, count(), count()}); }
+
+  /// The ops of a segment with others between them. `fresh`: on buffers of its own for what lives in it only.
+  void add(const Segment& segment, const Insertions& insertions, bool fresh) {
+    if (fresh) twin_.assign(old_.buffers.size(), kNoBuffer);
+    add_list(insertions, segment.begin - 1);
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      add_op(i);
+      add_list(insertions, i);
+    }
+    segments_.back().end = count();
+    twin_.clear();
+  }
+
+  Trace finish() {
+    old_.ops = std::move(ops_);
+    old_.segments = std::move(segments_);
+    old_.update_pieces.clear();
+    return std::move(old_);
+  }
+
+ private:
+  int32_t count() const { return static_cast<int32_t>(ops_.size()); }
+
+  void add_list(const Insertions& insertions, int32_t after) {
+    if (const auto found = insertions.find(after); found != insertions.end())
+      for (int32_t i : found->second) add_op(i);
+  }
+
+  void add_op(int32_t index) {
+    Op op = old_.ops[index];
+    if (!twin_.empty()) {
+      const auto rename = [&](View& view) {
+        if (view.buffer != kNoBuffer) view.buffer = twin_of(view.buffer);
+      };
+      for (Argument& argument : op.arguments)
+        for (View& view : argument.views) rename(view);
+      for (View& view : op.results) rename(view);
+    }
+    ops_.push_back(std::move(op));
+  }
+
+  BufferId twin_of(BufferId buffer) {
+    if (old_.buffers[buffer].persistent || old_.buffers[buffer].output || shared_[buffer]) return buffer;
+    if (twin_[buffer] == kNoBuffer) {
+      twin_[buffer] = static_cast<BufferId>(old_.buffers.size());
+      old_.buffers.push_back(Buffer(old_.buffers[buffer]));
+    }
+    return twin_[buffer];
+  }
+
+  Trace& old_;
+  std::vector<Op> ops_;
+  std::vector<Segment> segments_;
+  std::vector<char> shared_;    // by old buffer: more than one segment touches it
+  std::vector<BufferId> twin_;  // by old buffer, while a segment gets buffers of its own
+};
+
+void append(Insertions& insertions, int32_t after, const UpdatePiece& piece) {
+  for (int32_t i = piece.begin; i < piece.end; ++i) insertions[after].push_back(i);
+}
+
+// Persistent buffers that the micro batch itself changes, outputs apart: running statistics.
+const Buffer* changed_by_micro(const Trace& trace, const Segment& micro) {
+  const Buffer* changed = nullptr;
+  for (int32_t i = micro.begin; i < micro.end; ++i)
+    for_each_view(trace.ops[i], [&](const View& view, bool written) {
+      const Buffer& buffer = trace.buffers[view.buffer];
+      if (written && buffer.persistent && !buffer.output && !changed) changed = &buffer;
+    });
+  return changed;
+}
+
+}  // namespace
+
+bool takes_norms_first(const Trace& trace) {
+  return std::ranges::any_of(trace.update_pieces, [](const UpdatePiece& piece) { return piece.kind == Kind::clip; });
+}
+
+std::string update_in_backward_obstacle(const Trace& trace) {
+  const Segment* micro = trace.segment("micro");
+  if (!micro || trace.update_pieces.empty()) return "no update was recorded";
+  if (trace.segment("accumulate") && takes_norms_first(trace))
+    return "the norm of all gradients is wanted before the first update, and with several micro batches that is known "
+           "after the last one only; set max_grad_norm: 0 (and no precision of 16-mixed), or "
+           "gradient_accumulation_steps: 1";
+  if (!takes_norms_first(trace)) return "";
+  if (const Buffer* changed = changed_by_micro(trace, *micro))
+    return fmt::format(
+        "the norm of all gradients is wanted before the first update, which takes a second forward, and forward "
+        "changes '{}'; set max_grad_norm: 0",
+        changed->label);
+  return "";
+}
+
+namespace {
+
+// Norms and updates as soon as a segment is done with gradient and parameter.
+Insertions updates_within(const Trace& trace, const Segment& segment) {
+  Insertions insertions;
+  for (const UpdatePiece& piece : trace.update_pieces)
+    // Not at the very beginning, so that forward ops stay together.
+    if (piece.kind == Kind::begin)
+      append(insertions, last_forward(trace, segment), piece);
+    else if (piece.kind == Kind::norm || piece.kind == Kind::update)
+      append(insertions, last_touch(trace, segment, piece.gradient, piece.parameter), piece);
+  return insertions;
+}
+
+Trace update_in_last_micro_batch(Trace trace) {
+  Builder builder(trace);
+  const std::vector<Segment> segments = trace.segments;
+  const Segment accumulate = *trace.segment("accumulate");
+  const bool ragged = trace.segment("remainder") != nullptr;
+  for (const Segment& segment : segments) {
+    builder.begin_segment(segment.name);
+    // Each copy of an update has temporaries of its own.
+    const bool updates = segment.name == "remainder";
+    builder.add(segment, updates ? updates_within(trace, segment) : Insertions{}, /*fresh=*/updates);
+    if (segment.name == (ragged ? "remainder" : "accumulate")) {
+      builder.begin_segment("last");
+      builder.add(accumulate, updates_within(trace, accumulate), /*fresh=*/true);
+    }
+    if (segment.name == "update") {
+      builder.begin_segment("finish");
+      Insertions insertions;
+      for (const UpdatePiece& piece : trace.update_pieces)
+        if (piece.kind == Kind::total || piece.kind == Kind::finish) append(insertions, segment.begin - 1, piece);
+      builder.add({"finish", segment.begin, segment.begin}, insertions, /*fresh=*/true);
+    }
+  }
+  return builder.finish();
+}
+
+}  // namespace
+
+Trace update_in_backward(Trace trace) {
+  const std::string obstacle = update_in_backward_obstacle(trace);
+  check(obstacle.empty(), "update in backward: " + obstacle);
+  if (trace.segment("accumulate")) return update_in_last_micro_batch(std::move(trace));
+  const Segment micro = *trace.segment("micro");
+  const bool norms_first = takes_norms_first(trace);
+  const Segment update = *trace.segment("update");
+  Insertions in_norms, in_micro = updates_within(trace, micro), in_update;
+  if (norms_first) {
+    in_micro.clear();
+    for (const UpdatePiece& piece : trace.update_pieces)
+      if (piece.kind == Kind::begin)
+        append(in_norms, last_forward(trace, micro), piece);
+      else if (piece.kind == Kind::norm)
+        append(in_norms, last_touch(trace, micro, piece.gradient, piece.gradient), piece);
+      else if (piece.kind == Kind::update)
+        append(in_micro, last_touch(trace, micro, piece.gradient, piece.parameter), piece);
+  }
+  for (const UpdatePiece& piece : trace.update_pieces) {
+    const bool before_updates = piece.kind == Kind::total || piece.kind == Kind::clip;
+    if (norms_first && before_updates)
+      append(in_norms, micro.end - 1, piece);
+    else if (before_updates || piece.kind == Kind::finish)
+      append(in_update, update.begin - 1, piece);
+  }
+  Builder builder(trace);
+  for (const Segment& segment : std::vector<Segment>(trace.segments)) {
+    if (segment.name == "micro" && norms_first) {
+      builder.begin_segment("norms");
+      builder.add(segment, in_norms, /*fresh=*/true);
+    }
+    builder.begin_segment(segment.name);
+    if (segment.name == "update")
+      builder.add({segment.name, segment.begin, segment.begin}, in_update, false);
+    else
+      builder.add(segment, segment.name == "micro" ? in_micro : Insertions{}, false);
+  }
+  return builder.finish();
+}
+
+Trace settle_updates(Trace trace) {
+  for (const Segment& segment : trace.segments) {
+    // Backwards, so that indices of what is still to be looked at stay right.
+    for (int32_t end = segment.end; end > segment.begin;) {
+      if (trace.ops[end - 1].phase != Phase::update) {
+        --end;
+        continue;
+      }
+      int32_t begin = end - 1;
+      while (begin > segment.begin && trace.ops[begin - 1].phase == Phase::update) --begin;
+      std::vector<char> written(trace.buffers.size(), 0);
+      for (int32_t i = begin; i < end; ++i)
+        for_each_view(trace.ops[i], [&](const View& view, bool writes) { written[view.buffer] |= writes; });
+      int32_t last = end - 1;  // that reads what the run writes
+      for (int32_t i = end; i < segment.end; ++i)
+        for_each_view(trace.ops[i], [&](const View& view, bool writes) {
+          if (!writes && written[view.buffer] && trace.ops[i].phase != Phase::update) last = i;
+        });
+      std::rotate(trace.ops.begin() + begin, trace.ops.begin() + end, trace.ops.begin() + last + 1);
+      end = begin;
+    }
+  }
+  return trace;
+}
+
+}  // namespace plimsoll
