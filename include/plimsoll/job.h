@@ -9,6 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "plimsoll/dtype.h"
+#include "plimsoll/fine_tuning.h"
+#include "plimsoll/fmri_autoencoder.h"
+
 namespace plimsoll {
 
 /// Numeric formats of parameters and arithmetic, named as Lightning names them.
@@ -46,13 +50,17 @@ struct DecoderConfig {
 
 /// `model.type`, and the configuration of that type.
 struct ModelConfig {
-  std::string type = "decoder";
+  std::string type = "decoder";   ///< decoder | fmri_autoencoder
+  std::optional<DType> dtype;     ///< of the weights: float32 | bfloat16 | float16; empty: as the precision has it
+  std::filesystem::path weights;  ///< a safetensors file to start from; empty: weights at random
   DecoderConfig decoder;
+  FmriAutoencoderConfig fmri;
 };
 
-/// `data.type: text`: files of text cut into windows of tokens.
+/// `data.type: text`: files of text cut into windows of tokens. `synthetic`: random inputs of the model's shapes.
 struct DataConfig {
   std::string type = "text";
+  int64_t samples = 256;                     ///< synthetic: how many different ones there are
   std::vector<std::filesystem::path> files;  ///< relative paths are relative to the job file
   std::string tokenizer = "bytes";           ///< bytes | gpt2
   std::filesystem::path tokenizer_file;      ///< gpt2: a tiktoken rank file (base64 token, space, rank)
@@ -96,6 +104,7 @@ using AccumulationSchedule = std::map<int64_t, int64_t>;
 struct Job {
   std::filesystem::path file;  ///< the job file; empty for a job made in a program
   ModelConfig model;
+  FineTuning fine_tuning;
   DataConfig data;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;

@@ -10,4 +10,10 @@ namespace plimsoll {
 /// Throws UserError for a configuration that does not divide.
 Step decoder_step(const DecoderConfig& config, int64_t micro_batch_size, int64_t sequence_length);
 
+/// Video, audio and text to fMRI voxels and back, over one bottleneck. Inputs, float32, B samples: "frames" [B,
+/// video_frames, 3, video_size, video_size], "mel" [B, audio_frames, audio_mels], "words" [B, text_tokens,
+/// text_features], "voxels" [B, voxels]. The loss is computed in float32 whatever the precision.
+/// Throws UserError for a configuration that does not divide, or a loss whose parts are all left out.
+Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_batch_size);
+
 }  // namespace plimsoll

@@ -51,6 +51,10 @@ struct Step {
 
 struct TrainingOptions {
   Precision precision = Precision::fp32_true;
+  /// float32 | bfloat16 | float16: of the model's weights; empty: as the precision has it. Without mixed precision the
+  /// arithmetic is done in it, and floating-point inputs come in as it.
+  std::optional<DType> dtype;
+  FineTuning fine_tuning;  ///< what is frozen, adapted, quantised
   OptimizerConfig optimizer;
   double max_grad_norm = 1.0;    ///< 0: gradients are not clipped
   bool accumulate = false;       ///< steps of more than one micro batch

@@ -90,6 +90,7 @@ int run(int argc, char** argv) {
   add_compare(app, action);
   add_doctor(app, action);
   add_gpus(app, action);
+  add_export(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

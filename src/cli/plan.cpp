@@ -20,6 +20,7 @@
 #include "plimsoll/train_job.h"
 #include "report/table.h"
 #include "report/terminal.h"
+#include "train/job_units.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -55,7 +56,7 @@ Json frontier_json(const std::vector<FrontierPoint>& frontier) {
   return list;
 }
 
-Json plan_json(const PlannedJob& planned) {
+Json plan_json(const Job& job, const PlannedJob& planned) {
   const Plan& plan = planned.plan;
   return {{"fits", plan.fits},
           {"budget_bytes", plan.budget_bytes},
@@ -64,7 +65,7 @@ Json plan_json(const PlannedJob& planned) {
           {"breakdown", json_of(plan.breakdown)},
           {"step_seconds", planned.step_seconds},
           {"units_per_second", planned.tokens_per_second},
-          {"unit", "tokens"},
+          {"unit", unit_of(job)},
           {"norms_seconds", plan.time.norms},
           {"recompute_seconds", plan.time.recompute},
           {"recompute_bound_seconds", plan.time.recompute_bound},
@@ -127,15 +128,14 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   Table table({{""}, {"", Align::right}}, "The step");
   table.add_row({"parameters", short_count(static_cast<double>(planned.settings.parameters))});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
-  table.add_row({"micro batch", fmt::format("{} x {} tokens", settings.micro_batch_size, job.data.sequence_length)});
+  table.add_row({"micro batch", samples_in_words(job, settings.micro_batch_size)});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   if (settings.last_micro_batch > 0)
-    table.add_row(
-        {"last micro batch", fmt::format("{} x {} tokens", settings.last_micro_batch, job.data.sequence_length)});
+    table.add_row({"last micro batch", samples_in_words(job, settings.last_micro_batch)});
   table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   table.add_row({"predicted step", short_seconds(planned.step_seconds)});
-  table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"});
+  table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"});
   table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
   if (planned.plan.update_in_backward) table.add_row({"update in backward", update_of(planned.plan)});
   if (planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
@@ -156,12 +156,12 @@ std::string frontier_table(const std::vector<FrontierPoint>& frontier, bool term
 }
 
 // What would fit, each planned again.
-std::string advice_text(const std::vector<Advice>& advice) {
+std::string advice_text(const std::vector<Advice>& advice, const Job& job) {
   if (advice.empty()) return "\nNo single change of the job that was tried would fit.\n";
   std::string text = "\nWhat would fit\n\n";
   for (const Advice& each : advice)
-    text += fmt::format("{}: {} at the peak, {} a step, {} tokens/s\n", each.change, format_bytes(each.peak_bytes),
-                        short_seconds(each.step_seconds), short_count(each.tokens_per_second));
+    text += fmt::format("{}: {} at the peak, {} a step, {} {}/s\n", each.change, format_bytes(each.peak_bytes),
+                        short_seconds(each.step_seconds), short_count(each.tokens_per_second), unit_of(job));
   return text;
 }
 
@@ -192,14 +192,13 @@ std::string page_of(const Job& job, const PlannedJob& planned, const std::vector
     }
   }
   page.frontier = frontier;
-  page.facts = {
-      {"micro batch", fmt::format("{} x {} tokens", planned.settings.micro_batch_size, job.data.sequence_length)},
-      {"gradient accumulation", planned.settings.last_micro_batch > 0
-                                    ? micro_batches_in_words(planned.settings)
-                                    : std::to_string(first_accumulation(planned.settings))},
-      {"predicted step", short_seconds(planned.step_seconds)},
-      {"predicted throughput", short_count(planned.tokens_per_second) + " tokens/s"},
-      {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
+  page.facts = {{"micro batch", samples_in_words(job, planned.settings.micro_batch_size)},
+                {"gradient accumulation", planned.settings.last_micro_batch > 0
+                                              ? micro_batches_in_words(planned.settings)
+                                              : std::to_string(first_accumulation(planned.settings))},
+                {"predicted step", short_seconds(planned.step_seconds)},
+                {"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"},
+                {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
   if (planned.plan.update_in_backward) page.facts.emplace_back("update in backward", update_of(planned.plan));
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
   if (planned.plan.host_bytes > 0) page.facts.emplace_back("offload", offload_of(planned.plan));
@@ -240,7 +239,7 @@ int run_devices(const PlanArguments& arguments, const Job& job) {
                {"micro batch", Align::right},
                {"recomputed", Align::right},
                {"step", Align::right},
-               {"tokens/s", Align::right}});
+               {unit_of(job) + "/s", Align::right}});
   Json list = Json::array();
   bool any = false;
   for (const std::string& gpu : arguments.gpus) {
@@ -257,7 +256,7 @@ int run_devices(const PlanArguments& arguments, const Job& job) {
                              short_count(planned.tokens_per_second)});
     }
     table.add_row(row);
-    Json json = plan_json(planned);
+    Json json = plan_json(job, planned);
     json["gpu"] = device.id;
     list.push_back(std::move(json));
   }
@@ -284,7 +283,7 @@ int run_plan(const PlanArguments& arguments) {
   std::vector<Advice> advice;
   if (!planned.plan.fits) {
     advice = changes_that_fit(job, target);
-    text += advice_text(advice);
+    text += advice_text(advice, job);
   }
   if (arguments.frontier > 0) text += "\n" + frontier_table(frontier, terminal);
   if (!arguments.html.empty()) {
@@ -292,7 +291,7 @@ int run_plan(const PlanArguments& arguments) {
     text += fmt::format("\nThe plan as a page: {}\n", arguments.html);
   }
   arguments.job.output.print(text);
-  Json json = plan_json(planned);
+  Json json = plan_json(job, planned);
   if (points > 0) json["frontier"] = frontier_json(frontier);
   if (!planned.plan.fits) json["would_fit"] = advice_json(advice);
   arguments.job.output.write(json);

@@ -16,6 +16,7 @@
 #include "plimsoll/train_job.h"
 #include "report/table.h"
 #include "report/terminal.h"
+#include "train/job_units.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -32,7 +33,7 @@ Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json report_json(const TrainReport& report) {
+Json report_json(const Job& job, const TrainReport& report) {
   const Plan& plan = report.job.plan;
   return {{"fits", report.fits},
           {"budget_bytes", plan.budget_bytes},
@@ -47,7 +48,7 @@ Json report_json(const TrainReport& report) {
           {"steps", report.steps},
           {"step_seconds", report.step_seconds},
           {"units_per_second", report.tokens_per_second},
-          {"unit", "tokens"},
+          {"unit", unit_of(job)},
           {"losses", report.losses},
           {"arena_waste", plan.arena_waste()},
           {"resident_bytes", report.resident_bytes},
@@ -77,7 +78,7 @@ std::string course(double first, double last) {
   return first == last ? fmt::format("{:.4f}", last) : fmt::format("{:.4f} -> {:.4f}", first, last);
 }
 
-std::string run_table(const TrainReport& report, bool terminal) {
+std::string run_table(const Job& job, const TrainReport& report, bool terminal) {
   Table table({{""}, {"", Align::right}}, "The run");
   table.add_row({"steps", std::to_string(report.steps)});
   table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
@@ -87,7 +88,7 @@ std::string run_table(const TrainReport& report, bool terminal) {
   if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});
   if (report.step_seconds > 0) {
     table.add_row({"median step", short_seconds(report.step_seconds)});
-    table.add_row({"throughput", short_count(report.tokens_per_second) + " tokens/s"});
+    table.add_row({"throughput", short_count(report.tokens_per_second) + " " + unit_of(job) + "/s"});
   }
   if (!report.losses.empty()) table.add_row({"loss", course(report.losses.front(), report.losses.back())});
   if (report.first_evaluation && report.last_evaluation)
@@ -105,15 +106,15 @@ int run_train(const JobArguments& arguments) {
   view.finish();
   if (!report.fits) {
     arguments.output.print(explanation_of_misfit(report.job.plan, terminal));
-    arguments.output.write(report_json(report));
+    arguments.output.write(report_json(job, report));
     return kDoesNotFit;
   }
   if (report.losses.empty() && report.resumed_step > 0 && !report.stopped)
     arguments.output.print(fmt::format("nothing to do: all {} steps are done; the last checkpoint is in {}\n",
                                        report.resumed_step, job.checkpoint.directory.lexically_normal().string()));
   else
-    arguments.output.print(memory_table(report, terminal) + "\n" + run_table(report, terminal));
-  arguments.output.write(report_json(report));
+    arguments.output.print(memory_table(report, terminal) + "\n" + run_table(job, report, terminal));
+  arguments.output.write(report_json(job, report));
   // Everything is saved; whoever waits for us is to see that we were interrupted, as a shell's loop has to.
   if (report.stopped && signals.received() != 0) {
     std::signal(signals.received(), SIG_DFL);

@@ -9,6 +9,7 @@
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "report/text_width.h"
+#include "train/job_units.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -27,7 +28,7 @@ std::string used_of_budget(int64_t used, int64_t budget) {
 }
 
 TrainProgressView::TrainProgressView(const Job& job)
-    : max_steps_(job.max_steps), every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)) {}
+    : max_steps_(job.max_steps), every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)), unit_(unit_of(job)) {}
 
 void TrainProgressView::preparing(const std::string& what, double fraction) {
   const bool known = what == preparing_what_;
@@ -75,9 +76,9 @@ void TrainProgressView::stepped(const TrainProgress& progress) {
   // Before the skipped step's note, so that it stands above its own state.
   if (!steps_) begin_steps();
   if (to_be_shown(progress)) {
-    steps_->update(progress.step,
-                   {fmt::format("loss {:.4g}", progress.loss), short_count(progress.tokens_per_second) + " tokens/s",
-                    "memory " + used_of_budget(progress.memory_used, progress.memory_budget)});
+    steps_->update(progress.step, {fmt::format("loss {:.4g}", progress.loss),
+                                   short_count(progress.tokens_per_second) + " " + unit_ + "/s",
+                                   "memory " + used_of_budget(progress.memory_used, progress.memory_budget)});
   }
   if (progress.skipped) {
     note(fmt::format("step {} skipped: a gradient was not finite; {} skipped in all, loss scale {:g}", progress.step,

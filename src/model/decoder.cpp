@@ -5,6 +5,7 @@
 #include <torch/nn/init.h>
 #include <torch/types.h>
 
+#include "model/blocks.h"
 #include "ops/attention.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/rope.h"
@@ -20,10 +21,6 @@ constexpr double kInitialDeviation = 0.02;  // GPT-2
 // Projections into the residual stream start smaller the deeper the model is (GPT-2, section 2.3).
 double residual_deviation(const DecoderConfig& config) {
   return kInitialDeviation / std::sqrt(2.0 * static_cast<double>(config.num_layers));
-}
-
-at::Tensor drop(const at::Tensor& x, double p, bool training) {
-  return training && p > 0 ? std::get<0>(at::native_dropout(x, p, true)) : x;
 }
 
 }  // namespace
@@ -61,10 +58,9 @@ DecoderConfig resolved(DecoderConfig config) {
 
 AttentionImpl::AttentionImpl(const DecoderConfig& config) : config_(config) {
   const int64_t queries = config.num_heads * config.head_dim, keys = config.num_kv_heads * config.head_dim;
-  qkv_ = register_module("qkv",
-                         Projection(config.hidden_size, queries + 2 * keys, config.attention_bias, kInitialDeviation));
-  out_ = register_module("out",
-                         Projection(queries, config.hidden_size, config.attention_bias, residual_deviation(config)));
+  qkv_ =
+      register_module("qkv", Linear(config.hidden_size, queries + 2 * keys, config.attention_bias, kInitialDeviation));
+  out_ = register_module("out", Linear(queries, config.hidden_size, config.attention_bias, residual_deviation(config)));
 }
 
 at::Tensor AttentionImpl::forward(const at::Tensor& x) {
@@ -85,9 +81,9 @@ at::Tensor AttentionImpl::forward(const at::Tensor& x) {
 
 MlpImpl::MlpImpl(const DecoderConfig& config) : gated_(config.activation == "swiglu") {
   const int64_t inner = config.intermediate_size;
-  up_ = register_module("up",
-                        Projection(config.hidden_size, gated_ ? 2 * inner : inner, config.mlp_bias, kInitialDeviation));
-  down_ = register_module("down", Projection(inner, config.hidden_size, config.mlp_bias, residual_deviation(config)));
+  up_ =
+      register_module("up", Linear(config.hidden_size, gated_ ? 2 * inner : inner, config.mlp_bias, kInitialDeviation));
+  down_ = register_module("down", Linear(inner, config.hidden_size, config.mlp_bias, residual_deviation(config)));
 }
 
 at::Tensor MlpImpl::forward(const at::Tensor& x) {
@@ -103,8 +99,8 @@ BlockImpl::BlockImpl(const DecoderConfig& config) : dropout_(config.dropout) {
 }
 
 at::Tensor BlockImpl::forward(const at::Tensor& x) {
-  const at::Tensor mixed = x + drop(attention_(attention_norm_(x)), dropout_, is_training());
-  return mixed + drop(mlp_(mlp_norm_(mixed)), dropout_, is_training());
+  const at::Tensor mixed = x + dropped(attention_(attention_norm_(x)), dropout_, is_training());
+  return mixed + dropped(mlp_(mlp_norm_(mixed)), dropout_, is_training());
 }
 
 DecoderImpl::DecoderImpl(const DecoderConfig& config, int64_t sequence_length) : config_(resolved(config)) {
@@ -126,7 +122,7 @@ DecoderImpl::DecoderImpl(const DecoderConfig& config, int64_t sequence_length) :
 at::Tensor DecoderImpl::loss(const at::Tensor& tokens, const at::Tensor& targets) {
   at::Tensor x = at::embedding(embedding_, tokens);
   if (positions_.defined()) x = x + positions_.narrow(0, 0, tokens.size(1));
-  x = drop(x, config_.dropout, is_training());
+  x = dropped(x, config_.dropout, is_training());
   for (const auto& layer : *layers_) x = layer->as<BlockImpl>()->forward(x);
   return ops::linear_cross_entropy(norm_(x), head_.defined() ? head_ : embedding_, targets);
 }

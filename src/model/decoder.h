@@ -9,6 +9,7 @@
 
 #include "model/layers.h"
 #include "plimsoll/job.h"
+#include "plimsoll/linear.h"
 
 namespace plimsoll::model {
 
@@ -23,7 +24,7 @@ class AttentionImpl : public torch::nn::Module {
 
  private:
   DecoderConfig config_;
-  Projection qkv_{nullptr}, out_{nullptr};
+  Linear qkv_{nullptr}, out_{nullptr};
 };
 TORCH_MODULE(Attention);
 
@@ -35,7 +36,7 @@ class MlpImpl : public torch::nn::Module {
 
  private:
   bool gated_;
-  Projection up_{nullptr}, down_{nullptr};
+  Linear up_{nullptr}, down_{nullptr};
 };
 TORCH_MODULE(Mlp);
 

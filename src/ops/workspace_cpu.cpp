@@ -4,6 +4,7 @@
 
 #include "ops/attention_plan.h"
 #include "ops/linear_cross_entropy_plan.h"
+#include "ops/quantized_plan.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
 #include "record/op_call.h"
@@ -83,6 +84,28 @@ int64_t integer(const Op& op, size_t index) {
   if (!op.call || index >= op.call->constants.size()) return 0;
   const c10::IValue& value = op.call->constants[index];
   return value.isBool() ? value.toBool() : value.isInt() ? value.toInt() : 0;
+}
+
+/// A copy of x or its gradient as a matrix.
+int64_t contiguous_copy(const View& view) {
+  return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
+}
+
+/// A piece of the weight, taken apart.
+int64_t quantized_linear(const Op& op, int threads) {
+  const View &x = tensor(op, 0), &codes = tensor(op, 1);
+  const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
+  if (elements(x.sizes) == 0 || rows == 0) return 0;
+  return contiguous_copy(x) + rounded(quantized_tile_rows(rows, width, bytes) * width * bytes) +
+         matrix_scratch(x.dtype, threads);
+}
+
+int64_t quantized_linear_backward(const Op& op, int threads) {
+  const View &grad = tensor(op, 0), &codes = tensor(op, 1);
+  const int64_t rows = codes.sizes[0], width = op.results.at(0).sizes.back(), bytes = element_bytes(grad.dtype);
+  if (elements(grad.sizes) == 0 || width == 0) return 0;
+  return contiguous_copy(grad) + rounded(rows * std::min(width, quantized_tile_columns(rows, width, bytes)) * bytes) +
+         matrix_scratch(grad.dtype, threads);
 }
 
 AttentionShape attention_shape(const Op& op, size_t q_at, size_t causal_at) {
@@ -174,6 +197,10 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   if (op.name == "plimsoll::rms_norm") return rms_norm(op);
   if (op.name == "plimsoll::rms_norm_backward") return rms_norm_backward(op);
   if (op.name == "plimsoll::rope") return rope(op);
+  if (op.name == "plimsoll::quantized_linear") return quantized_linear(op, threads);
+  if (op.name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op, threads);
+  if (op.name == "plimsoll::quantize_weight") return rows_copy(tensor(op, 0));
+  if (op.name == "plimsoll::quantize_scales" || op.name == "plimsoll::dequantize_weight") return 0;
   if (op.name == "plimsoll::swiglu") return rows_copy(tensor(op, 0));
   if (op.name == "plimsoll::swiglu_backward") return rows_copy(tensor(op, 0)) + rows_copy(tensor(op, 1));
   return std::nullopt;

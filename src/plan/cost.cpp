@@ -51,6 +51,7 @@ OpKind kind_of(const Op& op) {
   };
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (is({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::mv", "aten::dot"})) return OpKind::product;
+  if (has("quantized_linear")) return OpKind::product;
   if (has("convolution")) return OpKind::convolution;
   if (has("linear_cross_entropy")) return OpKind::loss_head;
   if (has("attention")) return OpKind::attention;

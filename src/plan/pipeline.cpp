@@ -1,6 +1,7 @@
 #include "plan/pipeline.h"
 
 #include "plan/passes/dead_ops.h"
+#include "plan/passes/late_initialisation.h"
 #include "plan/passes/update_in_backward.h"
 
 namespace plimsoll {
@@ -10,7 +11,8 @@ Trace prepare_trace(Trace trace, bool updates_in_backward) {
   if (updates_in_backward) trace = update_in_backward(std::move(trace));
   trace.update_pieces.clear();
   // Before all others, so that no pass weighs or runs again work that nobody needs.
-  return remove_dead_ops(std::move(trace));
+  trace = remove_dead_ops(std::move(trace));
+  return initialise_late(std::move(trace));
 }
 
 }  // namespace plimsoll

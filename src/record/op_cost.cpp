@@ -47,6 +47,12 @@ double flops_of(const Op& op) {
     const double products = name == "plimsoll::linear_cross_entropy" ? 3 : 1;
     return products * 2.0 * static_cast<double>(x->elements()) * static_cast<double>(weight->sizes[0]);
   }
+  if (name == "plimsoll::quantized_linear" || name == "plimsoll::quantized_linear_backward") {
+    const View* x = operand(op, 0);
+    if (!x || x->sizes.empty() || x->sizes.back() == 0 || op.results.empty()) return 0;
+    const double rows = static_cast<double>(x->elements() / x->sizes.back());
+    return 2.0 * rows * static_cast<double>(x->sizes.back()) * static_cast<double>(op.results[0].sizes.back());
+  }
   int64_t elements = 0;
   for_each_view(op, [&](const View& view, bool) { elements = std::max(elements, view.elements()); });
   return static_cast<double>(elements);

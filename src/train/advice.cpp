@@ -6,6 +6,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
+#include "train/job_units.h"
 
 namespace plimsoll {
 namespace {
@@ -58,6 +59,8 @@ Steps lower_precision(const Job& job) {
   if (!job.precision) return {};  // the planner has tried them
   Steps steps;
   for (Precision precision : {Precision::bf16_mixed, Precision::bf16_true}) {
+    if (job.model.dtype && precision == Precision::bf16_true && *job.model.dtype != DType::bfloat16) continue;
+    if (job.model.dtype == DType::float16) continue;  // which needs loss scaling
     if (job.precision == precision || job.precision == Precision::bf16_true) continue;
     if (precision == Precision::bf16_mixed && job.precision == Precision::fp16_mixed) continue;
     std::string change = fmt::format("precision={}", name_of(precision));
@@ -70,6 +73,7 @@ Steps lower_precision(const Job& job) {
 
 Steps shorter_sequences(const Job& job) {
   Steps steps;
+  if (!is_language_model(job)) return steps;
   for (int64_t length = job.data.sequence_length / 2; length >= 16; length /= 2) {
     std::string change = fmt::format("data.sequence_length={}", length);
     Job changed = freed(job, change);
@@ -89,6 +93,7 @@ Steps smaller_state(const Job& job) {
 
 Steps fewer_layers(const Job& job) {
   Steps steps;
+  if (!is_language_model(job)) return steps;
   for (int64_t layers = job.model.decoder.num_layers * 3 / 4; layers >= 1 && steps.size() < 12;
        layers = layers * 3 / 4) {
     std::string change = fmt::format("model.num_layers={}", layers);

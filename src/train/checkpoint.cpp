@@ -100,11 +100,33 @@ std::vector<std::string> differences(const SafetensorsFile& file, const std::map
 
 }  // namespace
 
-std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& tokenizer) {
-  const DecoderConfig& model = job.model.decoder;
+std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* tokenizer) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  return {
+  std::map<std::string, std::string> origin = {
       {"model.type", job.model.type},
+      {"precision", std::string(name_of(job.precision.value()))},
+      {"optimizer.name", job.optimizer.name},
+      {"seed", text(job.seed)},
+  };
+  if (tokenizer)
+    origin["data.tokenizer"] = fmt::format("{} ({:016x})", tokenizer->name(), tokenizer->fingerprint());
+  else
+    origin["data.type"] = job.data.type;
+  const LoraConfig& lora = job.fine_tuning.lora;
+  if (!lora.modules.empty()) origin.insert({{"lora.rank", text(lora.rank)}, {"lora.alpha", text(lora.alpha)}});
+  // The other shapes stand in the tensors; these change what they mean.
+  if (job.model.type == "fmri_autoencoder") {
+    const FmriAutoencoderConfig& model = job.model.fmri;
+    origin.insert({{"model.video.patch", text(model.video_patch)},
+                   {"model.video.num_heads", text(model.video.num_heads)},
+                   {"model.audio.patch", text(model.audio_patch)},
+                   {"model.audio.num_heads", text(model.audio.num_heads)},
+                   {"model.text.num_heads", text(model.text.num_heads)},
+                   {"model.norm_eps", text(model.norm_eps)}});
+    return origin;
+  }
+  const DecoderConfig& model = job.model.decoder;
+  origin.insert({
       {"model.vocab_size", text(model.vocab_size)},
       {"model.hidden_size", text(model.hidden_size)},
       {"model.num_layers", text(model.num_layers)},
@@ -120,12 +142,9 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& to
       {"model.sliding_window", text(model.sliding_window)},
       {"model.norm_eps", text(model.norm_eps)},
       {"model.rope_theta", text(model.rope_theta)},
-      {"precision", std::string(name_of(job.precision.value()))},
-      {"optimizer.name", job.optimizer.name},
-      {"data.tokenizer", fmt::format("{} ({:016x})", tokenizer.name(), tokenizer.fingerprint())},
       {"data.sequence_length", text(job.data.sequence_length)},
-      {"seed", text(job.seed)},
-  };
+  });
+  return origin;
 }
 
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state) {
@@ -143,8 +162,12 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
   writer.commit();
 }
 
+CheckpointInfo describe_checkpoint(const std::filesystem::path& path) {
+  return parse_metadata(SafetensorsFile::open(path), path.string());
+}
+
 std::optional<std::string> checkpoint_origin(const std::filesystem::path& path, const std::string& key) {
-  const CheckpointInfo info = parse_metadata(SafetensorsFile::open(path), path.string());
+  const CheckpointInfo info = describe_checkpoint(path);
   const auto found = info.origin.find(key);
   return found == info.origin.end() ? std::nullopt : std::optional(found->second);
 }

@@ -35,7 +35,9 @@ struct CheckpointInfo {
 /// What a resumed job must have as it was, by key of the job file: the model but for its dropout, the precision, the
 /// optimizer's name, the tokenizer, the length of a window (the position in the data counts windows), the seed.
 /// Learning rate, schedule, batch sizes, budget and the text itself may change. `job` has its vocabulary pinned.
-std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer& tokenizer);
+/// Without a tokenizer the data are synthetic. What is frozen, adapted and quantised shows in the tensors; of adapters
+/// also the scale that they were trained with.
+std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* tokenizer);
 
 /// Writes a checkpoint, whole or not at all. Throws UserError (failure) where the disk refuses.
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state);
@@ -47,6 +49,9 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state,
                                const std::function<void(const CheckpointInfo&)>& accept = {});
+
+/// What a checkpoint says of itself. Throws as read_checkpoint does for a file that is none of ours. Reads no tensor.
+CheckpointInfo describe_checkpoint(const std::filesystem::path& file);
 
 /// What a checkpoint's origin says of one key of the job file; nothing where it does not. Throws as read_checkpoint
 /// does for a file that is none of ours. Reads no tensor.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "data/text_batch.h"
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
 
@@ -13,9 +12,10 @@ namespace {
 
 constexpr int64_t kIgnoredTarget = -100;
 
-int64_t* numbers_of(BatchField& field) {
-  check(field.dtype == DType::int64, "text is tokens of int64");
-  return reinterpret_cast<int64_t*>(field.bytes.data());
+/// The targets, which may be told to be ignored; nullptr where samples have none.
+BatchField* targets_of(Batch& batch) {
+  const auto found = std::ranges::find(batch.fields, "targets", &BatchField::name);
+  return found != batch.fields.end() && found->dtype == DType::int64 ? &*found : nullptr;
 }
 
 }  // namespace
@@ -28,16 +28,29 @@ MicroBatch tensors_over(Batch& batch) {
   return tensors;
 }
 
+std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs, int64_t values) {
+  std::vector<SyntheticField> fields;
+  for (const InputSpec& input : inputs)
+    fields.push_back({input.name, dtype_of(input.dtype), {input.sizes.begin() + 1, input.sizes.end()}, values});
+  return fields;
+}
+
 MicroBatches::MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress)
+    : MicroBatches(job, text_samples(job.data, tokenizer, progress)) {}
+
+MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source)
     : config_(job.data),
       samples_(job.micro_batch_size.value()),
       last_samples_(last_micro_batch_of(job)),
       per_step_(last_samples_ > 0 ? job.gradient_accumulation_steps->at(0) : 1),
-      dataset_(job.data, tokenizer, progress),
-      order_(dataset_.windows(Split::train), job.seed, job.data.shuffle) {
-  const int64_t windows = dataset_.windows(Split::validation);
+      source_(std::move(source)),
+      order_(source_->samples(Split::train), job.seed, job.data.shuffle) {
+  const int64_t windows = source_->samples(Split::validation);
   // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
   evaluation_windows_ = std::min(job.eval_batches * std::max(job.batch_size.value_or(samples_), samples_), windows);
+  if (evaluation_windows_ == 0) return;
+  Batch first = source_->batch(WindowOrder(windows, 0, /*shuffle=*/false), Split::validation, 0, 1);
+  if (!targets_of(first)) evaluation_windows_ -= evaluation_windows_ % samples_;
 }
 
 void MicroBatches::start(int64_t position) {
@@ -49,9 +62,8 @@ void MicroBatches::start(int64_t position) {
   options.batches_per_step = per_step_;
   options.start = position;
   loader_.reset();
-  loader_.emplace([this](int64_t first,
-                         int64_t samples) { return make_text_batch(dataset_, order_, Split::train, first, samples); },
-                  options);
+  loader_.emplace(
+      [this](int64_t first, int64_t samples) { return source_->batch(order_, Split::train, first, samples); }, options);
 }
 
 Batch MicroBatches::next() {
@@ -61,11 +73,14 @@ Batch MicroBatches::next() {
 
 Batch MicroBatches::evaluation_batch(int64_t index, int64_t& windows) const {
   check(index >= 0 && index < evaluation_batches(), "no such evaluation batch");
-  const int64_t count = dataset_.windows(Split::validation), first = index * samples_;
+  const int64_t count = source_->samples(Split::validation), first = index * samples_;
   windows = std::min(samples_, evaluation_windows_ - first);
   // The order goes round, so that the rows that fill up hold valid tokens.
-  Batch batch = make_text_batch(dataset_, WindowOrder(count, 0, /*shuffle=*/false), Split::validation, first, samples_);
-  int64_t* targets = numbers_of(batch.fields.at(1));
+  Batch batch = source_->batch(WindowOrder(count, 0, /*shuffle=*/false), Split::validation, first, samples_);
+  if (windows == samples_) return batch;
+  BatchField* field = targets_of(batch);
+  check(field != nullptr, "only targets can be ignored");
+  auto* targets = reinterpret_cast<int64_t*>(field->bytes.data());
   std::fill(targets + windows * config_.sequence_length, targets + samples_ * config_.sequence_length, kIgnoredTarget);
   return batch;
 }

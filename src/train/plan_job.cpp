@@ -11,6 +11,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "run/learned_workspace.h"
+#include "train/job_units.h"
 #include "train/plan_options.h"
 #include "train/vocabulary.h"
 
@@ -18,9 +19,17 @@ namespace plimsoll {
 namespace {
 
 int64_t numbers_learned(const Trace& trace) {
+  // Frozen ones are parameters too; what is learned is what the update writes to.
+  std::vector<bool> updated(trace.buffers.size(), false);
+  for (const Op& op : trace.ops)
+    if (op.phase == Phase::update)
+      for_each_view(op, [&](const View& view, bool written) {
+        if (written) updated[view.buffer] = true;
+      });
   int64_t count = 0;
   for (const NamedView& entry : trace.state)
-    if (trace.buffers[entry.view.buffer].role == Role::parameter) count += entry.view.elements();
+    if (trace.buffers[entry.view.buffer].role == Role::parameter && updated[entry.view.buffer])
+      count += entry.view.elements();
   return count;
 }
 
@@ -54,7 +63,7 @@ class Candidate {
     threads_ = threads_of(options);
     to_be_probed_ = target.device == "cpu";
     planner_.emplace(recorded_, plan_options_);
-    sequence_length_ = job.data.sequence_length;
+    units_of_sample_ = units_of_sample(job);
   }
 
   /// Scratch that only a run tells is left out of what does not fit without it already: running a kernel of each kind
@@ -73,7 +82,7 @@ class Candidate {
     const int64_t count = settings_.accumulation.begin()->second;
     planned.step_seconds = planned.plan.time.step(count, settings_.last_micro_batch > 0);
     planned.tokens_per_second =
-        static_cast<double>(settings_.sequences(count) * sequence_length_) / planned.step_seconds;
+        static_cast<double>(settings_.sequences(count) * units_of_sample_) / planned.step_seconds;
     return planned;
   }
 
@@ -91,7 +100,7 @@ class Candidate {
   }
 
   JobSettings settings_;
-  int64_t sequence_length_ = 0;
+  int64_t units_of_sample_ = 0;
   PlanOptions plan_options_;
   int threads_ = 0;
   bool to_be_probed_ = false;
@@ -106,7 +115,7 @@ class JobPlanner {
     check(job.batch_size && *job.batch_size >= 1, "Job::batch_size is filled in before the job is planned");
     check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
           "a job's micro batch and its accumulation are both set or both open");
-    job_.model.decoder.vocab_size = vocabulary_of(job);
+    if (is_language_model(job)) job_.model.decoder.vocab_size = vocabulary_of(job);
     if (job_.precision)
       add_precision(*job_.precision);
     else
@@ -339,6 +348,7 @@ std::string micro_batches_in_words(const JobSettings& settings) {
 }
 
 Step step_of(const Job& job, int64_t micro_batch_size) {
+  if (job.model.type == "fmri_autoencoder") return fmri_autoencoder_step(job.model.fmri, micro_batch_size);
   check(job.model.type == "decoder", "unknown model type " + job.model.type);
   DecoderConfig config = job.model.decoder;
   config.vocab_size = vocabulary_of(job);
@@ -348,6 +358,8 @@ Step step_of(const Job& job, int64_t micro_batch_size) {
 TrainingOptions options_of(const Job& job) {
   TrainingOptions options;
   options.precision = job.precision.value_or(Precision::fp32_true);
+  options.dtype = job.model.dtype;
+  options.fine_tuning = job.fine_tuning;
   options.optimizer = job.optimizer;
   options.max_grad_norm = job.max_grad_norm;
   options.accumulate =

@@ -16,11 +16,12 @@
 #include "record/recorder.h"
 #include "train/optimizer.h"
 #include "train/update_step.h"
+#include "train/weight_types.h"
 
 namespace plimsoll {
 namespace {
 
-// bf16-true: factory functions without a dtype make bfloat16 while the model is built.
+// Factory functions without a dtype make this one while the model is built.
 class DefaultDtype {
  public:
   explicit DefaultDtype(c10::ScalarType dtype) : previous_(c10::get_default_dtype()) {
@@ -100,10 +101,11 @@ class StepRecorder {
     recorder_.begin_segment("initialize");
     recorder_.set_phase(Phase::initialize);
     {
-      const DefaultDtype dtype(options_.precision == Precision::bf16_true ? at::kBFloat16 : at::kFloat);
+      const DefaultDtype dtype(weight_type(options_));
       model_ = step_.model();
     }
     if (!model_) throw UserError("the step's model function gave no module");
+    model::fine_tune(*model_, options_.fine_tuning, fine_tune_types(options_));
     for (const auto& entry : model_->named_parameters()) {
       const bool fresh = is_plan(entry.value()) && !known_.contains(buffer_of(entry.value()));
       add_model_tensor(entry.key(), entry.value());
@@ -134,14 +136,14 @@ class StepRecorder {
   }
 
   at::Tensor loss() {
-    // bf16-true: what comes in as floating point goes on as bfloat16, as Lightning does.
+    const bool lower = !is_mixed(options_.precision) && weight_type(options_) != at::kFloat;
     StepInputs inputs;
     for (const auto& [name, tensor] : inputs_) {
-      const bool cast = options_.precision == Precision::bf16_true && at::isFloatingType(tensor.scalar_type());
-      inputs.set(name, cast ? tensor.to(at::kBFloat16) : tensor);
+      const bool cast = lower && at::isFloatingType(tensor.scalar_type());
+      inputs.set(name, cast ? tensor.to(weight_type(options_)) : tensor);
     }
     at::Tensor loss;
-    if (options_.precision == Precision::fp16_mixed || options_.precision == Precision::bf16_mixed) {
+    if (is_mixed(options_.precision)) {
       const AutocastScope autocast(options_.device == "cpu" ? AutocastTarget::cpu : AutocastTarget::cuda,
                                    options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
       loss = step_.loss(*model_, inputs);

@@ -13,11 +13,13 @@
 #include "plimsoll/error.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
+#include "train/job_units.h"
 #include "train/measured.h"
 #include "train/micro_batches.h"
 #include "train/plan_target.h"
 #include "train/schedule.h"
 #include "train/vocabulary.h"
+#include "train/weights_file.h"
 
 namespace plimsoll {
 namespace {
@@ -69,7 +71,10 @@ class Run {
       open_data();
       take_memory();
       if (!report_.fits) return std::move(report_);
-      if (checkpoint) resume(*checkpoint);
+      if (checkpoint)
+        resume(*checkpoint);
+      else if (!job_.model.weights.empty())
+        load_weights(job_.model.weights, training_->state());
       open_metrics();
       data_->start(position_);
       train();
@@ -181,9 +186,16 @@ class Run {
   }
 
   void open_data() {
+    if (job_.data.type == "synthetic") {
+      origin_ = origin_of(job_, nullptr);
+      const Step step = step_of(job_, *job_.micro_batch_size);
+      data_.emplace(
+          job_, synthetic_samples(job_.data, job_.seed, synthetic_fields(step.inputs, job_.model.decoder.vocab_size)));
+      return;
+    }
     const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
     vocabulary_of(job_, *tokenizer);  // throws where it is too small
-    origin_ = origin_of(job_, *tokenizer);
+    origin_ = origin_of(job_, tokenizer.get());
     const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
     data_.emplace(job_, *tokenizer, [&](double fraction) {
       observer_.preparing(what, fraction);
@@ -289,7 +301,7 @@ class Run {
     progress.gradient_norm = result.gradient_norm;
     progress.learning_rate = rate;
     progress.step_seconds = seconds_now() - begin;
-    const int64_t tokens = windows * job_.data.sequence_length;
+    const int64_t tokens = windows * units_of_sample(job_);
     progress.tokens_per_second = static_cast<double>(tokens) / progress.step_seconds;
     progress.skipped = result.skipped;
     progress.steps_skipped = training_->steps_skipped();
@@ -308,15 +320,16 @@ class Run {
     tokens_since_log_ += step_tokens_.back();
     if (!metrics_ || progress.step % job_.log.every_n_steps != 0) return;
     const double now = seconds_now();
-    metrics_->write(progress.step, {{"loss", progress.loss},
-                                    {"gradient_norm", progress.gradient_norm},
-                                    {"learning_rate", progress.learning_rate},
-                                    {"epoch", progress.epoch},
-                                    {"tokens", position_ * job_.data.sequence_length},
-                                    {"tokens_per_second", static_cast<double>(tokens_since_log_) / (now - logged_at_)},
-                                    {"steps_skipped", progress.steps_skipped},
-                                    {"loss_scale", progress.loss_scale},
-                                    {"memory_bytes", progress.memory_used}});
+    metrics_->write(progress.step,
+                    {{"loss", progress.loss},
+                     {"gradient_norm", progress.gradient_norm},
+                     {"learning_rate", progress.learning_rate},
+                     {"epoch", progress.epoch},
+                     {unit_of(job_), position_ * units_of_sample(job_)},
+                     {unit_of(job_) + "_per_second", static_cast<double>(tokens_since_log_) / (now - logged_at_)},
+                     {"steps_skipped", progress.steps_skipped},
+                     {"loss_scale", progress.loss_scale},
+                     {"memory_bytes", progress.memory_used}});
     logged_at_ = now;
     tokens_since_log_ = 0;
   }

@@ -22,7 +22,8 @@ int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
 }
 
 int64_t vocabulary_of(const Job& job) {
-  if (job.model.decoder.vocab_size > 0 && job.data.tokenizer != "bytes") return job.model.decoder.vocab_size;
+  if (job.model.decoder.vocab_size > 0 && (job.data.tokenizer != "bytes" || job.data.type == "synthetic"))
+    return job.model.decoder.vocab_size;
   return vocabulary_of(job, *make_tokenizer(job.data.tokenizer, job.data.tokenizer_file));
 }
 

@@ -12,6 +12,7 @@
 #include "run/batches.h"
 #include "train/optimizer.h"
 #include "train/update_step.h"
+#include "train/weight_types.h"
 
 namespace plimsoll::testing {
 
@@ -24,9 +25,10 @@ class EagerStep {
         optimizer_(options.optimizer, options.max_grad_norm),
         update_(optimizer_, options.max_grad_norm) {
     const auto previous = c10::get_default_dtype();
-    if (options.precision == Precision::bf16_true) c10::set_default_dtype(c10::scalarTypeToTypeMeta(at::kBFloat16));
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(weight_type(options)));
     model_ = step.model();
     c10::set_default_dtype(previous);
+    model::fine_tune(*model_, options.fine_tuning, fine_tune_types(options));
     for (const auto& entry : model_->named_parameters())
       if (entry.value().requires_grad()) parameters_.push_back({entry.key(), entry.value(), {}});
     torch::NoGradGuard no_grad;
@@ -78,12 +80,11 @@ class EagerStep {
 
   torch::Tensor loss(const Batch& batch) {
     StepInputs inputs;
+    const bool lower = !is_mixed(options_.precision) && weight_type(options_) != at::kFloat;
     for (const auto& [name, tensor] : batch)
-      inputs.set(name, options_.precision == Precision::bf16_true && tensor.is_floating_point()
-                           ? tensor.to(at::kBFloat16)
-                           : tensor);
+      inputs.set(name, lower && tensor.is_floating_point() ? tensor.to(weight_type(options_)) : tensor);
     model_->train();
-    const bool mixed = options_.precision == Precision::bf16_mixed || options_.precision == Precision::fp16_mixed;
+    const bool mixed = is_mixed(options_.precision);
     if (mixed) {
       at::autocast::set_autocast_dtype(at::kCPU,
                                        options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
+#include "model/fmri_config.h"
 #include "plimsoll/error.h"
 #include "train/job/divisors.h"
 #include "train/job/keys.h"
@@ -49,8 +51,12 @@ void check_heads(const DecoderConfig& model, const Places& places) {
                        model.num_heads * head_dim, kWidest));
 }
 
-void check_data(const DataConfig& data, const Places& places) {
-  if (data.files.empty())
+void check_data(const Job& job, const Places& places) {
+  const DataConfig& data = job.data;
+  if (data.type == "text" && job.model.type != "decoder")
+    refuse(places.of({"data.type", "model.type"}),
+           fmt::format("data.type is 'text'; a model of type {} takes data.type: synthetic", job.model.type));
+  if (data.type == "text" && data.files.empty())
     refuse(places.of({"data.type"}),
            "data.files is missing; name the text to train on, for example files: [corpus.txt]");
   if (data.tokenizer == "gpt2" && data.tokenizer_file.empty())
@@ -63,6 +69,69 @@ void check_checkpoint(const Job& job, const Places& places) {
     refuse(places.of({"checkpoint.every_n_steps"}),
            fmt::format("checkpoint.every_n_steps is {}, but there is no checkpoint.directory to write to",
                        job.checkpoint.every_n_steps));
+}
+
+void check_dtype(const Job& job, const Places& places) {
+  if (!job.model.dtype) return;
+  const DType dtype = *job.model.dtype;
+  if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)
+    refuse(places.of({"model.dtype"}),
+           "model.dtype is float16, whose small gradients need loss scaling; set precision: 16-mixed, or model.dtype: "
+           "bfloat16");
+  if (job.precision == Precision::bf16_true && dtype != DType::bfloat16)
+    refuse(places.of({"model.dtype"}),
+           fmt::format(
+               "model.dtype is {}; with precision bf16-true weights are bfloat16: leave it auto, or set precision: "
+               "bf16-mixed",
+               name_of(dtype)));
+  if (!job.precision)
+    refuse(
+        places.of({"model.dtype"}),
+        fmt::format("model.dtype is {}, and precision is auto, which chooses the weights' type too; name a precision",
+                    name_of(dtype)));
+}
+
+void check_fine_tuning(const FineTuning& tuning, const Places& places) {
+  const LoraConfig &lora = tuning.lora, usual;
+  const QuantizeConfig &quantize = tuning.quantize, plain;
+  const auto needs_modules = [&](const char* key, bool changed, const char* section, const char* example) {
+    if (changed)
+      refuse(places.of({key}), fmt::format("{} is given, but {}.modules names no layers; for example modules: ['{}']",
+                                           key, section, example));
+  };
+  if (lora.modules.empty()) {
+    needs_modules("lora.rank", lora.rank != usual.rank, "lora", "*.qkv");
+    needs_modules("lora.alpha", lora.alpha != usual.alpha, "lora", "*.qkv");
+    needs_modules("lora.dropout", lora.dropout != usual.dropout, "lora", "*.qkv");
+  }
+  if (quantize.modules.empty()) {
+    needs_modules("quantize.format", quantize.format != plain.format, "quantize", "*.mlp");
+    needs_modules("quantize.double_scales", quantize.double_scales != plain.double_scales, "quantize", "*.mlp");
+  }
+}
+
+void check_fmri(const Job& job, const Places& places) {
+  if (const auto problem = model::problem_of(job.model.fmri)) refuse(places.of({problem->key}), problem->message);
+  const FmriAutoencoderConfig& config = job.model.fmri;
+  constexpr double countable = 4.6e18;  // 2^62, as below
+  double numbers = 64 * (static_cast<double>(config.voxels) +
+                         2 * static_cast<double>(config.fmri.width) *
+                             static_cast<double>(config.fmri.depth + config.fmri.decoder_depth));
+  const auto side = static_cast<double>(config.video_size) / static_cast<double>(config.video_patch);
+  for (const auto& [tokens, part, features] :
+       {std::tuple{static_cast<double>(config.video_frames) * side * side, &config.video,
+                   3.0 * static_cast<double>(config.video_patch) * static_cast<double>(config.video_patch)},
+        {static_cast<double>(config.audio_frames), &config.audio, static_cast<double>(config.audio_mels)},
+        {static_cast<double>(config.text_tokens), &config.text, static_cast<double>(config.text_features)}})
+    numbers += tokens * (8 * features + 64 * static_cast<double>(part->width) *
+                                            static_cast<double>(part->depth + part->decoder_depth + 1));
+  const double bytes = 4 * numbers * static_cast<double>(job.micro_batch_size.value_or(*job.batch_size));
+  if (bytes > countable)
+    refuse(
+        places.of({"model.video.frames", "model.video.size", "micro_batch_size", "batch_size"}),
+        fmt::format("{} samples at a time of so many frames, bands and tokens need about {:.0e} bytes, more than can "
+                    "be counted; make one of them smaller",
+                    job.micro_batch_size.value_or(*job.batch_size), bytes));
 }
 
 /// Everything that is later multiplied in int64_t, from above and in floating point, which cannot overflow.
@@ -95,8 +164,13 @@ void check_countable(const Job& job, const Places& places) {
 }  // namespace
 
 void check_keys_together(const Job& job, const Places& places) {
-  check_heads(job.model.decoder, places);
-  check_data(job.data, places);
+  if (job.model.type == "decoder")
+    check_heads(job.model.decoder, places);
+  else
+    check_fmri(job, places);
+  check_dtype(job, places);
+  check_fine_tuning(job.fine_tuning, places);
+  check_data(job, places);
   check_checkpoint(job, places);
   check_countable(job, places);
 }

@@ -22,6 +22,15 @@ inline Job& part(Job& job, Job*) {
 inline DecoderConfig& part(Job& job, DecoderConfig*) {
   return job.model.decoder;
 }
+inline FmriAutoencoderConfig& part(Job& job, FmriAutoencoderConfig*) {
+  return job.model.fmri;
+}
+inline LoraConfig& part(Job& job, LoraConfig*) {
+  return job.fine_tuning.lora;
+}
+inline QuantizeConfig& part(Job& job, QuantizeConfig*) {
+  return job.fine_tuning.quantize;
+}
 inline ModelConfig& part(Job& job, ModelConfig*) {
   return job.model;
 }

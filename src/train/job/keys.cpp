@@ -4,6 +4,7 @@
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "train/job/key_groups.h"
 #include "train/job/key_kinds.h"
 
 namespace plimsoll::job {
@@ -29,7 +30,7 @@ Key vocab_size() {
 }
 
 Key files() {
-  return {{"data.files", "path | list of paths", "(required)", "text files, relative to the job file"},
+  return {{"data.files", "path | list of paths", "(required)", "text: files, relative to the job file"},
           [](const Value& value, Job& job) {
             constexpr std::string_view allowed = "a path, or a list of paths that is not empty";
             const bool list = value.node->kind == Node::Kind::list;
@@ -189,10 +190,27 @@ Key seed() {
           }};
 }
 
+// Both models have them; what a job says goes for the one that it names.
+Key shared_number(std::string key, double DecoderConfig::*decoder, double FmriAutoencoderConfig::*fmri,
+                  NumberRange range, std::string meaning) {
+  return {{std::move(key), range.text(), fmt::format("{}", default_of(decoder)), std::move(meaning)},
+          [=](const Value& value, Job& job) {
+            job.model.decoder.*decoder = job.model.fmri.*fmri = read_number(value, range);
+          }};
+}
+
 std::vector<Key> model_keys() {
   using D = DecoderConfig;
+  using F = FmriAutoencoderConfig;
   return {
-      word("model.type", &ModelConfig::type, {"decoder"}, "decoder: a decoder-only transformer"),
+      word("model.type", &ModelConfig::type, {"decoder", "fmri_autoencoder"},
+           "decoder: a decoder-only transformer; fmri_autoencoder: video, audio and text to fMRI voxels and back"),
+      weight_dtype(
+          "model.dtype", [](Job & job) -> auto& { return job.model.dtype; }),
+      path(
+          "model.weights", &ModelConfig::weights, "(none)",
+          "a safetensors file of the model's weights to start from, such as plimsoll export writes; quantised and cast "
+          "on the way in as the job says"),
       vocab_size(),
       integer("model.hidden_size", &D::hidden_size, {1, kWidest}, "width of the residual stream"),
       integer("model.num_layers", &D::num_layers, {1, kMostLayers}, "activations and parameters grow with it"),
@@ -214,8 +232,9 @@ std::vector<Key> model_keys() {
       boolean("model.mlp_bias", &D::mlp_bias, "biases on the feed-forward projections"),
       integer("model.sliding_window", &D::sliding_window, {0, kLongestSequence},
               "positions a token looks back on, itself included; 0: all"),
-      number("model.dropout", &D::dropout, kBelowOne, "on attention output and feed-forward output"),
-      number("model.norm_eps", &D::norm_eps, kSmall, "added to the variance"),
+      shared_number("model.dropout", &D::dropout, &F::dropout, kBelowOne,
+                    "on attention output and feed-forward output"),
+      shared_number("model.norm_eps", &D::norm_eps, &F::norm_eps, kSmall, "added to the variance"),
       number("model.rope_theta", &D::rope_theta, {.least = 1}, "base of the rotary frequencies"),
   };
 }
@@ -223,8 +242,12 @@ std::vector<Key> model_keys() {
 std::vector<Key> data_keys() {
   using D = DataConfig;
   return {
-      word("data.type", &D::type, {"text"}, "text: files cut into windows of tokens"),
+      word("data.type", &D::type, {"text", "synthetic"},
+           "text: files cut into windows of tokens; synthetic: random inputs of the model's shapes, drawn from the "
+           "seed, to try out memory and speed without data"),
       files(),
+      integer("data.samples", &D::samples, {1, int64_t{1} << 32},
+              "synthetic: how many different ones there are; an epoch"),
       word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
       path("data.tokenizer_file", &D::tokenizer_file, "(none)",
            "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
@@ -294,7 +317,7 @@ std::vector<Key> other_keys() {
 const std::vector<Key>& keys() {
   static const std::vector<Key> table = [] {
     std::vector<Key> all;
-    for (std::vector<Key> (*group)() : {model_keys, data_keys, training_keys, other_keys})
+    for (std::vector<Key> (*group)() : {model_keys, fmri_keys, data_keys, training_keys, fine_tuning_keys, other_keys})
       for (Key& key : group()) all.push_back(std::move(key));
     return all;
   }();
@@ -309,12 +332,11 @@ const Key* find_key(std::string_view name) {
 const std::vector<std::string>& sections() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> found;
-    for (const Key& key : keys()) {
-      const size_t dot = key.help.key.find('.');
-      if (dot == std::string::npos) continue;
-      const std::string section = key.help.key.substr(0, dot);
-      if (std::ranges::find(found, section) == found.end()) found.push_back(section);
-    }
+    for (const Key& key : keys())
+      for (size_t dot = key.help.key.find('.'); dot != std::string::npos; dot = key.help.key.find('.', dot + 1)) {
+        const std::string section = key.help.key.substr(0, dot);
+        if (std::ranges::find(found, section) == found.end()) found.push_back(section);
+      }
     return found;
   }();
   return names;

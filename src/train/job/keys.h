@@ -24,7 +24,7 @@ const std::vector<Key>& keys();
 /// The key of that name, or nullptr.
 const Key* find_key(std::string_view name);
 
-/// "model", "data", ...: the mappings that keys stand in.
+/// "model", "model.video", "data", ...: the mappings that keys stand in.
 const std::vector<std::string>& sections();
 
 // Bounds of what multiplies: with them the bytes of parameters, gradients and optimizer state stay below 2^60.

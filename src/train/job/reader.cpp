@@ -89,6 +89,7 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
   if (job.data.cache_dir.empty()) job.data.cache_dir = ".plimsoll-cache";
   place(job.data.cache_dir);
   place(job.data.tokenizer_file);
+  place(job.model.weights);
   place(job.checkpoint.directory);
   place(job.log.metrics_file);
   if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")

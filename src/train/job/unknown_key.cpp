@@ -13,7 +13,7 @@ namespace plimsoll::job {
 namespace {
 
 std::string section_of(const std::string& path) {
-  const size_t dot = path.find('.');
+  const size_t dot = path.rfind('.');
   return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
@@ -42,7 +42,9 @@ std::string meant_by(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> keys_of(const std::string& section) {
-  std::vector<std::string> names = section.empty() ? sections() : std::vector<std::string>{};
+  std::vector<std::string> names;
+  for (const std::string& each : sections())
+    if (section_of(each) == section) names.push_back(last_of(each));
   for (const std::string& name : key_names())
     if (section_of(name) == section) names.push_back(last_of(name));
   return names;

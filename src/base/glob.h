@@ -1,0 +1,19 @@
+// Shell patterns on dotted names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+/// Whether the shell pattern matches `name` or one of the dotted names that it lies in: "layers.*.attention" matches
+/// "layers.3.attention.qkv.weight". `*` stands for any characters, dots too, `?` for one, `[0-3]` for one of a range.
+bool matches_path(const std::string& pattern, const std::string& name);
+
+/// Up to `count` of the candidates, those with the least distance from `word` first.
+std::vector<std::string> nearest_few(const std::string& word, const std::vector<std::string>& candidates, size_t count);
+
+/// Bytes that a pattern may have: matching takes time in proportion to its length and the name's.
+constexpr size_t kLongestPattern = 256;
+
+}  // namespace plimsoll

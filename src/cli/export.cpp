@@ -1,0 +1,88 @@
+// plimsoll export: the weights of a checkpoint, as a safetensors file that other programs read.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/job_arguments.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "train/weights_file.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll export job.yaml --out model.safetensors\n"
+    "  plimsoll export job.yaml --out merged.safetensors --merge --dtype bfloat16\n"
+    "  plimsoll export job.yaml --out early.safetensors --checkpoint run1/step-00000100.safetensors\n";
+
+struct ExportArguments {
+  JobArguments job;
+  std::string out, checkpoint, dtype;
+  bool merge = false;
+};
+
+std::filesystem::path checkpoint_of(const ExportArguments& arguments, const Job& job) {
+  if (!arguments.checkpoint.empty()) return arguments.checkpoint;
+  if (job.checkpoint.directory.empty())
+    throw UserError(
+        "the job has no checkpoint.directory to take the newest checkpoint from; name one with --checkpoint");
+  const auto found = checkpoints_in(job.checkpoint.directory);
+  if (found.empty())
+    throw UserError(fmt::format("there is no checkpoint in {}; train the job first, or name one with --checkpoint",
+                                job.checkpoint.directory.string()),
+                    UserError::Kind::failure);
+  return found.rbegin()->second;
+}
+
+std::optional<DType> dtype_named(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (DType each : {DType::float32, DType::bfloat16, DType::float16})
+    if (name == name_of(each)) return each;
+  throw UserError(fmt::format("--dtype is '{}'; allowed: float32, bfloat16, float16", name));
+}
+
+int run_export(const ExportArguments& arguments) {
+  const Job job = arguments.job.read();
+  const ExportOptions options{arguments.merge, dtype_named(arguments.dtype)};
+  const std::filesystem::path checkpoint = checkpoint_of(arguments, job);
+  std::error_code ignored;
+  if (std::filesystem::equivalent(checkpoint, arguments.out, ignored))
+    throw UserError(fmt::format("--out is {}, the checkpoint itself; name another file", arguments.out));
+  arguments.job.output.require_writable();
+  const ExportReport report = export_weights(checkpoint, arguments.out, options);
+  arguments.job.output.print(fmt::format("{}: {} tensors, {}, of {} (step {}){}\n", arguments.out, report.tensors,
+                                         format_bytes(report.bytes), checkpoint.string(), report.step,
+                                         report.merged > 0 ? fmt::format("; {} adapters merged", report.merged) : ""));
+  arguments.job.output.write({{"file", arguments.out},
+                              {"checkpoint", checkpoint.string()},
+                              {"step", report.step},
+                              {"tensors", report.tensors},
+                              {"merged", report.merged},
+                              {"bytes", report.bytes}});
+  return kDone;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("export", "write a checkpoint's weights as a safetensors file");
+  const auto arguments = std::make_shared<ExportArguments>();
+  arguments->job.add_to(*command);
+  command->add_option("--out", arguments->out, "the file to write")->required()->option_text("FILE");
+  command->add_option("--checkpoint", arguments->checkpoint, "instead of the newest in checkpoint.directory")
+      ->option_text("FILE");
+  command->add_option("--dtype", arguments->dtype, "float32, bfloat16 or float16; as they are held, if not given")
+      ->option_text("TYPE");
+  command->add_flag("--merge", arguments->merge, "add the adapters to the weights beside them, and leave them out");
+  command->footer(kExamples);
+  command->callback([&action, arguments] { action = [arguments] { return run_export(*arguments); }; });
+}
+
+}  // namespace plimsoll::cli

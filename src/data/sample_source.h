@@ -1,0 +1,35 @@
+// Where a job's samples come from, as the training loop asks for them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data/batch.h"
+#include "data/sampler.h"
+#include "data/synthetic_batch.h"
+#include "data/text_dataset.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+/// May be read from any number of threads.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  /// Samples of that part; for validation there may be none.
+  virtual int64_t samples(Split split) const = 0;
+
+  /// Samples [first, first + count) of `order`, whose count is samples(split).
+  virtual Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const = 0;
+};
+
+/// The job's text, tokenised where no earlier job has.
+std::unique_ptr<SampleSource> text_samples(const DataConfig& config, const Tokenizer& tokenizer,
+                                           const TextDataset::Progress& progress);
+
+/// config.samples random ones, of which config.validation_fraction are held out; at least one is trained on.
+std::unique_ptr<SampleSource> synthetic_samples(const DataConfig& config, uint64_t seed,
+                                                std::vector<SyntheticField> fields);
+
+}  // namespace plimsoll

@@ -1,0 +1,57 @@
+#include "data/synthetic_batch.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "data/hash.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+/// In (0, 1].
+double uniform(SplitMix64& stream) {
+  return static_cast<double>((stream.next() >> 11) + 1) * 0x1p-53;
+}
+
+void fill(const SyntheticField& field, SplitMix64& stream, int64_t count, std::byte* to) {
+  if (field.dtype == DType::int64) {
+    auto* numbers = reinterpret_cast<int64_t*>(to);
+    for (int64_t i = 0; i < count; ++i)
+      numbers[i] = static_cast<int64_t>(stream.below(static_cast<uint64_t>(field.values)));
+    return;
+  }
+  auto* numbers = reinterpret_cast<float*>(to);
+  for (int64_t i = 0; i < count; i += 2) {  // Box and Muller 1958
+    const double radius = std::sqrt(-2 * std::log(uniform(stream))), angle = 2 * std::numbers::pi * uniform(stream);
+    numbers[i] = static_cast<float>(radius * std::cos(angle));
+    if (i + 1 < count) numbers[i + 1] = static_cast<float>(radius * std::sin(angle));
+  }
+}
+
+}  // namespace
+
+Batch make_synthetic_batch(const std::vector<SyntheticField>& fields, uint64_t seed, int64_t position,
+                           const std::vector<int64_t>& indices) {
+  check(!indices.empty(), "a batch has at least one sample");
+  Batch batch{position, static_cast<int64_t>(indices.size()), {}};
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const SyntheticField& field = fields[f];
+    check(field.dtype == DType::float32 || (field.dtype == DType::int64 && field.values > 0),
+          "synthetic inputs are float32, or int64 below a number above 0");
+    int64_t count = 1;
+    for (int64_t size : field.sizes) count *= size;
+    const auto bytes = static_cast<size_t>(count * element_bytes(field.dtype));
+    BatchField made{field.name, field.dtype, {batch.samples}, std::vector<std::byte>(bytes * indices.size())};
+    made.sizes.insert(made.sizes.end(), field.sizes.begin(), field.sizes.end());
+    for (size_t i = 0; i < indices.size(); ++i) {
+      // A stream for each field of each sample, however many numbers it takes.
+      SplitMix64 stream(mix64(mix64(mix64(seed + 1) ^ static_cast<uint64_t>(indices[i])) + f));
+      fill(field, stream, count, made.bytes.data() + i * bytes);
+    }
+    batch.fields.push_back(std::move(made));
+  }
+  return batch;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,121 @@
+#include "model/fine_tune.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/glob.h"
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+#include "plimsoll/linear.h"
+
+namespace plimsoll::model {
+namespace {
+
+constexpr size_t kPathsShown = 3;
+
+/// The parts of a model by their dotted names.
+struct Parts {
+  explicit Parts(torch::nn::Module& model) {
+    for (const auto& entry : model.named_modules({}, /*include_self=*/false)) {
+      modules.push_back(entry.key());
+      if (auto* linear = dynamic_cast<LinearImpl*>(entry.value().get())) linears.emplace_back(entry.key(), linear);
+    }
+    for (const auto& entry : model.named_parameters()) parameters.emplace_back(entry.key(), entry.value());
+  }
+
+  std::vector<std::string> modules;
+  std::vector<std::pair<std::string, LinearImpl*>> linears;
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+};
+
+std::string near_to(const std::string& pattern, const std::vector<std::string>& candidates) {
+  return fmt::format("'{}'", fmt::join(nearest_few(pattern, candidates, kPathsShown), "', '"));
+}
+
+[[noreturn]] void refuse_unmatched(const char* key, const std::string& pattern, const Parts& parts) {
+  std::vector<std::string> candidates = parts.modules;
+  for (const auto& [name, tensor] : parts.parameters) candidates.push_back(name);
+  throw UserError(fmt::format("{}: no module and no parameter of the model matches {}; near to it: {}", key,
+                              in_quotes(pattern), near_to(pattern, candidates)));
+}
+
+/// Sets requires_grad of every parameter that a pattern matches.
+void set_trained(const char* key, const std::vector<std::string>& patterns, bool trained, const Parts& parts) {
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    for (const auto& [name, tensor] : parts.parameters) {
+      if (!matches_path(pattern, name)) continue;
+      found = true;
+      tensor.set_requires_grad(trained);
+    }
+    if (!found) refuse_unmatched(key, pattern, parts);
+  }
+}
+
+/// The linear layers that the patterns name, in the model's order.
+std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, const std::vector<std::string>& patterns,
+                                                            const Parts& parts) {
+  std::vector<bool> chosen(parts.linears.size(), false);
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    for (size_t i = 0; i < parts.linears.size(); ++i) {
+      if (!matches_path(pattern, parts.linears[i].first)) continue;
+      chosen[i] = found = true;
+    }
+    if (found) continue;
+    if (std::ranges::none_of(parts.modules, [&](const auto& name) { return matches_path(pattern, name); }))
+      if (std::ranges::none_of(parts.parameters, [&](const auto& each) { return matches_path(pattern, each.first); }))
+        refuse_unmatched(key, pattern, parts);
+    std::vector<std::string> names;
+    for (const auto& [name, linear] : parts.linears) names.push_back(name);
+    throw UserError(fmt::format("{}: {} matches no linear layer; {}", key, in_quotes(pattern),
+                                names.empty() ? "the model has no plimsoll::Linear (plimsoll/linear.h), which is "
+                                                "what can be adapted and quantised"
+                                              : "near to it: " + near_to(pattern, names)));
+  }
+  std::vector<std::pair<std::string, LinearImpl*>> found;
+  for (size_t i = 0; i < chosen.size(); ++i)
+    if (chosen[i]) found.push_back(parts.linears[i]);
+  return found;
+}
+
+}  // namespace
+
+void fine_tune(torch::nn::Module& model, const FineTuning& how, const FineTuneTypes& types) {
+  if (!how.any()) return;
+  const Parts parts(model);
+  const auto adapted = linears_of("lora.modules", how.lora.modules, parts);
+  const auto quantized = linears_of("quantize.modules", how.quantize.modules, parts);
+  if (!adapted.empty())
+    for (const auto& [name, tensor] : parts.parameters) tensor.set_requires_grad(false);
+  set_trained("freeze", how.freeze, false, parts);
+  set_trained("train", how.train, true, parts);
+
+  for (const auto& [name, linear] : quantized) {
+    if (std::ranges::any_of(how.train, [&](const auto& each) { return matches_path(each, name + ".weight"); }))
+      throw UserError(
+          fmt::format("train: {}.weight is to be trained, and quantize.modules puts it into blocks, which "
+                      "cannot be trained; take it from one of them",
+                      name));
+    linear->quantize(how.quantize);
+  }
+  // Before the weights change their type: a layer that several names share changes once.
+  for (const auto& [name, linear] : adapted) linear->add_adapter(how.lora, types.adapters);
+  if (types.frozen_linear)
+    for (const auto& [name, linear] : parts.linears)
+      if (!linear->quantized() && !linear->weight().requires_grad()) linear->hold_weight_as(*types.frozen_linear);
+
+  const auto left = model.parameters();
+  if (std::ranges::none_of(left, [](const at::Tensor& each) { return each.requires_grad(); }))
+    throw UserError(fmt::format(
+        "freeze: nothing is left to train: all {} parameters of the model are frozen; take a pattern from freeze or "
+        "quantize, or name in train what is to be trained",
+        left.size()));
+}
+
+}  // namespace plimsoll::model

@@ -1,0 +1,153 @@
+#include "model/fmri_autoencoder.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/init.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "model/fmri_config.h"
+#include "plimsoll/error.h"
+#include "plimsoll/models.h"
+
+namespace plimsoll::model {
+namespace {
+
+constexpr double kInitialDeviation = 0.02;
+constexpr int64_t kChannels = 3;
+
+// Projections into the residual stream start smaller the deeper it is (GPT-2, section 2.3).
+BlockOptions options_of(int64_t width, int64_t num_heads, int64_t depth, double dropout, double eps) {
+  return {.width = width,
+          .num_heads = num_heads,
+          .dropout = dropout,
+          .norm_eps = eps,
+          .residual_deviation = kInitialDeviation / std::sqrt(2.0 * static_cast<double>(std::max<int64_t>(1, depth)))};
+}
+
+/// Frames [B, F, 3, size, size] as tokens [B, F x patches, 3 x patch x patch].
+at::Tensor patches_of(const at::Tensor& frames, int64_t patch) {
+  const int64_t batch = frames.size(0), count = frames.size(1), side = frames.size(3) / patch;
+  return frames.view({batch, count, kChannels, side, patch, side, patch})
+      .permute({0, 1, 3, 5, 2, 4, 6})
+      .reshape({batch, count * side * side, kChannels * patch * patch});
+}
+
+/// In float32 whatever the precision: squares of small differences have no room in 16 bits.
+at::Tensor mean_square(const at::Tensor& got, const at::Tensor& wanted) {
+  return at::mse_loss(got.to(at::kFloat), wanted.to(at::kFloat));
+}
+
+}  // namespace
+
+ModalityEncoderImpl::ModalityEncoderImpl(int64_t tokens, int64_t features, const ModalityConfig& config, double dropout,
+                                         double eps) {
+  embed_ = register_module("embed", Linear(features, config.width, /*bias=*/true, kInitialDeviation));
+  positions_ = register_parameter("positions", torch::empty({tokens, config.width}));
+  torch::nn::init::normal_(positions_, 0.0, kInitialDeviation);
+  blocks_ = register_module("blocks", blocks<EncoderBlock>(config.depth, options_of(config.width, config.num_heads,
+                                                                                    config.depth, dropout, eps)));
+  norm_ = register_module("norm", Norm("rmsnorm", config.width, eps));
+}
+
+at::Tensor ModalityEncoderImpl::forward(const at::Tensor& tokens) {
+  return norm_(through<EncoderBlockImpl>(blocks_, embed_(tokens) + positions_)).mean(1);
+}
+
+ModalityDecoderImpl::ModalityDecoderImpl(int64_t code, int64_t tokens, int64_t features, const ModalityConfig& config,
+                                         double dropout, double eps) {
+  spread_ = register_module("spread", Linear(code, config.width, /*bias=*/true, kInitialDeviation));
+  positions_ = register_parameter("positions", torch::empty({tokens, config.width}));
+  torch::nn::init::normal_(positions_, 0.0, kInitialDeviation);
+  blocks_ = register_module(
+      "blocks", blocks<EncoderBlock>(config.decoder_depth,
+                                     options_of(config.width, config.num_heads, config.decoder_depth, dropout, eps)));
+  norm_ = register_module("norm", Norm("rmsnorm", config.width, eps));
+  head_ = register_module("head", Linear(config.width, features, /*bias=*/true, kInitialDeviation));
+}
+
+at::Tensor ModalityDecoderImpl::forward(const at::Tensor& code) {
+  const at::Tensor x = spread_(code).unsqueeze(1) + positions_;
+  return head_(norm_(through<EncoderBlockImpl>(blocks_, x)));
+}
+
+ResidualStackImpl::ResidualStackImpl(int64_t in, int64_t out, int64_t depth, const BlockOptions& options,
+                                     bool bias_of_last) {
+  first_ = register_module("first", Linear(in, options.width, /*bias=*/true, kInitialDeviation));
+  blocks_ = register_module("blocks", blocks<ResidualBlock>(depth, options));
+  norm_ = register_module("norm", Norm("rmsnorm", options.width, options.norm_eps));
+  last_ = register_module("last", Linear(options.width, out, bias_of_last, kInitialDeviation));
+}
+
+at::Tensor ResidualStackImpl::forward(const at::Tensor& x) {
+  return last_(norm_(through<ResidualBlockImpl>(blocks_, first_(x))));
+}
+
+FmriAutoencoderImpl::FmriAutoencoderImpl(const FmriAutoencoderConfig& config) : config_(config) {
+  if (const auto problem = problem_of(config)) throw UserError(problem->message);
+  const double p = config.dropout, eps = config.norm_eps;
+  const int64_t code = config.bottleneck_dim;
+  const int64_t video = video_tokens(config), pixels = kChannels * config.video_patch * config.video_patch;
+  const int64_t audio = audio_tokens(config), bands = config.audio_patch * config.audio_mels;
+  const int64_t text = config.text_tokens, features = config.text_features;
+  const auto stack = [&](const ResidualConfig& part, int64_t in, int64_t out, int64_t depth, bool bias) {
+    return ResidualStack(in, out, depth, options_of(part.width, 1, depth, p, eps), bias);
+  };
+  video_encoder_ = register_module("video_encoder", ModalityEncoder(video, pixels, config.video, p, eps));
+  audio_encoder_ = register_module("audio_encoder", ModalityEncoder(audio, bands, config.audio, p, eps));
+  text_encoder_ = register_module("text_encoder", ModalityEncoder(text, features, config.text, p, eps));
+  fusion_ = register_module("fusion", stack(config.fusion, config.video.width + config.audio.width + config.text.width,
+                                            code, config.fusion.depth, false));
+  fmri_decoder_ =
+      register_module("fmri_decoder", stack(config.fmri, code, config.voxels, config.fmri.decoder_depth, true));
+  fmri_encoder_ = register_module("fmri_encoder", stack(config.fmri, config.voxels, code, config.fmri.depth, false));
+  video_decoder_ = register_module("video_decoder", ModalityDecoder(code, video, pixels, config.video, p, eps));
+  audio_decoder_ = register_module("audio_decoder", ModalityDecoder(code, audio, bands, config.audio, p, eps));
+  text_decoder_ = register_module("text_decoder", ModalityDecoder(code, text, features, config.text, p, eps));
+}
+
+at::Tensor FmriAutoencoderImpl::loss(const at::Tensor& frames, const at::Tensor& mel, const at::Tensor& words,
+                                     const at::Tensor& voxels) {
+  const FmriLossConfig& weights = config_.loss;
+  at::Tensor total;
+  const auto add = [&](double weight, const at::Tensor& part) {
+    total = total.defined() ? total + weight * part : weight * part;
+  };
+  const at::Tensor video = patches_of(frames, config_.video_patch);
+  const at::Tensor audio = mel.view({mel.size(0), audio_tokens(config_), config_.audio_patch * config_.audio_mels});
+
+  at::Tensor code, code_of_voxels;
+  if (weights.fmri > 0 || weights.agreement > 0)
+    code = fusion_(at::cat({video_encoder_(video), audio_encoder_(audio), text_encoder_(words)}, 1));
+  if (weights.fmri > 0) add(weights.fmri, mean_square(fmri_decoder_(code), voxels));
+  if (weights.video > 0 || weights.audio > 0 || weights.text > 0 || weights.agreement > 0)
+    code_of_voxels = fmri_encoder_(voxels);
+  if (weights.video > 0) add(weights.video, mean_square(video_decoder_(code_of_voxels), video));
+  if (weights.audio > 0) add(weights.audio, mean_square(audio_decoder_(code_of_voxels), audio));
+  if (weights.text > 0) add(weights.text, mean_square(text_decoder_(code_of_voxels), words));
+  if (weights.agreement > 0) add(weights.agreement, mean_square(code, code_of_voxels));
+  return total;
+}
+
+}  // namespace plimsoll::model
+
+namespace plimsoll {
+
+Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_batch_size) {
+  if (const auto problem = model::problem_of(config)) throw UserError(problem->message);
+  const int64_t batch = micro_batch_size;
+  Step step;
+  step.model = [config] { return std::make_shared<model::FmriAutoencoderImpl>(config); };
+  step.inputs = {
+      {"frames", {batch, config.video_frames, model::kChannels, config.video_size, config.video_size}, c10::kFloat},
+      {"mel", {batch, config.audio_frames, config.audio_mels}, c10::kFloat},
+      {"words", {batch, config.text_tokens, config.text_features}, c10::kFloat},
+      {"voxels", {batch, config.voxels}, c10::kFloat}};
+  step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
+    return static_cast<model::FmriAutoencoderImpl&>(module).loss(inputs["frames"], inputs["mel"], inputs["words"],
+                                                                 inputs["voxels"]);
+  };
+  return step;
+}
+
+}  // namespace plimsoll

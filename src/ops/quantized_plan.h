@@ -1,0 +1,41 @@
+// How quantised weights lie in memory, and in which pieces they are taken apart. No libtorch: the kernels and the
+// figures for their workspace (workspace_cpu.h) must agree.
+//
+// A weight [rows, width] is cut along its rows into blocks of 64 (the last of a row may be shorter), each with a scale:
+//
+//     int8: codes int8 [rows, width]              w = code x scale, scale = largest |w| of the block / 127
+//     nf4:  codes uint8 [rows, ceil(width / 2)]   w = level[code] x scale, scale = largest |w|; the even column's code
+//                                                 in the low half of the byte
+//     scales float32 [rows, blocks], or doubly quantised: uint8 [rows, blocks] in groups of 256 of all of them, with
+//     second float32 [groups + 1]: a scale a group, and the mean that was taken off all
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/rows.h"
+
+namespace plimsoll::ops {
+
+constexpr int64_t kQuantizedBlock = 64;
+constexpr int64_t kScaleGroup = 256;
+
+/// Bytes of a weight that are taken apart at a time: enough for a matrix product to be worth its start.
+constexpr int64_t kQuantizedTileBytes = int64_t{4} << 20;
+
+inline int64_t quantized_blocks(int64_t width) {
+  return div_up(width, kQuantizedBlock);
+}
+
+/// Rows of the weight that forward takes apart at a time.
+inline int64_t quantized_tile_rows(int64_t rows, int64_t width, int64_t bytes) {
+  return std::clamp<int64_t>(kQuantizedTileBytes / std::max<int64_t>(1, width * bytes), 1, std::max<int64_t>(1, rows));
+}
+
+/// Columns of the weight that backward takes apart at a time: whole blocks.
+inline int64_t quantized_tile_columns(int64_t rows, int64_t width, int64_t bytes) {
+  const int64_t blocks = kQuantizedTileBytes / std::max<int64_t>(1, rows * bytes * kQuantizedBlock);
+  return std::clamp<int64_t>(blocks, 1, std::max<int64_t>(1, quantized_blocks(width))) * kQuantizedBlock;
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,21 @@
+#include "train/weight_types.h"
+
+#include "record/dtypes.h"
+
+namespace plimsoll {
+
+c10::ScalarType weight_type(const TrainingOptions& options) {
+  if (options.dtype) return scalar_type_of(*options.dtype);
+  return options.precision == Precision::bf16_true ? at::kBFloat16 : at::kFloat;
+}
+
+model::FineTuneTypes fine_tune_types(const TrainingOptions& options) {
+  model::FineTuneTypes types;
+  if (options.precision == Precision::bf16_true) types.adapters = at::kBFloat16;
+  // A type that the user names is kept.
+  if (is_mixed(options.precision) && !options.dtype)
+    types.frozen_linear = options.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16;
+  return types;
+}
+
+}  // namespace plimsoll

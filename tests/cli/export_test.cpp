@@ -1,0 +1,85 @@
+#include "cli/cli_testing.h"
+#include "data/safetensors.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ExportCommand : public CliTest {
+ protected:
+  ExportCommand() { put_tiny_job(); }
+
+  const std::vector<std::string> adapted_ = {"job.yaml", "lora.modules=*.qkv", "lora.rank=2", "quantize.modules=*.mlp",
+                                             "checkpoint.directory=run"};
+  Arguments with(const std::string& command, const Arguments& more = {}) const {
+    Arguments arguments = {command};
+    arguments.insert(arguments.end(), adapted_.begin(), adapted_.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+};
+
+TEST_F(ExportCommand, WritesTheNewestCheckpointsWeights) {
+  const Outcome trained = run(with("train"));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Outcome outcome = run(with("export", {"--out", "model.safetensors", "--json", "report.json"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("model.safetensors"), HasSubstr("step 6")));
+  const json report = json::parse(get("report.json"));
+  EXPECT_EQ(report["step"], 6);
+  EXPECT_EQ(report["merged"], 0);
+  const auto file = SafetensorsFile::open(folder() / "model.safetensors");
+  EXPECT_EQ(file.verify(), file.tensors().size());
+  EXPECT_EQ(file.tensors().size(), report["tensors"].get<size_t>());
+  EXPECT_TRUE(file.tensors().contains("layers.0.attention.qkv.lora_a"));
+  EXPECT_EQ(file.tensors().at("layers.0.attention.qkv.weight").dtype, DType::float32);
+  EXPECT_EQ(file.tensors().at("layers.0.mlp.up.weight").dtype, DType::bfloat16);
+  EXPECT_FALSE(file.tensors().contains("layers.0.mlp.up.weight_codes"));
+  for (const auto& [name, tensor] : file.tensors()) EXPECT_FALSE(name.starts_with("optimizer.")) << name;
+
+  const Outcome merged = run(with("export", {"--out", "merged.safetensors", "--merge", "--dtype", "float16"}));
+  ASSERT_EQ(merged.exit_code, 0) << merged.err;
+  EXPECT_THAT(merged.out, HasSubstr("2 adapters merged"));
+  const auto whole = SafetensorsFile::open(folder() / "merged.safetensors");
+  for (const auto& [name, tensor] : whole.tensors()) {
+    EXPECT_EQ(name.find("lora"), std::string::npos) << name;
+    EXPECT_EQ(tensor.dtype, DType::float16) << name;
+  }
+}
+
+TEST_F(ExportCommand, SaysWhatIsMissing) {
+  expect_refusal(run({"export", "job.yaml", "--out", "model.safetensors"}), 2, HasSubstr("no checkpoint.directory"));
+  expect_refusal(run(with("export", {"--out", "model.safetensors"})), 1, HasSubstr("there is no checkpoint in"));
+  expect_refusal(run(with("export", {"--out", "m.safetensors", "--checkpoint", "none.safetensors"})), 1,
+                 HasSubstr("none.safetensors"));
+  expect_refusal(run(with("export", {"--out", "m.safetensors", "--dtype", "int8"})), 2,
+                 HasSubstr("allowed: float32, bfloat16, float16"));
+  expect_refusal(run(with("export")), 2, HasSubstr("--out"));
+}
+
+TEST_F(ExportCommand, HelpHasExamples) {
+  EXPECT_THAT(run({"export", "--help"}).out, HasSubstr("Examples:\n  plimsoll export"));
+}
+
+// Where samples are no sequences they are counted themselves.
+TEST_F(ExportCommand, SyntheticSamplesOfAnyModelAreTrainedOn) {
+  put("fmri.yaml",
+      "model: {type: fmri_autoencoder}\ndata: {type: synthetic, samples: 8, validation_fraction: 0.25}\n"
+      "batch_size: 2\nmax_steps: 3\nthreads: 1\nmemory_budget: 256MiB\n");
+  const Outcome outcome = run({"train", "fmri.yaml", "--json", "-"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json report = json::parse(outcome.out);
+  EXPECT_EQ(report["unit"], "samples");
+  EXPECT_EQ(report["losses"].size(), 3u);
+  EXPECT_TRUE(report["evaluation_loss"].is_number());
+  expect_refusal(run({"train", "fmri.yaml", "data.type=text"}), 2, HasSubstr("takes data.type: synthetic"));
+  expect_refusal(run({"plan", "fmri.yaml", "model.audio.patch=7"}), 2,
+                 HasSubstr("model.audio.patch is 7; it must divide model.audio.frames 16"));
+  const Outcome decoder = run({"train", "job.yaml", "data.type=synthetic", "max_steps=2"});
+  EXPECT_EQ(decoder.exit_code, 0) << decoder.err;
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing
