@@ -64,12 +64,41 @@ struct DataConfig {
   std::filesystem::path cache_dir;  ///< where token files are kept; default: .plimsoll-cache beside the job file
 };
 
+/// How the optimizer's running means are kept. Bytes of each value: as the parameter's, 4, 2, 1.008, 0.516. Tensors of
+/// fewer than 4096 elements keep float32 where fewer bits are asked for: they cost nothing.
+enum class StateDtype : uint8_t {
+  as_parameters,  ///< "parameters": the type of the parameter that they belong to
+  float32,        ///< "float32"
+  bfloat16,       ///< "bfloat16"
+  bits8,          ///< "8bit": small floats, a scale for 128 of them
+  bits4,          ///< "4bit": small floats, a scale for 64 of them
+  automatic,      ///< "auto": the planner's choice
+};
+std::string_view name_of(StateDtype dtype);
+
+/// How a parameter of 16 bits takes up an update that is smaller than its last bit. Of no effect on float32 parameters.
+enum class WeightUpdate : uint8_t {
+  nearest,     ///< "nearest": it does not, and updates below 1/256 of a bfloat16 parameter are lost
+  stochastic,  ///< "stochastic": rounded up or down at random, right on average; no bytes
+  kahan,       ///< "kahan": what rounding took is kept in a second value of the same type; 2 bytes a parameter
+  split,       ///< "split": 16 more bits, with which a bfloat16 parameter is a float32 one; 2 bytes
+  master,      ///< "master": a float32 copy that is updated in its place; 4 bytes
+  automatic,   ///< "auto": the planner's choice
+};
+std::string_view name_of(WeightUpdate update);
+
 struct OptimizerConfig {
-  std::string name = "adamw";  ///< adamw | sgd
+  std::string name = "adamw";  ///< adamw | lion | sgd | adafactor | muon
   double learning_rate = 3e-4;
   double weight_decay = 0.1;                     ///< decoupled; not applied to norms and biases
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw; `optimizer.betas: [0.9, 0.95]`
-  double momentum = 0.9;                         ///< sgd
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw, lion; `optimizer.betas: [0.9, 0.95]`
+  double momentum = 0.9;                         ///< sgd, muon
+  StateDtype state_dtype = StateDtype::as_parameters;
+  WeightUpdate weight_update = WeightUpdate::stochastic;
+  /// muon: matrices that get AdamW, by name; `*` stands for any characters, `?` for one. Embeddings and heads; the
+  /// weights of torch::nn::Embedding always are.
+  std::vector<std::string> adamw_parameters = {"*embed*",  "*positions*", "head",  "head.*", "*.head",
+                                               "*.head.*", "*lm_head*",   "*wte*", "*wpe*"};
 };
 
 struct SchedulerConfig {
