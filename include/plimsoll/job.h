@@ -72,12 +72,41 @@ struct DataConfig {
   std::filesystem::path cache_dir;  ///< where token files are kept; default: .plimsoll-cache beside the job file
 };
 
+/// How the optimizer's running means are kept. Bytes of each value: as the parameter's, 4, 2, 1.008, 0.516. Tensors of
+/// fewer than 4096 elements keep float32 where fewer bits are asked for: they cost nothing.
+enum class StateDtype : uint8_t {
+  as_parameters,  ///< "parameters": the type of the parameter that they belong to
+  float32,        ///< "float32"
+  bfloat16,       ///< "bfloat16"
+  bits8,          ///< "8bit": small floats, a scale for 128 of them
+  bits4,          ///< "4bit": small floats, a scale for 64 of them
+  automatic,      ///< "auto": the planner's choice
+};
+std::string_view name_of(StateDtype dtype);
+
+/// How a parameter of 16 bits takes up an update that is smaller than its last bit. Of no effect on float32 parameters.
+enum class WeightUpdate : uint8_t {
+  nearest,     ///< "nearest": it does not, and updates below 1/256 of a bfloat16 parameter are lost
+  stochastic,  ///< "stochastic": rounded up or down at random, right on average; no bytes
+  kahan,       ///< "kahan": what rounding took is kept in a second value of the same type; 2 bytes a parameter
+  split,       ///< "split": 16 more bits, with which a bfloat16 parameter is a float32 one; 2 bytes
+  master,      ///< "master": a float32 copy that is updated in its place; 4 bytes
+  automatic,   ///< "auto": the planner's choice
+};
+std::string_view name_of(WeightUpdate update);
+
 struct OptimizerConfig {
-  std::string name = "adamw";  ///< adamw | sgd
+  std::string name = "adamw";  ///< adamw | lion | sgd | adafactor | muon
   double learning_rate = 3e-4;
   double weight_decay = 0.1;                     ///< decoupled; not applied to norms and biases
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw; `optimizer.betas: [0.9, 0.95]`
-  double momentum = 0.9;                         ///< sgd
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw, lion; `optimizer.betas: [0.9, 0.95]`
+  double momentum = 0.9;                         ///< sgd, muon
+  StateDtype state_dtype = StateDtype::as_parameters;
+  WeightUpdate weight_update = WeightUpdate::stochastic;
+  /// muon: matrices that get AdamW, by name; `*` stands for any characters, `?` for one. Embeddings and heads; the
+  /// weights of torch::nn::Embedding always are.
+  std::vector<std::string> adamw_parameters = {"*embed*",  "*positions*", "head",  "head.*", "*.head",
+                                               "*.head.*", "*lm_head*",   "*wte*", "*wpe*"};
 };
 
 struct SchedulerConfig {
@@ -96,6 +125,15 @@ struct CheckpointConfig {
 struct LogConfig {
   std::filesystem::path metrics_file;  ///< JSON lines, one a logged step; empty: none
   int64_t every_n_steps = 1;
+};
+
+/// What the gradients of a step's micro batches are summed in.
+enum class AccumulatorDtype : uint8_t {
+  as_gradients,  ///< as they come: the parameters' type
+  float32,
+  bfloat16,  ///< rounded stochastically
+  bits8,     ///< in blocks, rounded stochastically (docs/optimizers.md)
+  automatic,
 };
 
 /// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
@@ -120,6 +158,7 @@ struct Job {
   std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size up
   Choice gradient_checkpointing = Choice::automatic;
   Choice update_in_backward = Choice::automatic;
+  AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
   int64_t host_memory_budget = 0;        ///< bytes; 0: nothing is moved to host memory
   double max_grad_norm = 1.0;            ///< 0: no clipping

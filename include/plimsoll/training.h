@@ -56,8 +56,10 @@ struct TrainingOptions {
   std::optional<DType> dtype;
   FineTuning fine_tuning;  ///< what is frozen, adapted, quantised
   OptimizerConfig optimizer;
-  double max_grad_norm = 1.0;    ///< 0: gradients are not clipped
-  bool accumulate = false;       ///< steps of more than one micro batch
+  double max_grad_norm = 1.0;  ///< 0: gradients are not clipped
+  bool accumulate = false;     ///< steps of more than one micro batch
+  /// What their gradients are summed in; with anything but `as_gradients` a gradient lives only until it is added.
+  AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   int64_t last_micro_batch = 0;  ///< samples of a step's last micro batch where it may have fewer than the others: then
                                  ///< the first size of every input is the samples'. 0: all are alike
   bool evaluate = false;         ///< evaluate() will be called

@@ -65,8 +65,8 @@ inline int64_t row_count(const at::Tensor& tensor) {
 
 /// The operator `name` ("plimsoll::rope") as a typed handle.
 template <typename Signature>
-c10::TypedOperatorHandle<Signature> operator_handle(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+c10::TypedOperatorHandle<Signature> operator_handle(const char* name, const char* overload = "") {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
 }
 
 /// Keeps autocast on `device` from being applied again to what is called in its scope.

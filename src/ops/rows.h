@@ -40,6 +40,13 @@ inline bool is_contiguous(Dims sizes, Dims strides) {
   return true;
 }
 
+/// Whether tensors of these sizes lie in memory in the same order: strides of dimensions of one element do not count.
+inline bool same_order(Dims sizes, Dims a, Dims b) {
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] > 1 && a[d] != b[d]) return false;
+  return true;
+}
+
 inline int64_t elements(Dims sizes) {
   int64_t count = 1;
   for (int64_t size : sizes) count *= size;

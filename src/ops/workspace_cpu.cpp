@@ -1,9 +1,11 @@
 #include "ops/workspace_cpu.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "ops/attention_plan.h"
 #include "ops/linear_cross_entropy_plan.h"
+#include "ops/optimizer/adafactor_plan.h"
 #include "ops/quantized_plan.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
@@ -183,9 +185,37 @@ int64_t attention_backward(const Op& op, int threads) {
   return attention_fixed(op, shape, 1) + largest + matrix_scratch(grad.dtype, threads);
 }
 
+/// The gradient is copied where it lies in another order than what it is added to. Of 8 bits it never does.
+int64_t gradient_copy(const Op& op) {
+  const View &target = tensor(op, 0), &gradient = tensor(op, 2);
+  return same_order(gradient.sizes, gradient.strides, target.strides) ? 0 : bytes_of(gradient);
+}
+
+int64_t adafactor(const Op& op) {
+  const View& parameter = tensor(op, 0);
+  const int64_t count = elements(parameter.sizes), parts = adafactor_parts(count);
+  if (count == 0) return gradient_copy(op);
+  const MatrixShape shape = matrix_shape(parameter.sizes, parameter.strides);
+  return gradient_copy(op) + rounded(parts * shape.columns * 4) + rounded((shape.rows + parts) * 8);
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 }  // namespace
 
 std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
+  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));
+  if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
+                       "plimsoll::accumulate_"}))
+    return gradient_copy(op);
+  if (name == "plimsoll::adafactor_") return adafactor(op);
+  if (name == "plimsoll::nesterov_momentum_") {
+    const View& gradient = tensor(op, 0);
+    return is_contiguous(gradient.sizes, gradient.strides) ? 0 : bytes_of(gradient);
+  }
+  if (is_one_of(name, {"plimsoll::block_norm", "plimsoll::unpacked"})) return 0;
   if (op.name == "plimsoll::attention") return attention(op, threads);
   if (op.name == "plimsoll::attention_backward") return attention_backward(op, threads);
   if (op.name == "plimsoll::linear_cross_entropy") {

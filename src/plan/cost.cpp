@@ -55,7 +55,10 @@ OpKind kind_of(const Op& op) {
   if (has("convolution")) return OpKind::convolution;
   if (has("linear_cross_entropy")) return OpKind::loss_head;
   if (has("attention")) return OpKind::attention;
-  if (has("_fused_adam") || has("_fused_sgd")) return OpKind::update;
+  if (is({"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::adafactor_", "plimsoll::accumulate_",
+          "plimsoll::nesterov_momentum_"}) ||
+      has("_fused_adam") || has("_fused_sgd"))
+    return OpKind::update;
   if (op.random_id >= 0) return OpKind::random;
   if (has("norm") || is({"aten::sum", "aten::mean", "aten::softmax", "aten::_softmax", "aten::_log_softmax",
                          "aten::var", "aten::std", "aten::amax", "aten::_softmax_backward_data"}))

@@ -29,11 +29,28 @@ double attention_flops(const View* query, const View* key, double products) {
   return products * 2.0 * static_cast<double>(query->elements()) * static_cast<double>(key->sizes[2]);
 }
 
+std::string_view without_overload(const Op& op) {
+  return std::string_view(op.name).substr(0, op.name.find('.'));
+}
+
+// Arithmetic of the update operators for an element, formats aside; 0 for other operators.
+double update_flops(std::string_view name) {
+  if (name == "plimsoll::adamw_") return 14;
+  if (name == "plimsoll::lion_") return 10;
+  if (name == "plimsoll::momentum_sgd_") return 6;
+  if (name == "plimsoll::sgd_") return 4;
+  if (name == "plimsoll::adafactor_") return 14;
+  if (name == "plimsoll::nesterov_momentum_") return 5;
+  if (name == "plimsoll::accumulate_") return 1;
+  return 0;
+}
+
 }  // namespace
 
 double flops_of(const Op& op) {
-  std::string_view name = op.name;
-  name = name.substr(0, name.find('.'));
+  const std::string_view name = without_overload(op);
+  if (const double flops = update_flops(name); flops > 0 && operand(op, 0))
+    return flops * static_cast<double>(operand(op, 0)->elements());
   if (name == "aten::mm" || name == "aten::bmm") return product_flops(operand(op, 0), operand(op, 1));
   if (name == "aten::addmm" || name == "aten::baddbmm") return product_flops(operand(op, 1), operand(op, 2));
   if (name == "aten::convolution" && !op.results.empty()) return convolution_flops(&op.results[0], operand(op, 1));
@@ -59,8 +76,12 @@ double flops_of(const Op& op) {
 }
 
 int64_t bytes_moved_by(const Op& op) {
+  // What is updated in place is read and written.
+  const int64_t written_times = update_flops(without_overload(op)) > 0 ? 2 : 1;
   int64_t bytes = 0;
-  for_each_view(op, [&](const View& view, bool) { bytes += view.elements() * element_bytes(view.dtype); });
+  for_each_view(op, [&](const View& view, bool written) {
+    bytes += view.elements() * element_bytes(view.dtype) * (written ? written_times : 1);
+  });
   return bytes;
 }
 

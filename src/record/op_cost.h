@@ -9,7 +9,8 @@ namespace plimsoll {
 /// formula; everything else one operation for each element of its largest operand.
 double flops_of(const Op& op);
 
-/// Bytes read and written, each operand once: elements times element size, not strides.
+/// Bytes read and written: elements times element size, not strides. Each operand once; what an update operator of ours
+/// changes in place, twice.
 int64_t bytes_moved_by(const Op& op);
 
 }  // namespace plimsoll

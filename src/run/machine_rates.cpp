@@ -11,6 +11,7 @@
 
 #include "ops/attention.h"
 #include "ops/linear_cross_entropy.h"
+#include "ops/optimizer/ops.h"
 #include "ops/rms_norm.h"
 
 namespace plimsoll {
@@ -82,9 +83,9 @@ void measure_type(CostModel& model, DType dtype) {
     const int64_t count = 4 << 20;
     std::vector<at::Tensor> t;
     for (int i = 0; i < 4; ++i) t.push_back(at::zeros({count}, options));
-    const at::Tensor step = at::ones({}, at::kFloat), rate = at::zeros({}, at::kDouble);
+    const at::Tensor step = at::ones({}, at::kFloat), rate = at::zeros({}, at::kDouble), no = at::zeros({}, at::kFloat);
     const double seconds = best_seconds([&] {
-      at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {step}, rate, 0.9, 0.95, 0.1, 1e-8, false, false);
+      ops::adamw_({t[0], {}, {t[1]}}, {t[2]}, {t[3]}, step, {rate, step, no}, 0.9, 0.95, 0.1, 1e-8);
     });
     // Each operand once, as bytes_moved_by counts them.
     model.rate(OpKind::update, dtype).bytes = 4 * static_cast<double>(count) * element / seconds;

@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/quoted.h"
 #include "data/content_hash.h"
 #include "data/safetensors.h"
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
+#include "train/checkpoint_state.h"
 
 namespace plimsoll {
 namespace {
@@ -68,7 +71,8 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
 }
 
 std::vector<std::string> differences(const SafetensorsFile& file, const std::map<std::string, std::string>& theirs,
-                                     const std::map<std::string, std::string>& ours, const NamedTensors& state) {
+                                     const std::map<std::string, std::string>& ours, const NamedTensors& state,
+                                     const std::vector<StateConversion>& conversions) {
   std::vector<std::string> found;
   for (const auto& [key, value] : ours) {
     const auto other = theirs.find(key);
@@ -79,7 +83,13 @@ std::vector<std::string> differences(const SafetensorsFile& file, const std::map
   }
   std::map<std::string, const at::Tensor*> wanted;
   for (const auto& [name, tensor] : state) wanted[name] = &tensor;
+  std::set<std::string> made, used;
+  for (const StateConversion& conversion : conversions) {
+    made.insert(conversion.to.begin(), conversion.to.end());
+    used.insert(conversion.from.begin(), conversion.from.end());
+  }
   for (const auto& [name, tensor] : wanted) {
+    if (made.contains(name)) continue;
     const std::string ours_text = shape_text(dtype_of(tensor->scalar_type()), tensor->sizes().vec());
     const auto stored = file.tensors().find(name);
     if (stored == file.tensors().end()) {
@@ -92,7 +102,7 @@ std::vector<std::string> differences(const SafetensorsFile& file, const std::map
           fmt::format("the tensor '{}' is {} in the job, {} in the checkpoint", name, ours_text, theirs_text));
   }
   for (const auto& [name, stored] : file.tensors())
-    if (!wanted.contains(name))
+    if (!wanted.contains(name) && !used.contains(name))
       found.push_back(fmt::format("the tensor {} ({}) is in the checkpoint only", in_quotes(name),
                                   shape_text(stored.dtype, stored.sizes)));
   return found;
@@ -181,7 +191,9 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   if (verified != file.tensors().size())
     throw corrupt_file(path.string(), fmt::format("{} of its {} tensors have no checksum",
                                                   file.tensors().size() - verified, file.tensors().size()));
-  const std::vector<std::string> found = differences(file, info.origin, origin, state);
+  std::vector<std::string> found;
+  const std::vector<StateConversion> conversions = state_conversions(file, state, found);
+  std::ranges::copy(differences(file, info.origin, origin, state, conversions), std::back_inserter(found));
   if (!found.empty()) {
     const size_t shown = std::min(found.size(), kDifferencesShown);
     throw UserError(fmt::format(
@@ -192,13 +204,17 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   }
   if (accept) accept(info);
   // From here on nothing can fail.
+  std::set<std::string> converted;
+  for (const StateConversion& conversion : conversions) converted.insert(conversion.to.begin(), conversion.to.end());
   for (const auto& [name, tensor] : state) {
+    if (converted.contains(name)) continue;
     const StoredTensor& stored = file.tensors().at(name);
     if (stored.bytes.empty()) continue;
     at::Tensor target = tensor.is_contiguous() ? tensor : at::empty(tensor.sizes(), tensor.options());
     std::memcpy(target.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
     if (!tensor.is_contiguous()) tensor.copy_(target);
   }
+  for (const StateConversion& conversion : conversions) conversion.apply();
   return info;
 }
 

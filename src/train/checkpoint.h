@@ -44,7 +44,8 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 
 /// Reads a checkpoint into `state`: all of it or, on any error, nothing. Throws UserError (failure) for a file that is
 /// missing, truncated, corrupt or no checkpoint of ours; UserError (usage) that names every difference (up to a few) in
-/// settings, tensor names, sizes and dtypes where it is another job's, by `origin`. `accept` sees the description
+/// settings, tensor names, sizes and dtypes where it is another job's, by `origin`. Optimizer state of other formats is
+/// converted where that is exact (checkpoint_state.h). `accept` sees the description
 /// before any tensor is written to, and may throw.
 CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state,

@@ -2,38 +2,35 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/optimizer/ops.h"
 #include "plimsoll/error.h"
+#include "train/optimizer/muon.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr double kClipThreshold = 1.0;  // Adafactor's d, section 6 of the paper
+
+}  // namespace
 
 std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParameter>& parameters) {
-  if (config_.name != "adamw" && config_.name != "sgd")
-    throw UserError("optimizer.name is '" + config_.name + "'; allowed are adamw and sgd");
-  std::vector<NamedState> state;
-  const auto zeros = [&](const std::string& kind, const OptimizedParameter& parameter) {
-    at::Tensor tensor = at::zeros(parameter.value.sizes(), parameter.value.options().requires_grad(false));
-    state.push_back({"optimizer." + kind + "." + parameter.name, tensor});
-    return tensor;
-  };
-  for (const OptimizedParameter& parameter : parameters) {
-    if (config_.name == "adamw") {
-      first_.push_back(zeros("exp_avg", parameter));
-      second_.push_back(zeros("exp_avg_sq", parameter));
-    } else if (config_.momentum > 0) {
-      first_.push_back(zeros("momentum", parameter));
-    }
-  }
+  std::vector<NamedState> named;
+  for (const OptimizedParameter& parameter : parameters)
+    states_.push_back(optimizer::make_parameter_state(config_, parameter, named));
   const auto device = parameters.empty() ? at::Device(at::kCPU) : parameters[0].value.device();
   step_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device));
-  state.push_back({"optimizer.step", step_});
-  return state;
+  named.push_back({"optimizer.step", step_});
+  return named;
 }
 
 UpdateOutputs Optimizer::measure(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) const {
   std::vector<at::Tensor> norms;
-  for (const OptimizedParameter& parameter : parameters)
-    if (parameter.gradient.defined())
-      norms.push_back(at::linalg_vector_norm(parameter.gradient, 2, {}, false, at::kFloat));
+  for (const OptimizedParameter& parameter : parameters) {
+    if (!parameter.gradient.defined()) continue;
+    norms.push_back(parameter.gradient_scales.defined()
+                        ? ops::block_norm(parameter.gradient, parameter.gradient_scales)
+                        : at::linalg_vector_norm(parameter.gradient, 2, {}, false, at::kFloat));
+  }
   check(!norms.empty(), "no parameter has a gradient");
   const at::Tensor norm = at::linalg_vector_norm(at::stack(norms), 2) / inputs.loss_scale;
   // Infinity x 0 and NaN are NaN, the only value that is not itself. Compared with itself, not with a number, for which
@@ -57,41 +54,32 @@ UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameter
 }
 
 void Optimizer::update_one(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
-  if (config_.name == "adamw")
-    adamw(parameter, index, scalars);
-  else
-    sgd(parameter, index, scalars);
+  const optimizer::ParameterState& state = states_.at(index);
+  const double decay = parameter.value.dim() >= 2 ? config_.weight_decay : 0.0;
+  const ops::UpdatedTensors tensors{parameter.value,
+                                    state.companion,
+                                    {parameter.gradient, parameter.gradient_scales},
+                                    state.random,
+                                    state.stochastic_parameter};
+  const ops::StepScalars step{scalars.learning_rate, scalars.grad_scale, scalars.skipped};
+  switch (state.kind) {
+    case optimizer::Kind::adamw:
+      return ops::adamw_(tensors, state.first, state.second, step_, step, config_.beta1, config_.beta2, decay,
+                         config_.eps);
+    case optimizer::Kind::lion:
+      return ops::lion_(tensors, state.first, step_, step, config_.beta1, config_.beta2, decay);
+    case optimizer::Kind::sgd:
+      return ops::sgd_(tensors, state.first, step_, step, config_.momentum, decay);
+    case optimizer::Kind::adafactor:
+      return ops::adafactor_(tensors, state.first.values, state.second.values, step_, step, kClipThreshold, decay);
+    case optimizer::Kind::muon:
+      return optimizer::muon_(tensors, state.first, step_, step, config_.momentum, decay, state.random_first);
+  }
+  throw InternalError("no such optimizer");
 }
 
 void Optimizer::count_step(const at::Tensor& skipped) {
   step_.add_(1 - skipped);
-}
-
-void Optimizer::adamw(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
-  const double decay = parameter.value.dim() >= 2 ? config_.weight_decay : 0.0;
-  // The fused kernels divide each gradient by grad_scale on their way through it: unscaling and clipping cost no pass.
-  at::_fused_adamw_({parameter.value}, {parameter.gradient}, {first_[index]}, {second_[index]}, {}, {step_ + 1},
-                    scalars.learning_rate, config_.beta1, config_.beta2, decay, config_.eps, /*amsgrad=*/false,
-                    /*maximize=*/false, scalars.grad_scale, scalars.skipped);
-}
-
-void Optimizer::sgd(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
-  const auto& [learning_rate, grad_scale, skipped] = scalars;
-  // The fused kernel couples its weight decay to the gradient; decoupled decay shrinks the parameter beforehand.
-  if (parameter.value.dim() >= 2 && config_.weight_decay > 0)
-    parameter.value.mul_((1 - learning_rate * config_.weight_decay * (1 - skipped)).to(parameter.value.scalar_type()));
-  if (config_.momentum > 0 && parameter.value.element_size() == 2) {
-    // libtorch's fused kernel (2.11, CPU) reads a 16-bit momentum past the end of its part and spoils four elements.
-    const at::Tensor skip = skipped.ne(0), moved = first_[index] * config_.momentum + parameter.gradient / grad_scale;
-    first_[index].copy_(at::where(skip, first_[index], moved));
-    parameter.value.copy_(at::where(skip, parameter.value, parameter.value - first_[index] * learning_rate));
-    return;
-  }
-  std::vector<at::Tensor> momentum;
-  if (config_.momentum > 0) momentum.push_back(first_[index]);
-  at::_fused_sgd_(
-      {parameter.value}, {parameter.gradient}, momentum, /*weight_decay=*/0.0, config_.momentum, learning_rate,
-      /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, grad_scale, skipped);
 }
 
 }  // namespace plimsoll

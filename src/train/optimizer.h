@@ -7,20 +7,9 @@
 #include <vector>
 
 #include "plimsoll/job.h"
+#include "train/optimizer/parameter_state.h"
 
 namespace plimsoll {
-
-struct OptimizedParameter {
-  std::string name;
-  at::Tensor value;
-  at::Tensor gradient;  ///< undefined: the parameter takes no part in the loss and is left alone
-};
-
-/// A tensor of optimizer state, for checkpoints: "optimizer.exp_avg.layers.0.weight".
-struct NamedState {
-  std::string name;
-  at::Tensor tensor;
-};
 
 /// Scalars of a step, tensors of no dimensions on the parameters' device.
 struct UpdateInputs {
@@ -38,18 +27,18 @@ struct UpdateScalars {
   at::Tensor skipped;        ///< float32: not 0: parameter and state stay as they are
 };
 
-/// AdamW (Loshchilov and Hutter 2019) or SGD with momentum, weight decay decoupled in both, through libtorch's fused
-/// kernels. Weight decay is not applied to parameters of fewer than two dimensions: norms and biases.
+/// The optimizers of docs/optimizers.md, through operators of our own (ops/optimizer/ops.h). Weight decay is decoupled,
+/// and not applied to parameters of fewer than two dimensions: norms and biases.
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, double max_grad_norm, uint64_t seed = 0)
-      : config_(config), max_grad_norm_(max_grad_norm), seed_(seed) {}
+  Optimizer(const OptimizerConfig& config, double max_grad_norm) : config_(config), max_grad_norm_(max_grad_norm) {}
 
-  /// Makes the state, zeros of each parameter's type, on its device.
+  /// Makes the state on the parameters' device: running means, which start at zero, and what 16-bit parameters keep
+  /// beside themselves, which starts from the parameters as they are. Throws UserError where the configuration does not
+  /// suit a parameter.
   std::vector<NamedState> make_state(const std::vector<OptimizedParameter>& parameters);
 
-  /// Updates parameters and state in place. Gradients are spoilt: unscaled and clipped on the way. If a gradient is
-  /// not finite nothing else changes.
+  /// Updates parameters and state in place; gradients stay as they are. If a gradient is not finite nothing changes.
   UpdateOutputs update(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs);
 
   /// The parts of update(), for who orders them otherwise. What one parameter's update does depends on no other's.
@@ -60,14 +49,10 @@ class Optimizer {
   void count_step(const at::Tensor& skipped);  ///< after the updates
 
  private:
-  void adamw(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars);
-  void sgd(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars);
-
   OptimizerConfig config_;
   double max_grad_norm_;
-  uint64_t seed_;
-  at::Tensor step_;                         // float32: updates so far
-  std::vector<at::Tensor> first_, second_;  // exp_avg or momentum; exp_avg_sq
+  at::Tensor step_;                                // float32: updates so far
+  std::vector<optimizer::ParameterState> states_;  // by parameter
 };
 
 }  // namespace plimsoll

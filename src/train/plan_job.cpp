@@ -370,6 +370,7 @@ TrainingOptions options_of(const Job& job) {
   options.evaluate = job.data.validation_fraction > 0;
   options.gradient_checkpointing = job.gradient_checkpointing;
   options.update_in_backward = job.update_in_backward;
+  options.accumulator_dtype = job.accumulator_dtype;
   options.memory_budget = job.memory_budget;
   options.host_memory_budget = job.host_memory_budget;
   if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;

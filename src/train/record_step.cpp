@@ -14,6 +14,7 @@
 #include "record/autocast.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
+#include "train/accumulators.h"
 #include "train/optimizer.h"
 #include "train/update_step.h"
 #include "train/weight_types.h"
@@ -59,6 +60,8 @@ class StepRecorder {
  private:
   Trace record() {
     build();
+    if (options_.accumulate && options_.accumulator_dtype != AccumulatorDtype::as_gradients)
+      accumulators_.emplace(parameters_, options_.accumulator_dtype);
     micro("micro");
     collect_gradients();
     if (options_.accumulate) {
@@ -171,6 +174,7 @@ class StepRecorder {
     // Loss scale over micro batches: 1 in most jobs, and then exact.
     const at::Tensor scaled = loss * loss_factor_;
     recorder_.set_phase(Phase::backward);
+    if (accumulators_) accumulators_->begin_micro_batch(segment == "micro");
     scaled.backward();
   }
 
@@ -198,16 +202,20 @@ class StepRecorder {
   }
 
   void collect_gradients() {
-    for (OptimizedParameter& parameter : parameters_) {
-      parameter.gradient = parameter.value.grad();
-      if (parameter.gradient.defined())  // otherwise it takes no part in the loss and stays as it is
-        recorder_.mark(parameter.gradient, Role::gradient, "gradient of " + parameter.name, /*persistent=*/false);
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      OptimizedParameter& parameter = parameters_[i];
+      parameter.gradient = accumulators_ ? accumulators_->sum(i) : parameter.value.grad();
+      if (!parameter.gradient.defined()) continue;  // it takes no part in the loss and stays as it is
+      recorder_.mark(parameter.gradient, Role::gradient, "gradient of " + parameter.name, /*persistent=*/false);
+      if (!accumulators_ || !accumulators_->scales(i).defined()) continue;
+      parameter.gradient_scales = accumulators_->scales(i);
+      recorder_.mark(parameter.gradient_scales, Role::gradient, "scales of the gradient of " + parameter.name, false);
     }
   }
 
   void check_gradients() const {
     for (const OptimizedParameter& parameter : parameters_)
-      if (parameter.gradient.defined())
+      if (parameter.gradient.defined() && !accumulators_)
         check(buffer_of(parameter.gradient) == buffer_of(parameter.value.grad()),
               "the gradient of " + parameter.name + " is not accumulated in place");
   }
@@ -247,6 +255,7 @@ class StepRecorder {
   std::shared_ptr<torch::nn::Module> model_;
   std::set<BufferId> known_;
   std::vector<OptimizedParameter> parameters_;
+  std::optional<Accumulators> accumulators_;
   std::vector<std::pair<std::string, at::Tensor>> inputs_;
   at::Tensor loss_out_, norm_out_, skipped_out_, evaluation_out_, loss_factor_, loss_scale_, learning_rate_;
 };

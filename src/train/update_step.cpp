@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "ops/gradient_norm.h"
+#include "ops/optimizer/ops.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -35,7 +36,11 @@ UpdateOutputs UpdateStep::run(const std::vector<OptimizedParameter>& parameters,
   for (int64_t i = 0; i < count; ++i) {
     if (!parameters[i].gradient.defined()) continue;
     piece(Kind::norm, i);
-    ops::gradient_norm_(norms_, skipped_, parameters[i].gradient, i);
+    const OptimizedParameter& parameter = parameters[i];
+    const bool packed = parameter.gradient_scales.defined();
+    ops::gradient_norm_(norms_, skipped_,
+                        packed ? ops::block_norm(parameter.gradient, parameter.gradient_scales) : parameter.gradient,
+                        i);
   }
   piece(Kind::total);
   total_.copy_(at::linalg_vector_norm(norms_, 2) / inputs.loss_scale);

@@ -67,7 +67,7 @@ TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
             "job.yaml:2: gradient_checkpointing is 'on'; allowed: auto, true, false");
   EXPECT_EQ(message("optimizer: 3"),
             "job.yaml:2: optimizer is '3'; it is a section, with keys of its own: name, "
-            "learning_rate, weight_decay, betas, eps, momentum");
+            "learning_rate, weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters");
   EXPECT_EQ(message("seed: \"1\\n2\""), "job.yaml:2: seed is '1?2'; allowed: integer from 0 to 18446744073709551615");
 }
 
@@ -117,7 +117,10 @@ TEST(JobErrors, RangesHoldForEveryNumber) {
       {"data.type", {"images"}},
       {"data.tokenizer", {"bpe"}},
       {"data.shuffle", {"maybe"}},
-      {"optimizer.name", {"adam"}},
+      {"optimizer.name", {"adam", "sgd_8bit", "adamw_16bit"}},
+      {"optimizer.state_dtype", {"int8", "8", "8-bit", "[8bit]"}},
+      {"optimizer.weight_update", {"exact", "true"}},
+      {"optimizer.adamw_parameters", {"''", "{a: b}", "[[a]]", "['']"}},
       {"scheduler.name", {"step"}},
       {"checkpoint.resume", {"\"\"", "[a]"}},
       {"device", {"gpu", "CUDA"}},
@@ -272,7 +275,7 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
   EXPECT_EQ(
       message_for_override("optimizer=sgd"),
       "command line: optimizer=sgd: optimizer is 'sgd'; it is a section, with keys of its own: name, learning_rate, "
-      "weight_decay, betas, eps, momentum");
+      "weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters");
   EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
   EXPECT_THAT(message_for_override("precision=fp16"),
               StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: auto, 32-true"));

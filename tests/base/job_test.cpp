@@ -161,6 +161,37 @@ TEST(Job, ReadsEveryPrecisionByItsName) {
   EXPECT_THROW(name_of(static_cast<Precision>(99)), InternalError);
 }
 
+TEST(Job, ReadsTheOptimizersChoices) {
+  for (int i = 0; i <= static_cast<int>(StateDtype::automatic); ++i) {
+    const auto each = static_cast<StateDtype>(i);
+    EXPECT_EQ(parse("optimizer.state_dtype: " + std::string(name_of(each))).optimizer.state_dtype, each);
+  }
+  for (int i = 0; i <= static_cast<int>(WeightUpdate::automatic); ++i) {
+    const auto each = static_cast<WeightUpdate>(i);
+    EXPECT_EQ(parse("optimizer.weight_update: " + std::string(name_of(each))).optimizer.weight_update, each);
+  }
+  EXPECT_EQ(parse("").optimizer.state_dtype, StateDtype::as_parameters);
+  EXPECT_EQ(parse("").optimizer.weight_update, WeightUpdate::stochastic);
+  EXPECT_THROW(name_of(static_cast<StateDtype>(99)), InternalError);
+  EXPECT_THROW(name_of(static_cast<WeightUpdate>(99)), InternalError);
+  EXPECT_THAT(parse("optimizer.adamw_parameters: ['*.wte', head]").optimizer.adamw_parameters,
+              ElementsAre("*.wte", "head"));
+  EXPECT_THAT(parse("optimizer.adamw_parameters: []").optimizer.adamw_parameters, ElementsAre());
+}
+
+TEST(Job, AnOptimizersNameMayEndInItsBits) {
+  for (const auto& [name, plain, dtype] : {std::tuple{"adamw_8bit", "adamw", StateDtype::bits8},
+                                           {"adamw_4bit", "adamw", StateDtype::bits4},
+                                           {"lion_8bit", "lion", StateDtype::bits8},
+                                           {"lion_4bit", "lion", StateDtype::bits4},
+                                           {"muon", "muon", StateDtype::as_parameters},
+                                           {"adafactor", "adafactor", StateDtype::as_parameters}}) {
+    const Job job = parse("optimizer.name: " + std::string(name));
+    EXPECT_EQ(job.optimizer.name, plain);
+    EXPECT_EQ(job.optimizer.state_dtype, dtype);
+  }
+}
+
 TEST(Job, AutoLeavesAChoiceToThePlanner) {
   const Job job = parse(
       "model.vocab_size: auto\nmicro_batch_size: auto\ngradient_accumulation_steps: auto\n"

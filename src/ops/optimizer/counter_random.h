@@ -1,0 +1,55 @@
+// Random bits as a function of a key and a place: the same for any number of threads, in any order.
+//
+// Threefry4x32 with 13 rounds (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"): a
+// counter put through additions, rotations and exclusive ors, which every vector unit has. It passes BigCrush.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll::ops {
+
+/// What one call of an operator draws by: a key of 64 bits, and which of the call's tensors is rounded.
+struct Draw {
+  uint32_t key[2] = {0, 0};
+  uint32_t stream = 0;
+
+  Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream}; }
+};
+
+/// Turns the four words of a counter into four random ones. `Word` is uint32_t, or a vector of them.
+template <typename Word>
+[[gnu::always_inline]] inline void threefry(const uint32_t (&key)[4], Word (&x)[4]) {
+  constexpr int rotations[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
+  const uint32_t keys[5] = {key[0], key[1], key[2], key[3], 0x1bd11bdau ^ key[0] ^ key[1] ^ key[2] ^ key[3]};
+  const auto rotated = [](const Word& word, int by) __attribute__((always_inline)) {
+    return (word << by) | (word >> (32 - by));
+  };
+  for (int i = 0; i < 4; ++i) x[i] += keys[i];
+#pragma GCC unroll 13
+  for (int round = 0; round < 13; ++round) {
+    const int a = round % 2 == 0 ? 1 : 3, b = round % 2 == 0 ? 3 : 1;
+    x[0] += x[a];
+    x[a] = rotated(x[a], rotations[round % 8][0]) ^ x[0];
+    x[2] += x[b];
+    x[b] = rotated(x[b], rotations[round % 8][1]) ^ x[2];
+    if (round % 4 == 3) {
+      const uint32_t group = static_cast<uint32_t>(round) / 4 + 1;
+      for (uint32_t i = 0; i < 4; ++i) x[i] += keys[(group + i) % 5];
+      x[3] += group;
+    }
+  }
+}
+
+/// Elements that one counter of sixteen lanes serves, sixteen bits each.
+constexpr int64_t kDrawnAtATime = 128;
+
+/// The sixteen bits of element `index`, one at a time; the kernels draw 128 together (formats_cpu.cpp).
+inline uint32_t random_bits(const Draw& draw, int64_t index) {
+  const int64_t block = index / kDrawnAtATime, lane = index % 16, vector = index % kDrawnAtATime / 16;
+  const auto counter = static_cast<uint64_t>(block * 16 + lane);
+  uint32_t words[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0};
+  threefry<uint32_t>({draw.key[0], draw.key[1], draw.stream, 0}, words);
+  return (words[vector / 2] >> (vector % 2 * 16)) & 0xffffu;
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,139 @@
+// What the element-wise optimizer operators share: their operands, the checks of these, and the pass over them.
+//
+//     for each 512 elements:  unpack parameter, gradient, state  ->  update  ->  pack parameter, state
+//
+// What is float32 is worked on where it lies. A chunk is one thread's, and chunks are cut at the same places whatever
+// the thread count: results do not depend on it.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "ops/optimizer/formats.h"
+
+namespace plimsoll::ops {
+
+/// A mean that an optimizer keeps, one number for each of the parameter.
+struct StateTensor {
+  const char* name;
+  at::Tensor values;
+  at::Tensor scales;  ///< of 8 and 4 bits only
+  bool squares = false;
+  bool element_wise = true;  ///< one number for each of the parameter
+};
+
+/// Tensors of a call. Undefined: `companion`, `gradient_scales`, where there is none.
+struct UpdateTensors {
+  const char* op;
+  at::Tensor parameter, companion, gradient, gradient_scales;
+  std::vector<StateTensor> state;
+  at::Tensor grad_scale, skipped;
+  bool random = false;                ///< the call draws random numbers
+  bool stochastic_parameter = false;  ///< `random` only: the parameter is rounded so
+};
+
+/// Throws UserError where the tensors do not belong together, or numbers are rounded at random in a call that draws
+/// none. Touches no data: for Meta tensors too.
+void check_update(const UpdateTensors& tensors);
+
+/// The same for tensors of a format; also for accumulators.
+Format format_of(const char* op, const char* name, const at::Tensor& values, const at::Tensor& scales,
+                 const at::Tensor& parameter);
+
+/// 64 random bits of the generator, or of the default one.
+Draw draw_from(const std::optional<at::Generator>& generator);
+
+/// The number in a tensor of no dimensions, on the CPU.
+double scalar_of(const at::Tensor& tensor);
+
+/// Operands where they lie.
+struct ElementUpdate {
+  Weights parameter;
+  Values gradient;
+  std::array<Values, 2> state;
+  int64_t states = 0;
+  int64_t count = 0;
+  Rounding parameter_rounding;
+  std::array<Rounding, 2> state_rounding;
+  at::Tensor held;  ///< a copy of the gradient in the parameter's order, where it has another
+};
+ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw);
+
+/// Numbers of a chunk: in place for `Number`, else unpacked into `buffer`.
+template <typename Number>
+Number* opened(const Values& values, int64_t begin, int64_t count, float* narrow, Number* buffer);
+template <>
+inline float* opened(const Values& values, int64_t begin, int64_t count, float*, float* buffer) {
+  if (values.format == Format::float32) return static_cast<float*>(values.data) + begin;
+  unpack(values, begin, count, buffer);
+  return buffer;
+}
+template <>
+inline double* opened(const Values& values, int64_t begin, int64_t count, float* narrow, double* buffer) {
+  if (values.format == Format::float64) return static_cast<double*>(values.data) + begin;
+  const float* from = opened<float>(values, begin, count, nullptr, narrow);
+  for (int64_t i = 0; i < count; ++i) buffer[i] = from[i];
+  return buffer;
+}
+
+template <typename Number>
+void closed(const Values& values, int64_t begin, int64_t count, const Rounding& rounding, float* narrow,
+            const Number* numbers);
+template <>
+inline void closed(const Values& values, int64_t begin, int64_t count, const Rounding& rounding, float*,
+                   const float* numbers) {
+  if (values.format != Format::float32) pack(values, begin, count, numbers, rounding);
+}
+template <>
+inline void closed(const Values& values, int64_t begin, int64_t count, const Rounding& rounding, float* narrow,
+                   const double* numbers) {
+  if (values.format == Format::float64) return;
+  float* to = values.format == Format::float32 ? static_cast<float*>(values.data) + begin : narrow;
+  for (int64_t i = 0; i < kChunk; ++i)
+    if (i < count || to == narrow) to[i] = i < count ? static_cast<float>(numbers[i]) : 0.0f;
+  closed<float>(values, begin, count, rounding, nullptr, to);
+}
+
+inline float* opened_weights(const Weights& weights, int64_t begin, int64_t count, float* buffer) {
+  if (weights.kind == Companion::master) return static_cast<float*>(weights.companion) + begin;
+  if (weights.format == Format::float32) return static_cast<float*>(weights.data) + begin;
+  unpack(weights, begin, count, buffer);
+  return buffer;
+}
+
+/// Calls `update(Number* parameter, const Number* gradient, Number* first, Number* second, int64_t first_index,
+/// int64_t count)` for every chunk, on several threads; `first` and `second` are null where there is no such state.
+template <typename Number, typename Update>
+void for_each_chunk(const ElementUpdate& all, const Update& update) {
+  constexpr bool wide = std::is_same_v<Number, double>;
+  const int64_t chunks = (all.count + kChunk - 1) / kChunk;
+  at::parallel_for(0, chunks, 32, [&](int64_t first_chunk, int64_t last_chunk) {
+    alignas(64) Number buffers[4][kChunk];
+    alignas(64) float narrow[wide ? kChunk : 1];
+    for (int64_t chunk = first_chunk; chunk < last_chunk; ++chunk) {
+      const int64_t begin = chunk * kChunk, count = std::min(kChunk, all.count - begin);
+      Number* parameter;
+      if constexpr (wide)
+        parameter = static_cast<double*>(all.parameter.data) + begin;
+      else
+        parameter = opened_weights(all.parameter, begin, count, buffers[0]);
+      const Number* gradient = opened<Number>(all.gradient, begin, count, narrow, buffers[1]);
+      Number* state[2] = {nullptr, nullptr};
+      for (int64_t s = 0; s < all.states; ++s)
+        state[s] = opened<Number>(all.state[s], begin, count, narrow, buffers[2 + s]);
+      update(parameter, gradient, state[0], state[1], begin, count);
+      for (int64_t s = 0; s < all.states; ++s)
+        closed<Number>(all.state[s], begin, count, all.state_rounding[s], narrow, state[s]);
+      if constexpr (!wide)
+        if (all.parameter.format != Format::float32)
+          pack(all.parameter, begin, count, parameter, all.parameter_rounding);
+    }
+  });
+}
+
+}  // namespace plimsoll::ops

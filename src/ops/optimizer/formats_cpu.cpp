@@ -1,0 +1,358 @@
+#include "ops/optimizer/formats.h"
+
+#include "ops/clones.h"
+#include "ops/lanes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::ops {
+
+using c10::BFloat16;
+using c10::Half;
+using namespace lanes;
+
+namespace {
+
+using Bytes = uint8_t __attribute__((vector_size(16)));
+
+constexpr int64_t kVectors = kDrawnAtATime / kLanes;
+
+/// Random bits for 128 numbers: of vector j, sixteen bits a lane.
+struct Drawn {
+  Words words[4];
+  PLIMSOLL_INLINE Words of(int64_t j) const { return j % 2 == 0 ? words[j / 2] & 0xffffu : words[j / 2] >> 16; }
+};
+PLIMSOLL_INLINE Drawn drawn_at(const Draw& draw, int64_t element) {
+  constexpr Words lane_numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const auto counter = static_cast<uint64_t>(element / kDrawnAtATime * kLanes);
+  Drawn drawn{{lane_numbers + static_cast<uint32_t>(counter), splat<Words>(static_cast<uint32_t>(counter >> 32)),
+               Words{}, Words{}}};
+  threefry<Words>({draw.key[0], draw.key[1], draw.stream, 0}, drawn.words);
+  return drawn;
+}
+
+PLIMSOLL_INLINE Words bits_of(Floats x) {
+  return reinterpret_cast<Words>(x);
+}
+PLIMSOLL_INLINE Floats float_of(Words bits) {
+  return reinterpret_cast<Floats>(bits);
+}
+PLIMSOLL_INLINE float power(uint32_t exponent) {  // 2^(exponent - 127); 0 and 255: zero and infinity
+  return __builtin_bit_cast(float, exponent << 23);
+}
+
+/// A float of `mantissa` bits. `least` is the exponent, as float32 writes it, of the smallest normal number; `top` that
+/// of the largest, without float32's bias, and `largest` its mantissa in float32.
+template <int mantissa, uint32_t least, uint32_t top, uint32_t largest>
+struct SmallFloat {
+  static constexpr int kCut = 23 - mantissa;
+
+  /// The scale of a block, given the bits of its largest magnitude.
+  PLIMSOLL_INLINE static uint32_t scale(uint32_t magnitude) {
+    if (magnitude >= 0x7f800000u) return kNotFinite;
+    const uint32_t exponent = (magnitude + (0x7fffffu - largest)) >> 23;
+    return exponent > top ? exponent - top : 1;
+  }
+
+  /// Codes of magnitudes `y`, scaled so that they are in range; below the smallest normal number codes are evenly
+  /// spaced, which adding that number makes of all others too.
+  PLIMSOLL_INLINE static Words encode(Floats y, Words random) {
+    const Floats smallest = splat<Floats>(power(least));
+    const auto small = y < smallest;
+    const Words bits = bits_of(small ? y + smallest : y) + ((random << (kCut - 16)) | (1u << (kCut - 17)));
+    return (bits >> kCut) - (small ? splat<Words>(least << mantissa) : splat<Words>((least - 1) << mantissa));
+  }
+
+  PLIMSOLL_INLINE static Floats decode(Words code) {
+    const auto small = code < (1u << mantissa);
+    const Words exponents = small ? splat<Words>(least << mantissa) : splat<Words>((least - 1) << mantissa);
+    const Floats value = float_of((code + exponents) << kCut);
+    return small ? value - splat<Floats>(power(least)) : value;
+  }
+};
+using E4M3 = SmallFloat<3, 121, 8, 0x600000>;
+using E5M3 = SmallFloat<3, 113, 16, 0x700000>;
+using E2M1 = SmallFloat<1, 127, 2, 0x400000>;
+using E3M1 = SmallFloat<1, 125, 4, 0x400000>;
+
+template <int64_t vectors>
+PLIMSOLL_INLINE uint32_t largest_magnitude(const float* from) {
+  Ints most{};
+  for (int64_t j = 0; j < vectors; ++j)
+    most = larger(most, reinterpret_cast<Ints>(bits_of(load(from + j * kLanes)) & 0x7fffffffu));
+  return static_cast<uint32_t>(largest(most));
+}
+
+/// Codes of sixteen numbers, the sign above the rest.
+template <typename Small, bool squares, int code_bits>
+PLIMSOLL_INLINE Words codes_of(Floats x, float inverse, Words random) {
+  constexpr uint32_t mask = (1u << (squares ? code_bits : code_bits - 1)) - 1;
+  const Words bits = bits_of(x), magnitude = bits & 0x7fffffffu;
+  const Words code = Small::encode(float_of(magnitude) * inverse, random) & mask;
+  if constexpr (squares) return larger(code, reinterpret_cast<Words>(magnitude != 0u) & 1u);
+  return code | ((bits >> (32 - code_bits)) & (1u << (code_bits - 1)));
+}
+
+template <typename Small, bool squares, int code_bits>
+PLIMSOLL_INLINE Floats numbers_of(Words code, float scale) {
+  constexpr uint32_t mask = (1u << (squares ? code_bits : code_bits - 1)) - 1;
+  const Floats magnitude = Small::decode(code & mask) * scale;
+  if constexpr (squares) return magnitude;
+  return float_of(bits_of(magnitude) | ((code & (1u << (code_bits - 1))) << (32 - code_bits)));
+}
+
+template <typename Small, bool squares>
+PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64_t count, const float* from,
+                           const Draw& draw) {
+  for (int64_t i = 0; i < count; i += kBlock8) {
+    const uint32_t scale = Small::scale(largest_magnitude<kVectors>(from + i));
+    const float inverse = power(254 - (scale == kNotFinite ? 1 : scale));
+    const Drawn drawn = drawn_at(draw, begin + i);
+    uint8_t block[kBlock8];
+    uint8_t* to = count - i < kBlock8 ? block : codes + begin + i;
+    for (int64_t j = 0; j < kVectors; ++j) {
+      const Bytes bytes = __builtin_convertvector(
+          codes_of<Small, squares, 8>(load(from + i + j * kLanes), inverse, drawn.of(j)), Bytes);
+      std::memcpy(to + j * kLanes, &bytes, sizeof(bytes));
+    }
+    if (to == block) std::memcpy(codes + begin + i, block, static_cast<size_t>(count - i));
+    scales[(begin + i) / kBlock8] = static_cast<uint8_t>(scale);
+  }
+}
+
+template <typename Small, bool squares>
+PLIMSOLL_INLINE void unpack8(const uint8_t* codes, const uint8_t* scales, int64_t begin, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i += kBlock8) {
+    uint8_t block[kBlock8] = {};
+    const uint8_t* from = codes + begin + i;
+    if (count - i < kBlock8) {
+      std::memcpy(block, from, static_cast<size_t>(count - i));
+      from = block;
+    }
+    const float scale = power(scales[(begin + i) / kBlock8]);
+    for (int64_t j = 0; j < kVectors; ++j)
+      store(to + i + j * kLanes,
+            numbers_of<Small, squares, 8>(__builtin_convertvector(read<Bytes>(from + j * kLanes), Words), scale));
+  }
+}
+
+template <typename Small, bool squares>
+PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64_t count, const float* from,
+                           const Draw& draw) {
+  for (int64_t i = 0; i < count; i += kDrawnAtATime) {
+    const Drawn drawn = drawn_at(draw, begin + i);
+    for (int64_t half = 0; half < 2 && i + half * kBlock4 < count; ++half) {
+      const int64_t first = i + half * kBlock4;
+      const uint32_t scale = Small::scale(largest_magnitude<kBlock4 / kLanes>(from + first));
+      const float inverse = power(254 - (scale == kNotFinite ? 1 : scale));
+      scales[(begin + first) / kBlock4] = static_cast<uint8_t>(scale);
+      for (int64_t j = 0; j < kBlock4 / kLanes && first + j * kLanes < count; j += 2) {
+        const float* x = from + first + j * kLanes;
+        const int64_t vector = half * (kBlock4 / kLanes) + j;
+        const Words low = codes_of<Small, squares, 4>(load(x), inverse, drawn.of(vector));
+        const Words high = codes_of<Small, squares, 4>(load(x + kLanes), inverse, drawn.of(vector + 1));
+        const Bytes bytes = __builtin_convertvector(low | (high << 4), Bytes);
+        std::memcpy(codes + (begin + first + j * kLanes) / 2, &bytes, sizeof(bytes));
+      }
+    }
+  }
+}
+
+template <typename Small, bool squares>
+PLIMSOLL_INLINE void unpack4(const uint8_t* codes, const uint8_t* scales, int64_t begin, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i += 2 * kLanes) {
+    const float scale = power(scales[(begin + i) / kBlock4]);
+    const Words bytes = __builtin_convertvector(read<Bytes>(codes + (begin + i) / 2), Words);
+    store(to + i, numbers_of<Small, squares, 4>(bytes & 15u, scale));
+    store(to + i + kLanes, numbers_of<Small, squares, 4>(bytes >> 4, scale));
+  }
+  for (int64_t i = (count + 31) / 32 * 32; i % kDrawnAtATime != 0; ++i) to[i] = 0;
+}
+
+// Stochastic rounding to a wider type's upper bits; what is not finite stays as it is.
+template <typename T>
+PLIMSOLL_INLINE Floats rounded(Floats x, Words random);
+
+template <>
+PLIMSOLL_INLINE Floats rounded<BFloat16>(Floats x, Words random) {
+  const Words bits = bits_of(x);
+  const Words cut = (bits + random) & 0xffff0000u;
+  return float_of((bits & 0x7f800000u) == 0x7f800000u ? bits : cut);
+}
+template <>
+PLIMSOLL_INLINE Floats rounded<Half>(Floats x, Words random) {
+  // Below 2^-14 halves are evenly spaced; adding that number gives all of them one exponent.
+  const Words bits = bits_of(x), sign = bits & 0x80000000u;
+  const Floats y = float_of(bits & 0x7fffffffu), smallest = splat<Floats>(0x1p-14f);
+  const auto small = y < smallest;
+  const Floats cut = float_of((bits_of(small ? y + smallest : y) + (random >> 3)) & 0xffffe000u);
+  const Words result = bits_of(small ? cut - smallest : cut) | sign;
+  return float_of((bits & 0x7f800000u) == 0x7f800000u ? bits : result);
+}
+
+template <typename T>
+PLIMSOLL_INLINE void widen(const T* from, int64_t count, float* to) {
+  PLIMSOLL_FOR_LANES(i, partial, count) store(to + i, load_some(from + i, partial));
+  for (int64_t i = (count + kLanes - 1) / kLanes * kLanes; i % kDrawnAtATime != 0; ++i) to[i] = 0;
+}
+template <typename T>
+PLIMSOLL_INLINE void narrow(T* to, int64_t begin, int64_t count, const float* from, const Rounding& rounding) {
+  if (!rounding.stochastic) {
+    PLIMSOLL_FOR_LANES(i, partial, count) store_some(to + i, load(from + i), partial);
+    return;
+  }
+  for (int64_t first = 0; first < count; first += kDrawnAtATime) {
+    const Drawn drawn = drawn_at(rounding.draw, begin + first);
+    for (int64_t j = 0; j < kVectors && first + j * kLanes < count; ++j) {
+      const int64_t i = first + j * kLanes, left = count - i;
+      store_some(to + i, rounded<T>(load(from + i), drawn.of(j)), left < kLanes ? left : 0);
+    }
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void add_compensation(const T* parameter, const T* compensation, int64_t count, float* to) {
+  PLIMSOLL_FOR_LANES(i, partial, count)
+  store(to + i, load_some(parameter + i, partial) + load_some(compensation + i, partial));
+}
+template <typename T>
+PLIMSOLL_INLINE void split_compensation(T* parameter, T* compensation, int64_t count, const float* from) {
+  PLIMSOLL_FOR_LANES(i, partial, count) {
+    const Floats x = load(from + i);
+    T nearest[kLanes];
+    store(static_cast<T*>(nearest), x);
+    store_some(parameter + i, load(static_cast<const T*>(nearest)), partial);
+    store_some(compensation + i, x - load(static_cast<const T*>(nearest)), partial);
+  }
+}
+
+PLIMSOLL_INLINE Halves read_halves(const void* from, int64_t partial) {
+  Halves halves{};
+  std::memcpy(&halves, from, static_cast<size_t>(partial ? partial : kLanes) * 2);
+  return halves;
+}
+PLIMSOLL_INLINE void write_halves(void* to, Words words, int64_t partial) {
+  const Halves halves = __builtin_convertvector(words, Halves);
+  std::memcpy(to, &halves, static_cast<size_t>(partial ? partial : kLanes) * 2);
+}
+
+}  // namespace
+
+// One copy of each for every instruction set; what is inlined above takes on its target.
+#define PLIMSOLL_SMALL(name, unpacker, packer, Small, squares)                                               \
+  PLIMSOLL_CLONES static void unpack_##name(const Values& from, int64_t begin, int64_t count, float* to) {   \
+    unpacker<Small, squares>(static_cast<const uint8_t*>(from.data), from.scales, begin, count, to);         \
+  }                                                                                                          \
+  PLIMSOLL_CLONES static void pack_##name(const Values& to, int64_t begin, int64_t count, const float* from, \
+                                          const Draw& draw) {                                                \
+    packer<Small, squares>(static_cast<uint8_t*>(to.data), to.scales, begin, count, from, draw);             \
+  }
+PLIMSOLL_SMALL(e4m3, unpack8, pack8, E4M3, false)
+PLIMSOLL_SMALL(e5m3, unpack8, pack8, E5M3, true)
+PLIMSOLL_SMALL(e2m1, unpack4, pack4, E2M1, false)
+PLIMSOLL_SMALL(e3m1, unpack4, pack4, E3M1, true)
+#undef PLIMSOLL_SMALL
+
+#define PLIMSOLL_HALVES(name, T)                                                                                     \
+  PLIMSOLL_CLONES static void unpack_##name(const void* from, int64_t begin, int64_t count, float* to) {             \
+    widen(static_cast<const T*>(from) + begin, count, to);                                                           \
+  }                                                                                                                  \
+  PLIMSOLL_CLONES static void pack_##name(void* to, int64_t begin, int64_t count, const float* from,                 \
+                                          const Rounding& rounding) {                                                \
+    narrow(static_cast<T*>(to) + begin, begin, count, from, rounding);                                               \
+  }                                                                                                                  \
+  PLIMSOLL_CLONES static void unpack_compensated_##name(const Weights& from, int64_t begin, int64_t count,           \
+                                                        float* to) {                                                 \
+    add_compensation(static_cast<const T*>(from.data) + begin, static_cast<const T*>(from.companion) + begin, count, \
+                     to);                                                                                            \
+  }                                                                                                                  \
+  PLIMSOLL_CLONES static void pack_compensated_##name(const Weights& to, int64_t begin, int64_t count,               \
+                                                      const float* from) {                                           \
+    split_compensation(static_cast<T*>(to.data) + begin, static_cast<T*>(to.companion) + begin, count, from);        \
+  }
+PLIMSOLL_HALVES(bfloat16, BFloat16)
+PLIMSOLL_HALVES(float16, Half)
+#undef PLIMSOLL_HALVES
+
+// The upper sixteen bits of a float32, rounded to nearest, are the parameter; what the rounding added comes off again.
+PLIMSOLL_CLONES static void unpack_remainder(const uint16_t* upper, const uint16_t* lower, int64_t count, float* to) {
+  PLIMSOLL_FOR_LANES(i, partial, count) {
+    const Words high = __builtin_convertvector(read_halves(upper + i, partial), Words) << 16;
+    const Words low = __builtin_convertvector(read_halves(lower + i, partial), Words);
+    store(to + i, float_of(high + (low ^ 0x8000u) - 0x8000u));
+  }
+}
+PLIMSOLL_CLONES static void pack_remainder(uint16_t* upper, uint16_t* lower, int64_t count, const float* from) {
+  PLIMSOLL_FOR_LANES(i, partial, count) {
+    const Words bits = bits_of(load(from + i));
+    write_halves(upper + i, (bits + 0x8000u) >> 16, partial);
+    write_halves(lower + i, bits & 0xffffu, partial);
+  }
+}
+
+void unpack(const Values& values, int64_t begin, int64_t count, float* to) {
+  switch (values.format) {
+    case Format::bits8:
+      return values.squares ? unpack_e5m3(values, begin, count, to) : unpack_e4m3(values, begin, count, to);
+    case Format::bits4:
+      return values.squares ? unpack_e3m1(values, begin, count, to) : unpack_e2m1(values, begin, count, to);
+    case Format::bfloat16:
+      return unpack_bfloat16(values.data, begin, count, to);
+    case Format::float16:
+      return unpack_float16(values.data, begin, count, to);
+    case Format::float64: {
+      const auto* from = static_cast<const double*>(values.data) + begin;
+      for (int64_t i = 0; i < kChunk; ++i) to[i] = i < count ? static_cast<float>(from[i]) : 0.0f;
+      return;
+    }
+    case Format::float32:
+      break;
+  }
+  throw InternalError("unpack: float32 is worked on in place");
+}
+
+void pack(const Values& values, int64_t begin, int64_t count, const float* from, const Rounding& rounding) {
+  switch (values.format) {
+    case Format::bits8:
+      return values.squares ? pack_e5m3(values, begin, count, from, rounding.draw)
+                            : pack_e4m3(values, begin, count, from, rounding.draw);
+    case Format::bits4:
+      return values.squares ? pack_e3m1(values, begin, count, from, rounding.draw)
+                            : pack_e2m1(values, begin, count, from, rounding.draw);
+    case Format::bfloat16:
+      return pack_bfloat16(values.data, begin, count, from, rounding);
+    case Format::float16:
+      return pack_float16(values.data, begin, count, from, rounding);
+    case Format::float64: {
+      auto* to = static_cast<double*>(values.data) + begin;
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+      return;
+    }
+    case Format::float32:
+      break;
+  }
+  throw InternalError("pack: float32 is worked on in place");
+}
+
+void unpack(const Weights& weights, int64_t begin, int64_t count, float* to) {
+  const bool half = weights.format == Format::float16;
+  if (weights.kind == Companion::compensation)
+    return half ? unpack_compensated_float16(weights, begin, count, to)
+                : unpack_compensated_bfloat16(weights, begin, count, to);
+  if (weights.kind == Companion::remainder)
+    return unpack_remainder(static_cast<const uint16_t*>(weights.data) + begin,
+                            static_cast<const uint16_t*>(weights.companion) + begin, count, to);
+  check(weights.kind == Companion::none, "unpack: a master is worked on in place");
+  unpack(Values{weights.data, nullptr, weights.format, false}, begin, count, to);
+}
+
+void pack(const Weights& weights, int64_t begin, int64_t count, const float* from, const Rounding& rounding) {
+  if (weights.kind == Companion::compensation)
+    return weights.format == Format::float16 ? pack_compensated_float16(weights, begin, count, from)
+                                             : pack_compensated_bfloat16(weights, begin, count, from);
+  if (weights.kind == Companion::remainder)
+    return pack_remainder(static_cast<uint16_t*>(weights.data) + begin,
+                          static_cast<uint16_t*>(weights.companion) + begin, count, from);
+  pack(Values{weights.data, nullptr, weights.format, false}, begin, count, from, rounding);
+}
+
+}  // namespace plimsoll::ops

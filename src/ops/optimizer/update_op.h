@@ -1,0 +1,79 @@
+// Definition of the update operators: they differ in their state, their numbers and their arithmetic; schema, checks
+// and registration are the same.
+//
+//     NAME(Tensor(a!) parameter, Tensor(b!)? companion, Tensor gradient, Tensor? gradient_scales,
+//          Tensor(c!) STATE, Tensor(d!)? STATE_scales, ...,
+//          Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...) -> ()
+//     NAME.random(..., bool stochastic_parameter, Generator? generator=None) -> ()
+//
+// The kernels are boxed: they take their arguments by place from a stack, as the recorder and the executor hand them
+// on.
+#pragma once
+
+#include <torch/library.h>
+
+#include <string>
+#include <vector>
+
+#include "ops/optimizer/element_update.h"
+#include "ops/optimizer/ops.h"
+
+namespace plimsoll::ops {
+
+struct UpdateCall {
+  UpdateTensors tensors;
+  at::Tensor step, learning_rate;
+  std::vector<double> numbers;  ///< in the schema's order
+  std::optional<at::Generator> generator;
+};
+
+struct UpdateOp {
+  struct State {
+    const char* name;
+    bool squares;
+    /// The mean is one number for each of the parameter, in any format. Otherwise `check` looks at it.
+    bool element_wise = true;
+  };
+  const char* name;  ///< "plimsoll::adamw_"
+  std::vector<State> states;
+  std::vector<const char*> numbers;
+  void (*run)(const UpdateCall&, const Draw&);  ///< on the CPU, where the step is not skipped
+  void (*check)(const UpdateCall&) = nullptr;   ///< what is asked beside check_update(); touches no data
+};
+
+std::string schema_of(const UpdateOp& op, bool random);
+
+/// Pops a call of `op` from the stack, checked.
+UpdateCall pop_call(const UpdateOp& op, bool random, torch::jit::Stack* stack);
+
+void run_on_cpu(const UpdateOp& op, bool random, torch::jit::Stack* stack);
+
+/// Calls the operator through the dispatcher.
+void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::vector<Packed>& states,
+                 const at::Tensor& step, const StepScalars& scalars, const std::vector<double>& numbers);
+
+template <const UpdateOp& op, bool random>
+void cpu_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  run_on_cpu(op, random, stack);
+}
+template <const UpdateOp& op, bool random>
+void meta_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  pop_call(op, random, stack);
+}
+
+}  // namespace plimsoll::ops
+
+/// Registers an UpdateOp; `op` is its name without the namespace, `table` the constant with external linkage.
+#define PLIMSOLL_UPDATE_OP(op, table)                                                             \
+  TORCH_LIBRARY_FRAGMENT(plimsoll, m) {                                                           \
+    m.def(schema_of(table, false).c_str());                                                       \
+    m.def(schema_of(table, true).c_str(), {at::Tag::nondeterministic_seeded});                    \
+  }                                                                                               \
+  TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {                                                          \
+    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&cpu_kernel<table, false>>());           \
+    m.impl(op ".random", torch::CppFunction::makeFromBoxedFunction<&cpu_kernel<table, true>>());  \
+  }                                                                                               \
+  TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {                                                         \
+    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&meta_kernel<table, false>>());          \
+    m.impl(op ".random", torch::CppFunction::makeFromBoxedFunction<&meta_kernel<table, true>>()); \
+  }

@@ -1,0 +1,217 @@
+#include "train/checkpoint_state.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "ops/optimizer/formats.h"
+#include "ops/optimizer/ops.h"
+#include "record/dtypes.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kPrefix = "optimizer.", kScales = "_scales";
+
+/// "optimizer.exp_avg.layers.0.weight": "exp_avg" and "layers.0.weight".
+struct StateName {
+  std::string kind, parameter;
+  std::string of(const std::string& other_kind) const { return std::string(kPrefix) + other_kind + "." + parameter; }
+};
+std::optional<StateName> state_name(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const size_t dot = name.find('.', kPrefix.size());
+  if (dot == std::string::npos) return std::nullopt;
+  return StateName{name.substr(kPrefix.size(), dot - kPrefix.size()), name.substr(dot + 1)};
+}
+
+// Lives as long as what it makes.
+class Converter : public std::enable_shared_from_this<Converter> {
+ public:
+  Converter(const SafetensorsFile& file, const NamedTensors& state, std::vector<std::string>& refusals)
+      : file_(file), refusals_(refusals) {
+    for (const auto& [name, tensor] : state) wanted_[name] = tensor;
+  }
+
+  std::vector<StateConversion> run() {
+    for (const auto& [name, tensor] : wanted_) {
+      const auto parts = state_name(name);
+      if (!parts) continue;
+      if (parts->kind == "exp_avg" || parts->kind == "exp_avg_sq" || parts->kind == "momentum") convert_mean(*parts);
+    }
+    for (const auto& [name, tensor] : wanted_)
+      if (!name.starts_with(kPrefix)) convert_companion(name, tensor);
+    // They read through this object.
+    for (StateConversion& each : conversions_)
+      if (each.apply) each.apply = [self = shared_from_this(), apply = std::move(each.apply)] { apply(); };
+    return std::move(conversions_);
+  }
+
+ private:
+  bool stored(const std::string& name) const { return file_.tensors().contains(name); }
+  bool same(const std::string& name) const {
+    const auto found = file_.tensors().find(name);
+    const auto wanted = wanted_.find(name);
+    return found != file_.tensors().end() && wanted != wanted_.end() &&
+           found->second.dtype == dtype_of(wanted->second.scalar_type()) &&
+           found->second.sizes == wanted->second.sizes().vec();
+  }
+
+  /// A copy of a tensor of the file, whose bytes are aligned to nothing.
+  at::Tensor read(const std::string& name) const {
+    const StoredTensor& stored = file_.tensors().at(name);
+    at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
+    if (!stored.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    return tensor;
+  }
+
+  /// What the file has of a mean: "float32", "8 bits", ...
+  std::string format_in_file(const StateName& name) const {
+    const DType dtype = file_.tensors().at(name.of(name.kind)).dtype;
+    if (!stored(name.of(name.kind + std::string(kScales)))) return std::string(name_of(dtype));
+    return dtype == DType::uint8 ? "8 bits" : "4 bits";
+  }
+  std::string format_in_job(const StateName& name) const {
+    const at::Tensor& tensor = wanted_.at(name.of(name.kind));
+    if (!wanted_.contains(name.of(name.kind + std::string(kScales))))
+      return std::string(name_of(dtype_of(tensor.scalar_type())));
+    return tensor.scalar_type() == at::kByte ? "8 bits" : "4 bits";
+  }
+
+  void convert_mean(const StateName& name) {
+    const std::string mean = name.of(name.kind), scales = name.of(name.kind + std::string(kScales));
+    const bool packed_there = stored(scales), packed_here = wanted_.contains(scales);
+    if (!stored(mean) || (same(mean) && packed_there == packed_here)) return;
+    const at::Tensor target = wanted_.at(mean);
+    const auto refuse = [&] {
+      refusals_.push_back(
+          fmt::format("the state '{}' is {} in the job, {} in the checkpoint, which that cannot hold exactly; set "
+                      "optimizer.state_dtype as it was, or float32",
+                      mean, format_in_job(name), format_in_file(name)));
+      conversions_.push_back({packed_there ? std::vector{mean, scales} : std::vector{mean},
+                              packed_here ? std::vector{mean, scales} : std::vector{mean},
+                              {}});
+    };
+    if (packed_here) return refuse();
+    if (!packed_there) {
+      const StoredTensor& source = file_.tensors().at(mean);
+      if (source.sizes != target.sizes().vec()) return;
+      if ((source.dtype != DType::bfloat16 && source.dtype != DType::float16) || target.scalar_type() != at::kFloat)
+        return refuse();
+      conversions_.push_back({{mean}, {mean}, [=, this] { at::Tensor(target).copy_(read(mean)); }});
+      return;
+    }
+    const bool squares = name.kind == "exp_avg_sq";
+    const StoredTensor &codes = file_.tensors().at(mean), &stored_scales = file_.tensors().at(scales);
+    const bool eight = codes.dtype == DType::uint8, four = codes.dtype == DType::int8;
+    const int64_t count = target.numel();
+    const auto format = eight ? ops::Format::bits8 : ops::Format::bits4;
+    if ((!eight && !four) || stored_scales.dtype != DType::uint8 ||
+        static_cast<int64_t>(codes.bytes.size()) != (eight ? count : ops::bytes_of_bits4(count)) ||
+        static_cast<int64_t>(stored_scales.bytes.size()) != ops::scales_of(format, count) ||
+        (eight && codes.sizes != target.sizes().vec()))
+      return;  // of another parameter: the sizes say so
+    if (target.scalar_type() != at::kFloat &&
+        (target.scalar_type() != at::kBFloat16 || !bfloat16_holds(read(scales), eight, squares)))
+      return refuse();
+    conversions_.push_back({{mean, scales}, {mean}, [=, this] {
+                              at::Tensor codes_in_memory = read(mean);
+                              if (eight) {
+                                // In the order of indices in the file; scales belong to the order of memory.
+                                const at::Tensor ordered = at::empty_like(target, target.options().dtype(at::kByte));
+                                codes_in_memory = ordered.copy_(codes_in_memory);
+                              }
+                              at::Tensor(target).copy_(ops::unpacked({codes_in_memory, read(scales)}, target, squares));
+                            }});
+  }
+
+  /// The smallest numbers of a block are its scale times a power of two; bfloat16 ends at 2^-133.
+  static bool bfloat16_holds(const at::Tensor& scales, bool eight, bool squares) {
+    const int smallest = eight ? (squares ? -17 : -9) : (squares ? -3 : -1);
+    const auto* bytes = scales.const_data_ptr<uint8_t>();
+    for (int64_t i = 0; i < scales.numel(); ++i)
+      if (bytes[i] > 0 && bytes[i] - 127 + smallest < -133) return false;
+    return true;
+  }
+
+  std::string companion_in(const auto& names, const StateName& name) const {
+    for (const char* kind : {"remainder", "compensation", "master"})
+      if (names.contains(name.of(kind))) return kind;
+    return "";
+  }
+
+  void convert_companion(const std::string& parameter, const at::Tensor& weights) {
+    const StateName name{"", parameter};
+    const std::string here = companion_in(wanted_, name), there = companion_in(file_.tensors(), name);
+    if (here == there || !same(parameter)) return;
+    const auto update_of = [](const std::string& companion) {
+      return companion == "remainder"      ? "split"
+             : companion == "compensation" ? "kahan"
+             : companion == "master"       ? "master"
+                                           : "stochastic or nearest";
+    };
+    StateConversion conversion;
+    if (!there.empty()) conversion.from = {name.of(there)};
+    if (!here.empty()) conversion.to = {name.of(here)};
+    const bool exact = here == "master" || here == "remainder"
+                           ? there != "compensation" || float32_holds(read(parameter), read(name.of(there)))
+                           : there.empty();
+    if (!exact) {
+      refusals_.push_back(
+          fmt::format("'{}' has more bits in the checkpoint (optimizer.weight_update was {}) than in the job ({}); set "
+                      "optimizer.weight_update as it was, or to master",
+                      parameter, update_of(there), update_of(here)));
+      conversions_.push_back(conversion);
+      return;
+    }
+    const at::Tensor target = wanted_.at(name.of(here));
+    conversion.apply = [=, this] {
+      const at::Tensor whole = whole_weights(read(parameter), there.empty() ? at::Tensor() : read(name.of(there)));
+      if (here == "master") {
+        at::Tensor(target).copy_(whole);
+      } else if (here == "remainder") {
+        // The parameter is the upper half rounded to nearest, ties away from zero: a master's may be rounded otherwise.
+        const at::Tensor bits = whole.view(at::kInt);
+        const at::Tensor upper = at::bitwise_right_shift(bits + 0x8000, 16);
+        at::Tensor(weights).copy_(upper.to(at::kShort).view(at::kBFloat16));
+        at::Tensor(target).copy_((bits - at::bitwise_left_shift(upper, 16)).to(at::kShort));
+      } else {
+        at::Tensor(target).zero_();
+      }
+    };
+    conversions_.push_back(conversion);
+  }
+
+  /// The float32 that a parameter and its companion in the file stand for.
+  static at::Tensor whole_weights(const at::Tensor& weights, const at::Tensor& companion) {
+    if (!companion.defined()) return weights.to(at::kFloat);
+    if (companion.scalar_type() == at::kFloat) return companion.clone();
+    if (companion.scalar_type() == at::kShort) {
+      const at::Tensor upper = at::bitwise_left_shift(weights.view(at::kShort).to(at::kInt), 16);
+      return (upper + companion.to(at::kInt)).view(at::kFloat);
+    }
+    return weights.to(at::kFloat) + companion.to(at::kFloat);
+  }
+  static bool float32_holds(const at::Tensor& weights, const at::Tensor& compensation) {
+    const at::Tensor exact = weights.to(at::kDouble) + compensation.to(at::kDouble);
+    return at::equal(exact.to(at::kFloat).to(at::kDouble), exact);
+  }
+
+  const SafetensorsFile& file_;
+  std::vector<std::string>& refusals_;
+  std::map<std::string, at::Tensor> wanted_;
+  std::vector<StateConversion> conversions_;
+};
+
+}  // namespace
+
+std::vector<StateConversion> state_conversions(const SafetensorsFile& file, const NamedTensors& state,
+                                               std::vector<std::string>& refusals) {
+  return std::make_shared<Converter>(file, state, refusals)->run();
+}
+
+}  // namespace plimsoll

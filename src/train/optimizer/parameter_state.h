@@ -1,0 +1,59 @@
+// What the optimizer keeps for one parameter: which optimizer it gets, running means in their formats, and what a
+// 16-bit parameter keeps beside itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "ops/optimizer/ops.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+struct OptimizedParameter {
+  std::string name;
+  at::Tensor value;
+  at::Tensor gradient;  ///< undefined: the parameter takes no part in the loss and is left alone
+  /// Where the gradient is an accumulator in blocks of 8 bits (ops/optimizer/ops.h): its scales; otherwise undefined.
+  at::Tensor gradient_scales = {};
+  bool embedding = false;  ///< the weight of an embedding: muon leaves it to AdamW
+};
+
+/// A tensor of optimizer state, for checkpoints: "optimizer.exp_avg.layers.0.weight".
+struct NamedState {
+  std::string name;
+  at::Tensor tensor;
+};
+
+namespace optimizer {
+
+/// Which update a parameter gets. Muon's and Adafactor's are for matrices.
+enum class Kind : uint8_t { adamw, lion, sgd, adafactor, muon };
+
+/// Tensors of fewer elements keep float32 state where fewer bits are asked for.
+constexpr int64_t kFewestShrunk = 4096;
+
+struct ParameterState {
+  Kind kind = Kind::adamw;
+  ops::Packed first, second;  ///< exp_avg, momentum or row means; exp_avg_sq or column means; undefined: none
+  at::Tensor companion;       ///< of a 16-bit parameter, where `weight_update` has one
+  bool random = false;        ///< something of it is rounded at random
+  bool random_first = false;  ///< `first` is, or `second`
+  bool stochastic_parameter = false;
+};
+
+/// Makes the state of `parameter`, zeros and copies on its device, and appends its tensors to `named`. Throws UserError
+/// where `config` does not suit the parameter.
+ParameterState make_parameter_state(const OptimizerConfig& config, const OptimizedParameter& parameter,
+                                    std::vector<NamedState>& named);
+
+/// Which update `config` has for the parameter.
+Kind kind_of(const OptimizerConfig& config, const OptimizedParameter& parameter);
+
+/// Whether all of `name` matches `pattern`: `*` stands for any characters, `?` for one.
+bool matches(const std::string& name, const std::string& pattern);
+
+}  // namespace optimizer
+}  // namespace plimsoll
