@@ -39,7 +39,7 @@ std::string owner_of(const std::string& name) {
 class StepRecorder {
  public:
   StepRecorder(const Step& step, const TrainingOptions& options)
-      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm) {}
+      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm, options.seed) {}
 
   Trace run() {
     try {

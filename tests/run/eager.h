@@ -18,7 +18,7 @@ namespace plimsoll::testing {
 class EagerStep {
  public:
   EagerStep(const Step& step, const TrainingOptions& options)
-      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm) {
+      : step_(step), options_(options), optimizer_(options.optimizer, options.max_grad_norm, options.seed) {
     const auto previous = c10::get_default_dtype();
     if (options.precision == Precision::bf16_true) c10::set_default_dtype(c10::scalarTypeToTypeMeta(at::kBFloat16));
     model_ = step.model();
