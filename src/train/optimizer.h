@@ -31,7 +31,9 @@ struct UpdateScalars {
 /// and not applied to parameters of fewer than two dimensions: norms and biases.
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, double max_grad_norm) : config_(config), max_grad_norm_(max_grad_norm) {}
+  /// `seed`: of what is rounded at random.
+  Optimizer(const OptimizerConfig& config, double max_grad_norm, uint64_t seed = 0)
+      : config_(config), max_grad_norm_(max_grad_norm), seed_(seed) {}
 
   /// Makes the state on the parameters' device: running means, which start at zero, and what 16-bit parameters keep
   /// beside themselves, which starts from the parameters as they are. Throws UserError where the configuration does not
@@ -51,6 +53,7 @@ class Optimizer {
  private:
   OptimizerConfig config_;
   double max_grad_norm_;
+  uint64_t seed_;
   at::Tensor step_;                                // float32: updates so far
   std::vector<optimizer::ParameterState> states_;  // by parameter
 };

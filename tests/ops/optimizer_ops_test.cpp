@@ -51,20 +51,17 @@ struct Updated {
   const Method& method;
   Tensor parameter, companion;
   std::vector<Packed> means;
-  bool random = false, stochastic = false;
+  UpdateRounding rounding;
   int64_t steps = 0;
 
   Updated(const Method& m, const Tensor& value, const FormatCase& format = kStateFormats[0])
       : method(m), parameter(value.clone()) {
     for (int i = 0; i < m.means; ++i) means.push_back(zeros(format, value));
-    random = format.format != Format::float32;
+    rounding.stochastic_state = format.format != Format::float32;
   }
-  void step(const Packed& gradient, double grad_scale = 1, double skipped = 0, uint64_t seed = 1) {
-    const UpdatedTensors tensors{parameter,  companion,
-                                 gradient,   random || stochastic,
-                                 stochastic, random || stochastic ? std::optional(generator(seed)) : std::nullopt};
-    method.update(tensors, means, at::scalar_tensor(static_cast<double>(steps), at::kFloat),
-                  step_scalars(kRate, grad_scale, skipped));
+  void step(const Packed& gradient, double grad_scale = 1, double skipped = 0) {
+    method.update({parameter, companion, gradient, rounding}, means,
+                  at::scalar_tensor(static_cast<double>(steps), at::kFloat), step_scalars(kRate, grad_scale, skipped));
     ++steps;
   }
   std::vector<Tensor> tensors() const {
@@ -127,17 +124,19 @@ TEST(UpdateOps, PackTheMeansThatFloat32Has) {
     for (const FormatCase& format : kStateFormats) {
       for (const int64_t count : {1, 31, 64, 129, 512, 1700}) {
         Updated run(method, torch::randn({count}), format), wide(method, run.parameter);
+        run.rounding.seed = 7;
         for (uint64_t step = 0; step < 4; ++step) {
           for (size_t m = 0; m < run.means.size(); ++m)
             wide.means[m].values = numbers(run.means[m], run.parameter, m == 1);
           wide.parameter = run.parameter.clone();
           const Tensor gradient = torch::randn({count}) * at::pow(10.0, torch::rand({count}) * -6);
-          run.step({gradient}, 1, 0, step);
+          run.step({gradient});
           wide.step({gradient});
           EXPECT_TRUE(at::equal(run.parameter, wide.parameter)) << method.name << ", " << format.name;
           for (size_t m = 0; m < run.means.size() && is_packed(format.format); ++m) {
-            const reference::Block want = reference::pack(format.format, m == 1, vector_of(wide.means[m].values),
-                                                          draw_of(step, static_cast<uint32_t>(m) + 1));
+            const reference::Block want =
+                reference::pack(format.format, m == 1, vector_of(wide.means[m].values),
+                                draw_of_step(7, static_cast<double>(step)).of(static_cast<uint32_t>(m) + 1));
             EXPECT_EQ(scales_of_packed(run.means[m]), want.scales) << method.name << ", " << format.name;
             EXPECT_EQ(codes_of(run.means[m], format.format, count), want.codes) << method.name << ", " << format.name;
           }
@@ -158,7 +157,7 @@ TEST(UpdateOps, SquaresDoNotBecomeZero) {
     double largest = 0;
     for (uint64_t step = 0; step < 20; ++step) {
       const Tensor before = run.parameter.clone();
-      run.step({step == 0 ? gradient : gradient * 1e-3}, 1, 0, step);
+      run.step({step == 0 ? gradient : gradient * 1e-3});
       const Tensor moved = (run.parameter - before * (1 - kRate * kDecay)) / kRate;
       largest = std::max(largest, moved.abs().max().item<double>());
       const Tensor zero = numbers(run.means[1], gradient, true).eq(0);
@@ -193,18 +192,13 @@ TEST(UpdateOps, Remainders32BitsAreFloat32ToTheBit) {
 // Updates of a thousandth of the parameter, less than half of what its last bit is worth.
 TEST(UpdateOps, SmallUpdatesOf16BitsAreLostWithoutHelp) {
   const StepScalars scalars = step_scalars(1.0 / 1024);
-  const Tensor ones = at::ones({4096}, at::kFloat), step = at::zeros({});
+  const Tensor ones = at::ones({4096}, at::kFloat);
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     const auto after = [&](const Tensor& companion, bool stochastic) {
       Tensor p = at::full({4096}, 2.0, type);
       for (uint64_t i = 0; i < 128; ++i)
-        sgd_({p,
-              companion,
-              {ones * (type == at::kHalf ? 0.125 : 1)},
-              stochastic,
-              stochastic,
-              stochastic ? std::optional(generator(i)) : std::nullopt},
-             {}, step, scalars, 0, 0);
+        sgd_({p, companion, {ones * (type == at::kHalf ? 0.125 : 1)}, {false, stochastic}}, {},
+             at::full({}, static_cast<double>(i)), scalars, 0, 0);
       return p.to(at::kFloat).mean().item<double>();
     };
     const double want = 2 - 0.125 * (type == at::kHalf ? 0.125 : 1);
@@ -260,9 +254,9 @@ TEST(UpdateOps, DoNotDependOnTheThreadsAndRepeat) {
       for (int threads : {1, 2, 2}) {
         at::set_num_threads(threads);
         Updated run(method, value, format);
-        run.stochastic = true;
-        run.step({gradient}, 1, 0, 11);
-        run.step({gradient}, 1, 0, 12);
+        run.rounding = {true, true, 11};
+        run.step({gradient});
+        run.step({gradient});
         results.push_back(run.copies());
       }
       expect_same_bytes(results[0], results[1], method.name);
@@ -312,9 +306,9 @@ TEST(UpdateOps, WalkThroughMemoryAsTheParameterLies) {
     EXPECT_TRUE(at::equal(last.parameter, plain.parameter)) << method.name;
   }
   const auto arguments = [&](const Tensor& g) {
-    return std::vector<c10::IValue>{value.clone(), c10::IValue(), g,
-                                    c10::IValue(), at::zeros({}), at::scalar_tensor(kRate, at::kDouble),
-                                    at::ones({}),  at::zeros({}), 0.0};
+    return std::vector<c10::IValue>{
+        value.clone(), c10::IValue(), g,   c10::IValue(), at::zeros({}), at::scalar_tensor(kRate, at::kDouble),
+        at::ones({}),  at::zeros({}), 0.0, false,         false,         0};
   };
   expect_workspace("plimsoll::sgd_", arguments(gradient));
   expect_workspace("plimsoll::sgd_", arguments(gradient.contiguous(at::MemoryFormat::ChannelsLast)));
@@ -330,14 +324,9 @@ struct AdafactorRun {
     columns = at::zeros({shape.columns});
   }
   void step(const Packed& gradient, double grad_scale = 1, double skipped = 0) {
-    adafactor_({parameter,
-                {},
-                gradient,
-                stochastic,
-                stochastic,
-                stochastic ? std::optional(generator(static_cast<uint64_t>(steps))) : std::nullopt},
-               rows, columns, at::scalar_tensor(static_cast<double>(steps), at::kFloat),
-               step_scalars(kRate, grad_scale, skipped), 1.0, kDecay);
+    adafactor_({parameter, {}, gradient, {false, stochastic}}, rows, columns,
+               at::scalar_tensor(static_cast<double>(steps), at::kFloat), step_scalars(kRate, grad_scale, skipped), 1.0,
+               kDecay);
     ++steps;
   }
 };
@@ -406,10 +395,10 @@ TEST(Adafactor, TakesTheScratchThatItSays) {
     const Tensor value = torch::randn(sizes);
     const AdafactorRun run(value);
     for (const Tensor& gradient : {value, value.transpose(0, -1).contiguous().transpose(0, -1)})
-      expect_workspace(
-          "plimsoll::adafactor_",
-          {value, c10::IValue(), gradient, c10::IValue(), run.rows, c10::IValue(), run.columns, c10::IValue(),
-           at::zeros({}), at::scalar_tensor(kRate, at::kDouble), at::ones({}), at::zeros({}), 1.0, 0.0});
+      expect_workspace("plimsoll::adafactor_",
+                       {value, c10::IValue(), gradient, c10::IValue(), run.rows, c10::IValue(), run.columns,
+                        c10::IValue(), at::zeros({}), at::scalar_tensor(kRate, at::kDouble), at::ones({}),
+                        at::zeros({}), 1.0, 0.0, false, false, 0});
   }
 }
 
@@ -418,24 +407,23 @@ TEST(NesterovMomentum, LooksAhead) {
   const Tensor gradient = torch::randn({70, 33});
   for (const FormatCase& format : kStateFormats) {
     const Packed momentum = zeros(format, gradient);
-    const bool random = format.format != Format::float32;
-    nesterov_momentum_({gradient}, momentum, step_scalars(0, 2), 0.9, at::kFloat, random, generator(1));
-    const Tensor before = numbers(momentum, gradient, false);
-    const Tensor moved =
-        nesterov_momentum_({gradient}, momentum, step_scalars(0, 2), 0.9, at::kFloat, random, generator(2));
+    const auto moved_by = [&](const Tensor& g, double number, double skipped, at::ScalarType type) {
+      return nesterov_momentum_({g}, momentum, at::full({}, number), step_scalars(0, 2, skipped), 0.9, type, {true});
+    };
+    moved_by(gradient, 0, 0, at::kFloat);
+    const Tensor before = numbers(momentum, gradient, false), moved = moved_by(gradient, 1, 0, at::kFloat);
     const Tensor mean = 0.9 * before + gradient / 2;
     expect_close(moved, gradient / 2 + 0.9 * mean, 1e-6, format.name);
     const double error = format.format == Format::float32 ? 1e-6 : format.format == Format::bits4 ? 0.5 : 0.13;
     expect_close(numbers(momentum, gradient, false), mean, error, format.name);
     const Packed kept = clone(momentum);
-    const Tensor nothing =
-        nesterov_momentum_({gradient * NAN}, momentum, step_scalars(0, 2, 1), 0.9, at::kBFloat16, random, generator(3));
+    const Tensor nothing = moved_by(gradient * NAN, 2, 1, at::kBFloat16);
     EXPECT_EQ(nothing.count_nonzero().item<int64_t>(), 0);
     EXPECT_TRUE(same_bytes(kept.values, momentum.values) && same_bytes(kept.scales, momentum.scales));
   }
   expect_workspace("plimsoll::nesterov_momentum_",
-                   {gradient.t(), c10::IValue(), at::zeros({33, 70}), c10::IValue(), at::ones({}), at::zeros({}), 0.9,
-                    static_cast<int64_t>(at::kFloat)});
+                   {gradient.t(), c10::IValue(), at::zeros({33, 70}), c10::IValue(), at::zeros({}), at::ones({}),
+                    at::zeros({}), 0.9, static_cast<int64_t>(at::kFloat), false, 0});
 }
 
 TEST(UpdateOps, RefuseWhatDoesNotBelongTogether) {
@@ -458,10 +446,6 @@ TEST(UpdateOps, RefuseWhatDoesNotBelongTogether) {
                 run.means[1] = {at::zeros({300}, at::kByte), at::zeros({9}, at::kByte)};
               }),
               HasSubstr("exp_avg_sq has 9 scales"));
-  EXPECT_THAT(refusal([](Updated& run) {
-                run.means[1] = {at::zeros({300}, at::kByte), at::zeros({3}, at::kByte)};
-              }),
-              HasSubstr("generator"));
   EXPECT_THAT(refusal([](Updated& run) { run.companion = at::zeros({300}); }), HasSubstr("only 16-bit ones"));
   EXPECT_THAT(refusal([](Updated& run) { run.parameter = at::zeros({300}, at::kInt); }), HasSubstr("Int"));
   EXPECT_THAT(refusal([](Updated& run) { run.parameter = at::zeros({1}).expand({300}); }), HasSubstr("not dense"));

@@ -1,5 +1,6 @@
 // Gradient accumulators, and numbers of 8 and 4 bits unpacked.
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <torch/library.h>
 
@@ -18,6 +19,13 @@ using at::Tensor;
 using Optional = std::optional<Tensor>;
 
 constexpr const char* kAccumulate = "plimsoll::accumulate_";
+
+/// 64 random bits of the generator, or of the default one.
+Draw draw_from(const std::optional<at::Generator>& generator) {
+  auto* cpu = at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator());
+  const std::lock_guard lock(cpu->mutex_);
+  return draw_from_key(cpu->random64());
+}
 
 Format checked(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool random) {
   require_floating(kAccumulate, "the gradient", gradient);

@@ -16,6 +16,23 @@ struct Draw {
   Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream}; }
 };
 
+/// splitmix64 (Steele, Lea and Flood 2014): numbers that differ in a bit give ones that differ in half of them.
+constexpr uint64_t mixed(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+constexpr Draw draw_from_key(uint64_t key) {
+  return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, 0};
+}
+
+/// What an update draws by: a parameter's seed, and how many updates there were before.
+constexpr Draw draw_of_step(int64_t seed, double step) {
+  return draw_from_key(mixed(mixed(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)));
+}
+
 /// Turns the four words of a counter into four random ones. `Word` is uint32_t, or a vector of them.
 template <typename Word>
 [[gnu::always_inline]] inline void threefry(const uint32_t (&key)[4], Word (&x)[4]) {

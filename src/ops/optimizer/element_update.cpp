@@ -1,7 +1,5 @@
 #include "ops/optimizer/element_update.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {
@@ -26,10 +24,6 @@ Companion companion_of(const UpdateTensors& tensors) {
   require(type == of, tensors.op, "the companion of a ", c10::toString(of), " parameter is ", c10::toString(type),
           "; allowed are its own type, float32, and int16 for bfloat16");
   return Companion::compensation;
-}
-
-bool random_format(Format format) {
-  return format == Format::bits8 || format == Format::bits4;
 }
 
 Values values_of(const char* op, const char* name, const at::Tensor& values, const at::Tensor& scales,
@@ -82,20 +76,11 @@ void check_update(const UpdateTensors& tensors) {
     require_floating(op, "the gradient", tensors.gradient);
   for (const StateTensor& state : tensors.state) {
     if (!state.element_wise) continue;
-    const Format format = format_of(op, state.name, state.values, state.scales, parameter);
-    require(tensors.random || !random_format(format), op, state.name,
-            " has fewer than 16 bits, which are rounded at random: call the overload with a generator");
+    format_of(op, state.name, state.values, state.scales, parameter);
   }
   for (const at::Tensor& scalar : {tensors.grad_scale, tensors.skipped})
     require(scalar.numel() == 1 && scalar.scalar_type() == at::kFloat, op,
             "grad_scale and skipped are float32 tensors of one element");
-}
-
-Draw draw_from(const std::optional<at::Generator>& generator) {
-  auto* cpu = at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator());
-  const std::lock_guard lock(cpu->mutex_);
-  const uint64_t key = cpu->random64();
-  return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, 0};
 }
 
 double scalar_of(const at::Tensor& tensor) {
@@ -120,7 +105,7 @@ ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw) {
     if (!state.element_wise) continue;
     const auto s = static_cast<size_t>(update.states++);
     update.state[s] = values_of(tensors.op, state.name, state.values, state.scales, parameter, state.squares);
-    update.state_rounding[s] = {tensors.random, draw.of(static_cast<uint32_t>(s) + 1)};
+    update.state_rounding[s] = {tensors.stochastic_state, draw.of(static_cast<uint32_t>(s) + 1)};
   }
   return update;
 }

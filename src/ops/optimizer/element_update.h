@@ -7,11 +7,9 @@
 #pragma once
 
 #include <ATen/Parallel.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <optional>
 #include <vector>
 
 #include "ops/optimizer/formats.h"
@@ -33,20 +31,16 @@ struct UpdateTensors {
   at::Tensor parameter, companion, gradient, gradient_scales;
   std::vector<StateTensor> state;
   at::Tensor grad_scale, skipped;
-  bool random = false;                ///< the call draws random numbers
-  bool stochastic_parameter = false;  ///< `random` only: the parameter is rounded so
+  bool stochastic_state = false;      ///< state of 16 bits is rounded so; of fewer it always is
+  bool stochastic_parameter = false;  ///< a parameter of 16 bits is
 };
 
-/// Throws UserError where the tensors do not belong together, or numbers are rounded at random in a call that draws
-/// none. Touches no data: for Meta tensors too.
+/// Throws UserError where the tensors do not belong together. Touches no data: for Meta tensors too.
 void check_update(const UpdateTensors& tensors);
 
 /// The same for tensors of a format; also for accumulators.
 Format format_of(const char* op, const char* name, const at::Tensor& values, const at::Tensor& scales,
                  const at::Tensor& parameter);
-
-/// 64 random bits of the generator, or of the default one.
-Draw draw_from(const std::optional<at::Generator>& generator);
 
 /// The number in a tensor of no dimensions, on the CPU.
 double scalar_of(const at::Tensor& tensor);

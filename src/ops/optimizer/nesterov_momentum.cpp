@@ -11,33 +11,31 @@ namespace {
 
 using at::Tensor;
 using Optional = std::optional<Tensor>;
-using Generator = std::optional<at::Generator>;
-
 constexpr const char* kName = "plimsoll::nesterov_momentum_";
 
 Tensor checked_result(const Tensor& gradient, const Optional& gradient_scales, const Tensor& momentum,
                       const Optional& momentum_scales, const Tensor& grad_scale, const Tensor& skipped,
-                      at::ScalarType dtype, bool random) {
+                      at::ScalarType dtype) {
   require(dtype == at::kFloat || dtype == at::kBFloat16, kName, "the result is ", c10::toString(dtype),
           "; allowed are float32 and bfloat16");
   const Format of =
       gradient_scales ? format_of(kName, "the gradient", gradient, *gradient_scales, gradient) : Format::float32;
   require(of != Format::bits4, kName, "the gradient has 4 bits; accumulators have 8 or more");
   if (!gradient_scales) require_floating(kName, "the gradient", gradient);
-  const Format format = format_of(kName, "momentum", momentum, momentum_scales.value_or(Tensor()), gradient);
-  require(random || (format != Format::bits8 && format != Format::bits4), kName,
-          "momentum has fewer than 16 bits, which are rounded at random: call the overload with a generator");
+  format_of(kName, "momentum", momentum, momentum_scales.value_or(Tensor()), gradient);
   for (const Tensor& scalar : {grad_scale, skipped})
     require(scalar.numel() == 1 && scalar.scalar_type() == at::kFloat, kName,
             "grad_scale and skipped are float32 tensors of one element");
   return at::empty(gradient.sizes(), gradient.options().dtype(dtype));
 }
 
-Tensor run(const Tensor& gradient, const Optional& gradient_scales, const Tensor& momentum,
-           const Optional& momentum_scales, const Tensor& grad_scale, const Tensor& skipped, double decay,
-           at::ScalarType dtype, bool random, const Generator& generator) {
-  Tensor result =
-      checked_result(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype, random);
+#define PLIMSOLL_PARAMETERS                                                                                         \
+  const Tensor &gradient, const Optional &gradient_scales, const Tensor &momentum, const Optional &momentum_scales, \
+      const Tensor &step, const Tensor &grad_scale, const Tensor &skipped, double decay, at::ScalarType dtype,      \
+      bool stochastic_state, int64_t seed
+
+Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
+  Tensor result = checked_result(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
   if (scalar_of(skipped) != 0) return result.zero_();
   const Tensor from = gradient.is_contiguous() ? gradient : contiguous_copy(gradient);
   const auto values = [](const char* name, const Tensor& tensor, const Optional& scales, const Tensor& like) {
@@ -46,7 +44,8 @@ Tensor run(const Tensor& gradient, const Optional& gradient_scales, const Tensor
   };
   const Values g = values("the gradient", from, gradient_scales, from);
   const Values m = values("momentum", momentum, momentum_scales, from), to = values("the result", result, {}, from);
-  const Rounding rounding{random, random ? draw_from(generator) : Draw{}};
+  // Stream 1, as of the other optimizers' first mean; 0 is the parameter's.
+  const Rounding rounding{stochastic_state, draw_of_step(seed, scalar_of(step)).of(1)};
   const auto kept = static_cast<float>(decay), scale = static_cast<float>(scalar_of(grad_scale));
   const int64_t count = from.numel();
   at::parallel_for(0, div_up(count, kChunk), 32, [&](int64_t first, int64_t last) {
@@ -68,20 +67,8 @@ Tensor run(const Tensor& gradient, const Optional& gradient_scales, const Tensor
   return result;
 }
 
-#define PLIMSOLL_PARAMETERS                                                                                         \
-  const Tensor &gradient, const Optional &gradient_scales, const Tensor &momentum, const Optional &momentum_scales, \
-      const Tensor &grad_scale, const Tensor &skipped, double decay, at::ScalarType dtype
-Tensor plain_cpu(PLIMSOLL_PARAMETERS) {
-  return run(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, decay, dtype, false, {});
-}
-Tensor random_cpu(PLIMSOLL_PARAMETERS, Generator generator) {
-  return run(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, decay, dtype, true, generator);
-}
-Tensor plain_meta(PLIMSOLL_PARAMETERS) {
-  return checked_result(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype, false);
-}
-Tensor random_meta(PLIMSOLL_PARAMETERS, Generator) {
-  return checked_result(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype, true);
+Tensor check_on_meta(PLIMSOLL_PARAMETERS) {
+  return checked_result(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
 }
 
 }  // namespace
@@ -89,33 +76,23 @@ Tensor random_meta(PLIMSOLL_PARAMETERS, Generator) {
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def(
       "nesterov_momentum_(Tensor gradient, Tensor? gradient_scales, Tensor(a!) momentum, Tensor(b!)? momentum_scales, "
-      "Tensor grad_scale, Tensor skipped, float decay, ScalarType dtype) -> Tensor");
-  m.def(
-      "nesterov_momentum_.random(Tensor gradient, Tensor? gradient_scales, Tensor(a!) momentum, Tensor(b!)? "
-      "momentum_scales, Tensor grad_scale, Tensor skipped, float decay, ScalarType dtype, Generator? generator=None) "
-      "-> Tensor",
-      {at::Tag::nondeterministic_seeded});
+      "Tensor step, Tensor grad_scale, Tensor skipped, float decay, ScalarType dtype, bool stochastic_state, int seed) "
+      "-> Tensor");
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
-  m.impl("nesterov_momentum_", plain_cpu);
-  m.impl("nesterov_momentum_.random", random_cpu);
+  m.impl("nesterov_momentum_", run_on_cpu);
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("nesterov_momentum_", plain_meta);
-  m.impl("nesterov_momentum_.random", random_meta);
+  m.impl("nesterov_momentum_", check_on_meta);
 }
 
-Tensor nesterov_momentum_(const Packed& gradient, const Packed& momentum, const StepScalars& scalars, double decay,
-                          at::ScalarType dtype, bool random, const Generator& generator) {
+Tensor nesterov_momentum_(const Packed& gradient, const Packed& momentum, const Tensor& step,
+                          const StepScalars& scalars, double decay, at::ScalarType dtype,
+                          const UpdateRounding& rounding) {
   const auto optional = [](const Tensor& tensor) { return tensor.defined() ? Optional(tensor) : std::nullopt; };
-  if (!random) {
-    static const auto handle = operator_handle<Tensor(PLIMSOLL_PARAMETERS)>(kName);
-    return handle.call(gradient.values, optional(gradient.scales), momentum.values, optional(momentum.scales),
-                       scalars.grad_scale, scalars.skipped, decay, dtype);
-  }
-  static const auto handle = operator_handle<Tensor(PLIMSOLL_PARAMETERS, Generator)>(kName, "random");
-  return handle.call(gradient.values, optional(gradient.scales), momentum.values, optional(momentum.scales),
-                     scalars.grad_scale, scalars.skipped, decay, dtype, generator);
+  static const auto handle = operator_handle<Tensor(PLIMSOLL_PARAMETERS)>(kName);
+  return handle.call(gradient.values, optional(gradient.scales), momentum.values, optional(momentum.scales), step,
+                     scalars.grad_scale, scalars.skipped, decay, dtype, rounding.stochastic_state, rounding.seed);
 }
 
 }  // namespace plimsoll::ops

@@ -1,14 +1,13 @@
 // Optimizer operators of our own: one pass over a parameter, its gradient and its state, all changed in place.
 //
-// Each is registered with libtorch in two overloads, without random numbers and with (`.random`): the recorder gives
-// the second an id that the executor seeds a generator by, so its numbers are a function of seed, step and op. Numbers
-// are drawn by element, the same for any number of threads.
+// What is rounded at random is so by a seed, the number of updates before and the element: the same for any number of
+// threads, for any order of the operators, and after resuming.
 //
 // Formats, by the tensors that are given: float32, bfloat16, float16 (and float64, for parameters of that type); with
 // scales, uint8 for 8 bits and int8 for 4 bits (formats.h). The parameter's companion says how small updates of 16-bit
 // parameters are kept: none, the same type (Kahan's compensated sum), int16 (the lower half of a float32) or float32
-// (master). Without random numbers, 16-bit parameters and state are rounded to nearest; with them, state is rounded
-// stochastically, and the parameter if `stochastic_parameter` says so and it has no companion.
+// (master). Numbers of 8 and 4 bits are rounded stochastically, those of 16 if UpdateRounding says so, otherwise to
+// nearest; a parameter with a companion is always.
 //
 // The gradient is not changed. It is divided by `grad_scale` on the way. Where `skipped` is not 0, nothing changes.
 #pragma once
@@ -26,13 +25,17 @@ struct Packed {
   at::Tensor scales = {};
 };
 
+struct UpdateRounding {
+  bool stochastic_state = false;
+  bool stochastic_parameter = false;
+  int64_t seed = 0;  ///< of the parameter: two with the same seed are rounded alike
+};
+
 struct UpdatedTensors {
   at::Tensor parameter;
   at::Tensor companion;  ///< or undefined
   Packed gradient;       ///< 8 bits, or any floating-point type
-  bool random = false;   ///< the overload that draws random numbers
-  bool stochastic_parameter = false;
-  std::optional<at::Generator> generator = std::nullopt;  ///< `random`: none for the device's default one
+  UpdateRounding rounding = {};
 };
 
 /// Tensors of one element: learning_rate float64, the others float32.
@@ -61,13 +64,14 @@ void adafactor_(const UpdatedTensors& tensors, const at::Tensor& row_mean, const
 
 /// momentum <- decay momentum + g; returns g + decay momentum in `dtype` (float32 or bfloat16), contiguous, where g is
 /// the gradient divided by grad_scale. Zeros where the step is skipped. What Muon makes its update from (muon.h).
-at::Tensor nesterov_momentum_(const Packed& gradient, const Packed& momentum, const StepScalars& scalars, double decay,
-                              at::ScalarType dtype, bool random,
-                              const std::optional<at::Generator>& generator = std::nullopt);
+at::Tensor nesterov_momentum_(const Packed& gradient, const Packed& momentum, const at::Tensor& step,
+                              const StepScalars& scalars, double decay, at::ScalarType dtype,
+                              const UpdateRounding& rounding);
 
 /// accumulator += gradient, in the accumulator's format: float32, or bfloat16, float16 and 8 bits rounded
 /// stochastically. `overwrite`: what the accumulator held does not count. A gradient that is not finite makes the
-/// accumulator's element so; of 8 bits, its block.
+/// accumulator's element so; of 8 bits, its block. Random numbers are the generator's (none: the device's default
+/// one), which the executor seeds for each micro batch.
 void accumulate_(const Packed& accumulator, const at::Tensor& gradient, bool overwrite,
                  const std::optional<at::Generator>& generator = std::nullopt);
 

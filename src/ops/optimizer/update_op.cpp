@@ -6,9 +6,9 @@
 
 namespace plimsoll::ops {
 
-std::string schema_of(const UpdateOp& op, bool random) {
-  std::string schema = std::string(op.name) + (random ? ".random" : "") +
-                       "(Tensor(a!) parameter, Tensor(b!)? companion, Tensor gradient, Tensor? gradient_scales, ";
+std::string schema_of(const UpdateOp& op) {
+  std::string schema =
+      std::string(op.name) + "(Tensor(a!) parameter, Tensor(b!)? companion, Tensor gradient, Tensor? gradient_scales, ";
   char alias = 'c';
   for (const UpdateOp::State& state : op.states) {
     schema += std::string("Tensor(") + alias++ + "!) " + state.name + ", ";
@@ -16,12 +16,11 @@ std::string schema_of(const UpdateOp& op, bool random) {
   }
   schema += "Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped";
   for (const char* number : op.numbers) schema += std::string(", float ") + number;
-  if (random) schema += ", bool stochastic_parameter, Generator? generator=None";
-  return schema + ") -> ()";
+  return schema + ", bool stochastic_state, bool stochastic_parameter, int seed) -> ()";
 }
 
-UpdateCall pop_call(const UpdateOp& op, bool random, torch::jit::Stack* stack) {
-  const size_t count = 4 + 2 * op.states.size() + 4 + op.numbers.size() + (random ? 2 : 0);
+UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack) {
+  const size_t count = 4 + 2 * op.states.size() + 4 + op.numbers.size() + 3;
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
   torch::jit::drop(*stack, count);
   size_t next = 0;
@@ -44,11 +43,9 @@ UpdateCall pop_call(const UpdateOp& op, bool random, torch::jit::Stack* stack) {
   call.tensors.grad_scale = tensor();
   call.tensors.skipped = tensor();
   for (size_t i = 0; i < op.numbers.size(); ++i) call.numbers.push_back(arguments[next++].toDouble());
-  if (random) {
-    call.tensors.random = true;
-    call.tensors.stochastic_parameter = arguments[next++].toBool();
-    if (!arguments[next].isNone()) call.generator = arguments[next].toGenerator();
-  }
+  call.tensors.stochastic_state = arguments[next++].toBool();
+  call.tensors.stochastic_parameter = arguments[next++].toBool();
+  call.seed = arguments[next].toInt();
   check_update(call.tensors);
   require(call.step.numel() == 1 && call.step.scalar_type() == at::kFloat, op.name,
           "step is not a float32 tensor of one element");
@@ -58,10 +55,10 @@ UpdateCall pop_call(const UpdateOp& op, bool random, torch::jit::Stack* stack) {
   return call;
 }
 
-void run_on_cpu(const UpdateOp& op, bool random, torch::jit::Stack* stack) {
-  const UpdateCall call = pop_call(op, random, stack);
+void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack) {
+  const UpdateCall call = pop_call(op, stack);
   if (scalar_of(call.tensors.skipped) != 0) return;
-  op.run(call, random ? draw_from(call.generator) : Draw{});
+  op.run(call, draw_of_step(call.seed, scalar_of(call.step)));
 }
 
 void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::vector<Packed>& states,
@@ -76,11 +73,10 @@ void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::v
   for (const at::Tensor& scalar : {step, scalars.learning_rate, scalars.grad_scale, scalars.skipped})
     stack.emplace_back(scalar);
   for (double number : numbers) stack.emplace_back(number);
-  if (tensors.random) {
-    stack.emplace_back(tensors.stochastic_parameter);
-    stack.push_back(tensors.generator ? c10::IValue(*tensors.generator) : c10::IValue());
-  }
-  c10::Dispatcher::singleton().findSchemaOrThrow(op.name, tensors.random ? "random" : "").callBoxed(stack);
+  stack.emplace_back(tensors.rounding.stochastic_state);
+  stack.emplace_back(tensors.rounding.stochastic_parameter);
+  stack.emplace_back(tensors.rounding.seed);
+  c10::Dispatcher::singleton().findSchemaOrThrow(op.name, "").callBoxed(stack);
 }
 
 }  // namespace plimsoll::ops

@@ -3,8 +3,8 @@
 //
 //     NAME(Tensor(a!) parameter, Tensor(b!)? companion, Tensor gradient, Tensor? gradient_scales,
 //          Tensor(c!) STATE, Tensor(d!)? STATE_scales, ...,
-//          Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...) -> ()
-//     NAME.random(..., bool stochastic_parameter, Generator? generator=None) -> ()
+//          Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...,
+//          bool stochastic_state, bool stochastic_parameter, int seed) -> ()
 //
 // The kernels are boxed: they take their arguments by place from a stack, as the recorder and the executor hand them
 // on.
@@ -24,7 +24,7 @@ struct UpdateCall {
   UpdateTensors tensors;
   at::Tensor step, learning_rate;
   std::vector<double> numbers;  ///< in the schema's order
-  std::optional<at::Generator> generator;
+  int64_t seed = 0;
 };
 
 struct UpdateOp {
@@ -41,39 +41,36 @@ struct UpdateOp {
   void (*check)(const UpdateCall&) = nullptr;   ///< what is asked beside check_update(); touches no data
 };
 
-std::string schema_of(const UpdateOp& op, bool random);
+std::string schema_of(const UpdateOp& op);
 
 /// Pops a call of `op` from the stack, checked.
-UpdateCall pop_call(const UpdateOp& op, bool random, torch::jit::Stack* stack);
+UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack);
 
-void run_on_cpu(const UpdateOp& op, bool random, torch::jit::Stack* stack);
+void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack);
 
 /// Calls the operator through the dispatcher.
 void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::vector<Packed>& states,
                  const at::Tensor& step, const StepScalars& scalars, const std::vector<double>& numbers);
 
-template <const UpdateOp& op, bool random>
+template <const UpdateOp& op>
 void cpu_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
-  run_on_cpu(op, random, stack);
+  run_on_cpu(op, stack);
 }
-template <const UpdateOp& op, bool random>
+template <const UpdateOp& op>
 void meta_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
-  pop_call(op, random, stack);
+  pop_call(op, stack);
 }
 
 }  // namespace plimsoll::ops
 
 /// Registers an UpdateOp; `op` is its name without the namespace, `table` the constant with external linkage.
-#define PLIMSOLL_UPDATE_OP(op, table)                                                             \
-  TORCH_LIBRARY_FRAGMENT(plimsoll, m) {                                                           \
-    m.def(schema_of(table, false).c_str());                                                       \
-    m.def(schema_of(table, true).c_str(), {at::Tag::nondeterministic_seeded});                    \
-  }                                                                                               \
-  TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {                                                          \
-    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&cpu_kernel<table, false>>());           \
-    m.impl(op ".random", torch::CppFunction::makeFromBoxedFunction<&cpu_kernel<table, true>>());  \
-  }                                                                                               \
-  TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {                                                         \
-    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&meta_kernel<table, false>>());          \
-    m.impl(op ".random", torch::CppFunction::makeFromBoxedFunction<&meta_kernel<table, true>>()); \
+#define PLIMSOLL_UPDATE_OP(op, table)                                             \
+  TORCH_LIBRARY_FRAGMENT(plimsoll, m) {                                           \
+    m.def(schema_of(table).c_str());                                              \
+  }                                                                               \
+  TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {                                          \
+    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&cpu_kernel<table>>());  \
+  }                                                                               \
+  TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {                                         \
+    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&meta_kernel<table>>()); \
   }

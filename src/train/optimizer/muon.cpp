@@ -22,18 +22,17 @@ at::Tensor orthogonal(const at::Tensor& matrix) {
 }
 
 void muon_(const ops::UpdatedTensors& tensors, const ops::Packed& momentum, const at::Tensor& step,
-           const ops::StepScalars& scalars, double decay_of_momentum, double weight_decay, bool random_momentum) {
+           const ops::StepScalars& scalars, double decay_of_momentum, double weight_decay) {
   const at::Tensor& parameter = tensors.parameter;
   const at::ScalarType type = parameter.element_size() == 2 ? at::kBFloat16 : at::kFloat;
   const at::Tensor moved =
-      ops::nesterov_momentum_(tensors.gradient, momentum, scalars, decay_of_momentum, type, random_momentum);
+      ops::nesterov_momentum_(tensors.gradient, momentum, step, scalars, decay_of_momentum, type, tensors.rounding);
   const int64_t rows = parameter.size(0), columns = parameter.numel() / rows;
   const at::Tensor direction = orthogonal(moved.view({rows, columns})).view(parameter.sizes());
   const double factor = 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
   // SGD with that direction: the factor goes into the learning rate and comes out of the decay again.
   ops::UpdatedTensors update = tensors;
   update.gradient = {direction};
-  update.random = tensors.stochastic_parameter;
   const ops::StepScalars scaled{scalars.learning_rate * factor, at::ones_like(scalars.grad_scale), scalars.skipped};
   ops::sgd_(update, {}, step, scaled, 0, weight_decay / factor);
 }

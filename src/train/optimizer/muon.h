@@ -17,6 +17,6 @@ at::Tensor orthogonal(const at::Tensor& matrix);
 /// makes its root mean square AdamW's, so that AdamW's learning rate and weight decay serve (Liu et al. 2025, "Muon is
 /// scalable for LLM training", section 2.2). More than two dimensions: the first against all others.
 void muon_(const ops::UpdatedTensors& tensors, const ops::Packed& momentum, const at::Tensor& step,
-           const ops::StepScalars& scalars, double decay_of_momentum, double weight_decay, bool random_momentum);
+           const ops::StepScalars& scalars, double decay_of_momentum, double weight_decay);
 
 }  // namespace plimsoll::optimizer

@@ -26,7 +26,8 @@ class StateMaker {
   StateMaker(const OptimizerConfig& config, const OptimizedParameter& parameter, std::vector<NamedState>& named)
       : config_(config), parameter_(parameter), named_(named) {}
 
-  ParameterState run() {
+  ParameterState run(int64_t seed) {
+    state_.rounding.seed = seed;
     state_.kind = kind_of(config_, parameter_);
     switch (state_.kind) {
       case Kind::adamw:
@@ -46,7 +47,6 @@ class StateMaker {
         state_.first = mean("momentum");
         break;
     }
-    state_.random_first = state_.random;
     add_companion();
     return std::move(state_);
   }
@@ -69,7 +69,6 @@ class StateMaker {
     const bool shrunk = dtype == StateDtype::bits8 || dtype == StateDtype::bits4 || dtype == StateDtype::bfloat16;
     if (shrunk && count < kFewestShrunk) dtype = StateDtype::float32;
     if (dtype == StateDtype::bits8 || dtype == StateDtype::bits4) {
-      state_.random = true;
       const bool eight = dtype == StateDtype::bits8;
       const auto scales = ops::scales_of(eight ? ops::Format::bits8 : ops::Format::bits4, count);
       const at::Tensor codes =
@@ -81,7 +80,7 @@ class StateMaker {
                                                                 : value().scalar_type();
     const at::Tensor tensor = named(kind, zeros_as(value(), type));
     // As libtorch's kernels do, where rounding to nearest is asked for.
-    if (of_16_bits(tensor) && config_.weight_update != WeightUpdate::nearest) state_.random = true;
+    if (of_16_bits(tensor) && config_.weight_update != WeightUpdate::nearest) state_.rounding.stochastic_state = true;
     return {tensor};
   }
 
@@ -101,7 +100,7 @@ class StateMaker {
         return;
       case WeightUpdate::automatic:
       case WeightUpdate::stochastic:
-        state_.random = state_.stochastic_parameter = true;
+        state_.rounding.stochastic_parameter = true;
         return;
       case WeightUpdate::kahan:
         state_.companion = named("compensation", zeros_as(value(), value().scalar_type()));
@@ -163,9 +162,9 @@ Kind kind_of(const OptimizerConfig& config, const OptimizedParameter& parameter)
   return matrix && !excepted ? Kind::muon : Kind::adamw;
 }
 
-ParameterState make_parameter_state(const OptimizerConfig& config, const OptimizedParameter& parameter,
+ParameterState make_parameter_state(const OptimizerConfig& config, const OptimizedParameter& parameter, int64_t seed,
                                     std::vector<NamedState>& named) {
-  return StateMaker(config, parameter, named).run();
+  return StateMaker(config, parameter, named).run(seed);
 }
 
 }  // namespace plimsoll::optimizer

@@ -39,14 +39,12 @@ struct ParameterState {
   Kind kind = Kind::adamw;
   ops::Packed first, second;  ///< exp_avg, momentum or row means; exp_avg_sq or column means; undefined: none
   at::Tensor companion;       ///< of a 16-bit parameter, where `weight_update` has one
-  bool random = false;        ///< something of it is rounded at random
-  bool random_first = false;  ///< `first` is, or `second`
-  bool stochastic_parameter = false;
+  ops::UpdateRounding rounding;
 };
 
 /// Makes the state of `parameter`, zeros and copies on its device, and appends its tensors to `named`. Throws UserError
-/// where `config` does not suit the parameter.
-ParameterState make_parameter_state(const OptimizerConfig& config, const OptimizedParameter& parameter,
+/// where `config` does not suit the parameter. `seed` is the parameter's own.
+ParameterState make_parameter_state(const OptimizerConfig& config, const OptimizedParameter& parameter, int64_t seed,
                                     std::vector<NamedState>& named);
 
 /// Which update `config` has for the parameter.
