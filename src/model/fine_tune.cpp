@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,9 +78,11 @@ std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, con
                                                 "what can be adapted and quantised"
                                               : "near to it: " + near_to(pattern, names)));
   }
+  // A layer that stands under several names is one.
   std::vector<std::pair<std::string, LinearImpl*>> found;
+  std::set<const LinearImpl*> known;
   for (size_t i = 0; i < chosen.size(); ++i)
-    if (chosen[i]) found.push_back(parts.linears[i]);
+    if (chosen[i] && known.insert(parts.linears[i].second).second) found.push_back(parts.linears[i]);
   return found;
 }
 
@@ -104,7 +106,6 @@ void fine_tune(torch::nn::Module& model, const FineTuning& how, const FineTuneTy
                       name));
     linear->quantize(how.quantize);
   }
-  // Before the weights change their type: a layer that several names share changes once.
   for (const auto& [name, linear] : adapted) linear->add_adapter(how.lora, types.adapters);
   if (types.frozen_linear)
     for (const auto& [name, linear] : parts.linears)

@@ -36,6 +36,14 @@ std::optional<std::string> owner_of(const std::string& name, std::string_view en
   return owner.empty() || owner.ends_with('.') ? std::optional(owner) : std::nullopt;
 }
 
+/// Whether `name` is of the scales of quantised codes, which `contains` knows.
+template <typename Contains>
+bool is_scales(const std::string& name, const Contains& contains) {
+  for (std::string_view ending : {kScales, kSecond})
+    if (const auto owner = owner_of(name, ending)) return contains(*owner + std::string(kCodes));
+  return false;
+}
+
 bool is_floating(DType dtype) {
   return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16 || dtype == DType::float16;
 }
@@ -60,7 +68,7 @@ class Export {
     file_.verify();
     for (const auto& [name, stored] : file_.tensors()) {
       if (name.starts_with(kState)) continue;
-      if (owner_of(name, kScales) || owner_of(name, kSecond)) continue;
+      if (is_scales(name, [&](const std::string& other) { return file_.tensors().contains(other); })) continue;
       if (const auto owner = owner_of(name, kLoraA)) {
         adapters_ += file_.tensors().contains(*owner + std::string(kLoraB));
         if (options.merge) continue;
@@ -166,7 +174,8 @@ std::vector<Wanted> wanted_by(const NamedTensors& state) {
   std::map<std::string, at::Tensor> known(state.begin(), state.end());
   std::vector<Wanted> wanted;
   for (const auto& [name, tensor] : state) {
-    if (name.starts_with(kState) || owner_of(name, kScales) || owner_of(name, kSecond)) continue;
+    if (name.starts_with(kState) || is_scales(name, [&](const std::string& other) { return known.contains(other); }))
+      continue;
     if (const auto owner = owner_of(name, kCodes)) {
       const ops::QuantizedTensors held{tensor, known.at(*owner + std::string(kScales)), [&] {
                                          const auto second = known.find(*owner + std::string(kSecond));

@@ -16,7 +16,8 @@ TEST_F(CommandLine, HelpNamesEveryCommandAndTheExitCodes) {
   const Outcome outcome = run({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.err, "");
-  for (const char* command : {"plan", "train", "trace", "place", "export"}) EXPECT_THAT(outcome.out, HasSubstr(command));
+  for (const char* command : {"plan", "train", "trace", "place", "export"})
+    EXPECT_THAT(outcome.out, HasSubstr(command));
   EXPECT_THAT(outcome.out, HasSubstr("3 does not fit"));
 }
 

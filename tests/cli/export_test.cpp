@@ -11,8 +11,8 @@ class ExportCommand : public CliTest {
  protected:
   ExportCommand() { put_tiny_job(); }
 
-  const std::vector<std::string> adapted_ = {"job.yaml", "lora.modules=*.qkv", "lora.rank=2", "quantize.modules=*.mlp",
-                                             "checkpoint.directory=run"};
+  const std::vector<std::string> adapted_ = {"job.yaml", "lora.modules='*.qkv'", "lora.rank=2",
+                                             "quantize.modules='*.mlp'", "checkpoint.directory=run"};
   Arguments with(const std::string& command, const Arguments& more = {}) const {
     Arguments arguments = {command};
     arguments.insert(arguments.end(), adapted_.begin(), adapted_.end());

@@ -131,6 +131,21 @@ TEST(FineTune, AUsersModelIsFrozenToo) {
   }
 }
 
+struct Shared : torch::nn::Module {
+  Linear one{8, 8};
+  Shared() {
+    register_module("first", one);
+    register_module("second", one);
+  }
+};
+
+TEST(FineTune, ALayerUnderTwoNamesIsAdaptedOnce) {
+  Shared model;
+  fine_tune(model, {.lora = {.modules = {"second", "*"}}, .quantize = {.modules = {"first", "second"}}}, {});
+  EXPECT_TRUE(model.one->adapted());
+  EXPECT_TRUE(model.one->quantized());
+}
+
 TEST(FineTune, FrozenWeightsOfLinearLayersAreHeldAsTold) {
   DecoderImpl model(config(), 8);
   fine_tune(model, {.freeze = {"layers.0"}}, {.frozen_linear = torch::kBFloat16});

@@ -132,9 +132,12 @@ Document load_document(const std::string& text, const Source& source) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    throw UserError(fmt::format(
-        "{}: not valid YAML: {}",
-        error.mark.is_null() ? source.name : source.at(error.mark.line + 1, error.mark.column + 1), error.msg));
+    // YAML takes what begins with * for a reference; here it is a pattern without its quotes.
+    const bool reference = error.msg.find("anchor") != std::string::npos;
+    throw UserError(
+        fmt::format("{}: not valid YAML: {}{}",
+                    error.mark.is_null() ? source.name : source.at(error.mark.line + 1, error.mark.column + 1),
+                    error.msg, reference ? "; a pattern that begins with * stands in quotes: '*.qkv'" : ""));
   }
   return document;
 }

@@ -13,21 +13,13 @@ constexpr IntegerRange kPixels{1, int64_t{1} << 12};
 constexpr IntegerRange kVoxels{1, int64_t{1} << 22};
 constexpr NumberRange kWeight{.least = 0};
 
-/// The same kinds of keys for a part within the configuration: `place` gives it.
-template <typename Part, typename Type>
-struct Within {
-  std::function<Part&(Job&)> place;
-  Type Part::*member;
-  Type& operator()(Job& job) const { return place(job).*member; }
-};
-
+/// A whole number of a part within the configuration; `place` gives the part.
 template <typename Part>
 Key integer_within(std::string key, std::function<Part&(Job&)> place, int64_t Part::*member, IntegerRange range,
                    std::string meaning) {
-  const Within<Part, int64_t> within{std::move(place), member};
   Job defaults;
-  return {{std::move(key), range.text(), std::to_string(within(defaults)), std::move(meaning)},
-          [=](const Value& value, Job& job) { within(job) = read_integer(value, range); }};
+  return {{std::move(key), range.text(), std::to_string(place(defaults).*member), std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_integer(value, range); }};
 }
 
 void add_transformer(std::vector<Key>& keys, const std::string& section, ModalityConfig FmriAutoencoderConfig::*part) {
