@@ -19,6 +19,8 @@ struct CompareRow {
   int64_t measured_peak_bytes = 0;
   int64_t planned_host_bytes = 0;   ///< beside the peak, in host memory
   int64_t measured_host_bytes = 0;  ///< likewise
+  int64_t planned_disk_bytes = 0;   ///< on disk
+  int64_t measured_disk_bytes = 0;  ///< likewise
   double predicted_step_seconds = 0;
   double measured_step_seconds = 0;  ///< median, the first two steps left out
   double final_loss = 0;             ///< of the last step; all rows have seen the same data

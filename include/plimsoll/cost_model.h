@@ -15,6 +15,7 @@ namespace plimsoll {
 
 struct Op;
 struct Trace;
+enum class Memory : uint8_t;
 
 /// Ops that are alike in what limits them.
 enum class OpKind : uint8_t {
@@ -46,7 +47,10 @@ struct CostModel {
   std::array<std::array<OpRate, kSpeedTypes>, kOpKinds> rates{};  ///< [kind][speed_type_of(dtype)]
   double overhead_seconds = 0;                                    ///< of each op, whatever it does: launch, dispatch
   double host_link = 0;        ///< bytes a second between device and host, each way; 0: nothing can be moved
-  bool copies_overlap = true;  ///< they cost the device's ops nothing; false: an op that starts one takes its time
+  double disk_link = 0;        ///< likewise between device and disk; 0: nothing can be moved there
+  double host_bytes = 0;       ///< bytes a second that an op on the host reads and writes; 0: none runs there
+  bool copies_overlap = true;  ///< they cost the device's ops nothing; false: an op that starts one takes its time, and
+                               ///< ops on the host theirs, because the device's cores do both
   /// Seconds of ops that were timed; the others go by the rates. Empty: none were.
   std::function<std::optional<double>(const Op&)> timed;
 
@@ -54,12 +58,22 @@ struct CostModel {
   const OpRate& rate(OpKind kind, DType dtype) const { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
 };
 
+/// What a solid-state disk on four lanes of PCI Express 3 reads and writes for long, in bytes a second: for devices
+/// whose host is not known.
+constexpr double kTypicalDiskLink = 2e9;
+
+/// What the processors of a host read and write in a fused update, in bytes a second: about half of what eight channels
+/// of DDR4-3200 reach, most of what two of DDR5 do. For devices whose host is not known.
+constexpr double kTypicalHostBytes = 60e9;
+
 /// Predicted seconds of one run of `op`: as it was timed, or the larger of its arithmetic and its traffic at the rates
 /// of its kind, and the overhead (Williams, Waterman and Patterson, "Roofline", CACM 2009).
 double seconds_of(const CostModel& model, const Op& op);
 
 /// Seconds of one copy of so many bytes between device and host.
 double copy_seconds(const CostModel& model, int64_t bytes);
+/// The same between the device and `far`.
+double copy_seconds(const CostModel& model, int64_t bytes, Memory far);
 
 /// By op of a segment: seconds from the segment's begin to the op's end, waits for copies included. Empty without it.
 std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view segment);

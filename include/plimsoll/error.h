@@ -36,6 +36,24 @@ class MemoryUnavailable : public UserError {
   int64_t asked_;
 };
 
+/// The disk does not have the room that a plan counts on.
+class DiskUnavailable : public UserError {
+ public:
+  /// `available` bytes are free where `folder` lies; negative: the system does not say. `why`: in the system's words.
+  DiskUnavailable(const std::string& folder, int64_t asked, int64_t available, const std::string& why)
+      : UserError("'" + folder + "' has no room for " + std::to_string(asked) + " bytes that are to lie on disk" +
+                      (available < 0 ? "" : ", " + std::to_string(available) + " are free") + " (" + why +
+                      "); make room, name another folder in disk_path, or give a lower disk_budget",
+                  Kind::failure),
+        asked_(asked),
+        available_(available) {}
+  int64_t asked() const { return asked_; }          ///< bytes
+  int64_t available() const { return available_; }  ///< bytes, or negative
+
+ private:
+  int64_t asked_, available_;
+};
+
 /// Our bug: a broken promise between two parts of Plimsoll. Never raised for input that a user could have written.
 class InternalError : public std::logic_error {
  public:

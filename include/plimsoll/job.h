@@ -161,6 +161,8 @@ struct Job {
   AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
   int64_t host_memory_budget = 0;        ///< bytes; 0: nothing is moved to host memory
+  int64_t disk_budget = 0;               ///< bytes, for what host memory has no room for; 0: nothing is moved to disk
+  std::filesystem::path disk_path;       ///< folder; empty: checkpoint.directory, or without one the job file's folder
   double max_grad_norm = 1.0;            ///< 0: no clipping
   int64_t max_steps = 1000;
   std::optional<int64_t> max_epochs;

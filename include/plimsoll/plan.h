@@ -37,6 +37,7 @@ using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
 struct PlanOptions {
   std::optional<int64_t> memory_budget;  ///< bytes; empty: no limit
   int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well; 0: nothing is moved there
+  int64_t disk_budget = 0;               ///< bytes of a disk, for what host memory has no room for
   int64_t micro_batches = 1;             ///< of a step: how often what is done for each counts
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
   /// `automatic`: where the step does not fit, or is slower, without. `on`: UserError where that cannot be.
@@ -85,12 +86,14 @@ struct Plan {
   std::vector<int64_t> offsets;            ///< by buffer, in the arena of its memory; -1: never used, has no place
   std::vector<int64_t> workspace_offsets;  ///< by op; -1: the op has no workspace
 
-  bool fits = true;                  ///< peak_bytes <= budget_bytes, and host_bytes <= host_budget_bytes
+  bool fits = true;                  ///< peak_bytes <= budget_bytes, likewise host_bytes and disk_bytes
   int64_t budget_bytes = 0;          ///< 0: none was stated
   int64_t peak_bytes = 0;            ///< arena_bytes + context + what libraries set aside
   int64_t minimum_budget_bytes = 0;  ///< the least budget that fits, over every choice left to the planner
   int64_t host_bytes = 0;            ///< of host memory, an arena of its own; 0: nothing is moved there
   int64_t host_budget_bytes = 0;     ///< 0: none was given
+  int64_t disk_bytes = 0;            ///< of a disk, an arena of its own; 0: nothing is moved there
+  int64_t disk_budget_bytes = 0;     ///< 0: none was given
   int64_t arena_bytes = 0;
   int64_t live_bytes = 0;        ///< the greatest sum of live bytes: no placement is smaller
   int64_t persistent_bytes = 0;  ///< [0, persistent_bytes) holds what lives from step to step
@@ -99,8 +102,11 @@ struct Plan {
   StepTime time;
   bool checkpointed = false;  ///< activations are recomputed
   bool update_in_backward = false;
-  int64_t moved_bytes = 0;        ///< of saved values, to host memory and back, a micro batch
-  int64_t moved_state_bytes = 0;  ///< of optimizer state that lies in host memory
+  int64_t moved_bytes = 0;            ///< of saved values, to host memory and back, a micro batch
+  int64_t moved_state_bytes = 0;      ///< of optimizer state that lies in host memory or on disk
+  int64_t moved_gradient_bytes = 0;   ///< of gradients, likewise
+  int64_t moved_parameter_bytes = 0;  ///< of parameters, likewise: fetched for each use
+  int64_t host_updates = 0;           ///< parameters whose update runs on the host
   std::vector<Reason> reasons;
   double plan_seconds = 0;
 

@@ -26,14 +26,21 @@ constexpr BufferId kNoBuffer = -1;
 enum class Role : uint8_t { parameter, gradient, optimizer_state, activation, input, temporary, workspace };
 std::string_view name_of(Role role);
 
+/// What a buffer may lie in, the device's own first. Each has an arena of its own.
+enum class Memory : uint8_t { device, host, disk };
+constexpr int kMemories = 3;
+std::string_view name_of(Memory memory);
+
 /// A piece of memory that operators write and read. Views of it are not buffers.
 struct Buffer {
   int64_t bytes = 0;
   Role role = Role::temporary;
-  bool persistent = false;  ///< keeps its bytes from one segment to the next: parameters, state, inputs
-  bool output = false;      ///< read by the host after its segment has run: live until the end of the trace
-  std::string label;        ///< "layers.3.attention.query.weight", "gradient of …", or the op that made it
-  bool host = false;        ///< lies in host memory, in an arena of its own; only copies touch it
+  bool persistent = false;         ///< keeps its bytes from one segment to the next: parameters, state, inputs
+  bool output = false;             ///< read by the host after its segment has run: live until the end of the trace
+  std::string label;               ///< "layers.3.attention.query.weight", "gradient of …", or the op that made it
+  Memory memory = Memory::device;  ///< elsewhere only copies touch it and, in host memory, ops that run on the host
+
+  bool on_device() const { return memory == Memory::device; }
 };
 
 /// Where an operand lies: `sizes` and `strides` in elements, `offset` in elements from the start of the buffer.
@@ -59,9 +66,9 @@ struct Argument {
   std::vector<View> views;  ///< one for a tensor, any number for a list, none for a constant
 };
 
-/// Copies between device and host memory run beside other ops: one op starts a copy, another waits until it is done.
-/// Arguments of both: the target (written by the start, read by the wait), the source. In between nobody else may touch
-/// the target or write to the source. Copies in one direction are done in the order in which they were started.
+/// Copies between the device and another memory run beside other ops: one op starts a copy, another waits until it is
+/// done. Arguments of both: the target (written by the start, read by the wait), the source. In between nobody else may
+/// touch the target or write to the source. Copies in one direction are done in the order in which they were started.
 enum class CopyStage : uint8_t { none, start, wait };
 
 /// What replay needs of libtorch for a call: the operator handle and the constant arguments (src/record/op_call.h).
@@ -79,7 +86,9 @@ struct Op {
   int64_t bytes_moved = 0;           ///< bytes read and written, each operand once
   int64_t workspace_bytes = 0;       ///< scratch that the kernel takes while it runs, on the device planned for
   bool recomputed = false;           ///< a second run of a forward op, put in by a pass
+  bool on_host = false;              ///< runs on the host, on operands and scratch in host memory; put so by a pass
   CopyStage copy = CopyStage::none;  ///< not `none`: put in by a pass, and has no `call`
+  Memory far = Memory::host;         ///< of a copy: the memory at its other end, beside the device's
   std::shared_ptr<const OpCall> call;
 };
 

@@ -51,6 +51,7 @@ struct PlanTarget {
   std::optional<int64_t> memory_budget;  ///< bytes, the context and what libraries take included
   std::string budget_reason;             ///< why so many
   int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well
+  int64_t disk_budget = 0;               ///< bytes of a disk, for what host memory has no room for
   int64_t context_bytes = 0;             ///< what its runtime takes
   int64_t library_bytes = 0;             ///< what its libraries set aside
   bool bfloat16 = true;                  ///< it computes in bfloat16; otherwise float16 is the type of mixed precision

@@ -11,6 +11,7 @@
 
 #include <torch/nn/module.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -68,6 +69,8 @@ struct TrainingOptions {
   std::optional<int64_t> memory_budget;   ///< bytes
   int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
   int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none
+  int64_t disk_budget = 0;                ///< bytes that what host memory has no room for may take on disk; 0: none
+  std::filesystem::path disk_path;        ///< the folder for it; empty: the working directory
   std::string device = "cpu";             ///< whose casts and scratch are planned for
   int threads = 0;                        ///< CPU threads; 0: as many as cores
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
@@ -93,7 +96,8 @@ struct MemoryUse {
   int64_t touched = 0;    ///< the highest byte of the arena that has been written to
   int64_t workspace = 0;  ///< the most that kernels took from the heap beside the arena at a time
   int64_t peak = 0;       ///< the most of both at a time
-  int64_t host = 0;       ///< the highest byte of the host's arena that a copy so far was given
+  int64_t host = 0;       ///< the highest byte of the host's arena that a copy or an op so far was given
+  int64_t disk = 0;       ///< the same of the disk's; not host memory: pages are written back and dropped
   int64_t measured_peak() const { return peak; }
 };
 
@@ -110,7 +114,7 @@ class Training {
 
   /// Takes the arena and initialises the model in it. Kernels whose scratch no rule knows are run once before, apart,
   /// and the plan is made with what they take. Throws UserError(does_not_fit) unless plan().fits, MemoryUnavailable if
-  /// the machine has less available now than the arena takes.
+  /// the machine has less available now than the arena takes, UserError (failure) if the disk has.
   void start();
 
   /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU,

@@ -8,6 +8,18 @@ int64_t View::elements() const {
   return count;
 }
 
+std::string_view name_of(Memory memory) {
+  switch (memory) {
+    case Memory::device:
+      return "device";
+    case Memory::host:
+      return "host";
+    case Memory::disk:
+      return "disk";
+  }
+  return "unknown";
+}
+
 std::string_view name_of(Role role) {
   switch (role) {
     case Role::parameter:

@@ -70,6 +70,8 @@ Json json_of_rows(const std::vector<CompareRow>& rows) {
                     {"measured_peak_bytes", row.measured_peak_bytes},
                     {"planned_host_bytes", row.planned_host_bytes},
                     {"measured_host_bytes", row.measured_host_bytes},
+                    {"planned_disk_bytes", row.planned_disk_bytes},
+                    {"measured_disk_bytes", row.measured_disk_bytes},
                     {"predicted_step_seconds", row.predicted_step_seconds},
                     {"measured_step_seconds", row.measured_step_seconds},
                     {"final_loss", row.final_loss}});

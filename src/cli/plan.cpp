@@ -56,6 +56,18 @@ Json frontier_json(const std::vector<FrontierPoint>& frontier) {
   return list;
 }
 
+// What lies in another memory from step to step, by name.
+Json elsewhere_json(const Plan& plan) {
+  Json list = Json::array();
+  for (const Buffer& buffer : plan.trace.buffers)
+    if (!buffer.on_device() && (buffer.persistent || buffer.role == Role::gradient))
+      list.push_back({{"label", buffer.label},
+                      {"role", name_of(buffer.role)},
+                      {"memory", name_of(buffer.memory)},
+                      {"bytes", buffer.bytes}});
+  return list;
+}
+
 Json plan_json(const Job& job, const PlannedJob& planned) {
   const Plan& plan = planned.plan;
   return {{"fits", plan.fits},
@@ -73,6 +85,9 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
           {"update_offload_seconds", plan.time.update_offload},
           {"host_bytes", plan.host_bytes},
           {"host_budget_bytes", plan.host_budget_bytes},
+          {"disk_bytes", plan.disk_bytes},
+          {"disk_budget_bytes", plan.disk_budget_bytes},
+          {"elsewhere", elsewhere_json(plan)},
           {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
           {"choices", choices_json(planned)},
           {"reasons", reasons_json(plan)},
@@ -99,6 +114,10 @@ std::string breakdown_table(const Plan& plan, bool terminal) {
     table.add_row({"host memory", format_bytes(plan.host_bytes), std::to_string(plan.host_bytes)});
     table.add_row({"host budget", format_bytes(plan.host_budget_bytes), std::to_string(plan.host_budget_bytes)});
   }
+  if (plan.disk_budget_bytes > 0) {
+    table.add_row({"disk", format_bytes(plan.disk_bytes), std::to_string(plan.disk_bytes)});
+    table.add_row({"disk budget", format_bytes(plan.disk_budget_bytes), std::to_string(plan.disk_budget_bytes)});
+  }
   return table.to_string(terminal);
 }
 
@@ -107,7 +126,7 @@ std::string recomputation_of(const Plan& plan) {
   const StepTime& time = plan.time;
   return fmt::format("{} a micro batch, {:.1f} % more; no choice takes less than {}{}", short_seconds(time.recompute),
                      100 * time.recompute_share(), short_seconds(time.recompute_bound),
-                     plan.host_bytes > 0 ? " for this and offload" : "");
+                     plan.host_bytes + plan.disk_bytes > 0 ? " for this and offload" : "");
 }
 
 std::string update_of(const Plan& plan) {
@@ -117,9 +136,30 @@ std::string update_of(const Plan& plan) {
 
 // "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update"
 std::string offload_of(const Plan& plan) {
-  return fmt::format("{} of saved values, {} of optimizer state; waits {} a micro batch, {} an update",
-                     format_bytes(plan.moved_bytes), format_bytes(plan.moved_state_bytes),
-                     short_seconds(plan.time.offload), short_seconds(plan.time.update_offload));
+  std::string text = fmt::format("{} of saved values, {} of optimizer state", format_bytes(plan.moved_bytes),
+                                 format_bytes(plan.moved_state_bytes));
+  if (plan.moved_gradient_bytes > 0) text += fmt::format(", {} of gradients", format_bytes(plan.moved_gradient_bytes));
+  if (plan.moved_parameter_bytes > 0)
+    text += fmt::format(", {} of parameters", format_bytes(plan.moved_parameter_bytes));
+  if (plan.host_updates > 0) text += fmt::format(", {} updates on the host", plan.host_updates);
+  return text + fmt::format("; waits {} a micro batch, {} an update", short_seconds(plan.time.offload),
+                            short_seconds(plan.time.update_offload));
+}
+
+bool moves_any(const Plan& plan) {
+  return plan.host_bytes + plan.disk_bytes > 0;
+}
+
+// "embed.weight, layers.0.mlp.up.weight, … (64 in all)"
+std::string parameters_elsewhere(const Plan& plan) {
+  constexpr int kMost = 4;
+  std::string text;
+  int count = 0;
+  for (const Buffer& buffer : plan.trace.buffers) {
+    if (buffer.on_device() || buffer.role != Role::parameter || !buffer.persistent) continue;
+    if (++count <= kMost) text += (count > 1 ? ", " : "") + buffer.label;
+  }
+  return count > kMost ? fmt::format("{}, … ({} in all)", text, count) : text;
 }
 
 std::string step_table(const Job& job, const PlannedJob& planned, bool terminal) {
@@ -139,7 +179,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
   if (planned.plan.update_in_backward) table.add_row({"update in backward", update_of(planned.plan)});
   if (planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
-  if (planned.plan.host_bytes > 0) table.add_row({"offload", offload_of(planned.plan)});
+  if (moves_any(planned.plan)) table.add_row({"offload", offload_of(planned.plan)});
   table.add_row({"arena waste", fmt::format("{:.2f} %", 100 * planned.plan.arena_waste())});
   table.add_row({"recorded in", short_seconds(planned.record_seconds)});
   table.add_row({"planned in", short_seconds(planned.plan_seconds)});
@@ -201,7 +241,10 @@ std::string page_of(const Job& job, const PlannedJob& planned, const std::vector
                 {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
   if (planned.plan.update_in_backward) page.facts.emplace_back("update in backward", update_of(planned.plan));
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
-  if (planned.plan.host_bytes > 0) page.facts.emplace_back("offload", offload_of(planned.plan));
+  if (moves_any(planned.plan)) page.facts.emplace_back("offload", offload_of(planned.plan));
+  if (planned.plan.moved_parameter_bytes > 0)
+    page.facts.emplace_back("parameters elsewhere", parameters_elsewhere(planned.plan));
+  if (planned.plan.disk_bytes > 0) page.facts.emplace_back("disk", format_bytes(planned.plan.disk_bytes));
   return to_html(page);
 }
 
@@ -211,12 +254,15 @@ std::string text_of(const Job& job, const PlannedJob& planned, bool terminal) {
   text += "\n" + breakdown_table(plan, terminal) + "\n" + step_table(job, planned, terminal);
   if (!plan.reasons.empty()) text += "\nDecisions\n\n";
   for (const Reason& reason : plan.reasons) text += fmt::format("{}: {}\n", reason.decision, reason.why);
+  if (plan.moved_parameter_bytes > 0)
+    text += fmt::format("parameters that lie elsewhere: {}\n", parameters_elsewhere(plan));
   return text;
 }
 
 PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu) {
   PlanTarget target = gpu.empty() ? target_of(job) : target_of(require_device(gpu));
   target.host_memory_budget = job.host_memory_budget;
+  target.disk_budget = job.disk_budget;
   if (!arguments.memory.empty()) {
     target.memory_budget = parse_bytes(arguments.memory);
     if (*target.memory_budget < 1) throw UserError("--memory is 0; say how much there is, 12GiB for example");

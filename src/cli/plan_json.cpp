@@ -25,6 +25,9 @@ Json choices_json(const PlannedJob& planned) {
           {"update_in_backward", planned.plan.update_in_backward},
           {"offload_saved_bytes", planned.plan.moved_bytes},
           {"offload_state_bytes", planned.plan.moved_state_bytes},
+          {"offload_gradient_bytes", planned.plan.moved_gradient_bytes},
+          {"offload_parameter_bytes", planned.plan.moved_parameter_bytes},
+          {"host_updates", planned.plan.host_updates},
           {"precision", name_of(settings.precision)}};
 }
 

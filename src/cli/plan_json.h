@@ -10,7 +10,8 @@ namespace plimsoll::cli {
 int64_t first_accumulation(const JobSettings& settings);
 
 /// {"micro_batch_size", "gradient_accumulation_steps", "last_micro_batch", "gradient_checkpointing",
-/// "offload_saved_bytes", "offload_state_bytes", "precision"}
+/// "offload_saved_bytes", "offload_state_bytes", "offload_gradient_bytes",
+/// "offload_parameter_bytes", "host_updates", "precision"}
 Json choices_json(const PlannedJob& planned);
 
 /// [{"decision", "why"}, …]

@@ -60,7 +60,8 @@ Json op_json(const Trace& trace, size_t index) {
           {"bytes_moved", op.bytes_moved},
           {"workspace_bytes", op.workspace_bytes},
           {"random_id", op.random_id < 0 ? Json(nullptr) : Json(op.random_id)},
-          {"recomputed", op.recomputed}};
+          {"recomputed", op.recomputed},
+          {"on_host", op.on_host}};
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ Json trace_json(const Trace& trace, const std::vector<int64_t>& offsets) {
                  {"role", name_of(buffer.role)},
                  {"label", buffer.label},
                  {"persistent", buffer.persistent},
-                 {"host", buffer.host},
+                 {"memory", name_of(buffer.memory)},
                  {"output", buffer.output},
                  {"birth", lifetimes[b].birth},
                  {"death", lifetimes[b].death}};

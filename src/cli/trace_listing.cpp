@@ -147,10 +147,10 @@ class Listing {
       if (!in_range(b)) continue;
       if (++count; count > shown(count)) continue;
       const Buffer& buffer = trace_.buffers[b];
-      std::vector<std::string> cells = {
-          fmt::format("b{}", b), std::to_string(buffer.bytes),
-          std::string(name_of(buffer.role)) + (buffer.persistent ? ", kept" : "") + (buffer.host ? ", host" : ""),
-          fmt::format("{}..{}", lifetimes_[b].birth, lifetimes_[b].death)};
+      std::vector<std::string> cells = {fmt::format("b{}", b), std::to_string(buffer.bytes),
+                                        std::string(name_of(buffer.role)) + (buffer.persistent ? ", kept" : "") +
+                                            (buffer.on_device() ? "" : ", " + std::string(name_of(buffer.memory))),
+                                        fmt::format("{}..{}", lifetimes_[b].birth, lifetimes_[b].death)};
       if (!offsets_.empty()) cells.push_back(offsets_[b] < 0 ? "-" : std::to_string(offsets_[b]));
       cells.push_back(buffer.label);
       table.add_row(std::move(cells));

@@ -42,6 +42,8 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"measured_peak_bytes", report.measured_peak_bytes},
           {"planned_host_bytes", plan.host_bytes},
           {"measured_host_bytes", report.used.host},
+          {"planned_disk_bytes", plan.disk_bytes},
+          {"measured_disk_bytes", report.used.disk},
           {"choices", choices_json(report.job)},
           {"reasons", reasons_json(plan)},
           {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
@@ -69,6 +71,8 @@ std::string memory_table(const TrainReport& report, bool terminal) {
   table.add_row({"budget", budget > 0 ? format_bytes(budget) : "none"});
   if (report.job.plan.host_bytes > 0)
     table.add_row({"host memory", format_bytes(report.job.plan.host_bytes), format_bytes(report.used.host)});
+  if (report.job.plan.disk_bytes > 0)
+    table.add_row({"disk", format_bytes(report.job.plan.disk_bytes), format_bytes(report.used.disk)});
   table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
   return table.to_string(terminal);
 }

@@ -1,6 +1,7 @@
 #include "device/copy_thread.h"
 
 #include <cstring>
+#include <utility>
 
 namespace plimsoll {
 
@@ -14,12 +15,12 @@ CopyThread::~CopyThread() {
   thread_.join();
 }
 
-int64_t CopyThread::start(std::byte* target, const std::byte* source, size_t bytes) {
+int64_t CopyThread::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then) {
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   int64_t number;
   {
     std::lock_guard lock(mutex_);
-    queue_.push_back({target, source, bytes});
+    queue_.push_back({target, source, bytes, std::move(then)});
     number = ++started_;
   }
   changed_.notify_all();
@@ -41,10 +42,11 @@ void CopyThread::work() {
   while (true) {
     changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
     if (queue_.empty()) return;  // what was begun is finished first
-    const Copy copy = queue_.front();
+    const Copy copy = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
     std::memcpy(copy.target, copy.source, copy.bytes);
+    if (copy.then) copy.then();
     lock.lock();
     ++done_;
     changed_.notify_all();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -18,7 +19,8 @@ class CopyThread {
   CopyThread& operator=(const CopyThread&) = delete;
 
   /// Begins to copy, after those begun before. The ranges must not overlap. Gives the copy's number, for wait().
-  int64_t start(std::byte* target, const std::byte* source, size_t bytes);
+  /// `then`, which must not throw, is called by the thread when it is copied, before the copy counts as done.
+  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {});
   /// Returns when that copy, and all before it, are done.
   void wait(int64_t copy);
   void wait_for_all();
@@ -28,6 +30,7 @@ class CopyThread {
     std::byte* target;
     const std::byte* source;
     size_t bytes;
+    std::function<void()> then;
   };
   void work();
 

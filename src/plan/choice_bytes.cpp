@@ -1,6 +1,9 @@
 #include "plan/choice_bytes.h"
 
 #include <algorithm>
+#include <map>
+
+#include "plan/passes/segment_moves.h"
 
 namespace plimsoll {
 
@@ -10,7 +13,8 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
   std::vector<int64_t> change(count + 1, 0), change_before(count + 1, 0);
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (trace.buffers[b].persistent || graph.value_of[b] >= 0) continue;
+    const Buffer& buffer = trace.buffers[b];
+    if (!buffer.on_device() || buffer.persistent || graph.value_of[b] >= 0) continue;
     const int64_t bytes = placed_bytes(trace.buffers[b].bytes);
     const int32_t birth = std::max(lifetimes[b].birth - begin_, 0);
     const int32_t death = std::min(lifetimes[b].death - begin_, count);
@@ -24,11 +28,29 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
       change_before[death] -= bytes;
     }
   }
+  // What lies elsewhere is there while an op uses it, and from the first of the ops of one visit to the last.
+  std::map<BufferId, int32_t> last_use;
+  for (int32_t i = 0; i < count; ++i)
+    for_each_view(trace.ops[begin_ + i], [&](const View& view, bool) {
+      const Buffer& buffer = trace.buffers[view.buffer];
+      if (buffer.on_device()) return;
+      const int64_t bytes = placed_bytes(buffer.bytes);
+      const auto [at, first] = last_use.try_emplace(view.buffer, i);
+      const bool stays = !first && i - at->second <= kOneVisit;
+      if (!first && at->second == i) return;  // a second operand of the same op
+      const int32_t from = stays ? at->second + 1 : i;
+      at->second = i;
+      change[from] += bytes;
+      change[i + 1] -= bytes;
+      if (!stays) return;
+      change_before[from] += bytes;
+      change_before[i + 1] -= bytes;
+    });
   int64_t live = 0, live_before = 0;
   for (int32_t i = 0; i < count; ++i) {
     live += change[i];
     live_before += change_before[i];
-    fixed_.push_back(live + trace.ops[begin_ + i].workspace_bytes);
+    fixed_.push_back(live + (trace.ops[begin_ + i].on_host ? 0 : trace.ops[begin_ + i].workspace_bytes));
     fixed_before_.push_back(live_before);
   }
 }

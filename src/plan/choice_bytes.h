@@ -15,7 +15,7 @@ namespace plimsoll {
 
 class ChoiceBytes {
  public:
-  /// Both must outlive this.
+  /// Both must outlive this. What `trace` says lies elsewhere counts while ops use it.
   ChoiceBytes(const Trace& trace, const TrainingGraph& graph);
 
   /// The greatest sum of live bytes within the segment, persistent buffers left out.

@@ -23,8 +23,8 @@ CopySchedule::CopySchedule(const CostModel& cost, const Trace& trace, const Segm
   start_.push_back(clock);
 }
 
-double CopySchedule::copy_time(int64_t bytes) const {
-  return cost_.copies_overlap ? copy_seconds(cost_, bytes) : 0;  // otherwise done as soon as it is started
+double CopySchedule::copy_time(int64_t bytes, Memory far) const {
+  return cost_.copies_overlap ? copy_seconds(cost_, bytes, far) : 0;  // otherwise done as soon as it is started
 }
 
 void CopySchedule::place(std::vector<CopyOut>& copies) {
@@ -53,7 +53,7 @@ void CopySchedule::place(std::vector<CopyOut>& copies) {
     for (; next < order.size() && copies[order[next]].ready <= op; ++next) {
       CopyOut& copy = copies[order[next]];
       copy.start = op;
-      link_free = std::max(link_free, clock) + copy_time(copy.bytes);
+      link_free = std::max(link_free, clock) + copy_time(copy.bytes, copy.to);
       pending.push_back({order[next], link_free});
     }
     for (int32_t c : ending[op - begin_])
@@ -82,14 +82,23 @@ void CopySchedule::place(std::vector<CopyIn>& copies) {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return copies[a].need > copies[b].need; });
   double link_free = std::numeric_limits<double>::infinity();  // from the end backwards
+  std::vector<double> latest(copies.size());
+  for (int32_t index : order) {
+    const CopyIn& copy = copies[index];
+    link_free = std::min(link_free, start_[copy.need - begin_]) - copy_time(copy.bytes, copy.from);
+    latest[index] = link_free;
+  }
+  // The link does them in the order of their starts: none is to hold up one that is needed before it.
+  int32_t before = begin_;
+  std::reverse(order.begin(), order.end());
   for (int32_t index : order) {
     CopyIn& copy = copies[index];
-    const double latest = std::min(link_free, start_[copy.need - begin_]) - copy_time(copy.bytes);
-    link_free = latest;
+    const int32_t earliest = std::min(copy.need, std::max(copy.earliest, before));
     copy.start = copy.need;
-    while (copy.start > copy.earliest && start_[copy.start - begin_] > latest &&
+    while (copy.start > earliest && start_[copy.start - begin_] > latest[index] &&
            live_[copy.start - 1 - begin_] + copy.bytes <= limit_)
       --copy.start;
+    before = copy.start;
     for (int32_t op = copy.start; op < copy.need; ++op) live_[op - begin_] += copy.bytes;
   }
 }

@@ -1,4 +1,4 @@
-// When to start each copy between device and host, and when to wait for it.
+// When to start each copy between the device and another memory, and when to wait for it.
 //
 //     ops      a   b   c   d   e | f   g   h   i        v is made by a, last read by b, and wanted again by h
 //     out          [=========]   |                       started after a: v's bytes are free when it is done
@@ -6,7 +6,7 @@
 //
 // Each direction of the link does one copy at a time, in the order in which they are started. Where bytes are short a
 // copy out is waited for earlier than it is done by itself, and a copy in is started later than would hide it: the ops
-// then wait, and the limit is kept.
+// then wait, and the limit is kept. Of copies in that want the same bytes the one that is needed first has them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-/// From device to host.
+/// Away from the device.
 struct CopyOut {
   int64_t bytes = 0;   ///< as placed
   int32_t ready = 0;   ///< it can start before this op: what is copied is not written to any more
@@ -25,14 +25,16 @@ struct CopyOut {
   int32_t latest = 0;  ///< it must have been waited for before this op
   int32_t start = 0;   ///< answer: before this op
   int32_t wait = 0;    ///< answer: before this op, in (last, latest]; the device's bytes are free from then on
+  Memory to = Memory::host;
 };
 
-/// From host to device.
+/// To the device.
 struct CopyIn {
   int64_t bytes = 0;     ///< as placed
   int32_t earliest = 0;  ///< it cannot start before this op
   int32_t need = 0;      ///< the op that wants it: the wait is before it
   int32_t start = 0;     ///< answer: before this op, in [earliest, need]; the device's bytes are taken from then on
+  Memory from = Memory::host;
 };
 
 class CopySchedule {
@@ -52,7 +54,7 @@ class CopySchedule {
   int64_t peak() const;
 
  private:
-  double copy_time(int64_t bytes) const;
+  double copy_time(int64_t bytes, Memory far) const;
 
   const CostModel& cost_;
   int32_t begin_, end_;

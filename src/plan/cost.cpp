@@ -87,13 +87,21 @@ DType compute_type_of(const Op& op) {
 }
 
 double copy_seconds(const CostModel& model, int64_t bytes) {
-  return model.host_link > 0 ? static_cast<double>(bytes) / model.host_link : std::numeric_limits<double>::infinity();
+  return copy_seconds(model, bytes, Memory::host);
+}
+
+double copy_seconds(const CostModel& model, int64_t bytes, Memory far) {
+  const double link = far == Memory::disk ? model.disk_link : model.host_link;
+  return link > 0 ? static_cast<double>(bytes) / link : std::numeric_limits<double>::infinity();
 }
 
 double seconds_of(const CostModel& model, const Op& op) {
   if (op.copy == CopyStage::wait) return 0;  // by itself: what it waits for is up to what runs before it
   if (op.copy == CopyStage::start)
-    return model.overhead_seconds + (model.copies_overlap ? 0 : copy_seconds(model, op.bytes_moved / 2));
+    return model.overhead_seconds + (model.copies_overlap ? 0 : copy_seconds(model, op.bytes_moved / 2, op.far));
+  if (op.on_host && model.copies_overlap)
+    return model.host_bytes > 0 ? model.overhead_seconds + static_cast<double>(op.bytes_moved) / model.host_bytes
+                                : std::numeric_limits<double>::infinity();
   if (model.timed)
     if (const std::optional<double> seconds = model.timed(op)) return *seconds;
   const OpRate& rate = model.rate(kind_of(op), compute_type_of(op));
@@ -123,8 +131,8 @@ std::vector<double> end_times(const CostModel& model, const Trace& trace, std::s
       const auto found = done.find(target);
       if (op.copy == CopyStage::wait && found != done.end()) clock = std::max(clock, found->second);
       if (op.copy == CopyStage::start && model.copies_overlap) {
-        double& free = link_free[trace.buffers[target].host ? 0 : 1];
-        done[target] = free = std::max(free, clock) + copy_seconds(model, op.bytes_moved / 2);
+        double& free = link_free[trace.buffers[target].on_device() ? 1 : 0];
+        done[target] = free = std::max(free, clock) + copy_seconds(model, op.bytes_moved / 2, op.far);
       }
     }
     ends.push_back(clock);
@@ -142,6 +150,8 @@ CostModel generic_cost_model() {
   model.rates[static_cast<int>(OpKind::attention)].fill({50e12, 1e12});
   model.overhead_seconds = 5e-6;
   model.host_link = 25e9;
+  model.disk_link = kTypicalDiskLink;
+  model.host_bytes = kTypicalHostBytes;
   return model;
 }
 

@@ -115,10 +115,34 @@ std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& gra
                      milliseconds_of(copy_seconds(cost, plan.moved_bytes)), milliseconds_of(plan.time.offload),
                      milliseconds(rebuilding))});
   }
+  const std::string where = plan.disk_bytes == 0   ? "in host memory"
+                            : plan.host_bytes == 0 ? "on disk"
+                                                   : "in host memory, or on disk";
   if (plan.moved_state_bytes > 0)
-    reasons.push_back({"offload: optimizer state",
-                       fmt::format("{} lie in host memory; the update waits {} for them",
-                                   format_bytes(plan.moved_state_bytes), milliseconds_of(plan.time.update_offload))});
+    reasons.push_back(
+        {"offload: optimizer state",
+         fmt::format("{} lie {}; the update waits {} for {}", format_bytes(plan.moved_state_bytes), where,
+                     milliseconds_of(plan.time.update_offload),
+                     plan.moved_gradient_bytes + plan.moved_parameter_bytes > 0 ? "all that comes" : "them")});
+  if (plan.moved_gradient_bytes > 0)
+    reasons.push_back({"offload: gradients",
+                       fmt::format("{} leave the device as soon as each is complete, and lie {} until the update",
+                                   format_bytes(plan.moved_gradient_bytes), where)});
+  if (plan.moved_parameter_bytes > 0)
+    reasons.push_back(
+        {"offload: parameters",
+         fmt::format("{} lie {} and come for each use, most of them beside the ops before it: a micro batch waits {} "
+                     "for the link",
+                     format_bytes(plan.moved_parameter_bytes), where, milliseconds_of(plan.time.offload))});
+  if (plan.host_updates > 0)
+    reasons.push_back({"update: on the host",
+                       fmt::format("of {} parameters, where their state lies: gradients go there, and of the state "
+                                   "nothing comes",
+                                   plan.host_updates)});
+  if (plan.disk_bytes > 0)
+    reasons.push_back(
+        {"offload: disk", fmt::format("{} for which host_memory_budget, {}, has no room", format_bytes(plan.disk_bytes),
+                                      plan.host_budget_bytes > 0 ? format_bytes(plan.host_budget_bytes) : "none")});
   return reasons;
 }
 

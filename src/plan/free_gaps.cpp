@@ -30,7 +30,7 @@ std::vector<FreeGap> largest_free_gaps(const Plan& plan) {
   std::vector<std::vector<BufferId>> births(trace.ops.size() + 1), deaths(trace.ops.size() + 1);
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
-    if (buffer.persistent || buffer.host || buffer.bytes == 0 || plan.offsets[b] < 0) continue;
+    if (buffer.persistent || !buffer.on_device() || buffer.bytes == 0 || plan.offsets[b] < 0) continue;
     births[lifetimes[b].birth].push_back(static_cast<BufferId>(b));
     deaths[lifetimes[b].death].push_back(static_cast<BufferId>(b));
   }
@@ -39,9 +39,9 @@ std::vector<FreeGap> largest_free_gaps(const Plan& plan) {
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     for (BufferId b : deaths[i]) live.erase(plan.offsets[b]);
     for (BufferId b : births[i]) live[plan.offsets[b]] = placed_bytes(trace.buffers[b].bytes);
-    const bool workspace = plan.workspace_offsets[i] >= 0;
+    const bool workspace = plan.workspace_offsets[i] >= 0 && !trace.ops[i].on_host;
     if (workspace) live[plan.workspace_offsets[i]] = trace.ops[i].workspace_bytes;
-    gaps[i] = largest_gap(live, plan.persistent_bytes, plan.arena_bytes);
+    if (!trace.ops[i].on_host) gaps[i] = largest_gap(live, plan.persistent_bytes, plan.arena_bytes);
     if (workspace) live.erase(plan.workspace_offsets[i]);
   }
   return gaps;

@@ -30,7 +30,7 @@ std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector
   std::vector<int64_t> change(trace.ops.size() + 1, 0);
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
-    if (buffer.persistent || buffer.host || lifetimes[b].birth >= lifetimes[b].death) continue;
+    if (buffer.persistent || !buffer.on_device() || lifetimes[b].birth >= lifetimes[b].death) continue;
     change[lifetimes[b].birth] += placed_bytes(buffer.bytes);
     change[lifetimes[b].death] -= placed_bytes(buffer.bytes);
   }
@@ -38,7 +38,7 @@ std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector
   int64_t sum = 0;
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     sum += change[i];
-    live[i] = sum + trace.ops[i].workspace_bytes;
+    live[i] = sum + (trace.ops[i].on_host ? 0 : trace.ops[i].workspace_bytes);
   }
   return live;
 }

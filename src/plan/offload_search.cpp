@@ -26,6 +26,47 @@ bool better(const OffloadAnswer& a, const OffloadAnswer& b) {
   return a.peak < b.peak;
 }
 
+// Of training segments who uses what, and how long that takes (as `flops`, by bare_cost); of the others only what
+// buffers live from and until. The same indices.
+Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
+  Trace result;
+  result.buffers = trace.buffers;
+  result.segments = trace.segments;
+  result.constants.reserve(trace.constants.size());
+  for (const ConstantData& constant : trace.constants) result.constants.push_back({constant.buffer, {}});
+  for (Buffer& buffer : result.buffers) buffer.label.clear();
+  result.ops.resize(trace.ops.size());
+  std::vector<char> training(trace.ops.size(), 0);
+  for (const TrainingGraph& graph : search.graphs())
+    std::fill(training.begin() + graph.segment.begin, training.begin() + graph.segment.end, 1);
+  for (size_t i = 0; i < trace.ops.size(); ++i) {
+    if (!training[i]) continue;
+    const Op& op = trace.ops[i];
+    Op& slim = result.ops[i];
+    slim.phase = op.phase;
+    slim.flops = seconds_of(cost, op);
+    slim.workspace_bytes = op.workspace_bytes;
+    std::vector<View> read, written;
+    for_each_view(op, [&](const View& view, bool writes) { (writes ? written : read).push_back({view.buffer}); });
+    slim.arguments.push_back({Argument::Kind::tensor_list, false, std::move(read)});
+    slim.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
+  }
+  const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  for (size_t b = 0; b < trace.buffers.size(); ++b) {
+    if (trace.buffers[b].persistent || !trace.buffers[b].on_device() || lifetimes[b].birth >= lifetimes[b].death)
+      continue;
+    for (int32_t at : {lifetimes[b].birth, lifetimes[b].death - 1})
+      if (!training[at])
+        result.ops[at].arguments.push_back({Argument::Kind::tensor, false, {{static_cast<BufferId>(b)}}});
+  }
+  return result;
+}
+
+CostModel bare_cost(CostModel cost) {
+  cost.timed = [](const Op& op) { return op.flops; };
+  return cost;
+}
+
 }  // namespace
 
 OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
@@ -33,30 +74,37 @@ OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, 
     : trace_(trace),
       search_(search),
       cost_(cost),
+      bare_(bare(trace, search, cost)),
+      bare_cost_(bare_cost(cost)),
       pinned_(std::move(pinned)),
       micro_seconds_(segment_seconds(cost, trace, "micro")) {}
 
-Trace OffloadSearch::carried_out(const KeptValues& kept, const std::vector<char>& moved, const std::vector<char>& state,
-                                 int64_t limit) const {
+Trace OffloadSearch::carried_out(const Trace& trace, const KeptValues& kept, const std::vector<char>& moved,
+                                 bool host_updates, int64_t limit) const {
+  return carried_out(trace, cost_, kept, moved, host_updates, limit);
+}
+
+Trace OffloadSearch::carried_out(const Trace& whole, const CostModel& cost, const KeptValues& kept,
+                                 const std::vector<char>& moved, bool host_updates, int64_t limit) const {
   std::vector<RecomputeChoice> choices;
   for (const TrainingGraph& graph : search_.graphs()) choices.push_back({&graph, kept});
-  Trace trace = recompute(trace_, choices);
-  OffloadChoice choice{std::vector<char>(trace.buffers.size(), 0), state};
+  Trace trace = recompute(whole, choices);
+  OffloadChoice choice{std::vector<char>(trace.buffers.size(), 0), host_updates};
   for (const TrainingGraph& graph : search_.graphs())
     for (size_t v = 0; v < moved.size(); ++v)
       if (moved[v]) choice.saved[graph.values[v].buffer] = 1;
-  return offload(std::move(trace), choice, cost_, limit);
+  return offload(std::move(trace), choice, cost, limit);
 }
 
 OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const {
-  const Trace trace = carried_out(kept, moved, {}, limit);
+  const Trace trace = carried_out(bare_, bare_cost_, kept, moved, /*host_updates=*/false, limit);
   OffloadAnswer answer;
   const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes_of(trace));
   for (const TrainingGraph& graph : search_.graphs()) {
     const Segment* segment = trace.segment(graph.segment.name);
     for (int32_t op = segment->begin; op < segment->end; ++op) answer.peak = std::max(answer.peak, live[op]);
   }
-  answer.seconds = segment_seconds(cost_, trace, "micro") - micro_seconds_;
+  answer.seconds = segment_seconds(bare_cost_, trace, "micro") - micro_seconds_;
   const TrainingGraph& graph = search_.graphs().front();
   for (size_t v = 0; v < moved.size(); ++v)
     if (moved[v]) answer.host += graph.values[v].bytes;

@@ -39,18 +39,22 @@ class OffloadSearch {
   /// No choice that fits takes fewer seconds more than everything kept does.
   double bound(int64_t limit, int64_t host_limit) const;
 
-  /// The trace with a choice carried out, and `state` (by buffer) in host memory besides; copies overlap ops as far as
-  /// `limit` live bytes allow.
-  Trace carried_out(const KeptValues& kept, const std::vector<char>& moved, const std::vector<char>& state,
+  /// `trace`, which has the same ops and may say of more buffers that they lie elsewhere, with a choice carried out;
+  /// copies overlap ops as far as `limit` live bytes allow.
+  Trace carried_out(const Trace& trace, const KeptValues& kept, const std::vector<char>& moved, bool host_updates,
                     int64_t limit) const;
 
  private:
+  Trace carried_out(const Trace& trace, const CostModel& cost, const KeptValues& kept, const std::vector<char>& moved,
+                    bool host_updates, int64_t limit) const;
   OffloadAnswer evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const;
   std::vector<char> movable(const KeptValues& kept, int64_t host_limit) const;
 
   const Trace& trace_;
   const RecomputeSearch& search_;
   const CostModel& cost_;
+  Trace bare_;           // what evaluate() reads of the trace: it is copied very often
+  CostModel bare_cost_;  // of its ops
   const std::optional<KeptValues> pinned_;
   double micro_seconds_;                              // with everything kept
   mutable std::map<int64_t, OffloadAnswer> leanest_;  // by host_limit

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <set>
 
+#include "plan/arrangement.h"
 #include "plan/explain.h"
 #include "plan/lay_out.h"
-#include "plan/offload_search.h"
 #include "plan/passes/recompute.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/pipeline.h"
@@ -32,6 +33,9 @@ constexpr int kMostAttempts = 12;
 
 // Larger traces are not planned under budgets nearby as well: that would take seconds.
 constexpr size_t kOpsLookedAround = 1500;
+
+// In how many steps it is found out how much of a kind (gradients, parameters) must lie elsewhere.
+constexpr int kStepsOfAKind = 8;
 
 // Kinds of rebuilt values that have a reason of their own.
 constexpr size_t kKindsExplained = 6;
@@ -69,15 +73,18 @@ struct Planner::Impl {
         look_for_leaner();
         break;
     }
-    if (options.host_memory_budget <= 0 || options.cost.host_link <= 0) return;
-    for (size_t b = 0; b < prepared.buffers.size(); ++b) {
-      const Buffer& buffer = prepared.buffers[b];
-      if (buffer.role == Role::optimizer_state && buffer.persistent && buffer.bytes > kArenaAlignment)
-        state.push_back(static_cast<BufferId>(b));
-    }
-    moving.emplace(prepared, *search, options.cost, pinned_kept);
-    const StateChoice all = state_of(1);
-    afar = schedule(moving->leanest(options.host_memory_budget - all.bytes), all, /*limit=*/0);
+    const bool disk = options.disk_budget > 0 && options.cost.disk_link > 0;
+    if ((options.host_memory_budget <= 0 && !disk) || options.cost.host_link <= 0) return;
+    elsewhere.emplace(prepared, *search, options, pinned_kept);
+    const int kinds = elsewhere->candidates().kinds();
+    // The most away takes least, but for what placement loses here and there.
+    const bool look_around = prepared.ops.size() <= kOpsLookedAround;
+    for (int part = look_around ? std::min(kinds, 1) : kinds; part <= kinds; ++part)
+      for (const bool on_host : {false, true}) {
+        if (on_host && options.cost.host_bytes <= 0) continue;
+        auto plan = leanest_with(part, on_host);
+        if (plan && (!afar || plan->peak_bytes < afar->peak_bytes)) afar = std::move(plan);
+      }
   }
 
   /// The least budget that fits.
@@ -95,6 +102,7 @@ struct Planner::Impl {
     plan.budget_bytes = budget.value_or(0);
     plan.host_budget_bytes = options.host_memory_budget;
     plan.update_in_backward = in_backward;
+    plan.disk_budget_bytes = options.disk_budget;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
     if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(plan));
     if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
@@ -103,27 +111,6 @@ struct Planner::Impl {
   }
 
  private:
-  // Optimizer state in host memory: by buffer, and its bytes.
-  struct StateChoice {
-    std::vector<char> away;
-    int64_t bytes = 0;
-  };
-
-  // That part of the state, by bytes, as far as there is room.
-  StateChoice state_of(double part) const {
-    int64_t all = 0;
-    for (BufferId b : state) all += placed_bytes(prepared.buffers[b].bytes);
-    const auto most = std::min(options.host_memory_budget, static_cast<int64_t>(part * static_cast<double>(all)));
-    StateChoice choice{std::vector<char>(prepared.buffers.size(), 0)};
-    for (BufferId b : state) {
-      const int64_t bytes = placed_bytes(prepared.buffers[b].bytes);
-      if (choice.bytes + bytes > most) continue;
-      choice.bytes += bytes;
-      choice.away[b] = 1;
-    }
-    return choice;
-  }
-
   Plan timed(Plan plan) const {
     StepTime& time = plan.time;
     time.norms = segment_seconds(options.cost, plan.trace, "norms");
@@ -145,14 +132,19 @@ struct Planner::Impl {
     return plan;
   }
 
-  Plan schedule(const OffloadAnswer& answer, const StateChoice& away, int64_t limit) const {
-    Plan plan = timed(lay_out(moving->carried_out(answer.kept, answer.moved, away.away, limit), options));
+  Plan schedule(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates, int64_t limit) const {
+    Plan plan = timed(lay_out(
+        arrangement.moving->carried_out(arrangement.trace, answer.kept, answer.moved, host_updates, limit), options));
     int64_t again = 0;
     for (const Rebuild& rebuild : rebuilds_of(search->graphs().front(), answer.kept))
       for (int32_t step : rebuild.steps) again += search->graphs().front().steps[step].cost;
     plan.checkpointed = again > 0;
     plan.moved_bytes = answer.host;
-    plan.moved_state_bytes = away.bytes;
+    plan.moved_state_bytes = arrangement.away.state;
+    plan.moved_gradient_bytes = arrangement.away.gradients;
+    plan.moved_parameter_bytes = arrangement.away.parameters;
+    plan.host_updates = std::ranges::count_if(plan.trace.ops, &Op::on_host);
+    plan.host_budget_bytes = options.host_memory_budget;
     StepTime& time = plan.time;
     time.recompute = static_cast<double>(again) * 1e-12;
     time.offload = std::max(0.0, time.micro - segment_seconds(options.cost, prepared, "micro") - time.recompute);
@@ -164,7 +156,8 @@ struct Planner::Impl {
   }
 
   bool fits(const Plan& plan, std::optional<int64_t> budget) const {
-    return (!budget || plan.peak_bytes <= *budget) && plan.host_bytes <= options.host_memory_budget;
+    return (!budget || plan.peak_bytes <= *budget) && plan.host_bytes <= options.host_memory_budget &&
+           plan.disk_bytes <= options.disk_budget;
   }
 
   // What is left of a budget for what lives only for a while.
@@ -174,7 +167,7 @@ struct Planner::Impl {
 
   Plan choose(std::optional<int64_t> budget) const {
     Plan best = pinned ? *pinned : choose_recomputation(budget);
-    if (moving) {
+    if (afar) {
       const int64_t minimum = std::min(pinned ? best.peak_bytes : best.minimum_budget_bytes, afar->peak_bytes);
       if (budget && *budget < minimum)
         best = afar->peak_bytes < best.peak_bytes ? *afar : best;
@@ -236,48 +229,91 @@ struct Planner::Impl {
     return best;
   }
 
+  // The least peak with that part away, if both other memories have room.
+  std::optional<Plan> leanest_with(double part, bool host_updates) const {
+    int64_t room = options.host_memory_budget;
+    for (int attempt = 0; attempt < kMostAttempts && room >= 0; ++attempt) {
+      const Arrangement& arrangement = elsewhere->at(part, room);
+      Plan plan = schedule(arrangement, arrangement.moving->leanest(room - arrangement.away.host), host_updates, 0);
+      const int64_t over = plan.host_bytes - options.host_memory_budget;
+      if (over <= 0) return plan;
+      room -= over;
+    }
+    return {};
+  }
+
   // The least time of a step with host memory, if that is less than `best`, or if nothing fits without.
   Plan choose_offload(int64_t budget, Plan best) const {
-    const int64_t persistent = best.persistent_bytes;
+    const AwayCandidates& candidates = elsewhere->candidates();
     const bool ragged = options.micro_batches > 1 && prepared.segment("remainder") != nullptr;
     const auto step_of = [&](const Plan& plan) { return plan.time.step(options.micro_batches, ragged); };
-    std::set<int64_t> tried;  // bytes of state in host memory
     const auto consider = [&](Plan plan) {
       if (!fits(plan, budget)) return false;
       if (!fits(best, budget) || step_of(plan) < step_of(best)) best = std::move(plan);
       return true;
     };
+    std::set<std::vector<Memory>> tried;
     const auto try_part = [&](double part) {
-      const StateChoice away = state_of(part);
-      if (!tried.insert(away.bytes).second) return;
-      int64_t limit = limit_under(budget, persistent - away.bytes), host = options.host_memory_budget - away.bytes;
+      const Arrangement& arrangement = elsewhere->at(part, options.host_memory_budget);
+      if (!tried.insert(arrangement.away.memory).second) return;
+      int64_t limit = limit_under(budget, arrangement.persistent_bytes);
+      int64_t host = options.host_memory_budget - arrangement.away.host;
       for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-        const auto answer = moving->cheapest(limit, host);
+        const auto answer = arrangement.moving->cheapest(limit, std::max<int64_t>(host, 0));
         if (!answer) return;
-        Plan plan = schedule(*answer, away, limit);
+        Plan plan = schedule(arrangement, *answer, /*host_updates=*/false, limit);
         const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options.host_memory_budget;
-        if (consider(std::move(plan))) return;
+        if (consider(std::move(plan))) {
+          if (arrangement.away.state > 0 && options.cost.host_bytes > 0)
+            consider(schedule(arrangement, *answer, /*host_updates=*/true, limit));
+          return;
+        }
+        if (over <= 0 && host <= 0) return;  // nothing is left to take away
         if (over > 0) limit = std::min(limit - over, answer->peak - 1);
         host -= std::max<int64_t>(host_over, 0);
       }
     };
-    try_part(0);
-    const double update = segment_seconds(options.cost, prepared, "update");
-    for (double part : {1.0, 0.5, 0.25, 0.75}) {
-      // What state in host memory takes at least, against all that is left to gain.
-      const double copies = copy_seconds(options.cost, state_of(part).bytes);
-      const double least = options.cost.copies_overlap ? copies - update : 2 * copies;
+    // What lies elsewhere takes at least its copies, against all that is left to gain.
+    const auto worth_trying = [&](double part) {
       const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options.micro_batches) +
                           best.time.update_offload;
-      if (state.empty() || (fits(best, budget) && least >= gain)) continue;
-      try_part(part);
+      return !fits(best, budget) ||
+             candidates.least_seconds(elsewhere->at(part, options.host_memory_budget).away, options.cost) < gain;
+    };
+    try_part(0);
+    const int kinds = candidates.kinds();
+    if (kinds > 0)
+      for (double part : {1.0, 0.5, 0.25, 0.75})
+        if (worth_trying(part)) try_part(part);
+    if (fits(best, budget)) {
+      for (int whole = 2; whole <= kinds; ++whole)
+        for (double part : {static_cast<double>(whole), whole - 0.5})
+          if (worth_trying(part)) try_part(part);
+    } else if (kinds > 1) {
+      // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
+      const auto possible = [&](int step) {
+        const Arrangement& each = elsewhere->at(static_cast<double>(step) / kStepsOfAKind, options.host_memory_budget);
+        const int64_t host = std::max<int64_t>(options.host_memory_budget - each.away.host, 0);
+        return each.moving->leanest(host).peak <= limit_under(budget, each.persistent_bytes);
+      };
+      int low = kStepsOfAKind + 1, high = kinds * kStepsOfAKind;
+      while (low < high) {
+        const int middle = (low + high) / 2;
+        if (possible(middle))
+          high = middle;
+        else
+          low = middle + 1;
+      }
+      for (int step :
+           {low, low + 1, low + 3, (low + kStepsOfAKind) / kStepsOfAKind * kStepsOfAKind, kinds * kStepsOfAKind})
+        if (step <= kinds * kStepsOfAKind) try_part(static_cast<double>(step) / kStepsOfAKind);
     }
     consider(*afar);
     if (!fits(best, budget)) return *afar;
-    const int64_t all = state_of(1).bytes;
+    const Arrangement& most = elsewhere->at(kinds, std::numeric_limits<int64_t>::max() / 4);
     best.time.recompute_bound =
         std::min(best.time.recompute + best.time.offload,
-                 moving->bound(limit_under(budget, persistent - all), options.host_memory_budget));
+                 most.moving->bound(limit_under(budget, most.persistent_bytes), options.host_memory_budget));
     return best;
   }
 
@@ -308,8 +344,7 @@ struct Planner::Impl {
   const bool in_backward;
   Trace prepared;
   std::optional<RecomputeSearch> search;
-  std::optional<OffloadSearch> moving;
-  std::vector<BufferId> state;  // that may lie in host memory
+  std::optional<Arrangements> elsewhere;
   std::optional<Plan> pinned, whole, leanest, afar;
 };
 
@@ -355,12 +390,13 @@ std::vector<Resident> largest_at_peak(const Plan& plan, size_t count) {
   std::vector<Resident> residents;
   for (size_t b = 0; b < plan.trace.buffers.size(); ++b) {
     const Buffer& buffer = plan.trace.buffers[b];
-    if (!buffer.host && (buffer.persistent || lifetimes[b].live_at(plan.peak_op)))
+    if (buffer.on_device() && (buffer.persistent || lifetimes[b].live_at(plan.peak_op)))
       residents.push_back({buffer.label, buffer.role, buffer.bytes});
   }
   if (!plan.trace.ops.empty()) {
     const Op& op = plan.trace.ops[plan.peak_op];
-    if (op.workspace_bytes > 0) residents.push_back({"scratch of " + op.name, Role::workspace, op.workspace_bytes});
+    if (op.workspace_bytes > 0 && !op.on_host)
+      residents.push_back({"scratch of " + op.name, Role::workspace, op.workspace_bytes});
   }
   std::stable_sort(residents.begin(), residents.end(),
                    [](const Resident& a, const Resident& b) { return a.bytes > b.bytes; });

@@ -27,10 +27,24 @@ struct Partial {
   int32_t before = 0;  // index among the partial answers up to the region before
 };
 
-// Those that no other beats in both bytes and time, by rising bytes.
-void keep_front(std::vector<Partial>& list) {
-  std::sort(list.begin(), list.end(),
-            [](const Partial& a, const Partial& b) { return a.held != b.held ? a.held < b.held : a.cost < b.cost; });
+bool holds_less(const Partial& a, const Partial& b) {
+  return a.held != b.held ? a.held < b.held : a.cost < b.cost;
+}
+
+// Those that no other beats in both bytes and time, by rising bytes. `runs`: where parts begin that are in order.
+void keep_front(std::vector<Partial>& list, std::vector<size_t> runs) {
+  runs.push_back(list.size());
+  while (runs.size() > 2) {
+    std::vector<size_t> merged;
+    for (size_t i = 0; i + 1 < runs.size(); i += 2) {
+      merged.push_back(runs[i]);
+      if (i + 2 >= runs.size()) continue;
+      const auto at = [&](size_t run) { return list.begin() + static_cast<std::ptrdiff_t>(runs[run]); };
+      std::inplace_merge(at(i), at(i + 1), at(i + 2), holds_less);
+    }
+    merged.push_back(list.size());
+    runs = std::move(merged);
+  }
   size_t count = 0;
   for (const Partial& partial : list)
     if (count == 0 || partial.cost < list[count - 1].cost) list[count++] = partial;
@@ -166,16 +180,18 @@ struct RecomputeSearch::Impl {
         fronts.push_back({{partial.held, partial.cost + weighed.cost, made[r], 0}});
         continue;
       }
-      for (size_t p = 0; p < fronts.back().size(); ++p) {
-        const Partial& partial = fronts.back()[p];
-        for (size_t c = 0; c < cut.weighed[r].size(); ++c) {
-          const RegionCut::Weighed& weighed = cut.weighed[r][c];
-          if (partial.held + weighed.peak > limit) continue;
+      std::vector<size_t> runs;
+      for (size_t c = 0; c < cut.weighed[r].size(); ++c) {
+        const RegionCut::Weighed& weighed = cut.weighed[r][c];
+        runs.push_back(next.size());
+        for (size_t p = 0; p < fronts.back().size(); ++p) {
+          const Partial& partial = fronts.back()[p];
+          if (partial.held + weighed.peak > limit) break;  // the others hold more
           next.push_back({partial.held + weighed.held, partial.cost + weighed.cost, static_cast<int32_t>(c),
                           static_cast<int32_t>(p)});
         }
       }
-      keep_front(next);
+      keep_front(next, std::move(runs));
       if (next.empty()) return std::nullopt;
       fronts.push_back(std::move(next));
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 #include <set>
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr BufferId kWorkspace = -2;
 
-// Who owns which byte, of the device's arena and of the host's.
+// Who owns which byte of each memory's arena.
 class Arena {
  public:
   explicit Arena(const Plan& plan)
@@ -42,7 +43,7 @@ class Arena {
     if (!inside(buffer)) {
       fault_ = fmt::format("'{}' ends outside the arena", name);
     } else if (host_wrote_.insert(buffer).second) {
-      take(buffer, plan_.offsets[buffer], plan_.trace.buffers[buffer].bytes);
+      take(buffer, plan_.trace.buffers[buffer].memory, plan_.offsets[buffer], plan_.trace.buffers[buffer].bytes);
     } else if (!owns(buffer)) {
       fault_ = fmt::format("'{}', which the host writes, was overwritten", name);
     }
@@ -67,17 +68,18 @@ class Arena {
     BufferId buffer;
   };
 
+  int64_t arena_bytes(Memory memory) const {
+    return memory == Memory::device ? plan_.arena_bytes : memory == Memory::host ? plan_.host_bytes : plan_.disk_bytes;
+  }
   bool inside(BufferId buffer) const {
-    const int64_t arena = plan_.trace.buffers[buffer].host ? plan_.host_bytes : plan_.arena_bytes;
-    return plan_.offsets[buffer] + plan_.trace.buffers[buffer].bytes <= arena;
+    return plan_.offsets[buffer] + plan_.trace.buffers[buffer].bytes <= arena_bytes(plan_.trace.buffers[buffer].memory);
   }
   bool owns(BufferId buffer) const { return owned_[buffer] == plan_.trace.buffers[buffer].bytes; }
 
   // Gives [offset, offset + bytes) to `buffer`; whoever had some of it has lost that much.
-  void take(BufferId buffer, int64_t offset, int64_t bytes) {
+  void take(BufferId buffer, Memory memory, int64_t offset, int64_t bytes) {
     if (bytes == 0) return;
-    const bool host = buffer >= 0 && plan_.trace.buffers[buffer].host;
-    std::map<int64_t, Extent>& extents = host ? host_extents_ : device_extents_;
+    std::map<int64_t, Extent>& extents = extents_[static_cast<int>(memory)];
     const int64_t end = offset + bytes;
     auto at = extents.lower_bound(offset);
     if (at != extents.begin() && std::prev(at)->second.end > offset) --at;
@@ -114,7 +116,11 @@ class Arena {
     }
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = plan_.trace.buffers[view.buffer];
-      if (buffer.host && op.copy == CopyStage::none) complain(view.buffer, "lies in host memory");
+      const Memory runs_in = op.on_host ? Memory::host : Memory::device;
+      if (buffer.memory != runs_in && op.copy == CopyStage::none)
+        complain(view.buffer, buffer.on_device()              ? "lies on the device, and the op runs on the host"
+                              : buffer.memory == Memory::host ? "lies in host memory"
+                                                              : "lies on disk");
       for (const auto& [target, source] : in_flight_) {
         if (view.buffer == target) complain(view.buffer, "is used while a copy to it is under way");
         if (view.buffer == source && written) complain(view.buffer, "is written while a copy of it is under way");
@@ -122,8 +128,10 @@ class Arena {
     });
     if (op.copy != CopyStage::start) return;
     const View &target = op.arguments[0].views[0], &source = op.arguments[1].views[0];
-    if (plan_.trace.buffers[target.buffer].host == plan_.trace.buffers[source.buffer].host)
-      complain(target.buffer, "is copied to from the same memory");
+    const Memory to = plan_.trace.buffers[target.buffer].memory, from = plan_.trace.buffers[source.buffer].memory;
+    if (to == from) complain(target.buffer, "is copied to from the same memory");
+    if (std::max(to, from) != op.far || std::min(to, from) != Memory::device)
+      complain(target.buffer, "is copied between other memories than the copy says");
     if (target.elements() != source.elements()) complain(target.buffer, "is of another size than what is copied to it");
     in_flight_[target.buffer] = source.buffer;
   }
@@ -157,12 +165,13 @@ class Arena {
       // Only the op that makes a buffer may find somebody else in its place.
       if (born_[view.buffer] != index) return complain(view.buffer, "is changed, but is not whole: overwritten since");
       written_here_.insert(view.buffer);
-      take(view.buffer, offset, buffer.bytes);
+      take(view.buffer, buffer.memory, offset, buffer.bytes);
     });
     if (const int64_t offset = plan_.workspace_offsets[index]; offset >= 0) {
-      if (offset + op.workspace_bytes > plan_.arena_bytes && fault_.empty())
+      const Memory memory = op.on_host ? Memory::host : Memory::device;
+      if (offset + op.workspace_bytes > arena_bytes(memory) && fault_.empty())
         fault_ = fmt::format("op {} ({}): its workspace ends outside the arena", index, op.name);
-      take(kWorkspace, offset, op.workspace_bytes);
+      take(kWorkspace, memory, offset, op.workspace_bytes);
     }
     for (BufferId buffer : operands)
       if (plan_.trace.buffers[buffer].bytes > 0 && !owns(buffer))
@@ -170,9 +179,9 @@ class Arena {
   }
 
   const Plan& plan_;
-  std::map<int64_t, Extent> device_extents_, host_extents_;  // begin -> end and owner; disjoint
-  std::map<BufferId, BufferId> in_flight_;                   // copies that were started: target -> source
-  std::vector<int64_t> owned_;                               // by buffer: how many of its bytes are still its own
+  std::array<std::map<int64_t, Extent>, kMemories> extents_;  // by memory: begin -> end and owner; disjoint
+  std::map<BufferId, BufferId> in_flight_;                    // copies that were started: target -> source
+  std::vector<int64_t> owned_;                                // by buffer: how many of its bytes are still its own
   std::vector<int32_t> born_;        // by buffer: the op of the trace that writes it first, or -1
   std::set<BufferId> written_here_;  // in the segment that runs now
   std::set<BufferId> updated_here_;  // parameters, likewise
@@ -192,6 +201,9 @@ std::string find_fault(const Plan& plan) {
   if (plan.fits && plan.host_bytes > plan.host_budget_bytes)
     return fmt::format("the plan says that it fits, but its {} bytes of host memory are over the budget of {}",
                        plan.host_bytes, plan.host_budget_bytes);
+  if (plan.fits && plan.disk_bytes > plan.disk_budget_bytes)
+    return fmt::format("the plan says that it fits, but its {} bytes on disk are over the budget of {}",
+                       plan.disk_bytes, plan.disk_budget_bytes);
   if (plan.peak_bytes < plan.arena_bytes) return "the peak is below the size of the arena";
   if (plan.breakdown.total() != plan.peak_bytes) return "the breakdown does not add up to the peak";
 

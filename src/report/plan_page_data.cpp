@@ -55,7 +55,7 @@ void for_each_op_memory(const Plan& plan, Visit&& visit) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   std::vector<std::vector<size_t>> born(trace.ops.size() + 1), dead(trace.ops.size() + 1);
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (trace.buffers[b].host || plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death) continue;
+    if (!trace.buffers[b].on_device() || plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death) continue;
     born[lifetimes[b].birth].push_back(b);
     dead[lifetimes[b].death].push_back(b);
   }
@@ -65,7 +65,7 @@ void for_each_op_memory(const Plan& plan, Visit&& visit) {
     for (size_t b : dead[i]) live[page_area(trace.buffers[b].role)] -= placed_bytes(trace.buffers[b].bytes);
     for (size_t b : born[i]) live[page_area(trace.buffers[b].role)] += placed_bytes(trace.buffers[b].bytes);
     Areas here = live;
-    here[page_area(Role::workspace)] += placed_bytes(trace.ops[i].workspace_bytes);
+    if (!trace.ops[i].on_host) here[page_area(Role::workspace)] += placed_bytes(trace.ops[i].workspace_bytes);
     visit(static_cast<int32_t>(i), here);
   }
 }
@@ -187,12 +187,13 @@ PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn) 
   std::vector<PageBuffer> all;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
-    if (buffer.host || plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death || buffer.bytes == 0) continue;
+    if (!buffer.on_device() || plan.offsets[b] < 0 || lifetimes[b].birth >= lifetimes[b].death || buffer.bytes == 0)
+      continue;
     all.push_back({buffer.label, buffer.role, buffer.bytes, plan.offsets[b], lifetimes[b].birth, lifetimes[b].death,
                    buffer.persistent, buffer.output});
   }
   for (size_t i = 0; i < trace.ops.size(); ++i) {
-    if (plan.workspace_offsets[i] < 0) continue;
+    if (plan.workspace_offsets[i] < 0 || trace.ops[i].on_host) continue;
     const auto at = static_cast<int32_t>(i);
     all.push_back({"scratch of " + trace.ops[i].name, Role::workspace, trace.ops[i].workspace_bytes,
                    plan.workspace_offsets[i], at, at + 1, false, false});

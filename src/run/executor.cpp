@@ -57,21 +57,26 @@ struct Executor::BoundOp {
   std::vector<int> result_positions;  // by result: its place on the stack after the call, or -1 within a list
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
-  int64_t extent = 0, host_extent = 0;  // the op's operands end here
+  std::array<int64_t, kMemories> extents{};  // by memory: the op's operands end here
 };
 
 Executor::~Executor() = default;
 
-std::byte* Executor::place_of(BufferId buffer) const {
-  const CpuArena& arena = plan_.trace.buffers[buffer].host ? *host_ : arena_;
-  return plan_.offsets[buffer] < 0 ? nullptr : arena.data() + plan_.offsets[buffer];
+std::byte* Executor::arena_of(Memory memory) const {
+  return memory == Memory::device ? arena_.data() : memory == Memory::host ? host_->data() : disk_->data();
 }
 
-Executor::Executor(const Plan& plan, CpuArena& arena, CpuArena* host)
-    : plan_(plan), arena_(arena), host_(host), copy_numbers_(plan.trace.buffers.size(), 0) {
+std::byte* Executor::place_of(BufferId buffer) const {
+  return plan_.offsets[buffer] < 0 ? nullptr : arena_of(plan_.trace.buffers[buffer].memory) + plan_.offsets[buffer];
+}
+
+Executor::Executor(const Plan& plan, CpuArena& arena, CpuArena* host, DiskArena* disk)
+    : plan_(plan), arena_(arena), host_(host), disk_(disk), copy_numbers_(plan.trace.buffers.size(), 0) {
   check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
   check(plan.host_bytes == 0 || (host && host->bytes() >= plan.host_bytes),
         "the host's arena is smaller than the plan");
+  check(plan.disk_bytes == 0 || (disk && disk->bytes() >= plan.disk_bytes),
+        "the disk's arena is smaller than the plan");
   const size_t count = plan.trace.buffers.size();
   storages_.reserve(count);
   for (size_t b = 0; b < count; ++b) {
@@ -117,7 +122,7 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
   BoundOp bound{index, &op, {}, {}, {}, {}, {}};
   for_each_view(op, [&](const View& view, bool) {
     const int64_t end = plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes);
-    int64_t& extent = plan_.trace.buffers[view.buffer].host ? bound.host_extent : bound.extent;
+    int64_t& extent = bound.extents[static_cast<int>(plan_.trace.buffers[view.buffer].memory)];
     if (plan_.offsets[view.buffer] >= 0) extent = std::max(extent, end);
   });
   if (op.copy != CopyStage::none) return bound;
@@ -163,10 +168,12 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
   for (size_t i = 0; i < schema.returns().size(); ++i)
     if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
   if (plan_.workspace_offsets[index] >= 0) {
-    bound.workspace = arena_.data() + plan_.workspace_offsets[index];
+    const Memory runs_in = op.on_host ? Memory::host : Memory::device;
+    bound.workspace = arena_of(runs_in) + plan_.workspace_offsets[index];
     bound.workspace_bytes = op.workspace_bytes;
     // Scratch by rule is the op's for its time, as an operand is, whether its kernel takes all of it or not.
-    bound.extent = std::max(bound.extent, plan_.workspace_offsets[index] + op.workspace_bytes);
+    int64_t& extent = bound.extents[static_cast<int>(runs_in)];
+    extent = std::max(extent, plan_.workspace_offsets[index] + op.workspace_bytes);
   }
   return bound;
 }
@@ -187,12 +194,24 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
 
 void Executor::run_copy(BoundOp& op) {
   const BufferId target = op.op->arguments[0].views[0].buffer, source = op.op->arguments[1].views[0].buffer;
-  if (op.op->copy == CopyStage::start)
-    copy_numbers_[target] = copies_.start(place_of(target), place_of(source), plan_.trace.buffers[source].bytes);
-  else
+  const int64_t bytes = plan_.trace.buffers[source].bytes;
+  if (op.op->copy == CopyStage::start) {
+    std::function<void()> done;
+    if (op.op->far == Memory::disk) {
+      const BufferId far = plan_.trace.buffers[target].on_device() ? source : target;
+      done = [disk = disk_, offset = plan_.offsets[far], bytes, written = far == target] {
+        disk->let_go(offset, bytes, written);
+      };
+    }
+    copy_numbers_[target] = copies_.start(place_of(target), place_of(source), bytes, std::move(done));
+  } else {
     copies_.wait(copy_numbers_[target]);
-  arena_bytes_used_ = std::max(arena_bytes_used_, op.extent);
-  host_bytes_used_ = std::max(host_bytes_used_, op.host_extent);
+  }
+  note_use(op);
+}
+
+void Executor::note_use(const BoundOp& op) {
+  for (size_t m = 0; m < bytes_used_.size(); ++m) bytes_used_[m] = std::max(bytes_used_[m], op.extents[m]);
 }
 
 void Executor::run_op(BoundOp& op, const RandomContext& random) {
@@ -239,10 +258,12 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
     int64_t& known = unplanned_[op.index];
     known = std::max(known, usage.workspace_bytes);
   }
-  arena_bytes_used_ = std::max(arena_bytes_used_, op.extent);
+  note_use(op);
   if (usage.workspace_bytes > usage.outside_bytes) {
-    const int64_t begin = op.workspace - arena_.data();
-    arena_bytes_used_ = std::max(arena_bytes_used_, begin + std::min(op.workspace_bytes, usage.workspace_bytes));
+    const Memory runs_in = op.op->on_host ? Memory::host : Memory::device;
+    const int64_t begin = op.workspace - arena_of(runs_in);
+    int64_t& used = bytes_used_[static_cast<int>(runs_in)];
+    used = std::max(used, begin + std::min(op.workspace_bytes, usage.workspace_bytes));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "device/copy_thread.h"
 #include "device/cpu_allocator.h"
 #include "device/cpu_arena.h"
+#include "device/disk_arena.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {
@@ -26,8 +28,9 @@ struct RandomContext {
 class Executor {
  public:
   /// Binds every op of the plan to its place in the arena; nothing is allocated for tensors after that. What the plan
-  /// moves to host memory lies in `host`, which may be missing where that is nothing. All must outlive the executor.
-  Executor(const Plan& plan, CpuArena& arena, CpuArena* host = nullptr);
+  /// moves to host memory lies in `host`, what it moves to disk in `disk`; either may be missing where that is nothing.
+  /// All must outlive the executor.
+  Executor(const Plan& plan, CpuArena& arena, CpuArena* host = nullptr, DiskArena* disk = nullptr);
   ~Executor();
 
   /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
@@ -38,10 +41,11 @@ class Executor {
   at::Tensor tensor(const View& view);
 
   /// The highest byte of the arena that any op run so far has used, plus one.
-  int64_t arena_bytes_used() const { return arena_bytes_used_; }
+  int64_t arena_bytes_used() const { return bytes_used_[0]; }
 
-  /// The same of the host's arena.
-  int64_t host_bytes_used() const { return host_bytes_used_; }
+  /// The same of the host's arena, and of the disk's.
+  int64_t host_bytes_used() const { return bytes_used_[static_cast<int>(Memory::host)]; }
+  int64_t disk_bytes_used() const { return bytes_used_[static_cast<int>(Memory::disk)]; }
 
   /// Scratch that ops took beyond what was planned for them, by op index: what to plan them with.
   const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
@@ -57,13 +61,16 @@ class Executor {
   const at::Tensor& bind(const View& view);
   BoundOp bind_op(int32_t index);
   void run_copy(BoundOp& op);
+  void note_use(const BoundOp& op);
   void run_op(BoundOp& op, const RandomContext& random);
+  std::byte* arena_of(Memory memory) const;
   std::byte* place_of(BufferId buffer) const;
   void settle_outputs(BoundOp& op);
 
   const Plan& plan_;
   CpuArena& arena_;
   CpuArena* host_;
+  DiskArena* disk_;
   AllocationFrame frame_;
   std::vector<c10::Storage> storages_;                                            // by buffer
   std::unordered_map<size_t, std::vector<std::pair<View, at::Tensor>>> tensors_;  // by hash of the view
@@ -71,7 +78,7 @@ class Executor {
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> copy_numbers_;  // by buffer: the last copy to it that was started
   CopyThread copies_;
-  int64_t arena_bytes_used_ = 0, host_bytes_used_ = 0;
+  std::array<int64_t, kMemories> bytes_used_{};  // by memory
   std::map<int32_t, int64_t> unplanned_;
   int64_t beside_bytes_ = 0;
   int64_t copied_outputs_ = 0;

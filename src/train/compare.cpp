@@ -61,6 +61,7 @@ std::string settings_of(const PlannedJob& planned) {
   if (planned.plan.checkpointed) text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute_share());
   if (planned.plan.update_in_backward) text += ", updates in backward";
   if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
+  if (planned.plan.disk_bytes > 0) text += fmt::format(", {} on disk", format_bytes(planned.plan.disk_bytes));
   return text;
 }
 
@@ -104,6 +105,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     row.budget_bytes = planned.plan.budget_bytes;
     row.planned_peak_bytes = planned.plan.peak_bytes;
     row.planned_host_bytes = planned.plan.host_bytes;
+    row.planned_disk_bytes = planned.plan.disk_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
       Job pinned_job = pinned(rung.job, planned.settings);
@@ -114,6 +116,8 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
       row.measured_peak_bytes = report.measured_peak_bytes;
       row.planned_host_bytes = report.job.plan.host_bytes;
       row.measured_host_bytes = report.used.host;
+      row.planned_disk_bytes = report.job.plan.disk_bytes;
+      row.measured_disk_bytes = report.used.disk;
       row.measured_step_seconds = report.step_seconds;
       if (!report.losses.empty()) row.final_loss = report.losses.back();
       if (report.stopped) return rows;  // an interrupted row is no measurement

@@ -62,6 +62,7 @@ std::optional<CostModel> load_rates(const std::filesystem::path& file) {
     model.copies_overlap = false;  // as they were measured: by the cores that run the ops
     model.overhead_seconds = json.at("overhead_seconds").get<double>();
     model.host_link = json.at("host_link").get<double>();
+    model.disk_link = kTypicalDiskLink;
     bool good = model.overhead_seconds > 0 && model.host_link > 0;
     for (int kind = 0; kind < kOpKinds; ++kind) {
       for (int type = 0; type < kSpeedTypes; ++type) {
@@ -70,6 +71,7 @@ std::optional<CostModel> load_rates(const std::filesystem::path& file) {
         good = good && model.rates[kind][type].flops >= 0 && model.rates[kind][type].bytes > 0;
       }
     }
+    model.host_bytes = model.rate(OpKind::update, DType::float32).bytes;
     return good ? std::optional(model) : std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return {};
@@ -110,6 +112,8 @@ CostModel typical(int threads) {
   model.rate(OpKind::attention, DType::float64) = {15e9 * cores, bytes};
   model.overhead_seconds = 3e-6;
   model.host_link = 8e9;
+  model.disk_link = kTypicalDiskLink;
+  model.host_bytes = bytes;
   model.copies_overlap = false;
   return model;
 }

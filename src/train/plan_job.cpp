@@ -37,6 +37,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Where what is moved to disk lies: beside the checkpoints, which are as large; without them beside the job file.
+std::filesystem::path disk_folder_of(const Job& job) {
+  if (!job.disk_path.empty()) return job.disk_path;
+  return job.checkpoint.directory.empty() ? job.file.parent_path() : job.checkpoint.directory;
+}
+
 // The job under one micro batch: recorded once, planned under any budget.
 class Candidate {
  public:
@@ -55,6 +61,7 @@ class Candidate {
     options.context_bytes = target.context_bytes;
     options.library_bytes = target.library_bytes;
     options.host_memory_budget = target.host_memory_budget;
+    options.disk_budget = target.disk_budget;
     const auto start = std::chrono::steady_clock::now();
     recorded_ = record_step(step_of(pinned, micro_batch_size), options);
     record_seconds_ = seconds_since(start);
@@ -201,6 +208,7 @@ class JobPlanner {
       text += fmt::format(", {:.1f} % recomputed", 100 * planned.plan.time.recompute_share());
     if (planned.plan.update_in_backward) text += ", updates in backward";
     if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
+    if (planned.plan.disk_bytes > 0) text += fmt::format(", {} on disk", format_bytes(planned.plan.disk_bytes));
     return text;
   }
 
@@ -264,9 +272,10 @@ class JobPlanner {
       PlannedJob planned = alternative.candidate(i, target_).plan(budget, exact);
       weighed += fits[i] == Fit::unknown;
       if (planned.plan.fits || exact) minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
-      fits[i] = !planned.plan.fits                                         ? Fit::no
-                : planned.plan.checkpointed || planned.plan.host_bytes > 0 ? Fit::with_extra_time
-                                                                           : Fit::whole;
+      fits[i] = !planned.plan.fits ? Fit::no
+                : planned.plan.checkpointed || planned.plan.host_bytes + planned.plan.disk_bytes > 0
+                    ? Fit::with_extra_time
+                    : Fit::whole;
       const bool better =
           !best || (planned.plan.fits != best->plan.fits ? planned.plan.fits
                     : planned.plan.fits                  ? planned.step_seconds < best->step_seconds
@@ -373,6 +382,8 @@ TrainingOptions options_of(const Job& job) {
   options.accumulator_dtype = job.accumulator_dtype;
   options.memory_budget = job.memory_budget;
   options.host_memory_budget = job.host_memory_budget;
+  options.disk_budget = job.disk_budget;
+  options.disk_path = disk_folder_of(job);
   if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;
   options.device = job.device;
   options.threads = static_cast<int>(job.threads);

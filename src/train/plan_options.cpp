@@ -16,6 +16,7 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   result.memory_budget = options.memory_budget;
   result.micro_batches = options.micro_batches;
   result.host_memory_budget = options.host_memory_budget;
+  result.disk_budget = options.disk_budget;
   result.gradient_checkpointing = options.gradient_checkpointing;
   result.update_in_backward = options.update_in_backward;
   result.context_bytes = options.context_bytes;

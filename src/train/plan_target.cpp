@@ -35,6 +35,7 @@ PlanTarget target_of(const Job& job) {
   target.device = job.device;
   target.memory_budget = job.memory_budget;
   target.host_memory_budget = job.host_memory_budget;
+  target.disk_budget = job.disk_budget;
   if (job.device != "cpu") {
     target.cost = generic_cost_model();
     target.unknown = fmt::format(

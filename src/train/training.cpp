@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "device/cpu_arena.h"
+#include "device/disk_arena.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -67,11 +68,21 @@ struct Training::Impl {
     }
     require_memory();
     arena = std::make_unique<CpuArena>(plan.arena_bytes);
-    if (plan.host_bytes > 0) host_arena = std::make_unique<CpuArena>(plan.host_bytes, options.host_memory_budget);
-    executor = std::make_unique<Executor>(plan, *arena, host_arena.get());
+    take_other_arenas();
+    executor = std::make_unique<Executor>(plan, *arena, host_arena.get(), disk_arena.get());
     AllocationFrame::reset_outside_peak();
     run("initialize", 0);
     reset_scalars();
+  }
+
+  // As large as the plan has them, or larger where they were.
+  void take_other_arenas() {
+    if (host_arena) host_arena->grow(plan.host_bytes);
+    if (!host_arena && plan.host_bytes > 0)
+      host_arena = std::make_unique<CpuArena>(plan.host_bytes, options.host_memory_budget);
+    if (disk_arena) disk_arena->grow(plan.disk_bytes);
+    if (!disk_arena && plan.disk_bytes > 0)
+      disk_arena = std::make_unique<DiskArena>(options.disk_path, plan.disk_bytes, options.disk_budget);
   }
 
   void reset_scalars() {
@@ -131,15 +142,20 @@ struct Training::Impl {
     std::vector<std::byte> bytes;
   };
   std::byte* place_of(const Plan& where, BufferId buffer) const {
-    return (where.trace.buffers[buffer].host ? *host_arena : *arena).data() + where.offsets[buffer];
+    const Memory memory = where.trace.buffers[buffer].memory;
+    std::byte* const begin = memory == Memory::device ? arena->data()
+                             : memory == Memory::host ? host_arena->data()
+                                                      : disk_arena->data();
+    return begin + where.offsets[buffer];
   }
-  // Without host memory they keep their places, whatever is planned above them; with it, state may change sides.
+  // Without host memory they keep their places, whatever is planned above them; with other memories, what lies
+  // there may change sides.
   std::vector<Moved> take_what_moves(const Plan& before) const {
     std::vector<Moved> moved;
     for (BufferId b = 0; b < static_cast<BufferId>(recorded.buffers.size()); ++b) {
       const Buffer &was = before.trace.buffers[b], &is = plan.trace.buffers[b];
       if (!was.persistent || before.offsets[b] < 0) continue;
-      if (was.host == is.host && before.offsets[b] == plan.offsets[b]) continue;
+      if (was.memory == is.memory && before.offsets[b] == plan.offsets[b]) continue;
       const std::byte* place = place_of(before, b);
       moved.push_back({b, {place, place + was.bytes}});
     }
@@ -162,11 +178,9 @@ struct Training::Impl {
     require_memory(arena->bytes() + (host_arena ? host_arena->bytes() : 0));
     const std::vector<Moved> moved = take_what_moves(before);
     arena->grow(plan.arena_bytes);
-    if (host_arena) host_arena->grow(plan.host_bytes);
-    if (!host_arena && plan.host_bytes > 0)
-      host_arena = std::make_unique<CpuArena>(plan.host_bytes, options.host_memory_budget);
+    take_other_arenas();
     for (const Moved& each : moved) std::copy(each.bytes.begin(), each.bytes.end(), place_of(plan, each.buffer));
-    executor = std::make_unique<Executor>(plan, *arena, host_arena.get());
+    executor = std::make_unique<Executor>(plan, *arena, host_arena.get(), disk_arena.get());
   }
 
   // What was in use at a time under the plan that is in force.
@@ -176,6 +190,7 @@ struct Training::Impl {
     use.touched = std::max(use.touched, arena->touched_bytes());
     use.workspace = std::max(use.workspace, AllocationFrame::outside_peak());
     use.host = std::max(use.host, executor->host_bytes_used());
+    use.disk = std::max(use.disk, executor->disk_bytes_used());
     use.peak = std::max(use.peak, executor->arena_bytes_used() + AllocationFrame::outside_peak());
   }
 
@@ -192,6 +207,7 @@ struct Training::Impl {
   LossScaler scaler;
   Plan plan;
   std::unique_ptr<CpuArena> arena, host_arena;
+  std::unique_ptr<DiskArena> disk_arena;
   std::unique_ptr<Executor> executor;
   int64_t steps = 0, skipped = 0;
   MemoryUse use;

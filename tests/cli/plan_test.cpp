@@ -40,6 +40,9 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "offload_seconds",
                                                   "update_offload_seconds",
                                                   "host_bytes",
+                                                  "disk_bytes",
+                                                  "disk_budget_bytes",
+                                                  "elsewhere",
                                                   "host_budget_bytes",
                                                   "cost_model",
                                                   "choices",
@@ -53,7 +56,8 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
   EXPECT_EQ(keys_of(plan["choices"]),
             (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
-                                   "gradient_checkpointing", "offload_saved_bytes", "offload_state_bytes", "precision",
+                                   "gradient_checkpointing", "offload_saved_bytes", "offload_state_bytes",
+                                   "offload_gradient_bytes", "offload_parameter_bytes", "host_updates", "precision",
                                    "update_in_backward"}));
   EXPECT_EQ(sum_of(plan["breakdown"]), plan["peak_bytes"].get<int64_t>());
   EXPECT_EQ(plan["budget_bytes"], int64_t{1} << 30);

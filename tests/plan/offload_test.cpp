@@ -60,7 +60,7 @@ u - w <- g
 
 TEST(Offload, ASavedValueIsAwayUntilItIsWanted) {
   const TraceText text(kLongWait);
-  OffloadChoice choice{std::vector<char>(text.trace.buffers.size(), 0), {}};
+  OffloadChoice choice{std::vector<char>(text.trace.buffers.size(), 0)};
   choice.saved[text["a"]] = 1;
   const Trace moved = offload(text.trace, choice, test_cost(1000), 1 << 20);
   EXPECT_THAT(names_of(moved),
@@ -70,11 +70,11 @@ TEST(Offload, ASavedValueIsAwayUntilItIsWanted) {
   EXPECT_EQ(lifetimes_of(moved)[text["a"]].death, 4);  // when the copy is done
   // Nothing is read from where it no longer is.
   EXPECT_NE(moved.ops[10].arguments[1].views[0].buffer, text["a"]);
-  EXPECT_FALSE(moved.buffers[moved.ops[10].arguments[1].views[0].buffer].host);
+  EXPECT_TRUE(moved.buffers[moved.ops[10].arguments[1].views[0].buffer].on_device());
 }
 
 TEST(Offload, StateComesForTheUpdateAndGoesAfterIt) {
-  const TraceText text(R"(
+  TraceText text(R"(
 buffer x 64 persistent
 buffer w 64 state
 buffer m 4096 state
@@ -88,14 +88,113 @@ u - w,m <- g n
 u - k = g
 u - w <- k
 )");
-  OffloadChoice choice{{}, std::vector<char>(text.trace.buffers.size(), 0)};
-  choice.state[text["m"]] = 1;
-  const Trace moved = offload(text.trace, choice, test_cost(1000), 1 << 20);
+  text.trace.buffers[text["m"]].memory = Memory::host;
+  const Trace moved = offload(text.trace, {}, test_cost(1000), 1 << 20);
   EXPECT_THAT(names_of(moved),
               ::testing::ElementsAre("make_a", "make_g", "copy_to_device m", "make_n", "wait_for_copy m", "make_w,m",
                                      "copy_to_host m", "make_k", "wait_for_copy m", "make_w"));
-  EXPECT_TRUE(moved.buffers[text["m"]].host);
+  EXPECT_EQ(moved.buffers[text["m"]].memory, Memory::host);
   EXPECT_EQ(results_of(moved), results_of(text.trace));
+}
+
+const char* kOneLayer = R"(
+buffer x 64 persistent
+buffer w 4096 state
+buffer m 4096 state
+buffer g 4096
+micro
+f layers.0 a = x w
+f layers.1 b = a
+b layers.1 c = b
+b layers.0 g = c w
+update
+u - s = g
+u - w,m <- g s
+)";
+
+Trace one_layer() {
+  TraceText text(kOneLayer);
+  text.trace.buffers[text["w"]].role = Role::parameter;
+  text.trace.buffers[text["m"]].role = Role::optimizer_state;
+  text.trace.buffers[text["g"]].role = Role::gradient;
+  return text.trace;
+}
+
+Trace with_memory(Trace trace, const std::string& labels, Memory memory) {
+  for (Buffer& buffer : trace.buffers)
+    if (labels.find(buffer.label) != std::string::npos) buffer.memory = memory;
+  return trace;
+}
+
+// What only comes and is not written does not go back.
+TEST(Offload, AParameterComesForEachUseAndGoesWhenItWasWritten) {
+  for (const Memory memory : {Memory::host, Memory::disk}) {
+    CostModel cost = test_cost(1000);
+    cost.disk_link = cost.host_link;
+    const Trace moved = offload(with_memory(one_layer(), "w", memory), {}, cost, 1 << 20);
+    const std::string away = "copy_to_" + std::string(name_of(memory)) + " w";
+    EXPECT_THAT(names_of(moved), ::testing::ElementsAre("copy_to_device w", "wait_for_copy w", "make_a", "make_b",
+                                                        "make_c", "make_g", "copy_to_device w", "make_s",
+                                                        "wait_for_copy w", "make_w,m", away, "wait_for_copy w"));
+    EXPECT_EQ(results_of(moved), results_of(one_layer()));
+  }
+}
+
+TEST(Offload, AGradientLeavesWhenItIsMadeAndComesForTheUpdate) {
+  const Trace moved = offload(with_memory(one_layer(), "g", Memory::host), {}, test_cost(1000), 1 << 20);
+  EXPECT_THAT(names_of(moved),
+              ::testing::ElementsAre("make_a", "make_b", "make_c", "make_g", "copy_to_host g", "wait_for_copy g",
+                                     "copy_to_device g", "wait_for_copy g", "make_s", "make_w,m"));
+  EXPECT_EQ(results_of(moved), results_of(one_layer()));
+}
+
+TEST(Offload, AnUpdateOnTheHostWantsTheGradientAndTheScalars) {
+  CostModel cost = test_cost(1000);
+  cost.host_bytes = 1e12;
+  OffloadChoice choice;
+  choice.host_updates = true;
+  // The parameter, on the device, goes and comes.
+  Trace moved = offload(with_memory(one_layer(), "m", Memory::host), choice, cost, 1 << 20);
+  EXPECT_THAT(names_of(moved),
+              ::testing::ElementsAre("make_a", "make_b", "make_c", "make_g", "copy_to_host w", "copy_to_host g",
+                                     "make_s", "wait_for_copy w", "wait_for_copy g", "copy_to_host s",
+                                     "wait_for_copy s", "make_w,m", "copy_to_device w", "wait_for_copy w"));
+  EXPECT_EQ(results_of(moved), results_of(one_layer()));
+  // In host memory it is where it is updated.
+  moved = offload(with_memory(one_layer(), "mwg", Memory::host), choice, cost, 1 << 20);
+  std::vector<std::string> update = names_of(moved);
+  update.erase(update.begin(), update.begin() + moved.segment("update")->begin);
+  EXPECT_THAT(update, ::testing::ElementsAre("copy_to_device g", "wait_for_copy g", "make_s", "copy_to_host s",
+                                             "wait_for_copy s", "make_w,m"));
+  EXPECT_EQ(results_of(moved), results_of(one_layer()));
+  // What lies on disk the host does not update.
+  moved = offload(with_memory(one_layer(), "mw", Memory::disk), choice, cost, 1 << 20);
+  EXPECT_FALSE(moved.ops.back().on_host);
+  EXPECT_EQ(results_of(moved), results_of(one_layer()));
+}
+
+TEST(Offload, AnUpdateOfSeveralOpsStaysOnTheDevice) {
+  TraceText text(std::string(kOneLayer) + "u - m <- w\n");
+  text.trace.buffers[text["w"]].role = Role::parameter;
+  text.trace.buffers[text["m"]].role = Role::optimizer_state;
+  text.trace.buffers[text["m"]].memory = Memory::host;
+  OffloadChoice choice;
+  choice.host_updates = true;
+  for (const Op& op : offload(text.trace, choice, test_cost(1000), 1 << 20).ops) EXPECT_FALSE(op.on_host);
+}
+
+TEST(CopySchedule, WhatIsNeededFirstComesFirst) {
+  const TraceText text(kLongWait);
+  const Segment& micro = *text.trace.segment("micro");
+  const CostModel cost = test_cost(0.01);  // nothing can be hidden
+  const std::vector<int64_t> live(text.trace.ops.size(), 0);
+  CopySchedule schedule(cost, text.trace, micro, live, 4096);  // one at a time
+  std::vector<CopyIn> ins{{4096, 0, 6}, {4096, 0, 4}, {4096, 0, 2}};
+  schedule.place(ins);
+  EXPECT_EQ(ins[2].start, 0);
+  EXPECT_EQ(ins[1].start, 2);
+  EXPECT_EQ(ins[0].start, 4);
+  EXPECT_EQ(schedule.peak(), 4096);
 }
 
 TEST(CopySchedule, WaitsOnlyAsFarAsBytesAreShort) {
@@ -140,12 +239,11 @@ TEST(Offload, AVisitWaitsForTheOneBefore) {
       "f - a = x w\nb - g = a\nupdate\nu - w,m <- g\n";
   for (int i = 0; i < 30; ++i) text += "u - w <- g\n";
   text += "u - w,m <- g\n";
-  const TraceText trace(text);
-  OffloadChoice choice{{}, std::vector<char>(trace.trace.buffers.size(), 0)};
-  choice.state[trace["m"]] = 1;
+  TraceText trace(text);
+  trace.trace.buffers[trace["m"]].memory = Memory::host;
   for (const double link : {1000.0, 1.0, 0.01})
     for (const int64_t limit : {0, 1 << 20}) {
-      const Trace moved = offload(trace.trace, choice, test_cost(link), limit);
+      const Trace moved = offload(trace.trace, {}, test_cost(link), limit);
       EXPECT_EQ(results_of(moved), results_of(trace.trace));
       bool on_its_way = false;  // one copy of m at a time
       int visits = 0;
@@ -177,7 +275,7 @@ class CopyFaults : public ::testing::Test {
   int32_t find(CopyStage stage, bool to_host) const {
     for (size_t i = 0; i < plan_.trace.ops.size(); ++i) {
       const Op& op = plan_.trace.ops[i];
-      if (op.copy == stage && plan_.trace.buffers[op.arguments[0].views[0].buffer].host == to_host)
+      if (op.copy == stage && plan_.trace.buffers[op.arguments[0].views[0].buffer].on_device() != to_host)
         return static_cast<int32_t>(i);
     }
     return -1;
@@ -276,14 +374,16 @@ Trace with_state(TraceText text) {
 // it slower, and makes smaller budgets possible.
 TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
   std::mt19937 random(11);
-  int moved_values = 0, moved_state = 0, both = 0;
-  for (int round = 0; round < 120; ++round) {
+  int moved_values = 0, moved_state = 0, both = 0, gradients = 0, parameters = 0, on_disk = 0, on_host = 0;
+  for (int round = 0; round < 80; ++round) {
     const std::string step = random_step(random, {.blocks = 1 + static_cast<int>(random() % 6),
                                                   .ops_a_block = 2 + static_cast<int>(random() % 6),
                                                   .accumulate = random() % 2 == 0,
-                                                  .hazards = random() % 3 != 0});
+                                                  .hazards = random() % 3 != 0,
+                                                  .roles = random() % 3 != 0});
     SCOPED_TRACE(step);
-    const Trace trace = with_state(TraceText(step));
+    Trace trace = with_state(TraceText(step));
+    testing::with_roles(trace);
     PlanOptions options;
     options.cost = test_cost(std::pow(4.0, static_cast<int>(random() % 5) - 2));
     options.cost.copies_overlap = random() % 4 != 0;
@@ -291,26 +391,33 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
                                      : random() % 5 == 0 ? Choice::off
                                                          : Choice::automatic;
     options.micro_batches = 1 + random() % 4;
+    options.cost.disk_link = options.cost.host_link / 4;
+    options.cost.host_bytes = random() % 2 == 0 ? 1e12 : 0;
+    options.disk_budget = random() % 3 == 0 ? 2048 : random() % 2 == 0 ? 1 << 20 : 0;
     const auto plan_with = [&](std::optional<int64_t> budget, int64_t host) {
       PlanOptions with = options;
       with.memory_budget = budget;
       with.host_memory_budget = host;
+      if (host == 0) with.disk_budget = 0;
       return make_plan(trace, with);
     };
     const auto expected = results_of(trace);
-    const int64_t host = random() % 3 == 0 ? 4096 : 1 << 20;
+    const int64_t host = round % 4 == 0 ? 1024 : random() % 3 == 0 ? 4096 : 1 << 20;
     const int64_t without = plan_with(1, 0).minimum_budget_bytes;
     const Plan least = plan_with(1, host);
     EXPECT_FALSE(least.fits);
     EXPECT_LE(least.minimum_budget_bytes, without);
+    EXPECT_TRUE(plan_with(least.minimum_budget_bytes, host).fits);
+    EXPECT_FALSE(plan_with(least.minimum_budget_bytes - 1, host).fits);
     const Plan whole = plan_with({}, host);
-    EXPECT_EQ(whole.host_bytes, 0);
+    EXPECT_EQ(whole.host_bytes + whole.disk_bytes, 0);
     for (int i = 0; i < 5; ++i) {
       const int64_t budget = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 4;
       const Plan plan = plan_with(budget, host);
       ASSERT_TRUE(plan.fits) << budget;
       EXPECT_LE(plan.peak_bytes, budget);
       EXPECT_LE(plan.host_bytes, host);
+      EXPECT_LE(plan.disk_bytes, options.disk_budget);
       EXPECT_EQ(results_of(plan.trace), expected);
       EXPECT_LE(plan.time.recompute_bound, plan.time.recompute + plan.time.offload + 1e-15);
       if (budget >= without) {
@@ -320,12 +427,20 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
       moved_values += plan.moved_bytes > 0;
       moved_state += plan.moved_state_bytes > 0;
       both += plan.moved_bytes > 0 && plan.checkpointed;
+      gradients += plan.moved_gradient_bytes > 0;
+      parameters += plan.moved_parameter_bytes > 0;
+      on_disk += plan.disk_bytes > 0;
+      on_host += plan.host_updates > 0;
     }
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(moved_values, 100);
+  EXPECT_GT(moved_values, 60);
   EXPECT_GT(moved_state, 100);
   EXPECT_GT(both, 20);
+  EXPECT_GT(gradients, 50);
+  EXPECT_GT(parameters, 50);
+  EXPECT_GT(on_disk, 10);
+  EXPECT_GT(on_host, 20);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct RandomTraceOptions {
   int ops_a_block = 5;      ///< at most
   bool accumulate = false;  ///< a second training segment with the same forward
   bool hazards = true;      ///< in-place writes, ops with two results, random draws, side effects
+  bool roles = false;  ///< w0, w1, … and g0, g1, … are of one size, and the trace says what they are (with_roles)
 };
 
 /// A model of blocks: each reads the output of the one before, most of its values are needed by backward.
@@ -34,7 +35,9 @@ inline std::string random_step(std::mt19937& random, const RandomTraceOptions& o
   std::vector<std::vector<std::string>> saved(options.blocks);
   for (int b = 0; b < options.blocks; ++b) {
     const std::string module = "f layers." + std::to_string(b) + " ", w = "w" + std::to_string(b);
-    head << "buffer " << w << " " << 64 * (1 + random() % 9) << " state\n";
+    const int bytes = 64 * (1 + static_cast<int>(random() % 9));
+    head << "buffer " << w << " " << bytes << " state\n";
+    if (options.roles) head << "buffer g" << b << " " << bytes << "\n";
     std::vector<std::string> local{input};
     for (int i = 0, n = 1 + static_cast<int>(random() % options.ops_a_block); i < n; ++i) {
       const unsigned kind = options.hazards ? random() % 10 : 9;
@@ -102,6 +105,15 @@ inline std::string random_step(std::mt19937& random, const RandomTraceOptions& o
   std::string text = declared + "micro\n" + with_gradients(" = ", "");
   if (options.accumulate) text += "accumulate\n" + with_gradients(" <- ", "_2");
   return text + "update\n" + update.str();
+}
+
+/// Says of w0, w1, … that they are parameters, of g0, g1, … that they are gradients.
+inline void with_roles(Trace& trace) {
+  for (Buffer& buffer : trace.buffers) {
+    const bool numbered = buffer.label.size() > 1 && std::isdigit(static_cast<unsigned char>(buffer.label[1]));
+    if (numbered && buffer.label[0] == 'w') buffer.role = Role::parameter;
+    if (numbered && buffer.label[0] == 'g') buffer.role = Role::gradient;
+  }
 }
 
 /// Runs a trace on numbers instead of tensors: what an op writes depends on its operator, its draw, what it reads and,

@@ -1,8 +1,13 @@
 // Two arenas, both used to the byte as planned, and the same losses.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <torch/torch.h>
 
+#include <csignal>
+
+#include "data/test_files.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
@@ -44,7 +49,7 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
   EXPECT_EQ(whole.plan.host_bytes, 0);
   options.host_memory_budget = int64_t{1} << 30;
   const Plan least = Training(decoder(), options).plan();
-  bool moved = false, moved_state = false;
+  bool moved = false, moved_state = false, moved_parameters = false, moved_gradients = false;
   for (int part = 0; part <= 4; ++part) {
     options.memory_budget =
         least.minimum_budget_bytes + (whole.plan.peak_bytes - least.minimum_budget_bytes) * part / 5;
@@ -64,9 +69,13 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
     EXPECT_LE(result.plan.host_bytes, options.host_memory_budget);
     moved = moved || result.plan.moved_bytes > 0;
     moved_state = moved_state || result.plan.moved_state_bytes > 0;
+    moved_parameters = moved_parameters || result.plan.moved_parameter_bytes > 0;
+    moved_gradients = moved_gradients || result.plan.moved_gradient_bytes > 0;
   }
   EXPECT_TRUE(moved);
   EXPECT_TRUE(moved_state);
+  EXPECT_TRUE(moved_parameters);
+  EXPECT_TRUE(moved_gradients);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Offload,
@@ -93,6 +102,152 @@ TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
   ASSERT_GT(Training(step, options).plan().moved_state_bytes, 0);
   expect_equal(
       step, options, [] { return token_batch(2, 48, 256); }, 3, 2);
+}
+
+// The update where the state lies: with the parameters there too, and with parameters that go there and come back.
+TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
+  for (const Precision precision : {Precision::fp32_true, Precision::bf16_true}) {
+    TrainingOptions options;
+    options.precision = precision;
+    options.threads = 1;
+    options.accumulate = true;
+    const RunResult whole = train(decoder(), options, 2, 3);
+    options.host_memory_budget = int64_t{1} << 30;
+    options.cost.host_bytes = 1e15;  // at no cost
+    options.cost.host_link = 1e9;
+    bool with_parameters = false, without = false;
+    for (const int percent : {25, 40, 70}) {
+      options.memory_budget = whole.plan.peak_bytes * percent / 100;
+      if (!Training(decoder(), options).plan().fits) continue;
+      SCOPED_TRACE(percent);
+      const RunResult result = train(decoder(), options, 2, 3);
+      EXPECT_EQ(result.losses, whole.losses);
+      EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+      EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
+      EXPECT_EQ(result.used.host, result.plan.host_bytes);
+      if (result.plan.host_updates == 0) continue;
+      (result.plan.moved_parameter_bytes > 0 ? with_parameters : without) = true;
+    }
+    EXPECT_TRUE(with_parameters);
+    EXPECT_TRUE(without);
+  }
+}
+
+// Three arenas: what host memory has no room for lies on disk, and comes and goes from there.
+TEST(OffloadDisk, ThreeArenasAreUsedAsPlannedAndTheLossesStay) {
+  const TempFolder folder;
+  TrainingOptions options;
+  options.threads = 1;
+  options.accumulate = true;
+  const RunResult whole = train(decoder(), options, 2, 3);
+  options.disk_budget = int64_t{1} << 30;
+  options.disk_path = folder.path();
+  bool parameters = false, state = false;
+  for (const int64_t host : {int64_t{0}, int64_t{1} << 20})
+    for (const int percent : {25, 55}) {
+      SCOPED_TRACE(fmt::format("{} bytes of host memory, {} %", host, percent));
+      options.host_memory_budget = host;
+      options.memory_budget = whole.plan.peak_bytes * percent / 100;
+      const RunResult result = train(decoder(), options, 2, 3);
+      EXPECT_EQ(result.losses, whole.losses);
+      EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+      EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
+      EXPECT_EQ(result.used.host, result.plan.host_bytes);
+      EXPECT_EQ(result.used.disk, result.plan.disk_bytes);
+      EXPECT_LE(result.plan.host_bytes, host);
+      EXPECT_GT(result.plan.disk_bytes, 0);
+      for (const Buffer& buffer : result.plan.trace.buffers) {
+        if (buffer.memory != Memory::disk) continue;
+        parameters = parameters || buffer.role == Role::parameter;
+        state = state || buffer.role == Role::optimizer_state;
+      }
+    }
+  EXPECT_TRUE(parameters);
+  EXPECT_TRUE(state);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(OffloadDisk, StateOnDiskIsThatOfEager) {
+  const TempFolder folder;
+  TrainingOptions options;
+  options.accumulate = true;
+  const int64_t whole = Training(decoder(), options).plan().peak_bytes;
+  options.disk_budget = int64_t{1} << 30;
+  options.disk_path = folder.path();
+  options.memory_budget = whole / 2;
+  torch::manual_seed(3);
+  ASSERT_GT(Training(decoder(), options).plan().disk_bytes, 0);
+  DecoderConfig config;
+  config.vocab_size = 512;
+  config.hidden_size = 96;
+  config.num_layers = 4;
+  config.num_heads = 4;
+  expect_equal(
+      decoder_step(config, 2, 64), options, [] { return token_batch(2, 64, 512); }, 3, 2);
+}
+
+// As on a disk that is full: before the first step, and with nothing left behind.
+TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
+  const TempFolder folder;
+  TrainingOptions options;
+  const int64_t whole = Training(decoder(), options).plan().peak_bytes;
+  options.disk_budget = int64_t{1} << 30;
+  options.disk_path = folder.path();
+  options.memory_budget = whole / 2;
+  Training training(decoder(), options);
+  ASSERT_TRUE(training.plan().fits);
+  ASSERT_GT(training.plan().disk_bytes, 1 << 20);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{1 << 20, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  try {
+    training.start();
+    ADD_FAILURE() << "started";
+  } catch (const DiskUnavailable& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+    EXPECT_EQ(error.asked(), training.plan().disk_bytes);
+    EXPECT_GT(error.available(), 0);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(folder.path().string()));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("disk_budget"));
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  training.start();  // when there is room again
+  EXPECT_GT(training.step({token_batch(2, 64, 512)}, 1e-3).loss, 0);
+}
+
+// The shape of a decoder of 7 billion parameters with a 1:200 of them, and of the budget that 16 GiB are to it:
+// parameters streamed, everything else in host memory, two arenas.
+TEST(OffloadStreamed, ADeepDecoderTrainsInAThirdOfItsParametersGradientsAndState) {
+  DecoderConfig config;
+  config.vocab_size = 2048;
+  config.hidden_size = 256;
+  config.num_layers = 32;
+  config.num_heads = 8;
+  config.intermediate_size = 704;
+  config.tie_embeddings = false;
+  const Step step = decoder_step(config, 2, 64);
+  TrainingOptions options;
+  options.precision = Precision::bf16_true;
+  options.threads = 1;
+  options.accumulate = true;
+  const RunResult whole = train(step, options, 2, 2);
+  int64_t parameters = 0;
+  for (const NamedView& entry : whole.plan.trace.state)
+    if (whole.plan.trace.buffers[entry.view.buffer].role == Role::parameter) parameters += entry.view.elements();
+  options.host_memory_budget = int64_t{1} << 30;
+  options.memory_budget = parameters * 255 / 100;  // 16 GiB to 6.74 billion
+  const RunResult streamed = train(step, options, 2, 2);
+  EXPECT_EQ(streamed.losses, whole.losses);
+  EXPECT_LE(streamed.used.measured_peak(), *options.memory_budget);
+  EXPECT_EQ(streamed.used.arena, streamed.plan.arena_bytes);
+  EXPECT_EQ(streamed.used.host, streamed.plan.host_bytes);
+  EXPECT_GT(streamed.plan.moved_parameter_bytes, 0);
+  EXPECT_GT(streamed.plan.moved_state_bytes, 3 * parameters);
+  EXPECT_LT(4 * streamed.plan.peak_bytes, whole.plan.peak_bytes * 2);
 }
 
 // Doubles its input; takes scratch that only a run on real numbers tells, because it refuses zeros.
@@ -166,7 +321,7 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
   for (int away = 0; away < 2; ++away) {
     if (away) {
       options.host_memory_budget = int64_t{1} << 30;
-      options.memory_budget = whole * 2 / 3;
+      options.memory_budget = whole / 3;
     }
     torch::manual_seed(5);
     Training training(decoder(), options);

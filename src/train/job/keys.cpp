@@ -213,18 +213,38 @@ Key memory_budget() {
           }};
 }
 
-Key host_memory_budget() {
-  return {{"host_memory_budget", "0 | bytes (32GiB, 32GB)", "0",
-           "bytes of host memory that saved values and optimizer state may be moved to where the device's budget is "
-           "short; 0: nothing is moved. The planner weighs moving against recomputing"},
-          [](const Value& value, Job& job) {
+// An amount of another memory than the device's.
+Key further_budget(std::string name, int64_t Job::*member, std::string meaning) {
+  return {{std::move(name), "0 | bytes (32GiB, 32GB)", "0", std::move(meaning)}, [=](const Value& value, Job& job) {
             if (value.node->kind != Node::Kind::scalar) value.refuse("0, or an amount such as 32GiB, 32GB, 8589934592");
             try {
-              job.host_memory_budget = parse_bytes(value.node->text);
+              job.*member = parse_bytes(value.node->text);
             } catch (const UserError& error) {
               value.refuse_since(fmt::format("is wrong: {}", error.what()));
             }
           }};
+}
+
+Key host_memory_budget() {
+  return further_budget(
+      "host_memory_budget", &Job::host_memory_budget,
+      "bytes of host memory that saved values, optimizer state, gradients and parameters may be moved "
+      "to where the device's budget is short; 0: nothing is moved. The planner weighs moving against "
+      "recomputing");
+}
+
+Key disk_budget() {
+  return further_budget(
+      "disk_budget", &Job::disk_budget,
+      "bytes on disk, taken before the first step, for optimizer state, gradients and parameters that "
+      "host_memory_budget has no room for; a disk is slow; 0: nothing is moved there");
+}
+
+Key disk_path() {
+  return {{"disk_path", "path", "(checkpoint.directory)",
+           "the folder in which disk_budget is taken, in a file without a name; without a checkpoint.directory the job "
+           "file's folder"},
+          [](const Value& value, Job& job) { job.disk_path = read_text(value, "a path, or \"\" for none"); }};
 }
 
 Key batch_size() {
@@ -328,6 +348,8 @@ std::vector<Key> training_keys() {
       update_in_backward(),
       memory_budget(),
       host_memory_budget(),
+      disk_budget(),
+      disk_path(),
       number("max_grad_norm", &Job::max_grad_norm, kNotNegative, "clip the gradients' norm to this; 0: no clipping"),
       integer("max_steps", &Job::max_steps, kSteps, "optimizer steps"),
       integer_or("none", "max_epochs", &Job::max_epochs, kSteps,

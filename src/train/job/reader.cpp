@@ -92,6 +92,7 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
   place(job.model.weights);
   place(job.checkpoint.directory);
   place(job.log.metrics_file);
+  place(job.disk_path);
   if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")
     job.checkpoint.resume = (directory / job.checkpoint.resume).string();
 }

@@ -1,0 +1,115 @@
+#include "device/disk_arena.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t page_bytes() {
+  static const int64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+int64_t whole_pages(int64_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
+
+}  // namespace
+
+DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t most) : folder_(std::move(folder)) {
+  if (folder_.empty()) folder_ = ".";
+  std::string name = (folder_ / "plimsoll-XXXXXX").string();
+  descriptor_ = mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor_ < 0)
+    throw UserError(fmt::format("no file can be made in '{}' for what is moved to disk: {}; name another folder in "
+                                "disk_path",
+                                folder_.string(), std::strerror(errno)),
+                    UserError::Kind::failure);
+  unlink(name.c_str());
+  // Addresses cost nothing.
+  reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(most) + page_bytes());
+  void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    ::close(descriptor_);
+    throw MemoryUnavailable(
+        fmt::format("the machine has no address space for {} of disk: {}", format_bytes(bytes), std::strerror(errno)),
+        bytes);
+  }
+  data_ = static_cast<std::byte*>(address);
+  try {
+    grow(bytes);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+DiskArena::~DiskArena() {
+  close();
+}
+
+void DiskArena::close() noexcept {
+  munmap(data_, reserved_);
+  ::close(descriptor_);
+}
+
+void DiskArena::grow(int64_t bytes) {
+  if (bytes <= bytes_) return;
+  if (whole_pages(bytes) + page_bytes() > reserved_)
+    throw UserError(fmt::format("the disk's arena of {} cannot grow to {}", format_bytes(bytes_), format_bytes(bytes)),
+                    UserError::Kind::failure);
+  const int64_t before = whole_pages(bytes_), after = whole_pages(bytes);
+  const auto refuse = [&](int error) {
+    struct statvfs status {};
+    const bool known = statvfs(folder_.c_str(), &status) == 0;
+    throw DiskUnavailable(folder_.string(), bytes - bytes_,
+                          known ? static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize) : -1,
+                          std::strerror(error));
+  };
+  // Where the file system cannot set blocks aside this would write them all: what is free is known before.
+  struct statvfs status {};
+  if (statvfs(folder_.c_str(), &status) == 0 &&
+      static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize) < after - before)
+    refuse(ENOSPC);
+  if (after > before) {
+    if (const int error = posix_fallocate(descriptor_, before, after - before); error != 0) {
+      (void)!ftruncate(descriptor_, before);
+      refuse(error);
+    }
+    if (mmap(data_ + before, after - before, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor_, before) ==
+        MAP_FAILED)
+      refuse(errno);
+  }
+  bytes_ = bytes;
+}
+
+void DiskArena::let_go(int64_t offset, int64_t bytes, bool written) noexcept {
+  // Pages at both ends may be others' too: nothing is lost with them, at most read once more.
+  const int64_t begin = offset / page_bytes() * page_bytes(), end = std::min(whole_pages(offset + bytes), reserved_);
+  if (written) msync(data_ + begin, end - begin, MS_SYNC);
+  madvise(data_ + begin, end - begin, MADV_DONTNEED);
+  posix_fadvise(descriptor_, begin, end - begin, POSIX_FADV_DONTNEED);
+}
+
+int64_t DiskArena::resident_bytes() const {
+  const int64_t pages = whole_pages(bytes_) / page_bytes();
+  std::vector<unsigned char> in_memory(pages);
+  if (pages == 0 || mincore(data_, whole_pages(bytes_), in_memory.data()) != 0) return 0;
+  return page_bytes() * std::ranges::count_if(in_memory, [](unsigned char page) { return page & 1; });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,119 @@
+#include "device/disk_arena.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "data/test_files.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::byte> random_bytes(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(count);
+  for (std::byte& each : bytes) each = static_cast<std::byte>(random());
+  return bytes;
+}
+
+TEST(DiskArena, HasNoNameAndKeepsWhatIsWritten) {
+  const TempFolder folder;
+  DiskArena arena(folder.path(), 3 * MiB + 100);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const auto bytes = random_bytes(static_cast<size_t>(arena.bytes()), 1);
+  std::copy(bytes.begin(), bytes.end(), arena.data());
+  arena.let_go(0, arena.bytes(), /*written=*/true);
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), arena.data()));
+}
+
+// Ranges that share pages, in any order.
+TEST(DiskArena, PartsThatAreLetGoKeepTheirNeighbours) {
+  const TempFolder folder;
+  DiskArena arena(folder.path(), 1 * MiB);
+  auto expected = random_bytes(1 << 20, 2);
+  std::copy(expected.begin(), expected.end(), arena.data());
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const auto offset = static_cast<int64_t>(random() % (1 << 20)) / 64 * 64;
+    const auto bytes = std::min<int64_t>(1 + static_cast<int64_t>(random() % 20000), (1 << 20) - offset);
+    const bool written = random() % 2 == 0;
+    if (written) {
+      const auto fresh = random_bytes(static_cast<size_t>(bytes), round);
+      std::copy(fresh.begin(), fresh.end(), arena.data() + offset);
+      std::copy(fresh.begin(), fresh.end(), expected.begin() + offset);
+    }
+    arena.let_go(offset, bytes, written);
+  }
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), arena.data()));
+}
+
+TEST(DiskArena, WhatIsLetGoIsNotInMemory) {
+  const TempFolder folder;
+  struct statfs status {};
+  if (statfs(folder.path().c_str(), &status) == 0 && status.f_type == TMPFS_MAGIC)
+    GTEST_SKIP() << "the folder for temporary files lies in memory";
+  DiskArena arena(folder.path(), 16 * MiB);
+  std::fill_n(arena.data(), arena.bytes(), std::byte{7});
+  EXPECT_EQ(arena.resident_bytes(), 16 * MiB);
+  arena.let_go(0, 12 * MiB, /*written=*/true);
+  EXPECT_LE(arena.resident_bytes(), 4 * MiB);
+  EXPECT_EQ(arena.data()[0], std::byte{7});
+}
+
+TEST(DiskArena, GrowsAndKeepsItsAddress) {
+  const TempFolder folder;
+  DiskArena arena(folder.path(), 1000, 10 * MiB);
+  std::fill_n(arena.data(), 1000, std::byte{9});
+  const std::byte* const place = arena.data();
+  arena.grow(10 * MiB);
+  EXPECT_EQ(arena.data(), place);
+  EXPECT_EQ(arena.bytes(), 10 * MiB);
+  EXPECT_EQ(std::count(place, place + 1000, std::byte{9}), 1000);
+  std::fill_n(arena.data(), arena.bytes(), std::byte{5});
+  arena.grow(5);
+  EXPECT_EQ(arena.bytes(), 10 * MiB);
+}
+
+TEST(DiskArena, WithoutRoomItSaysHowMuchThereIs) {
+  const TempFolder folder;
+  struct statvfs status {};
+  ASSERT_EQ(statvfs(folder.path().c_str(), &status), 0);
+  const auto available = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+  try {
+    const DiskArena arena(folder.path(), 2 * available + GiB);
+    FAIL() << "taken";
+  } catch (const DiskUnavailable& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+    EXPECT_EQ(error.asked(), 2 * available + GiB);
+    EXPECT_GE(error.available(), 0);
+    EXPECT_THAT(error.what(), HasSubstr(folder.path().string()));
+    EXPECT_THAT(error.what(), HasSubstr(std::to_string(error.asked())));
+    EXPECT_THAT(error.what(), HasSubstr(std::to_string(error.available()) + " are free"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(DiskArena, AFolderThatIsNotThereIsRefused) {
+  const TempFolder folder;
+  try {
+    const DiskArena arena(folder / "nowhere", 1000);
+    FAIL() << "taken";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+    EXPECT_THAT(error.what(), HasSubstr("nowhere"));
+    EXPECT_THAT(error.what(), HasSubstr("disk_path"));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
