@@ -129,12 +129,13 @@ struct LogConfig {
 
 /// What the gradients of a step's micro batches are summed in.
 enum class AccumulatorDtype : uint8_t {
-  as_gradients,  ///< as they come: the parameters' type
-  float32,
-  bfloat16,  ///< rounded stochastically
-  bits8,     ///< in blocks, rounded stochastically (docs/optimizers.md)
-  automatic,
+  as_gradients,  ///< "gradients": as they come, in the parameters' type
+  float32,       ///< "float32"
+  bfloat16,      ///< "bfloat16", rounded stochastically
+  bits8,         ///< "8bit": small floats, a scale for 128 of them, rounded stochastically
+  automatic,     ///< "auto": the planner's choice
 };
+std::string_view name_of(AccumulatorDtype dtype);
 
 /// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
 using AccumulationSchedule = std::map<int64_t, int64_t>;

@@ -147,6 +147,9 @@ struct FrontierPoint {
   bool fits = true;
 };
 
+/// The most bytes that parameters, their gradients and optimizer state take on the device at a time, as placed.
+int64_t most_model_bytes(const Plan& plan);
+
 /// What fills the memory at the plan's peak, by name and bytes, largest first; at most `count` entries.
 struct Resident {
   std::string label;

@@ -17,6 +17,9 @@ namespace plimsoll {
 struct JobSettings {
   int64_t vocab_size = 0;  ///< rows of the embedding
   Precision precision = Precision::fp32_true;
+  StateDtype state_dtype = StateDtype::as_parameters;
+  WeightUpdate weight_update = WeightUpdate::stochastic;
+  AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   int64_t micro_batch_size = 0;          ///< sequences
   int64_t last_micro_batch = 0;          ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
   AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold

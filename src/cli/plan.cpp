@@ -93,6 +93,8 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
           {"reasons", reasons_json(plan)},
           {"plan_seconds", planned.plan_seconds},
           {"record_seconds", planned.record_seconds},
+          {"parameters", planned.settings.parameters},
+          {"model_bytes", most_model_bytes(plan)},
           {"arena_bytes", plan.arena_bytes},
           {"live_bytes", plan.live_bytes},
           {"arena_waste", plan.arena_waste()},
@@ -127,6 +129,27 @@ std::string recomputation_of(const Plan& plan) {
   return fmt::format("{} a micro batch, {:.1f} % more; no choice takes less than {}{}", short_seconds(time.recompute),
                      100 * time.recompute_share(), short_seconds(time.recompute_bound),
                      plan.host_bytes + plan.disk_bytes > 0 ? " for this and offload" : "");
+}
+
+// "adamw, state 8bit, weights stochastic, sums of gradients 8bit"
+std::string optimizer_of(const Job& job, const JobSettings& settings) {
+  std::string text = job.optimizer.name;
+  if (settings.state_dtype != StateDtype::as_parameters)
+    text += fmt::format(", state {}", name_of(settings.state_dtype));
+  const bool low =
+      settings.precision == Precision::bf16_true || (job.model.dtype && *job.model.dtype != DType::float32);
+  if (low) text += fmt::format(", weights {}", name_of(settings.weight_update));
+  if (settings.accumulator_dtype != AccumulatorDtype::as_gradients)
+    text += fmt::format(", sums of gradients {}", name_of(settings.accumulator_dtype));
+  return text;
+}
+
+// Weights, gradients and optimizer state at the most, over what is learned.
+std::string bytes_a_parameter(const PlannedJob& planned) {
+  const double count = static_cast<double>(std::max<int64_t>(planned.settings.parameters, 1));
+  return fmt::format("{:.2f}: {} of weights, gradients and optimizer state at a time",
+                     static_cast<double>(most_model_bytes(planned.plan)) / count,
+                     format_bytes(most_model_bytes(planned.plan)));
 }
 
 std::string update_of(const Plan& plan) {
@@ -168,6 +191,8 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   Table table({{""}, {"", Align::right}}, "The step");
   table.add_row({"parameters", short_count(static_cast<double>(planned.settings.parameters))});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
+  table.add_row({"optimizer", optimizer_of(job, settings)});
+  table.add_row({"bytes a parameter", bytes_a_parameter(planned)});
   table.add_row({"micro batch", samples_in_words(job, settings.micro_batch_size)});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   if (settings.last_micro_batch > 0)

@@ -365,7 +365,7 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   Plan plan = impl_->plan(memory_budget);
   if (!in_backward_) return plan;
   const int64_t minimum = std::min(plan.minimum_budget_bytes, in_backward_->minimum());
-  const bool as_fast_as_can_be = plan.fits && !plan.checkpointed && plan.host_bytes == 0;
+  const bool as_fast_as_can_be = plan.fits && !plan.checkpointed && plan.host_bytes == 0 && plan.disk_bytes == 0;
   if (!as_fast_as_can_be) {
     Plan other = in_backward_->plan(memory_budget);
     const int64_t count = impl_->options.micro_batches;

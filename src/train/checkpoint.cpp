@@ -75,6 +75,7 @@ std::vector<std::string> differences(const SafetensorsFile& file, const std::map
                                      const std::vector<StateConversion>& conversions) {
   std::vector<std::string> found;
   for (const auto& [key, value] : ours) {
+    if (key == "optimizer.state_dtype" || key == "optimizer.weight_update") continue;  // as far as can be, converted
     const auto other = theirs.find(key);
     if (other == theirs.end())
       found.push_back(fmt::format("{} is {} in the job, unknown in the checkpoint", key, value));
@@ -116,6 +117,8 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* to
       {"model.type", job.model.type},
       {"precision", std::string(name_of(job.precision.value()))},
       {"optimizer.name", job.optimizer.name},
+      {"optimizer.state_dtype", std::string(name_of(job.optimizer.state_dtype))},
+      {"optimizer.weight_update", std::string(name_of(job.optimizer.weight_update))},
       {"seed", text(job.seed)},
   };
   if (tokenizer)

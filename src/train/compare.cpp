@@ -35,21 +35,44 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   Job next = base;
   next.memory_budget.reset();  // what the machine has
   next.precision = Precision::fp32_true;
-  next.gradient_checkpointing = Choice::off;
+  next.gradient_checkpointing = next.update_in_backward = Choice::off;
+  next.optimizer.state_dtype = StateDtype::as_parameters;
+  next.optimizer.weight_update = WeightUpdate::stochastic;
+  next.accumulator_dtype = AccumulatorDtype::as_gradients;
+  next.fine_tuning = {};
   set_micro_batch(next, *job.batch_size);
   ladder.push_back({"float32", next});
+  if (job.fine_tuning.any()) {
+    next.fine_tuning = job.fine_tuning;
+    ladder.push_back({"+ frozen parts, adapters", next});
+  }
   const bool mixed = job.precision == Precision::bf16_mixed || job.precision == Precision::fp16_mixed;
   next.precision = mixed ? job.precision : Precision::bf16_mixed;
   ladder.push_back({"+ mixed precision", next});
   next.gradient_checkpointing = Choice::on;
   ladder.push_back({"+ checkpointing", next});
   const int64_t micro = (*job.batch_size + 3) / 4;
-  if (micro < *job.batch_size) {
+  const bool accumulates = micro < *job.batch_size;
+  if (accumulates) {
     set_micro_batch(next, micro);
     ladder.push_back({"+ accumulation", next});
   }
-  next.host_memory_budget = std::max(job.host_memory_budget, host_memory_now().value_or(GiB) / 4);
-  ladder.push_back({"+ offload", next, /*tight=*/true});
+  Job away = next;
+  away.host_memory_budget = std::max(job.host_memory_budget, host_memory_now().value_or(GiB) / 4);
+  ladder.push_back({"+ offload", away, /*tight=*/true});
+  next.optimizer.state_dtype = StateDtype::bits8;
+  ladder.push_back({"+ 8-bit state, no offload", next});
+  next.precision = Precision::bf16_true;
+  ladder.push_back({"+ bfloat16 weights", next});
+  if (accumulates) {
+    next.accumulator_dtype = AccumulatorDtype::bits8;
+    ladder.push_back({"+ 8-bit sums of gradients", next});
+  }
+  next.accumulator_dtype = AccumulatorDtype::as_gradients;
+  next.update_in_backward = Choice::on;
+  next.max_grad_norm = 0;
+  set_micro_batch(next, *job.batch_size);
+  ladder.push_back({accumulates ? "updates in backward instead" : "+ updates in backward", next});
   ladder.push_back({"planner's choice", base});
   return ladder;
 }

@@ -12,6 +12,7 @@
 #include "plimsoll/train_job.h"
 #include "run/learned_workspace.h"
 #include "train/job_units.h"
+#include "train/lean_choices.h"
 #include "train/plan_options.h"
 #include "train/vocabulary.h"
 
@@ -52,6 +53,9 @@ class Candidate {
     pinned.micro_batch_size = micro_batch_size;
     pinned.gradient_accumulation_steps = accumulation;
     settings_.precision = job.precision.value();
+    settings_.state_dtype = job.optimizer.state_dtype;
+    settings_.weight_update = job.optimizer.weight_update;
+    settings_.accumulator_dtype = job.accumulator_dtype;
     settings_.micro_batch_size = micro_batch_size;
     settings_.accumulation = accumulation;
     settings_.last_micro_batch = last_micro_batch_of(pinned);
@@ -123,13 +127,18 @@ class JobPlanner {
     check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
           "a job's micro batch and its accumulation are both set or both open");
     if (is_language_model(job)) job_.model.decoder.vocab_size = vocabulary_of(job);
-    if (job_.precision)
-      add_precision(*job_.precision);
-    else
-      for (Precision each : target.bfloat16
-                                ? std::vector{Precision::fp32_true, Precision::bf16_mixed, Precision::bf16_true}
-                                : std::vector{Precision::fp32_true, Precision::fp16_mixed})
-        add_precision(each);
+    for (const LeanChoice& choice : lean_choices(job_)) {
+      Formats& formats = formats_.emplace_back();
+      formats.words = in_words(job_, choice);
+      const Job chosen = with(job_, choice);
+      if (job_.precision)
+        formats.alternatives.push_back(alternative(chosen, *job_.precision));
+      else
+        for (Precision each : target.bfloat16
+                                  ? std::vector{Precision::fp32_true, Precision::bf16_mixed, Precision::bf16_true}
+                                  : std::vector{Precision::fp32_true, Precision::fp16_mixed})
+          formats.alternatives.push_back(alternative(chosen, each));
+    }
   }
 
   PlannedJob run() {
@@ -189,20 +198,30 @@ class JobPlanner {
     }
   };
 
-  void add_precision(Precision precision) {
-    Alternative& added = alternatives_.emplace_back();
-    added.job = job_;
+  // The job with formats of its own for state, weights' updates and accumulators: in one precision, or where that is
+  // open in 32-true, mixed and bf16-true.
+  struct Formats {
+    std::string words;  // what of them was open
+    std::vector<Alternative> alternatives;
+  };
+
+  Alternative alternative(Job job, Precision precision) const {
+    Alternative added;
+    added.job = std::move(job);
     added.job.precision = precision;
     if (job_.micro_batch_size) {
       added.open.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
-      return;
+      return added;
     }
     for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
       added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
+    return added;
   }
 
   std::string choices_of(const PlannedJob& planned) const {
     std::string text = job_.precision ? "" : fmt::format("{}, ", name_of(planned.settings.precision));
+    const std::string formats = in_words(job_, choice_of(planned.settings));
+    if (!formats.empty()) text += formats + ", ";
     text += "micro batch " + micro_batches_in_words(planned.settings);
     if (planned.plan.checkpointed)
       text += fmt::format(", {:.1f} % recomputed", 100 * planned.plan.time.recompute_share());
@@ -212,15 +231,45 @@ class JobPlanner {
     return text;
   }
 
-  // Whatever is open, precision included.
+  static LeanChoice choice_of(const JobSettings& settings) {
+    return {settings.state_dtype, settings.weight_update, settings.accumulator_dtype};
+  }
+
+  // Whatever is open: the most exact formats with which something fits.
   PlannedJob choose(std::optional<int64_t> budget) {
-    if (alternatives_.size() == 1) return choose(alternatives_[0], budget);
-    PlannedJob full = choose(alternatives_[0], budget), mixed = choose(alternatives_[1], budget);
+    PlannedJob best = choose(formats_[0], budget);
+    if (formats_.size() == 1) return best;
+    const int64_t first_least = best.plan.minimum_budget_bytes;
+    int64_t least = first_least;
+    for (size_t i = 1; i < formats_.size() && !best.plan.fits; ++i) {
+      PlannedJob next = choose(formats_[i], budget);
+      least = std::min(least, next.plan.minimum_budget_bytes);
+      if (next.plan.fits || next.plan.minimum_budget_bytes < best.plan.minimum_budget_bytes) best = std::move(next);
+    }
+    // The leanest formats say what the least budget is, whether they are wanted or not.
+    if (best.plan.fits) least = std::min(least, choose(formats_.back(), 1).plan.minimum_budget_bytes);
+    const std::string words = in_words(job_, choice_of(best.settings));
+    std::string why = "the most exact formats fit";
+    if (!best.plan.fits)
+      why = "none fits; these need least";
+    else if (words != formats_[0].words)
+      why = fmt::format("the most exact with which the job fits: {} needs at least {}", formats_[0].words,
+                        format_bytes(first_least));
+    best.plan.minimum_budget_bytes = least;
+    best.settings.reasons.push_back({words, why});
+    return best;
+  }
+
+  // Precision included.
+  PlannedJob choose(Formats& formats, std::optional<int64_t> budget) {
+    std::vector<Alternative>& alternatives = formats.alternatives;
+    if (alternatives.size() == 1) return choose(alternatives[0], budget);
+    PlannedJob full = choose(alternatives[0], budget), mixed = choose(alternatives[1], budget);
     int64_t least = std::min(full.plan.minimum_budget_bytes, mixed.plan.minimum_budget_bytes);
-    const bool third = alternatives_.size() > 2;
+    const bool third = alternatives.size() > 2;
     if (third)  // the smallest micro batch needs least, or the largest, which need not accumulate
-      for (size_t i : {size_t{0}, alternatives_[2].open.size() - 1})
-        least = std::min(least, alternatives_[2].candidate(i, target_).plan(budget, true).plan.minimum_budget_bytes);
+      for (size_t i : {size_t{0}, alternatives[2].open.size() - 1})
+        least = std::min(least, alternatives[2].candidate(i, target_).plan(budget, true).plan.minimum_budget_bytes);
     PlannedJob best;
     std::string why;
     if (full.plan.fits || mixed.plan.fits) {
@@ -229,14 +278,15 @@ class JobPlanner {
       best = std::move(faster ? mixed : full);
     } else {
       if (third)
-        best = choose(alternatives_[2], budget);
+        best = choose(alternatives[2], budget);
       else
         best = full;
       least = std::min(least, best.plan.minimum_budget_bytes);
       if (best.plan.fits) {
         why = fmt::format(
-            "neither {} nor {} fits: they need at least {} and {}; it changes the result: parameters, gradients and "
-            "optimizer state have 8 significant bits",
+            "neither {} nor {} fits: they need at least {} and {}; it changes the result: parameters and gradients "
+            "have "
+            "8 significant bits",
             name_of(full.settings.precision), name_of(mixed.settings.precision),
             format_bytes(full.plan.minimum_budget_bytes), format_bytes(mixed.plan.minimum_budget_bytes));
       } else {
@@ -332,7 +382,7 @@ class JobPlanner {
 
   Job job_;  // with the vocabulary filled in
   PlanTarget target_;
-  std::vector<Alternative> alternatives_;  // one, or where the precision is open 32-true, mixed and bf16-true
+  std::vector<Formats> formats_;  // by what is exact, the most exact first
 };
 
 }  // namespace
@@ -406,6 +456,9 @@ std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target,
 Job pinned(Job job, const JobSettings& settings) {
   job.model.decoder.vocab_size = settings.vocab_size;
   job.precision = settings.precision;
+  job.optimizer.state_dtype = settings.state_dtype;
+  job.optimizer.weight_update = settings.weight_update;
+  job.accumulator_dtype = settings.accumulator_dtype;
   job.micro_batch_size = settings.micro_batch_size;
   job.gradient_accumulation_steps = settings.accumulation;
   job.batch_size = settings.sequences(settings.accumulation.at(0));

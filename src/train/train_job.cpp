@@ -62,7 +62,7 @@ class Run {
       throw UserError(fmt::format("device is '{}'; plans can be made for it, training runs on the cpu: set device: cpu",
                                   job_.device));
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
-    if (checkpoint) go_on_with_precision(*checkpoint);
+    if (checkpoint) go_on_with_formats(*checkpoint);
     plan(target_of(asked_));
     observer_.planned(report_.job);
     if (!report_.fits) return std::move(report_);
@@ -93,16 +93,25 @@ class Run {
  private:
   const JobSettings& settings() const { return report_.job.settings; }
 
-  // Where it was left open a run goes on as it began, whatever would be faster by now.
-  void go_on_with_precision(const std::filesystem::path& checkpoint) {
-    if (asked_.precision) return;
-    std::optional<std::string> name;
-    try {
-      name = checkpoint_origin(checkpoint, "precision");
-    } catch (const UserError&) {  // said with what to do about it where it is read whole
-    }
-    for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
-      if (name == name_of(each)) asked_.precision = each;
+  // Where it was left open a run goes on as it began, whatever would be faster or more exact by now.
+  void go_on_with_formats(const std::filesystem::path& checkpoint) {
+    const auto origin = [&](const char* key) -> std::string {
+      try {
+        return checkpoint_origin(checkpoint, key).value_or("");
+      } catch (const UserError&) {  // said with what to do about it where it is read whole
+        return "";
+      }
+    };
+    if (!asked_.precision)
+      for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
+        if (origin("precision") == name_of(each)) asked_.precision = each;
+    const auto go_on = [&](auto& choice, auto automatic, const char* key) {
+      if (choice != automatic) return;
+      for (int i = 0; i < static_cast<int>(automatic); ++i)
+        if (origin(key) == name_of(static_cast<decltype(automatic)>(i))) choice = static_cast<decltype(automatic)>(i);
+    };
+    go_on(asked_.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
+    go_on(asked_.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
   }
 
   void plan(const PlanTarget& target) {

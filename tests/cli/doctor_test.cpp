@@ -48,7 +48,7 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("float32"), HasSubstr("+ mixed precision"), HasSubstr("+ checkpointing"),
                                  HasSubstr("+ accumulation"), HasSubstr("+ offload"), HasSubstr("planner's choice")));
   const json rows = json::parse(get("compare.json"))["rows"];
-  ASSERT_EQ(rows.size(), 6u);
+  ASSERT_EQ(rows.size(), 10u);
   for (const json& row : rows) {
     EXPECT_EQ(row["fits"], true);
     EXPECT_EQ(row["planned_peak_bytes"], row["measured_peak_bytes"]) << row["name"];
@@ -62,6 +62,11 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
   EXPECT_EQ(rows[3]["final_loss"], rows[4]["final_loss"]);  // and so does a stay in host memory
   EXPECT_LT(rows[4]["measured_peak_bytes"], rows[3]["measured_peak_bytes"]);
   EXPECT_GT(rows[4]["measured_host_bytes"], 0);
+  // State of fewer bits, weights of fewer bits, sums of gradients of fewer bits, no sums at all.
+  EXPECT_LT(rows[5]["planned_peak_bytes"], rows[3]["planned_peak_bytes"]);
+  EXPECT_LT(rows[6]["planned_peak_bytes"], rows[5]["planned_peak_bytes"]);
+  EXPECT_LT(rows[7]["planned_peak_bytes"], rows[6]["planned_peak_bytes"]);
+  EXPECT_NE(rows[8]["settings"].get<std::string>().find("updates in backward"), std::string::npos);
 }
 
 TEST_F(CompareCommand, RefusesDevicesItCannotTrainOn) {

@@ -193,6 +193,18 @@ Key update_in_backward() {
                     &Job::update_in_backward);
 }
 
+Key accumulator_dtype() {
+  const std::vector<std::string> words = words_of(AccumulatorDtype::automatic);
+  return {{"gradient_accumulation_dtype", joined(words, " | "), "gradients",
+           "what the gradients of several micro batches are summed in: as the parameters', or 4, 2, 1.008 bytes a "
+           "parameter; bfloat16 and 8bit are rounded at random; with anything but gradients a gradient lives only "
+           "until it is added"},
+          [=](const Value& value, Job& job) {
+            const std::string word = read_word(value, words);
+            job.accumulator_dtype = static_cast<AccumulatorDtype>(std::ranges::find(words, word) - words.begin());
+          }};
+}
+
 Key memory_budget() {
   return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
            "bytes that training may use on the device, never exceeded; auto: what the device has, on this machine what "
@@ -346,6 +358,7 @@ std::vector<Key> training_keys() {
       gradient_accumulation_steps(),
       gradient_checkpointing(),
       update_in_backward(),
+      accumulator_dtype(),
       memory_budget(),
       host_memory_budget(),
       disk_budget(),

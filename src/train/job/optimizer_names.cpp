@@ -40,4 +40,20 @@ std::string_view name_of(WeightUpdate update) {
   throw InternalError("not a weight update");
 }
 
+std::string_view name_of(AccumulatorDtype dtype) {
+  switch (dtype) {
+    case AccumulatorDtype::as_gradients:
+      return "gradients";
+    case AccumulatorDtype::float32:
+      return "float32";
+    case AccumulatorDtype::bfloat16:
+      return "bfloat16";
+    case AccumulatorDtype::bits8:
+      return "8bit";
+    case AccumulatorDtype::automatic:
+      return "auto";
+  }
+  throw InternalError("not an accumulator dtype");
+}
+
 }  // namespace plimsoll

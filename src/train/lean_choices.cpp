@@ -1,0 +1,53 @@
+#include "train/lean_choices.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+bool leaves_formats_open(const Job& job) {
+  return job.optimizer.state_dtype == StateDtype::automatic || job.optimizer.weight_update == WeightUpdate::automatic ||
+         job.accumulator_dtype == AccumulatorDtype::automatic;
+}
+
+std::vector<LeanChoice> lean_choices(const Job& job) {
+  // What costs least in the loss curve goes first (docs/optimizers.md): state of 8 bits before the float32 behind
+  // bfloat16 weights, accumulators of 8 bits before state of 4.
+  using S = StateDtype;
+  using W = WeightUpdate;
+  using A = AccumulatorDtype;
+  const std::vector<LeanChoice> ladder = {
+      {S::float32, W::split, A::float32},     {S::bits8, W::split, A::float32},    {S::bits8, W::split, A::bfloat16},
+      {S::bits8, W::stochastic, A::bfloat16}, {S::bits8, W::stochastic, A::bits8}, {S::bits4, W::stochastic, A::bits8},
+  };
+  std::vector<LeanChoice> choices;
+  for (LeanChoice each : ladder) {
+    if (job.optimizer.state_dtype != S::automatic) each.state_dtype = job.optimizer.state_dtype;
+    // A 16-bit remainder makes a float32 of a bfloat16 only.
+    if (job.model.dtype == DType::float16 && each.weight_update == W::split) each.weight_update = W::kahan;
+    if (job.optimizer.weight_update != W::automatic) each.weight_update = job.optimizer.weight_update;
+    if (job.accumulator_dtype != A::automatic) each.accumulator_dtype = job.accumulator_dtype;
+    if (std::ranges::find(choices, each) == choices.end()) choices.push_back(each);
+  }
+  return choices;
+}
+
+Job with(Job job, const LeanChoice& choice) {
+  job.optimizer.state_dtype = choice.state_dtype;
+  job.optimizer.weight_update = choice.weight_update;
+  job.accumulator_dtype = choice.accumulator_dtype;
+  return job;
+}
+
+std::string in_words(const Job& job, const LeanChoice& choice) {
+  std::string words;
+  const auto add = [&](const char* key, std::string_view value) {
+    words += (words.empty() ? "" : ", ") + std::string(key) + " " + std::string(value);
+  };
+  if (job.optimizer.state_dtype == StateDtype::automatic) add("state_dtype", name_of(choice.state_dtype));
+  if (job.optimizer.weight_update == WeightUpdate::automatic) add("weight_update", name_of(choice.weight_update));
+  if (job.accumulator_dtype == AccumulatorDtype::automatic)
+    add("gradient_accumulation_dtype", name_of(choice.accumulator_dtype));
+  return words;
+}
+
+}  // namespace plimsoll

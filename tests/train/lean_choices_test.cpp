@@ -1,0 +1,108 @@
+// Formats that a job leaves to the planner: the most exact ones that fit.
+#include "train/lean_choices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plimsoll/error.h"
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+class LeanChoices : public testing::Test {
+ protected:
+  Job open_job() const {
+    Job job = tiny_job(folder_, /*windows=*/8, /*validation=*/2);
+    job.model.decoder.hidden_size = 128;
+    job.precision = Precision::bf16_true;
+    job.optimizer.state_dtype = StateDtype::automatic;
+    job.optimizer.weight_update = WeightUpdate::automatic;
+    job.accumulator_dtype = AccumulatorDtype::automatic;
+    return job;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(LeanChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
+  Job job = open_job();
+  const auto all = lean_choices(job);
+  ASSERT_GT(all.size(), 4u);
+  std::vector<int64_t> least;
+  for (const LeanChoice& each : all) {
+    Job chosen = with(job, each);
+    EXPECT_FALSE(leaves_formats_open(chosen));
+    chosen.memory_budget = 1;
+    least.push_back(plan_job(chosen).plan.minimum_budget_bytes);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(least, std::greater<>()));
+  EXPECT_EQ(std::ranges::adjacent_find(least), least.end());
+
+  job.optimizer.state_dtype = StateDtype::bfloat16;
+  for (const LeanChoice& each : lean_choices(job)) EXPECT_EQ(each.state_dtype, StateDtype::bfloat16);
+  job.optimizer.weight_update = WeightUpdate::kahan;
+  job.accumulator_dtype = AccumulatorDtype::as_gradients;
+  EXPECT_EQ(lean_choices(job).size(), 1u);
+  job.model.dtype = DType::float16;
+  job.optimizer.weight_update = WeightUpdate::automatic;
+  EXPECT_EQ(lean_choices(job)[0].weight_update, WeightUpdate::kahan);
+}
+
+TEST_F(LeanChoices, TheMostExactThatFitsIsTaken) {
+  const Job job = open_job();
+  const auto choices = lean_choices(job);
+  Job tight = job;
+  tight.memory_budget = 1;
+  const PlannedJob nothing = plan_job(tight);
+  EXPECT_FALSE(nothing.plan.fits);
+  const int64_t least = nothing.plan.minimum_budget_bytes;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    Job alone = with(job, choices[i]);
+    alone.memory_budget = 1;
+    tight.memory_budget = plan_job(alone).plan.minimum_budget_bytes;
+    const PlannedJob planned = plan_job(tight);
+    EXPECT_TRUE(planned.plan.fits);
+    EXPECT_EQ(planned.plan.minimum_budget_bytes, least);
+    EXPECT_EQ(planned.settings.state_dtype, choices[i].state_dtype);
+    EXPECT_EQ(planned.settings.weight_update, choices[i].weight_update);
+    EXPECT_EQ(planned.settings.accumulator_dtype, choices[i].accumulator_dtype);
+    EXPECT_THAT(planned.plan.reasons, Contains(Field(&Reason::decision, HasSubstr("state_dtype"))));
+  }
+  tight.memory_budget = least - 1;
+  EXPECT_FALSE(plan_job(tight).plan.fits);
+}
+
+TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
+  Job job = open_job();
+  Job alone = with(job, lean_choices(job).back());
+  alone.memory_budget = 1;
+  job.memory_budget = plan_job(alone).plan.minimum_budget_bytes;
+  job.scheduler.name = "constant";  // whose course does not depend on max_steps
+  job.checkpoint.directory = folder_ / "run";
+  job.max_steps = 3;
+  Watcher watcher;
+  const TrainReport first = train_job(job, watcher);
+  EXPECT_TRUE(first.fits);
+  EXPECT_EQ(first.job.settings.state_dtype, StateDtype::bits4);
+  job.max_steps = 6;
+  job.memory_budget = int64_t{1} << 30;
+  const TrainReport second = train_job(job, watcher);
+  EXPECT_EQ(second.job.settings.state_dtype, StateDtype::bits4);
+  EXPECT_EQ(second.job.settings.weight_update, first.job.settings.weight_update);
+  EXPECT_THAT(watcher.resumed_from, testing::SizeIs(1));
+
+  // Never stopped, the same losses.
+  job.checkpoint.directory.clear();
+  Job pinned_job = pinned(job, first.job.settings);
+  pinned_job.memory_budget = job.memory_budget;
+  const TrainReport whole = train_job(pinned_job, watcher);
+  EXPECT_EQ(whole.losses.back(), second.losses.back());
+}
+
+}  // namespace
+}  // namespace plimsoll
