@@ -249,14 +249,19 @@ PLIMSOLL_INLINE void split_compensation(T* parameter, T* compensation, int64_t c
   }
 }
 
+// Of a size that is known where it can be: a copy of any size is a call.
 PLIMSOLL_INLINE Halves read_halves(const void* from, int64_t partial) {
+  if (partial == 0) return read<Halves>(from);
   Halves halves{};
-  std::memcpy(&halves, from, static_cast<size_t>(partial ? partial : kLanes) * 2);
+  std::memcpy(&halves, from, static_cast<size_t>(partial) * 2);
   return halves;
 }
 PLIMSOLL_INLINE void write_halves(void* to, Words words, int64_t partial) {
   const Halves halves = __builtin_convertvector(words, Halves);
-  std::memcpy(to, &halves, static_cast<size_t>(partial ? partial : kLanes) * 2);
+  if (partial == 0)
+    std::memcpy(to, &halves, sizeof(halves));
+  else
+    std::memcpy(to, &halves, static_cast<size_t>(partial) * 2);
 }
 
 }  // namespace
