@@ -194,9 +194,10 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   if (verified != file.tensors().size())
     throw corrupt_file(path.string(), fmt::format("{} of its {} tensors have no checksum",
                                                   file.tensors().size() - verified, file.tensors().size()));
-  std::vector<std::string> found;
-  const std::vector<StateConversion> conversions = state_conversions(file, state, found);
-  std::ranges::copy(differences(file, info.origin, origin, state, conversions), std::back_inserter(found));
+  std::vector<std::string> refused;
+  const std::vector<StateConversion> conversions = state_conversions(file, state, refused);
+  std::vector<std::string> found = differences(file, info.origin, origin, state, conversions);
+  std::ranges::copy(refused, std::back_inserter(found));
   if (!found.empty()) {
     const size_t shown = std::min(found.size(), kDifferencesShown);
     throw UserError(fmt::format(

@@ -85,7 +85,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
   void convert_mean(const StateName& name) {
     const std::string mean = name.of(name.kind), scales = name.of(name.kind + std::string(kScales));
     const bool packed_there = stored(scales), packed_here = wanted_.contains(scales);
-    if (!stored(mean) || (same(mean) && packed_there == packed_here)) return;
+    if (!stored(mean) || (same(mean) && packed_there == packed_here) || !same(name.parameter)) return;
     const at::Tensor target = wanted_.at(mean);
     const auto refuse = [&] {
       refusals_.push_back(

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <set>
 
@@ -109,10 +110,17 @@ class StepRecorder {
     }
     if (!model_) throw UserError("the step's model function gave no module");
     model::fine_tune(*model_, options_.fine_tuning, fine_tune_types(options_));
+    std::set<const void*> embeddings;
+    for (const auto& module : model_->modules())
+      if (const auto* embedding = module->as<torch::nn::EmbeddingImpl>())
+        embeddings.insert(embedding->weight.unsafeGetTensorImpl());
     for (const auto& entry : model_->named_parameters()) {
       const bool fresh = is_plan(entry.value()) && !known_.contains(buffer_of(entry.value()));
       add_model_tensor(entry.key(), entry.value());
-      if (fresh && entry.value().requires_grad()) parameters_.push_back({entry.key(), entry.value(), {}});
+      if (fresh && entry.value().requires_grad())
+        parameters_.push_back({.name = entry.key(),
+                               .value = entry.value(),
+                               .embedding = embeddings.contains(entry.value().unsafeGetTensorImpl())});
     }
     for (const auto& entry : model_->named_buffers()) add_model_tensor(entry.key(), entry.value());
     if (parameters_.empty()) throw UserError("the model has no parameter that requires a gradient");

@@ -17,11 +17,12 @@ constexpr FormatCase kEight = kStateFormats[3], kFour = kStateFormats[4];
 
 // The known answers of the Random123 library.
 TEST(CounterRandom, GivesThreefrysKnownAnswers) {
-  uint32_t zero[4] = {}, ones[4] = {~0u, ~0u, ~0u, ~0u};
-  threefry<uint32_t>({0, 0, 0, 0}, zero);
-  EXPECT_THAT(zero, ::testing::ElementsAre(0x531c7e4fu, 0x39491ee5u, 0x2c855a92u, 0x3d6abf9au));
-  threefry<uint32_t>({~0u, ~0u, ~0u, ~0u}, ones);
-  EXPECT_THAT(ones, ::testing::ElementsAre(0xc4189358u, 0x1c9cc83au, 0xd5881c67u, 0x6a0a89e0u));
+  uint32_t x[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, ones[1][4] = {{~0u, ~0u, ~0u, ~0u}};
+  threefry({0, 0, 0, 0}, x);
+  for (const auto& words : x)
+    EXPECT_THAT(words, ::testing::ElementsAre(0x531c7e4fu, 0x39491ee5u, 0x2c855a92u, 0x3d6abf9au));
+  threefry({~0u, ~0u, ~0u, ~0u}, ones);
+  EXPECT_THAT(ones[0], ::testing::ElementsAre(0xc4189358u, 0x1c9cc83au, 0xd5881c67u, 0x6a0a89e0u));
 }
 
 // All codes at several scales, and at the place in memory that each has.

@@ -88,7 +88,10 @@ void expect_random_decoders_equal(int count, int seed, std::vector<Precision> pr
     TrainingOptions options;
     options.precision = precisions[i % precisions.size()];
     options.gradient_checkpointing = draw(Choice::off, Choice::on);
-    options.optimizer.name = draw("adamw", "sgd");
+    options.optimizer.name = draw("adamw", "sgd", "lion", "adafactor", "muon");
+    options.optimizer.state_dtype = draw(StateDtype::as_parameters, StateDtype::float32);
+    options.optimizer.weight_update = draw(WeightUpdate::nearest, WeightUpdate::stochastic, WeightUpdate::kahan,
+                                           WeightUpdate::split, WeightUpdate::master);
     options.optimizer.momentum = draw(0.0, 0.9);
     options.max_grad_norm = draw(0.0, 0.01, 1.0);
     const int micro = draw(1, 1, 3);

@@ -1,8 +1,13 @@
 // The update against libtorch's own optimizers.
 #include "train/optimizer.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <torch/torch.h>
+
+#include <map>
+
+#include "plimsoll/error.h"
+#include "train/optimizer/muon.h"
 
 namespace plimsoll {
 namespace {
@@ -140,6 +145,218 @@ TEST(Optimizer, A16BitStepIsSkippedToo) {
                 .skipped.item<float>(),
             1);
   EXPECT_TRUE(torch::equal(parameters[0].value, value));
+}
+
+UpdateInputs inputs(double rate = 0.1) {
+  return {torch::scalar_tensor(rate, torch::kDouble), torch::scalar_tensor(1.0)};
+}
+
+int64_t bytes_of(const std::vector<NamedState>& state) {
+  int64_t bytes = 0;
+  for (const NamedState& each : state) bytes += static_cast<int64_t>(each.tensor.nbytes());
+  return bytes;
+}
+
+// docs/optimizers.md, "Bytes a parameter", without the weights.
+TEST(OptimizerState, TakesTheBytesThatTheDocsSay) {
+  struct Case {
+    const char* name;
+    StateDtype state;
+    WeightUpdate update;
+    double bytes;
+  };
+  using S = StateDtype;
+  using W = WeightUpdate;
+  for (const auto& [name, state, update, bytes] : std::vector<Case>{{"adamw", S::as_parameters, W::stochastic, 4},
+                                                                    {"adamw", S::float32, W::nearest, 8},
+                                                                    {"adamw", S::bits8, W::stochastic, 2.016},
+                                                                    {"adamw", S::bits4, W::stochastic, 1.032},
+                                                                    {"adamw", S::bits8, W::split, 4.016},
+                                                                    {"adamw", S::bfloat16, W::kahan, 6},
+                                                                    {"adamw", S::float32, W::master, 12},
+                                                                    {"lion", S::bits8, W::stochastic, 1.008},
+                                                                    {"sgd", S::bits4, W::stochastic, 0.516},
+                                                                    {"muon", S::bits8, W::stochastic, 1.008},
+                                                                    {"adafactor", S::bits8, W::stochastic, 0.016}}) {
+    OptimizerConfig config;
+    config.name = name;
+    config.state_dtype = state;
+    config.weight_update = update;
+    Optimizer optimizer(config, 0);
+    const int64_t count = 512 * 512;
+    const auto made = optimizer.make_state({{"p", torch::randn({512, 512}, at::kFloat).to(at::kBFloat16), {}}});
+    EXPECT_NEAR(static_cast<double>(bytes_of(made)) / static_cast<double>(count), bytes, 2e-3)
+        << name << " " << name_of(state) << " " << name_of(update);
+  }
+}
+
+TEST(OptimizerState, OfFewElementsStaysFloat32) {
+  OptimizerConfig config;
+  config.state_dtype = StateDtype::bits8;
+  Optimizer optimizer(config, 0);
+  const auto state = optimizer.make_state({{"norm", torch::ones({4095}), {}}, {"w", torch::ones({64, 64}), {}}});
+  std::map<std::string, at::ScalarType> types;
+  for (const NamedState& each : state) types[each.name] = each.tensor.scalar_type();
+  EXPECT_EQ(types, (std::map<std::string, at::ScalarType>{{"optimizer.exp_avg.norm", at::kFloat},
+                                                          {"optimizer.exp_avg_sq.norm", at::kFloat},
+                                                          {"optimizer.exp_avg.w", at::kByte},
+                                                          {"optimizer.exp_avg_scales.w", at::kByte},
+                                                          {"optimizer.exp_avg_sq.w", at::kByte},
+                                                          {"optimizer.exp_avg_sq_scales.w", at::kByte},
+                                                          {"optimizer.step", at::kFloat}}));
+}
+
+TEST(OptimizerState, RefusesWhatDoesNotSuitAParameter) {
+  const auto refusal = [](const char* name, WeightUpdate update, at::ScalarType type) -> std::string {
+    OptimizerConfig config;
+    config.name = name;
+    config.weight_update = update;
+    try {
+      Optimizer(config, 0).make_state({{"layers.0.w", torch::ones({2, 2}, type), {}}});
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_THAT(refusal("adamw", WeightUpdate::split, at::kHalf),
+              testing::AllOf(testing::HasSubstr("'layers.0.w' is float16"), testing::HasSubstr("master")));
+  EXPECT_THAT(refusal("adafactor", WeightUpdate::nearest, at::kDouble), testing::HasSubstr("'layers.0.w' is float64"));
+  EXPECT_THAT(refusal("adam", WeightUpdate::nearest, at::kFloat), testing::HasSubstr("adafactor and muon"));
+}
+
+// Every optimizer learns a straight line, in the leanest formats too.
+TEST(Optimizer, LearnsInEveryFormat) {
+  const torch::NoGradGuard no_grad;
+  struct Case {
+    const char* name;
+    double rate;
+  };
+  for (const auto& [name, rate] :
+       {Case{"adamw", 0.02}, {"lion", 0.02}, {"sgd", 0.05}, {"adafactor", 0.02}, {"muon", 0.1}}) {
+    for (const StateDtype state : {StateDtype::float32, StateDtype::bits8, StateDtype::bits4}) {
+      torch::manual_seed(9);
+      const torch::Tensor want = torch::randn({64, 64}) * 0.5, x = torch::randn({256, 64});
+      OptimizerConfig config;
+      config.name = name;
+      config.state_dtype = state;
+      config.weight_decay = 0;
+      Optimizer optimizer(config, 0, /*seed=*/5);
+      std::vector<OptimizedParameter> parameters{{"w", torch::zeros({64, 64}, at::kBFloat16), {}}};
+      optimizer.make_state(parameters);
+      constexpr int kSteps = 200;
+      for (int step = 0; step < kSteps; ++step) {
+        const torch::Tensor error = at::matmul(x, parameters[0].value.to(at::kFloat) - want);
+        parameters[0].gradient = at::matmul(x.t(), error) / 256;
+        optimizer.update(parameters, inputs(rate * (1 - static_cast<double>(step) / kSteps)));
+      }
+      const double left =
+          (parameters[0].value.to(at::kFloat) - want).norm().item<double>() / want.norm().item<double>();
+      EXPECT_LT(left, state == StateDtype::bits4 ? 0.1 : 0.05) << name << ", " << name_of(state);
+    }
+  }
+}
+
+// The whole update, where one gradient of two is not finite: in 8 bits as well.
+TEST(Optimizer, SkipsAStepOfEveryKind) {
+  const torch::NoGradGuard no_grad;
+  for (const char* name : {"adamw", "lion", "sgd", "adafactor", "muon"}) {
+    for (const bool packed : {false, true}) {
+      OptimizerConfig config;
+      config.name = name;
+      config.state_dtype = StateDtype::bits8;
+      Optimizer optimizer(config, 1.0);
+      torch::manual_seed(3);
+      std::vector<OptimizedParameter> parameters{{"v", torch::randn({99}), torch::randn({99})},
+                                                 {"w", torch::randn({64, 80}).to(at::kBFloat16), {}}};
+      const auto state = optimizer.make_state(parameters);
+      const auto give = [&](const torch::Tensor& gradient) {
+        parameters[1].gradient = gradient;
+        if (!packed) return;
+        parameters[1].gradient = torch::zeros({64, 80}, at::kByte);
+        parameters[1].gradient_scales = torch::zeros({40}, at::kByte);
+        ops::accumulate_({parameters[1].gradient, parameters[1].gradient_scales}, gradient, true);
+      };
+      give(torch::randn({64, 80}));
+      EXPECT_EQ(optimizer.update(parameters, inputs()).skipped.item<float>(), 0);
+      std::vector<torch::Tensor> all, before;
+      for (const auto& p : parameters) all.push_back(p.value);
+      for (const auto& s : state) all.push_back(s.tensor);
+      for (const auto& tensor : all) before.push_back(tensor.clone());
+      torch::Tensor bad = torch::randn({64, 80});
+      bad[63][79] = NAN;
+      give(bad);
+      EXPECT_EQ(optimizer.update(parameters, inputs()).skipped.item<float>(), 1);
+      for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(torch::equal(all[i], before[i])) << name << " " << i;
+    }
+  }
+}
+
+TEST(Muon, MakesTheUpdateOrthogonal) {
+  torch::manual_seed(1);
+  for (const auto& sizes : std::vector<std::vector<int64_t>>{{40, 40}, {20, 90}, {90, 20}, {1, 30}}) {
+    const torch::Tensor x = optimizer::orthogonal(torch::randn(sizes) * 100);
+    const torch::Tensor values = std::get<1>(at::linalg_svd(x, false));
+    EXPECT_LT(values.max().item<double>(), 1.3);
+    EXPECT_GT(values.min().item<double>(), sizes[0] == sizes[1] ? 0.2 : 0.6);  // square ones have tiny ones
+  }
+}
+
+// A step has the root mean square of an AdamW step: about 0.2 learning rates.
+TEST(Muon, StepsAsFarAsAdamW) {
+  torch::manual_seed(2);
+  const torch::NoGradGuard no_grad;
+  for (const auto& sizes : std::vector<std::vector<int64_t>>{{128, 128}, {64, 200}, {200, 64}, {32, 16, 3, 3}}) {
+    OptimizerConfig config;
+    config.name = "muon";
+    config.weight_decay = 0;
+    Optimizer optimizer(config, 0);
+    std::vector<OptimizedParameter> parameters{{"w", torch::zeros(sizes), torch::randn(sizes)}};
+    optimizer.make_state(parameters);
+    optimizer.update(parameters, inputs(0.5));
+    const double length = parameters[0].value.pow(2).mean().sqrt().item<double>();
+    EXPECT_NEAR(length, 0.5 * 0.2, 0.5 * 0.06);
+    EXPECT_LT((parameters[0].value * parameters[0].gradient).sum().item<double>(), 0);
+  }
+}
+
+TEST(Muon, LeavesTheRestToAdamW) {
+  OptimizerConfig config;
+  config.name = "muon";
+  const torch::Tensor matrix = torch::ones({8, 8});
+  const auto kind = [&](const std::string& name, const torch::Tensor& value = torch::ones({8, 8}),
+                        bool embedding = false) {
+    return optimizer::kind_of(config, {.name = name, .value = value, .embedding = embedding});
+  };
+  using optimizer::Kind;
+  for (const char* name : {"layers.0.attention.qkv.weight", "layers.11.mlp.down.weight", "conv.weight", "heads.weight"})
+    EXPECT_EQ(kind(name), Kind::muon) << name;
+  for (const char* name : {"embedding", "positions", "head", "model.embed_tokens.weight", "lm_head.weight",
+                           "head.weight", "decoder.head", "transformer.wte.weight"})
+    EXPECT_EQ(kind(name), Kind::adamw) << name;
+  EXPECT_EQ(kind("conv.weight", torch::ones({8})), Kind::adamw);
+  EXPECT_EQ(kind("conv.weight", torch::ones({8, 9}).t()), Kind::adamw);
+  EXPECT_EQ(kind("tokens.weight", matrix, true), Kind::adamw);
+  config.adamw_parameters = {"conv.?eight"};
+  EXPECT_EQ(kind("conv.weight"), Kind::adamw);
+  EXPECT_EQ(kind("embedding"), Kind::muon);
+}
+
+TEST(Patterns, MatchWholeNames) {
+  using optimizer::matches;
+  for (const auto& [pattern, name] : std::vector<std::pair<std::string, std::string>>{{"*", ""},
+                                                                                      {"*", "a.b"},
+                                                                                      {"a*b", "ab"},
+                                                                                      {"a*b", "axxb"},
+                                                                                      {"*a*b*", "xaybz"},
+                                                                                      {"?", "x"},
+                                                                                      {"a?c*", "abc"},
+                                                                                      {"**a", "a"},
+                                                                                      {"*ab", "aab"},
+                                                                                      {"*.w", "a.b.w"}})
+    EXPECT_TRUE(matches(name, pattern)) << pattern << " " << name;
+  for (const auto& [pattern, name] : std::vector<std::pair<std::string, std::string>>{
+           {"", "a"}, {"a", ""}, {"?", ""}, {"a", "ab"}, {"b", "ab"}, {"a*b", "abc"}, {"*.w", "w"}, {"?*?", "a"}})
+    EXPECT_FALSE(matches(name, pattern)) << pattern << " " << name;
 }
 
 }  // namespace

@@ -33,26 +33,33 @@ constexpr Draw draw_of_step(int64_t seed, double step) {
   return draw_from_key(mixed(mixed(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)));
 }
 
-/// Turns the four words of a counter into four random ones. `Word` is uint32_t, or a vector of them.
-template <typename Word>
-[[gnu::always_inline]] inline void threefry(const uint32_t (&key)[4], Word (&x)[4]) {
+/// Turns the four words of each of `many` counters into four random ones. `Word` is uint32_t, or a vector of them. Each
+/// step waits for the one before: several counters side by side keep a processor busy.
+template <typename Word, int many>
+[[gnu::always_inline]] inline void threefry(const uint32_t (&key)[4], Word (&x)[many][4]) {
   constexpr int rotations[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
   const uint32_t keys[5] = {key[0], key[1], key[2], key[3], 0x1bd11bdau ^ key[0] ^ key[1] ^ key[2] ^ key[3]};
   const auto rotated = [](const Word& word, int by) __attribute__((always_inline)) {
     return (word << by) | (word >> (32 - by));
   };
-  for (int i = 0; i < 4; ++i) x[i] += keys[i];
+  for (int n = 0; n < many; ++n)
+    for (int i = 0; i < 4; ++i) x[n][i] += keys[i];
 #pragma GCC unroll 13
   for (int round = 0; round < 13; ++round) {
     const int a = round % 2 == 0 ? 1 : 3, b = round % 2 == 0 ? 3 : 1;
-    x[0] += x[a];
-    x[a] = rotated(x[a], rotations[round % 8][0]) ^ x[0];
-    x[2] += x[b];
-    x[b] = rotated(x[b], rotations[round % 8][1]) ^ x[2];
-    if (round % 4 == 3) {
-      const uint32_t group = static_cast<uint32_t>(round) / 4 + 1;
-      for (uint32_t i = 0; i < 4; ++i) x[i] += keys[(group + i) % 5];
-      x[3] += group;
+#pragma GCC unroll 4
+    for (int n = 0; n < many; ++n) {
+      x[n][0] += x[n][a];
+      x[n][a] = rotated(x[n][a], rotations[round % 8][0]) ^ x[n][0];
+      x[n][2] += x[n][b];
+      x[n][b] = rotated(x[n][b], rotations[round % 8][1]) ^ x[n][2];
+    }
+    if (round % 4 != 3) continue;
+    const uint32_t group = static_cast<uint32_t>(round) / 4 + 1;
+#pragma GCC unroll 4
+    for (int n = 0; n < many; ++n) {
+      for (uint32_t i = 0; i < 4; ++i) x[n][i] += keys[(group + i) % 5];
+      x[n][3] += group;
     }
   }
 }
@@ -64,9 +71,9 @@ constexpr int64_t kDrawnAtATime = 128;
 inline uint32_t random_bits(const Draw& draw, int64_t index) {
   const int64_t block = index / kDrawnAtATime, lane = index % 16, vector = index % kDrawnAtATime / 16;
   const auto counter = static_cast<uint64_t>(block * 16 + lane);
-  uint32_t words[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0};
-  threefry<uint32_t>({draw.key[0], draw.key[1], draw.stream, 0}, words);
-  return (words[vector / 2] >> (vector % 2 * 16)) & 0xffffu;
+  uint32_t words[1][4] = {{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}};
+  threefry<uint32_t, 1>({draw.key[0], draw.key[1], draw.stream, 0}, words);
+  return (words[0][vector / 2] >> (vector % 2 * 16)) & 0xffffu;
 }
 
 }  // namespace plimsoll::ops

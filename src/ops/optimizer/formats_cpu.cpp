@@ -14,19 +14,38 @@ namespace {
 
 using Bytes = uint8_t __attribute__((vector_size(16)));
 
+// In two steps: GCC takes a conversion to a type four times as wide apart, a number at a time.
+PLIMSOLL_INLINE Words words_of(Bytes bytes) {
+  return __builtin_convertvector(__builtin_convertvector(bytes, Halves), Words);
+}
+PLIMSOLL_INLINE Bytes bytes_of(Words words) {
+  return __builtin_convertvector(__builtin_convertvector(words, Halves), Bytes);
+}
+
 constexpr int64_t kVectors = kDrawnAtATime / kLanes;
 
-/// Random bits for 128 numbers: of vector j, sixteen bits a lane.
+/// Random bits for a chunk: of vector j of block b, sixteen bits a lane.
 struct Drawn {
-  Words words[4];
-  PLIMSOLL_INLINE Words of(int64_t j) const { return j % 2 == 0 ? words[j / 2] & 0xffffu : words[j / 2] >> 16; }
+  Words words[kChunk / kDrawnAtATime][4];
+  PLIMSOLL_INLINE Words of(int64_t b, int64_t j) const {
+    return j % 2 == 0 ? words[b][j / 2] & 0xffffu : words[b][j / 2] >> 16;
+  }
 };
+alignas(64) constexpr uint32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 PLIMSOLL_INLINE Drawn drawn_at(const Draw& draw, int64_t element) {
-  constexpr Words lane_numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  // GCC would build the sum of a constant vector and a number lane by lane.
+  const uint32_t* lane_numbers = kLaneNumbers;
+  asm("" : "+r"(lane_numbers));
   const auto counter = static_cast<uint64_t>(element / kDrawnAtATime * kLanes);
-  Drawn drawn{{lane_numbers + static_cast<uint32_t>(counter), splat<Words>(static_cast<uint32_t>(counter >> 32)),
-               Words{}, Words{}}};
-  threefry<Words>({draw.key[0], draw.key[1], draw.stream, 0}, drawn.words);
+  Drawn drawn;
+  for (uint32_t b = 0; b < kChunk / kDrawnAtATime; ++b) {
+    // Chunks begin at multiples of 512 elements: the lower half does not overflow within one.
+    drawn.words[b][0] =
+        read<Words>(lane_numbers) + (static_cast<uint32_t>(counter) + b * static_cast<uint32_t>(kLanes));
+    drawn.words[b][1] = splat<Words>(static_cast<uint32_t>(counter >> 32));
+    drawn.words[b][2] = drawn.words[b][3] = Words{};
+  }
+  threefry({draw.key[0], draw.key[1], draw.stream, 0}, drawn.words);
   return drawn;
 }
 
@@ -79,7 +98,12 @@ PLIMSOLL_INLINE uint32_t largest_magnitude(const float* from) {
   Ints most{};
   for (int64_t j = 0; j < vectors; ++j)
     most = larger(most, reinterpret_cast<Ints>(bits_of(load(from + j * kLanes)) & 0x7fffffffu));
-  return static_cast<uint32_t>(largest(most));
+  // By halves: lane by lane takes as long as the rest.
+  most = larger(most, __builtin_shuffle(most, Ints{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
+  most = larger(most, __builtin_shuffle(most, Ints{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
+  most = larger(most, __builtin_shuffle(most, Ints{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
+  most = larger(most, __builtin_shuffle(most, Ints{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
+  return static_cast<uint32_t>(most[0]);
 }
 
 /// Codes of sixteen numbers, the sign above the rest.
@@ -102,16 +126,16 @@ PLIMSOLL_INLINE Floats numbers_of(Words code, float scale) {
 
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64_t count, const float* from,
-                           const Draw& draw) {
+                           Draw draw) {
+  const Drawn drawn = drawn_at(draw, begin);
   for (int64_t i = 0; i < count; i += kBlock8) {
     const uint32_t scale = Small::scale(largest_magnitude<kVectors>(from + i));
     const float inverse = power(254 - (scale == kNotFinite ? 1 : scale));
-    const Drawn drawn = drawn_at(draw, begin + i);
     uint8_t block[kBlock8];
     uint8_t* to = count - i < kBlock8 ? block : codes + begin + i;
     for (int64_t j = 0; j < kVectors; ++j) {
-      const Bytes bytes = __builtin_convertvector(
-          codes_of<Small, squares, 8>(load(from + i + j * kLanes), inverse, drawn.of(j)), Bytes);
+      const Bytes bytes =
+          bytes_of(codes_of<Small, squares, 8>(load(from + i + j * kLanes), inverse, drawn.of(i / kBlock8, j)));
       std::memcpy(to + j * kLanes, &bytes, sizeof(bytes));
     }
     if (to == block) std::memcpy(codes + begin + i, block, static_cast<size_t>(count - i));
@@ -130,16 +154,15 @@ PLIMSOLL_INLINE void unpack8(const uint8_t* codes, const uint8_t* scales, int64_
     }
     const float scale = power(scales[(begin + i) / kBlock8]);
     for (int64_t j = 0; j < kVectors; ++j)
-      store(to + i + j * kLanes,
-            numbers_of<Small, squares, 8>(__builtin_convertvector(read<Bytes>(from + j * kLanes), Words), scale));
+      store(to + i + j * kLanes, numbers_of<Small, squares, 8>(words_of(read<Bytes>(from + j * kLanes)), scale));
   }
 }
 
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64_t count, const float* from,
-                           const Draw& draw) {
+                           Draw draw) {
+  const Drawn drawn = drawn_at(draw, begin);
   for (int64_t i = 0; i < count; i += kDrawnAtATime) {
-    const Drawn drawn = drawn_at(draw, begin + i);
     for (int64_t half = 0; half < 2 && i + half * kBlock4 < count; ++half) {
       const int64_t first = i + half * kBlock4;
       const uint32_t scale = Small::scale(largest_magnitude<kBlock4 / kLanes>(from + first));
@@ -148,9 +171,10 @@ PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64
       for (int64_t j = 0; j < kBlock4 / kLanes && first + j * kLanes < count; j += 2) {
         const float* x = from + first + j * kLanes;
         const int64_t vector = half * (kBlock4 / kLanes) + j;
-        const Words low = codes_of<Small, squares, 4>(load(x), inverse, drawn.of(vector));
-        const Words high = codes_of<Small, squares, 4>(load(x + kLanes), inverse, drawn.of(vector + 1));
-        const Bytes bytes = __builtin_convertvector(low | (high << 4), Bytes);
+        const Words low = codes_of<Small, squares, 4>(load(x), inverse, drawn.of(i / kDrawnAtATime, vector));
+        const Words high =
+            codes_of<Small, squares, 4>(load(x + kLanes), inverse, drawn.of(i / kDrawnAtATime, vector + 1));
+        const Bytes bytes = bytes_of(low | (high << 4));
         std::memcpy(codes + (begin + first + j * kLanes) / 2, &bytes, sizeof(bytes));
       }
     }
@@ -161,7 +185,7 @@ template <typename Small, bool squares>
 PLIMSOLL_INLINE void unpack4(const uint8_t* codes, const uint8_t* scales, int64_t begin, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += 2 * kLanes) {
     const float scale = power(scales[(begin + i) / kBlock4]);
-    const Words bytes = __builtin_convertvector(read<Bytes>(codes + (begin + i) / 2), Words);
+    const Words bytes = words_of(read<Bytes>(codes + (begin + i) / 2));
     store(to + i, numbers_of<Small, squares, 4>(bytes & 15u, scale));
     store(to + i + kLanes, numbers_of<Small, squares, 4>(bytes >> 4, scale));
   }
@@ -195,18 +219,18 @@ PLIMSOLL_INLINE void widen(const T* from, int64_t count, float* to) {
   for (int64_t i = (count + kLanes - 1) / kLanes * kLanes; i % kDrawnAtATime != 0; ++i) to[i] = 0;
 }
 template <typename T>
-PLIMSOLL_INLINE void narrow(T* to, int64_t begin, int64_t count, const float* from, const Rounding& rounding) {
+PLIMSOLL_INLINE void narrow(T* to, int64_t begin, int64_t count, const float* from, Rounding rounding) {
   if (!rounding.stochastic) {
-    PLIMSOLL_FOR_LANES(i, partial, count) store_some(to + i, load(from + i), partial);
+    PLIMSOLL_FOR_LANES(i, partial, count) store_some(to + i, load_some(from + i, partial), partial);
     return;
   }
-  for (int64_t first = 0; first < count; first += kDrawnAtATime) {
-    const Drawn drawn = drawn_at(rounding.draw, begin + first);
-    for (int64_t j = 0; j < kVectors && first + j * kLanes < count; ++j) {
-      const int64_t i = first + j * kLanes, left = count - i;
-      store_some(to + i, rounded<T>(load(from + i), drawn.of(j)), left < kLanes ? left : 0);
-    }
-  }
+  const Drawn drawn = drawn_at(rounding.draw, begin);
+  const int64_t whole = count / kLanes;
+  for (int64_t j = 0; j < whole; ++j)
+    store(to + j * kLanes, rounded<T>(load(from + j * kLanes), drawn.of(j / kVectors, j % kVectors)));
+  if (const int64_t rest = count % kLanes; rest > 0)
+    store(to + whole * kLanes,
+          rounded<T>(load(from + whole * kLanes, rest), drawn.of(whole / kVectors, whole % kVectors)), rest);
 }
 
 template <typename T>
@@ -225,14 +249,19 @@ PLIMSOLL_INLINE void split_compensation(T* parameter, T* compensation, int64_t c
   }
 }
 
+// Of a size that is known where it can be: a copy of any size is a call.
 PLIMSOLL_INLINE Halves read_halves(const void* from, int64_t partial) {
+  if (partial == 0) return read<Halves>(from);
   Halves halves{};
-  std::memcpy(&halves, from, static_cast<size_t>(partial ? partial : kLanes) * 2);
+  std::memcpy(&halves, from, static_cast<size_t>(partial) * 2);
   return halves;
 }
 PLIMSOLL_INLINE void write_halves(void* to, Words words, int64_t partial) {
   const Halves halves = __builtin_convertvector(words, Halves);
-  std::memcpy(to, &halves, static_cast<size_t>(partial ? partial : kLanes) * 2);
+  if (partial == 0)
+    std::memcpy(to, &halves, sizeof(halves));
+  else
+    std::memcpy(to, &halves, static_cast<size_t>(partial) * 2);
 }
 
 }  // namespace

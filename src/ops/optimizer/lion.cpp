@@ -8,7 +8,7 @@ template <typename Number>
 void run_as(const UpdateCall& call, const Draw& draw) {
   const double rate = scalar_of(call.learning_rate), beta1 = call.numbers[0], beta2 = call.numbers[1];
   const auto number = [](double value) { return static_cast<Number>(value); };
-  const LionStep<Number> step{number(scalar_of(call.tensors.grad_scale)),
+  const LionStep<Number> step{number(1 / scalar_of(call.tensors.grad_scale)),
                               number(1 - rate * call.numbers[2]),
                               number(rate),
                               number(beta1),

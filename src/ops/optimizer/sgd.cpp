@@ -8,7 +8,7 @@ template <typename Number>
 void run_as(const UpdateCall& call, const Draw& draw) {
   const double rate = scalar_of(call.learning_rate);
   const auto number = [](double value) { return static_cast<Number>(value); };
-  const SgdStep<Number> step{number(scalar_of(call.tensors.grad_scale)), number(1 - rate * call.numbers.back()),
+  const SgdStep<Number> step{number(1 / scalar_of(call.tensors.grad_scale)), number(1 - rate * call.numbers.back()),
                              number(rate), number(call.numbers.size() > 1 ? call.numbers[0] : 0)};
   for_each_chunk<Number>(bind_update(call.tensors, draw),
                          [&](Number* p, const Number* g, Number* momentum, Number*, int64_t, int64_t count) {

@@ -15,12 +15,12 @@ PLIMSOLL_LOOP void adamw(Number* __restrict p, const Number* __restrict g, Numbe
                          Number* __restrict square, int64_t count, const AdamWStep<Number>& of) {
   const AdamWStep<Number> step = of;
   for (int64_t i = 0; i < count; ++i) {
-    const Number gradient = g[i] / step.grad_scale;
+    const Number gradient = g[i] * step.unscale;
     const Number m = step.beta1 * mean[i] + step.rest1 * gradient;
     const Number v = step.beta2 * square[i] + step.rest2 * gradient * gradient;
     mean[i] = m;
     square[i] = v;
-    p[i] = step.kept * p[i] - step.step_size * m / (std::sqrt(v) / step.root_correction + step.eps);
+    p[i] = step.kept * p[i] - step.step_size * m / (std::sqrt(v) * step.root_correction + step.eps);
   }
 }
 
@@ -29,7 +29,7 @@ PLIMSOLL_LOOP void lion(Number* __restrict p, const Number* __restrict g, Number
                         const LionStep<Number>& of) {
   const LionStep<Number> step = of;
   for (int64_t i = 0; i < count; ++i) {
-    const Number gradient = g[i] / step.grad_scale;
+    const Number gradient = g[i] * step.unscale;
     const Number direction = step.beta1 * mean[i] + step.rest1 * gradient;
     const Number sign = direction > 0 ? Number(1) : direction < 0 ? Number(-1) : Number(0);
     p[i] = step.kept * p[i] - step.learning_rate * sign;
@@ -42,7 +42,7 @@ PLIMSOLL_LOOP void sgd(Number* __restrict p, const Number* __restrict g, Number*
                        const SgdStep<Number>& of) {
   const SgdStep<Number> step = of;
   for (int64_t i = 0; i < count; ++i) {
-    const Number moved = step.momentum * momentum[i] + g[i] / step.grad_scale;
+    const Number moved = step.momentum * momentum[i] + g[i] * step.unscale;
     momentum[i] = moved;
     p[i] = step.kept * p[i] - step.learning_rate * moved;
   }
@@ -51,7 +51,7 @@ PLIMSOLL_LOOP void sgd(Number* __restrict p, const Number* __restrict g, Number*
 template <typename Number>
 PLIMSOLL_LOOP void sgd(Number* __restrict p, const Number* __restrict g, int64_t count, const SgdStep<Number>& of) {
   const SgdStep<Number> step = of;
-  for (int64_t i = 0; i < count; ++i) p[i] = step.kept * p[i] - step.learning_rate * (g[i] / step.grad_scale);
+  for (int64_t i = 0; i < count; ++i) p[i] = step.kept * p[i] - step.learning_rate * (g[i] * step.unscale);
 }
 
 }  // namespace

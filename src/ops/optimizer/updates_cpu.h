@@ -9,25 +9,25 @@ namespace plimsoll::ops {
 /// What the scalars of a step come to.
 template <typename Number>
 struct AdamWStep {
-  Number grad_scale;       ///< gradients are divided by it
-  Number kept;             ///< 1 - learning rate x weight decay
+  Number unscale;  ///< 1 / grad_scale, which gradients are multiplied by: dividing each would cost as much as the rest
+  Number kept;     ///< 1 - learning rate x weight decay
   Number beta1, beta2;     ///< of the means
   Number rest1, rest2;     ///< 1 - beta, worked out in float64
   Number step_size;        ///< learning rate / (1 - beta1^step)
-  Number root_correction;  ///< sqrt(1 - beta2^step)
+  Number root_correction;  ///< 1 / sqrt(1 - beta2^step)
   Number eps;
 };
 template <typename Number>
 struct LionStep {
-  Number grad_scale, kept, learning_rate, beta1, beta2, rest1, rest2;
+  Number unscale, kept, learning_rate, beta1, beta2, rest1, rest2;
 };
 template <typename Number>
 struct SgdStep {
-  Number grad_scale, kept, learning_rate, momentum;
+  Number unscale, kept, learning_rate, momentum;
 };
 
 /// mean <- beta1 mean + (1 - beta1) g, square <- beta2 square + (1 - beta2) g^2,
-/// p <- kept p - step_size mean / (sqrt(square) / root_correction + eps)
+/// p <- kept p - step_size mean / (sqrt(square) root_correction + eps)
 void adamw_update(float* p, const float* g, float* mean, float* square, int64_t count, const AdamWStep<float>& step);
 void adamw_update(double* p, const double* g, double* mean, double* square, int64_t count,
                   const AdamWStep<double>& step);
