@@ -14,7 +14,7 @@ namespace {
 struct Rung {
   std::string name;
   Job job;
-  bool tight = false;  // to be trained halfway down to the least budget
+  double down = 0;  // to be trained so far down from its peak to the least budget
 };
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
@@ -49,7 +49,8 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
     ladder.push_back({"+ accumulation", next});
   }
   next.host_memory_budget = std::max(job.host_memory_budget, host_memory_now().value_or(GiB) / 4);
-  ladder.push_back({"+ offload", next, /*tight=*/true});
+  ladder.push_back({"+ offload", next, /*down=*/0.5});
+  ladder.push_back({"+ streaming", next, /*down=*/0.85});
   ladder.push_back({"planner's choice", base});
   return ladder;
 }
@@ -60,6 +61,7 @@ std::string settings_of(const PlannedJob& planned) {
       fmt::format("{}, micro batch {}", name_of(planned.settings.precision), micro_batches_in_words(planned.settings));
   if (planned.plan.checkpointed) text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute_share());
   if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
+  if (planned.plan.moved_parameter_bytes > 0) text += ", parameters streamed";
   if (planned.plan.disk_bytes > 0) text += fmt::format(", {} on disk", format_bytes(planned.plan.disk_bytes));
   return text;
 }
@@ -93,8 +95,9 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     if (options.on_row) options.on_row(static_cast<int>(i), static_cast<int>(ladder.size()), rung.name);
     if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds, start);
     PlannedJob planned = plan_job(rung.job);
-    if (rung.tight) {
-      rung.job.memory_budget = (planned.plan.peak_bytes + planned.plan.minimum_budget_bytes) / 2;
+    if (rung.down > 0) {
+      const int64_t room = planned.plan.peak_bytes - planned.plan.minimum_budget_bytes;
+      rung.job.memory_budget = planned.plan.peak_bytes - static_cast<int64_t>(rung.down * static_cast<double>(room));
       planned = plan_job(rung.job);
     }
     CompareRow row;
