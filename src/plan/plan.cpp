@@ -252,18 +252,30 @@ struct Planner::Impl {
       if (!fits(best, budget) || step_of(plan) < step_of(best)) best = std::move(plan);
       return true;
     };
+    const bool large = prepared.ops.size() > kOpsLookedAround;
+    const auto leanest_peak = [&](const Arrangement& each) {
+      return each.moving->leanest(options.host_memory_budget).peak;
+    };
+    int64_t lost = 0;  // what placement took beyond the live bytes of the last part that was tried
     std::set<std::vector<Memory>> tried;
     const auto try_part = [&](double part) {
       const Arrangement& arrangement = elsewhere->at(part, options.host_memory_budget);
       if (!tried.insert(arrangement.away.memory).second) return;
-      int64_t limit = limit_under(budget, arrangement.persistent_bytes);
+      const int64_t all = limit_under(budget, arrangement.persistent_bytes);
+      if (large && !fits(best, budget) && leanest_peak(arrangement) > all) return;
+      int64_t limit = large && arrangement.away.in_training ? all - lost : all;
       int64_t host = options.host_memory_budget - arrangement.away.host;
       for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
         const auto answer = arrangement.moving->cheapest(limit, std::max<int64_t>(host, 0));
+        if (!answer && limit == all - lost && limit < all) {
+          limit = all;
+          continue;
+        }
         if (!answer) return;
         Plan plan = schedule(arrangement, *answer, /*host_updates=*/false, limit);
         const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options.host_memory_budget;
         if (consider(std::move(plan))) {
+          lost = all - limit;
           if (arrangement.away.state > 0 && options.cost.host_bytes > 0)
             consider(schedule(arrangement, *answer, /*host_updates=*/true, limit));
           return;
@@ -293,8 +305,7 @@ struct Planner::Impl {
       // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
       const auto possible = [&](int step) {
         const Arrangement& each = elsewhere->at(static_cast<double>(step) / kStepsOfAKind, options.host_memory_budget);
-        const int64_t host = std::max<int64_t>(options.host_memory_budget - each.away.host, 0);
-        return each.moving->leanest(host).peak <= limit_under(budget, each.persistent_bytes);
+        return leanest_peak(each) <= limit_under(budget, each.persistent_bytes);
       };
       int low = kStepsOfAKind + 1, high = kinds * kStepsOfAKind;
       while (low < high) {
@@ -304,8 +315,9 @@ struct Planner::Impl {
         else
           low = middle + 1;
       }
-      for (int step :
-           {low, low + 1, low + 3, (low + kStepsOfAKind) / kStepsOfAKind * kStepsOfAKind, kinds * kStepsOfAKind})
+      std::vector<int> steps{low, (low + kStepsOfAKind) / kStepsOfAKind * kStepsOfAKind, kinds * kStepsOfAKind};
+      if (!large) steps.insert(steps.begin() + 1, {low + 1, low + 3});
+      for (int step : steps)
         if (step <= kinds * kStepsOfAKind) try_part(static_cast<double>(step) / kStepsOfAKind);
     }
     consider(*afar);

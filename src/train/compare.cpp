@@ -14,7 +14,7 @@ namespace {
 struct Rung {
   std::string name;
   Job job;
-  bool tight = false;  // to be trained halfway down to the least budget
+  double down = 0;  // to be trained so far down from its peak to the least budget
 };
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
@@ -59,7 +59,8 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   }
   Job away = next;
   away.host_memory_budget = std::max(job.host_memory_budget, host_memory_now().value_or(GiB) / 4);
-  ladder.push_back({"+ offload", away, /*tight=*/true});
+  ladder.push_back({"+ offload", away, /*down=*/0.5});
+  ladder.push_back({"+ streaming", away, /*down=*/0.85});
   next.optimizer.state_dtype = StateDtype::bits8;
   ladder.push_back({"+ 8-bit state, no offload", next});
   next.precision = Precision::bf16_true;
@@ -84,6 +85,7 @@ std::string settings_of(const PlannedJob& planned) {
   if (planned.plan.checkpointed) text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute_share());
   if (planned.plan.update_in_backward) text += ", updates in backward";
   if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
+  if (planned.plan.moved_parameter_bytes > 0) text += ", parameters streamed";
   if (planned.plan.disk_bytes > 0) text += fmt::format(", {} on disk", format_bytes(planned.plan.disk_bytes));
   return text;
 }
@@ -117,8 +119,9 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     if (options.on_row) options.on_row(static_cast<int>(i), static_cast<int>(ladder.size()), rung.name);
     if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds, start);
     PlannedJob planned = plan_job(rung.job);
-    if (rung.tight) {
-      rung.job.memory_budget = (planned.plan.peak_bytes + planned.plan.minimum_budget_bytes) / 2;
+    if (rung.down > 0) {
+      const int64_t room = planned.plan.peak_bytes - planned.plan.minimum_budget_bytes;
+      rung.job.memory_budget = planned.plan.peak_bytes - static_cast<int64_t>(rung.down * static_cast<double>(room));
       planned = plan_job(rung.job);
     }
     CompareRow row;

@@ -46,13 +46,15 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
   const Outcome outcome = run({"compare", "job.yaml", "--steps", "4", "--json", "compare.json"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("float32"), HasSubstr("+ mixed precision"), HasSubstr("+ checkpointing"),
-                                 HasSubstr("+ accumulation"), HasSubstr("+ offload"), HasSubstr("planner's choice")));
+                                 HasSubstr("+ accumulation"), HasSubstr("+ offload"), HasSubstr("+ streaming"),
+                                 HasSubstr("planner's choice")));
   const json rows = json::parse(get("compare.json"))["rows"];
-  ASSERT_EQ(rows.size(), 10u);
+  ASSERT_EQ(rows.size(), 11u);
   for (const json& row : rows) {
     EXPECT_EQ(row["fits"], true);
     EXPECT_EQ(row["planned_peak_bytes"], row["measured_peak_bytes"]) << row["name"];
     EXPECT_EQ(row["planned_host_bytes"], row["measured_host_bytes"]) << row["name"];
+    EXPECT_EQ(row["planned_disk_bytes"], row["measured_disk_bytes"]) << row["name"];
     EXPECT_GT(row["measured_step_seconds"], 0);
     EXPECT_GT(row["predicted_step_seconds"], 0);
     EXPECT_NEAR(row["final_loss"].get<double>(), rows[0]["final_loss"].get<double>(), 0.05);
@@ -62,11 +64,14 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
   EXPECT_EQ(rows[3]["final_loss"], rows[4]["final_loss"]);  // and so does a stay in host memory
   EXPECT_LT(rows[4]["measured_peak_bytes"], rows[3]["measured_peak_bytes"]);
   EXPECT_GT(rows[4]["measured_host_bytes"], 0);
+  EXPECT_LT(rows[5]["measured_peak_bytes"], rows[4]["measured_peak_bytes"]);
+  EXPECT_EQ(rows[5]["final_loss"], rows[4]["final_loss"]);
+  EXPECT_THAT(rows[5]["settings"].get<std::string>(), HasSubstr("parameters streamed"));
   // State of fewer bits, weights of fewer bits, sums of gradients of fewer bits, no sums at all.
-  EXPECT_LT(rows[5]["planned_peak_bytes"], rows[3]["planned_peak_bytes"]);
-  EXPECT_LT(rows[6]["planned_peak_bytes"], rows[5]["planned_peak_bytes"]);
+  EXPECT_LT(rows[6]["planned_peak_bytes"], rows[3]["planned_peak_bytes"]);
   EXPECT_LT(rows[7]["planned_peak_bytes"], rows[6]["planned_peak_bytes"]);
-  EXPECT_NE(rows[8]["settings"].get<std::string>().find("updates in backward"), std::string::npos);
+  EXPECT_LT(rows[8]["planned_peak_bytes"], rows[7]["planned_peak_bytes"]);
+  EXPECT_THAT(rows[9]["settings"].get<std::string>(), HasSubstr("updates in backward"));
 }
 
 TEST_F(CompareCommand, RefusesDevicesItCannotTrainOn) {

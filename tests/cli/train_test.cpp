@@ -129,5 +129,19 @@ TEST_F(TrainCommand, InterruptedItSavesAndReports) {
   EXPECT_FALSE(std::filesystem::is_empty(folder() / "run"));
 }
 
+// Before anything is trained, and by what the folder says.
+TEST_F(TrainCommand, ADiskThatCannotBeHadEndsTheRunAtOnce) {
+  const json whole = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
+  const std::string half = "memory_budget=" + std::to_string(whole["peak_bytes"].get<int64_t>() / 2);
+  const Outcome refused = run({"train", "job.yaml", half, "disk_budget=1GiB", "disk_path=nowhere"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("nowhere"), HasSubstr("disk_path")));
+  const Outcome trained = run({"train", "job.yaml", half, "disk_budget=1GiB", "--json", "report.json"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  const json report = json::parse(get("report.json"));
+  EXPECT_GT(report["planned_disk_bytes"], 0);
+  EXPECT_EQ(report["planned_disk_bytes"], report["measured_disk_bytes"]);
+}
+
 }  // namespace
 }  // namespace plimsoll::cli_testing

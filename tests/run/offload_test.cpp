@@ -219,7 +219,7 @@ TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
   EXPECT_GT(training.step({token_batch(2, 64, 512)}, 1e-3).loss, 0);
 }
 
-// The shape of a decoder of 7 billion parameters with a 1:200 of them, and of the budget that 16 GiB are to it:
+// The shape of a decoder of 7 billion parameters with 1:250 of them, and of the budget that 16 GiB are to it:
 // parameters streamed, everything else in host memory, two arenas.
 TEST(OffloadStreamed, ADeepDecoderTrainsInAThirdOfItsParametersGradientsAndState) {
   DecoderConfig config;
@@ -239,15 +239,17 @@ TEST(OffloadStreamed, ADeepDecoderTrainsInAThirdOfItsParametersGradientsAndState
   for (const NamedView& entry : whole.plan.trace.state)
     if (whole.plan.trace.buffers[entry.view.buffer].role == Role::parameter) parameters += entry.view.elements();
   options.host_memory_budget = int64_t{1} << 30;
-  options.memory_budget = parameters * 255 / 100;  // 16 GiB to 6.74 billion
-  const RunResult streamed = train(step, options, 2, 2);
-  EXPECT_EQ(streamed.losses, whole.losses);
-  EXPECT_LE(streamed.used.measured_peak(), *options.memory_budget);
-  EXPECT_EQ(streamed.used.arena, streamed.plan.arena_bytes);
-  EXPECT_EQ(streamed.used.host, streamed.plan.host_bytes);
-  EXPECT_GT(streamed.plan.moved_parameter_bytes, 0);
-  EXPECT_GT(streamed.plan.moved_state_bytes, 3 * parameters);
-  EXPECT_LT(4 * streamed.plan.peak_bytes, whole.plan.peak_bytes * 2);
+  for (const int percent : {255, 150}) {  // 16 GiB to 6.74 billion parameters are 255 % of them; and less
+    SCOPED_TRACE(percent);
+    options.memory_budget = parameters * percent / 100;
+    const RunResult streamed = train(step, options, 2, 2);
+    EXPECT_EQ(streamed.losses, whole.losses);
+    EXPECT_LE(streamed.used.measured_peak(), *options.memory_budget);
+    EXPECT_EQ(streamed.used.arena, streamed.plan.arena_bytes);
+    EXPECT_EQ(streamed.used.host, streamed.plan.host_bytes);
+    EXPECT_GT(streamed.plan.moved_state_bytes, 3 * parameters);
+    if (percent == 150) EXPECT_GT(streamed.plan.moved_parameter_bytes, 0);
+  }
 }
 
 // Doubles its input; takes scratch that only a run on real numbers tells, because it refuses zeros.
