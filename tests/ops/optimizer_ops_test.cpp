@@ -134,9 +134,8 @@ TEST(UpdateOps, PackTheMeansThatFloat32Has) {
           wide.step({gradient});
           EXPECT_TRUE(at::equal(run.parameter, wide.parameter)) << method.name << ", " << format.name;
           for (size_t m = 0; m < run.means.size() && is_packed(format.format); ++m) {
-            const reference::Block want =
-                reference::pack(format.format, m == 1, vector_of(wide.means[m].values),
-                                draw_of_step(7, static_cast<double>(step)).of(static_cast<uint32_t>(m) + 1));
+            const reference::Block want = reference::pack(format.format, m == 1, vector_of(wide.means[m].values),
+                                                          draw_of_step(7, static_cast<double>(step)));
             EXPECT_EQ(scales_of_packed(run.means[m]), want.scales) << method.name << ", " << format.name;
             EXPECT_EQ(codes_of(run.means[m], format.format, count), want.codes) << method.name << ", " << format.name;
           }

@@ -100,12 +100,17 @@ ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw) {
     update.held = gradient;
   }
   update.gradient = values_of(tensors.op, "the gradient", gradient, tensors.gradient_scales, parameter, false);
-  update.parameter_rounding = {tensors.stochastic_parameter && update.parameter.kind == Companion::none, draw.of(0)};
+  update.parameter_rounding = {tensors.stochastic_parameter && update.parameter.kind == Companion::none, draw};
+  update.draw = draw;
+  update.random = update.parameter_rounding.stochastic && update.parameter.format != Format::float32;
   for (const StateTensor& state : tensors.state) {
     if (!state.element_wise) continue;
     const auto s = static_cast<size_t>(update.states++);
     update.state[s] = values_of(tensors.op, state.name, state.values, state.scales, parameter, state.squares);
-    update.state_rounding[s] = {tensors.stochastic_state, draw.of(static_cast<uint32_t>(s) + 1)};
+    update.state_rounding[s] = {tensors.stochastic_state, draw};
+    const Format format = update.state[s].format;
+    update.random = update.random || format == Format::bits8 || format == Format::bits4 ||
+                    (tensors.stochastic_state && (format == Format::bfloat16 || format == Format::float16));
   }
   return update;
 }

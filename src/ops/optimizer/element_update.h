@@ -54,6 +54,8 @@ struct ElementUpdate {
   int64_t count = 0;
   Rounding parameter_rounding;
   std::array<Rounding, 2> state_rounding;
+  bool random = false;  ///< something is rounded at random; all of an element by the same bits, drawn once
+  Draw draw;
   at::Tensor held;  ///< a copy of the gradient in the parameter's order, where it has another
 };
 ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw);
@@ -109,6 +111,9 @@ void for_each_chunk(const ElementUpdate& all, const Update& update) {
   at::parallel_for(0, chunks, 32, [&](int64_t first_chunk, int64_t last_chunk) {
     alignas(64) Number buffers[4][kChunk];
     alignas(64) float narrow[wide ? kChunk : 1];
+    Drawn drawn;
+    const Drawn* bits = all.random ? &drawn : nullptr;
+    const auto by_them = [&](const Rounding& rounding) { return Rounding{rounding.stochastic, rounding.draw, bits}; };
     for (int64_t chunk = first_chunk; chunk < last_chunk; ++chunk) {
       const int64_t begin = chunk * kChunk, count = std::min(kChunk, all.count - begin);
       Number* parameter;
@@ -121,11 +126,12 @@ void for_each_chunk(const ElementUpdate& all, const Update& update) {
       for (int64_t s = 0; s < all.states; ++s)
         state[s] = opened<Number>(all.state[s], begin, count, narrow, buffers[2 + s]);
       update(parameter, gradient, state[0], state[1], begin, count);
+      if (all.random) draw_chunk(all.draw, begin, drawn);
       for (int64_t s = 0; s < all.states; ++s)
-        closed<Number>(all.state[s], begin, count, all.state_rounding[s], narrow, state[s]);
+        closed<Number>(all.state[s], begin, count, by_them(all.state_rounding[s]), narrow, state[s]);
       if constexpr (!wide)
         if (all.parameter.format != Format::float32)
-          pack(all.parameter, begin, count, parameter, all.parameter_rounding);
+          pack(all.parameter, begin, count, parameter, by_them(all.parameter_rounding));
     }
   });
 }

@@ -49,11 +49,19 @@ struct Values {
   bool squares = false;  ///< bits8 and bits4: without a sign
 };
 
+/// The random bits of a chunk: of its elements [128 b + 16 j, + 16) those of vector j of block b.
+struct Drawn {
+  alignas(64) uint32_t words[kChunk / kDrawnAtATime][4][16];
+};
+/// Those of the chunk that begins at element `begin`.
+void draw_chunk(const Draw& draw, int64_t begin, Drawn& to);
+
 /// How a packed number is rounded where its format has fewer bits than float32. Numbers of 8 and 4 bits are always
 /// rounded stochastically.
 struct Rounding {
   bool stochastic = false;
   Draw draw;
+  const Drawn* drawn = nullptr;  ///< what `draw` gives for the chunk, where that is known already
 };
 
 /// What a parameter keeps beside itself, so that small updates are not lost.

@@ -24,29 +24,26 @@ PLIMSOLL_INLINE Bytes bytes_of(Words words) {
 
 constexpr int64_t kVectors = kDrawnAtATime / kLanes;
 
-/// Random bits for a chunk: of vector j of block b, sixteen bits a lane.
-struct Drawn {
-  Words words[kChunk / kDrawnAtATime][4];
-  PLIMSOLL_INLINE Words of(int64_t b, int64_t j) const {
-    return j % 2 == 0 ? words[b][j / 2] & 0xffffu : words[b][j / 2] >> 16;
-  }
-};
+/// Sixteen random bits a lane.
+PLIMSOLL_INLINE Words bits_at(const Drawn& drawn, int64_t b, int64_t j) {
+  const Words words = read<Words>(drawn.words[b][j / 2]);
+  return j % 2 == 0 ? words & 0xffffu : words >> 16;
+}
 alignas(64) constexpr uint32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-PLIMSOLL_INLINE Drawn drawn_at(const Draw& draw, int64_t element) {
+PLIMSOLL_INLINE void draw_words(const Draw& draw, int64_t element, Drawn& to) {
   // GCC would build the sum of a constant vector and a number lane by lane.
   const uint32_t* lane_numbers = kLaneNumbers;
   asm("" : "+r"(lane_numbers));
   const auto counter = static_cast<uint64_t>(element / kDrawnAtATime * kLanes);
-  Drawn drawn;
+  Words words[kChunk / kDrawnAtATime][4];
   for (uint32_t b = 0; b < kChunk / kDrawnAtATime; ++b) {
     // Chunks begin at multiples of 512 elements: the lower half does not overflow within one.
-    drawn.words[b][0] =
-        read<Words>(lane_numbers) + (static_cast<uint32_t>(counter) + b * static_cast<uint32_t>(kLanes));
-    drawn.words[b][1] = splat<Words>(static_cast<uint32_t>(counter >> 32));
-    drawn.words[b][2] = drawn.words[b][3] = Words{};
+    words[b][0] = read<Words>(lane_numbers) + (static_cast<uint32_t>(counter) + b * static_cast<uint32_t>(kLanes));
+    words[b][1] = splat<Words>(static_cast<uint32_t>(counter >> 32));
+    words[b][2] = words[b][3] = Words{};
   }
-  threefry({draw.key[0], draw.key[1], draw.stream, 0}, drawn.words);
-  return drawn;
+  threefry({draw.key[0], draw.key[1], draw.stream, 0}, words);
+  std::memcpy(to.words, words, sizeof(words));
 }
 
 PLIMSOLL_INLINE Words bits_of(Floats x) {
@@ -126,8 +123,7 @@ PLIMSOLL_INLINE Floats numbers_of(Words code, float scale) {
 
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64_t count, const float* from,
-                           Draw draw) {
-  const Drawn drawn = drawn_at(draw, begin);
+                           const Drawn& drawn) {
   for (int64_t i = 0; i < count; i += kBlock8) {
     const uint32_t scale = Small::scale(largest_magnitude<kVectors>(from + i));
     const float inverse = power(254 - (scale == kNotFinite ? 1 : scale));
@@ -135,7 +131,7 @@ PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64
     uint8_t* to = count - i < kBlock8 ? block : codes + begin + i;
     for (int64_t j = 0; j < kVectors; ++j) {
       const Bytes bytes =
-          bytes_of(codes_of<Small, squares, 8>(load(from + i + j * kLanes), inverse, drawn.of(i / kBlock8, j)));
+          bytes_of(codes_of<Small, squares, 8>(load(from + i + j * kLanes), inverse, bits_at(drawn, i / kBlock8, j)));
       std::memcpy(to + j * kLanes, &bytes, sizeof(bytes));
     }
     if (to == block) std::memcpy(codes + begin + i, block, static_cast<size_t>(count - i));
@@ -160,8 +156,7 @@ PLIMSOLL_INLINE void unpack8(const uint8_t* codes, const uint8_t* scales, int64_
 
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64_t count, const float* from,
-                           Draw draw) {
-  const Drawn drawn = drawn_at(draw, begin);
+                           const Drawn& drawn) {
   for (int64_t i = 0; i < count; i += kDrawnAtATime) {
     for (int64_t half = 0; half < 2 && i + half * kBlock4 < count; ++half) {
       const int64_t first = i + half * kBlock4;
@@ -171,9 +166,9 @@ PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64
       for (int64_t j = 0; j < kBlock4 / kLanes && first + j * kLanes < count; j += 2) {
         const float* x = from + first + j * kLanes;
         const int64_t vector = half * (kBlock4 / kLanes) + j;
-        const Words low = codes_of<Small, squares, 4>(load(x), inverse, drawn.of(i / kDrawnAtATime, vector));
+        const Words low = codes_of<Small, squares, 4>(load(x), inverse, bits_at(drawn, i / kDrawnAtATime, vector));
         const Words high =
-            codes_of<Small, squares, 4>(load(x + kLanes), inverse, drawn.of(i / kDrawnAtATime, vector + 1));
+            codes_of<Small, squares, 4>(load(x + kLanes), inverse, bits_at(drawn, i / kDrawnAtATime, vector + 1));
         const Bytes bytes = bytes_of(low | (high << 4));
         std::memcpy(codes + (begin + first + j * kLanes) / 2, &bytes, sizeof(bytes));
       }
@@ -224,13 +219,13 @@ PLIMSOLL_INLINE void narrow(T* to, int64_t begin, int64_t count, const float* fr
     PLIMSOLL_FOR_LANES(i, partial, count) store_some(to + i, load_some(from + i, partial), partial);
     return;
   }
-  const Drawn drawn = drawn_at(rounding.draw, begin);
+  const Drawn& drawn = *rounding.drawn;
   const int64_t whole = count / kLanes;
   for (int64_t j = 0; j < whole; ++j)
-    store(to + j * kLanes, rounded<T>(load(from + j * kLanes), drawn.of(j / kVectors, j % kVectors)));
+    store(to + j * kLanes, rounded<T>(load(from + j * kLanes), bits_at(drawn, j / kVectors, j % kVectors)));
   if (const int64_t rest = count % kLanes; rest > 0)
     store(to + whole * kLanes,
-          rounded<T>(load(from + whole * kLanes, rest), drawn.of(whole / kVectors, whole % kVectors)), rest);
+          rounded<T>(load(from + whole * kLanes, rest), bits_at(drawn, whole / kVectors, whole % kVectors)), rest);
 }
 
 template <typename T>
@@ -272,8 +267,8 @@ PLIMSOLL_INLINE void write_halves(void* to, Words words, int64_t partial) {
     unpacker<Small, squares>(static_cast<const uint8_t*>(from.data), from.scales, begin, count, to);         \
   }                                                                                                          \
   PLIMSOLL_CLONES static void pack_##name(const Values& to, int64_t begin, int64_t count, const float* from, \
-                                          const Draw& draw) {                                                \
-    packer<Small, squares>(static_cast<uint8_t*>(to.data), to.scales, begin, count, from, draw);             \
+                                          const Drawn& drawn) {                                              \
+    packer<Small, squares>(static_cast<uint8_t*>(to.data), to.scales, begin, count, from, drawn);            \
   }
 PLIMSOLL_SMALL(e4m3, unpack8, pack8, E4M3, false)
 PLIMSOLL_SMALL(e5m3, unpack8, pack8, E5M3, true)
@@ -339,14 +334,27 @@ void unpack(const Values& values, int64_t begin, int64_t count, float* to) {
   throw InternalError("unpack: float32 is worked on in place");
 }
 
+PLIMSOLL_CLONES static void draw_for_chunk(const Draw& draw, int64_t begin, Drawn& to) {
+  draw_words(draw, begin, to);
+}
+void draw_chunk(const Draw& draw, int64_t begin, Drawn& to) {
+  draw_for_chunk(draw, begin, to);
+}
+
 void pack(const Values& values, int64_t begin, int64_t count, const float* from, const Rounding& rounding) {
+  const bool always = values.format == Format::bits8 || values.format == Format::bits4;
+  if ((always || rounding.stochastic) && rounding.drawn == nullptr) {
+    Drawn drawn;
+    draw_chunk(rounding.draw, begin, drawn);
+    return pack(values, begin, count, from, Rounding{rounding.stochastic, rounding.draw, &drawn});
+  }
   switch (values.format) {
     case Format::bits8:
-      return values.squares ? pack_e5m3(values, begin, count, from, rounding.draw)
-                            : pack_e4m3(values, begin, count, from, rounding.draw);
+      return values.squares ? pack_e5m3(values, begin, count, from, *rounding.drawn)
+                            : pack_e4m3(values, begin, count, from, *rounding.drawn);
     case Format::bits4:
-      return values.squares ? pack_e3m1(values, begin, count, from, rounding.draw)
-                            : pack_e2m1(values, begin, count, from, rounding.draw);
+      return values.squares ? pack_e3m1(values, begin, count, from, *rounding.drawn)
+                            : pack_e2m1(values, begin, count, from, *rounding.drawn);
     case Format::bfloat16:
       return pack_bfloat16(values.data, begin, count, from, rounding);
     case Format::float16:
