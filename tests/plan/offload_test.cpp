@@ -319,6 +319,18 @@ TEST_F(CopyFaults, AnOpThatUsesHostMemory) {
   plan_.trace.ops[0].arguments[0].views[0].buffer = host;
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("lies in host memory"));
 }
+TEST_F(CopyFaults, AnOpOnTheHostThatUsesTheDevice) {
+  plan_.trace.ops[0].on_host = true;
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("lies on the device, and the op runs on the host"));
+}
+TEST_F(CopyFaults, BetweenOtherMemoriesThanItSays) {
+  plan_.trace.ops[find(CopyStage::start, true)].far = Memory::disk;
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("between other memories"));
+}
+TEST_F(CopyFaults, OverTheDiskBudget) {
+  plan_.disk_bytes = plan_.disk_budget_bytes + 1;
+  EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("on disk are over the budget"));
+}
 TEST_F(CopyFaults, OverTheHostBudget) {
   plan_.host_budget_bytes = plan_.host_bytes - 1;
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("of host memory are over the budget"));
