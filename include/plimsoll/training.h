@@ -87,7 +87,9 @@ Trace record_step(const Step& step, const TrainingOptions& options);
 struct StepResult {
   double loss = 0;           ///< mean over the micro batches, each by its samples
   double gradient_norm = 0;  ///< 2-norm of all gradients before clipping; not finite if the step was skipped
-  bool skipped = false;      ///< a gradient was not finite: parameters and state are as they were
+  /// A gradient was not finite: parameters and state are as they were. With updates in backward and max_grad_norm 0,
+  /// what backward had updated before that gradient has changed; a loss that is not finite changes nothing.
+  bool skipped = false;
 };
 
 /// Bytes in use, counted.

@@ -117,7 +117,9 @@ struct Planner::Impl {
     time.micro = segment_seconds(options.cost, plan.trace, "micro");
     time.accumulate = segment_seconds(options.cost, plan.trace, "accumulate");
     time.remainder = segment_seconds(options.cost, plan.trace, "remainder");
+    time.last = segment_seconds(options.cost, plan.trace, "last");
     time.update = segment_seconds(options.cost, plan.trace, "update");
+    time.finish = segment_seconds(options.cost, plan.trace, "finish");
     return plan;
   }
 
@@ -332,6 +334,7 @@ struct Planner::Impl {
   Reason update_reason(const Plan& plan) const {
     if (options.update_in_backward == Choice::on) return {"update_in_backward: on", "set in the job"};
     std::string why = "each gradient's bytes return as soon as its parameter is updated";
+    if (plan.time.norms == 0) why += "; a gradient that is not finite stops the updates after it, not those before";
     if (plan.time.norms > 0)
       why +=
           fmt::format("; clipping wants the norm of all gradients first, which takes a backward of its own: {:.3g} ms",
@@ -381,8 +384,9 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   if (!as_fast_as_can_be) {
     Plan other = in_backward_->plan(memory_budget);
     const int64_t count = impl_->options.micro_batches;
+    const bool ragged = count > 1 && plan.trace.segment("remainder") != nullptr;
     const bool better = plan.fits != other.fits ? other.fits
-                        : plan.fits             ? other.time.step(count) < plan.time.step(count)
+                        : plan.fits             ? other.time.step(count, ragged) < plan.time.step(count, ragged)
                                                 : other.minimum_budget_bytes < plan.minimum_budget_bytes;
     if (better) plan = std::move(other);
   }

@@ -39,22 +39,26 @@ void Accumulators::add(size_t index, const at::Tensor& parameter) {
   const bool fresh = !sum.values.defined();
   check(!fresh || first_, "a gradient that the first micro batch did not have");
   if (fresh) {
-    const auto like = gradient.options().requires_grad(false);
+    // Numbers lie as the parameter's do: the update walks through both alike.
+    const auto like = [&](at::ScalarType type) {
+      return at::empty_like(parameter.detach(), parameter.options().dtype(type).requires_grad(false));
+    };
     // Few elements are not worth their blocks.
     const bool small = gradient.numel() < optimizer::kFewestShrunk;
     switch (dtype_) {
       case AccumulatorDtype::bits8:
         if (!small) {
-          sum.values = at::empty(gradient.sizes(), like.dtype(at::kByte));
-          sum.scales = at::empty({ops::scales_of(ops::Format::bits8, gradient.numel())}, like.dtype(at::kByte));
+          const int64_t scales = ops::scales_of(ops::Format::bits8, gradient.numel());
+          sum.values = like(at::kByte);
+          sum.scales = at::empty({scales}, sum.values.options());
           break;
         }
         [[fallthrough]];
       case AccumulatorDtype::float32:
-        sum.values = at::empty(gradient.sizes(), like.dtype(at::kFloat));
+        sum.values = like(at::kFloat);
         break;
       case AccumulatorDtype::bfloat16:
-        sum.values = at::empty(gradient.sizes(), like.dtype(at::kBFloat16));
+        sum.values = like(at::kBFloat16);
         break;
       default:
         throw InternalError("no accumulators of this kind");

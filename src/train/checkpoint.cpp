@@ -74,8 +74,11 @@ std::vector<std::string> differences(const SafetensorsFile& file, const std::map
                                      const std::map<std::string, std::string>& ours, const NamedTensors& state,
                                      const std::vector<StateConversion>& conversions) {
   std::vector<std::string> found;
+  // Converted as far as can be, or of no effect on what is stored.
+  static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
+                                          "gradient_accumulation_dtype"};
   for (const auto& [key, value] : ours) {
-    if (key == "optimizer.state_dtype" || key == "optimizer.weight_update") continue;  // as far as can be, converted
+    if (told.contains(key)) continue;
     const auto other = theirs.find(key);
     if (other == theirs.end())
       found.push_back(fmt::format("{} is {} in the job, unknown in the checkpoint", key, value));
@@ -119,6 +122,7 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* to
       {"optimizer.name", job.optimizer.name},
       {"optimizer.state_dtype", std::string(name_of(job.optimizer.state_dtype))},
       {"optimizer.weight_update", std::string(name_of(job.optimizer.weight_update))},
+      {"gradient_accumulation_dtype", std::string(name_of(job.accumulator_dtype))},
       {"seed", text(job.seed)},
   };
   if (tokenizer)

@@ -9,6 +9,15 @@ bool leaves_formats_open(const Job& job) {
          job.accumulator_dtype == AccumulatorDtype::automatic;
 }
 
+namespace {
+
+bool never_accumulates(const Job& job) {
+  if (!job.gradient_accumulation_steps) return job.batch_size.value_or(1) == 1;
+  return std::ranges::all_of(*job.gradient_accumulation_steps, [](const auto& entry) { return entry.second == 1; });
+}
+
+}  // namespace
+
 std::vector<LeanChoice> lean_choices(const Job& job) {
   // What costs least in the loss curve goes first (docs/optimizers.md): state of 8 bits before the float32 behind
   // bfloat16 weights, accumulators of 8 bits before state of 4.
@@ -26,6 +35,14 @@ std::vector<LeanChoice> lean_choices(const Job& job) {
     if (job.model.dtype == DType::float16 && each.weight_update == W::split) each.weight_update = W::kahan;
     if (job.optimizer.weight_update != W::automatic) each.weight_update = job.optimizer.weight_update;
     if (job.accumulator_dtype != A::automatic) each.accumulator_dtype = job.accumulator_dtype;
+    // What has no effect is no choice.
+    const bool whole = job.precision && *job.precision != Precision::bf16_true &&
+                       (!job.model.dtype || *job.model.dtype == DType::float32);
+    if (job.optimizer.weight_update == W::automatic && whole) each.weight_update = W::stochastic;
+    const bool stateless =
+        job.optimizer.name == "adafactor" || (job.optimizer.name == "sgd" && job.optimizer.momentum == 0);
+    if (job.optimizer.state_dtype == S::automatic && stateless) each.state_dtype = S::as_parameters;
+    if (job.accumulator_dtype == A::automatic && never_accumulates(job)) each.accumulator_dtype = A::as_gradients;
     if (std::ranges::find(choices, each) == choices.end()) choices.push_back(each);
   }
   return choices;

@@ -168,8 +168,9 @@ class JobPlanner {
       const PlannedJob planned = choose(budget);
       FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned),
                           planned.plan.fits};
-      // What fits a smaller budget fits this one.
-      if (!frontier.empty() && frontier.back().fits && frontier.back().step_seconds < point.step_seconds) {
+      // What fits a smaller budget fits this one; but more exact formats may take more time.
+      if (formats_.size() == 1 && !frontier.empty() && frontier.back().fits &&
+          frontier.back().step_seconds < point.step_seconds) {
         point = frontier.back();
         point.budget_bytes = budget;
       }
@@ -213,8 +214,12 @@ class JobPlanner {
       added.open.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
       return added;
     }
+    // Updates in backward that wait for the norm of all gradients take a single micro batch.
+    const bool single =
+        job_.update_in_backward == Choice::on && (job_.max_grad_norm > 0 || precision == Precision::fp16_mixed);
     for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
-      added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
+      if (!single || size == *job_.batch_size)
+        added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
     return added;
   }
 
@@ -322,10 +327,9 @@ class JobPlanner {
       PlannedJob planned = alternative.candidate(i, target_).plan(budget, exact);
       weighed += fits[i] == Fit::unknown;
       if (planned.plan.fits || exact) minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
-      fits[i] = !planned.plan.fits ? Fit::no
-                : planned.plan.checkpointed || planned.plan.host_bytes + planned.plan.disk_bytes > 0
-                    ? Fit::with_extra_time
-                    : Fit::whole;
+      const Plan& plan = planned.plan;
+      const bool extra = plan.checkpointed || plan.host_bytes + plan.disk_bytes > 0 || plan.time.norms > 0;
+      fits[i] = !plan.fits ? Fit::no : extra ? Fit::with_extra_time : Fit::whole;
       const bool better =
           !best || (planned.plan.fits != best->plan.fits ? planned.plan.fits
                     : planned.plan.fits                  ? planned.step_seconds < best->step_seconds

@@ -112,6 +112,7 @@ class Run {
     };
     go_on(asked_.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
     go_on(asked_.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
+    go_on(asked_.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
   }
 
   void plan(const PlanTarget& target) {

@@ -43,9 +43,15 @@ UpdateOutputs UpdateStep::run(const std::vector<OptimizedParameter>& parameters,
                         i);
   }
   piece(Kind::total);
-  total_.copy_(at::linalg_vector_norm(norms_, 2) / inputs.loss_scale);
+  // In float64: the squares of large norms that are finite would not be.
+  total_.copy_(at::linalg_vector_norm(norms_, 2, at::IntArrayRef{}, false, at::kDouble) / inputs.loss_scale);
   if (max_grad_norm_ > 0 || overflows_) piece(Kind::clip);
-  if (max_grad_norm_ > 0) grad_scale_.div_((max_grad_norm_ / (total_ + 1e-6)).clamp_max(1.0));
+  if (max_grad_norm_ > 0) {
+    // Not a number where the norm is not finite: each was, their sum is not.
+    const at::Tensor zero = total_ * 0;
+    skipped_.add_(zero.ne(zero).to(at::kFloat));
+    grad_scale_.div_((max_grad_norm_ / (total_ + 1e-6)).clamp_max(1.0));
+  }
   for (int64_t i = 0; i < count; ++i) {
     if (!parameters[i].gradient.defined()) continue;
     piece(Kind::update, i);

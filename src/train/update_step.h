@@ -26,8 +26,9 @@ class UpdateStep {
   /// Called before the ops of each piece; `index` is the parameter's, or -1.
   using OnPiece = std::function<void(UpdatePiece::Kind kind, int64_t index)>;
 
-  /// Updates parameters and state in place. If a gradient is not finite nothing changes. Parameters without a gradient
-  /// take no part in the loss and are left alone.
+  /// Updates parameters and state in place. If a gradient is not finite nothing changes; where the pieces run elsewhere
+  /// and updates do not wait for the norm of all gradients, nothing from that gradient on. Parameters without a
+  /// gradient take no part in the loss and are left alone.
   UpdateOutputs run(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs,
                     const OnPiece& on_piece = nullptr);
 

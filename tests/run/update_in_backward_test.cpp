@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
@@ -189,6 +191,38 @@ TEST(UpdateInBackward, ALossThatIsNotFiniteChangesNothing) {
     EXPECT_EQ(training.steps_skipped(), 1);
     for (const auto& [name, tensor] : training.state()) EXPECT_TRUE(torch::equal(tensor, before[name])) << name;
     EXPECT_FALSE(training.step({{{"x", torch::randn({2, 4})}}}, 1e-2).skipped);
+  }
+}
+
+// A finite loss with one gradient that is not: the root of zero. Backward comes to `second` before it.
+TEST(UpdateInBackward, AGradientThatIsNotFiniteStopsWhatComesAfterIt) {
+  Step step;
+  step.model = [] {
+    struct Net : torch::nn::Module {
+      torch::Tensor first = register_parameter("first", torch::ones({4}));
+      torch::Tensor second = register_parameter("second", torch::ones({4}));
+    };
+    return std::static_pointer_cast<torch::nn::Module>(std::make_shared<Net>());
+  };
+  step.inputs = {{"x", {4}, torch::kFloat}};
+  step.loss = [](torch::nn::Module& model, const StepInputs& in) {
+    const auto parameters = model.named_parameters();
+    const torch::Tensor root = (parameters["first"] * in["x"]).sum().sqrt();
+    return root + parameters["second"].square().sum();
+  };
+  for (double clip : {0.0, 1.0}) {
+    Training training(step, options_for(Choice::on, clip));
+    training.start();
+    EXPECT_FALSE(training.step({{{"x", torch::ones({4})}}}, 1e-2).skipped);
+    std::map<std::string, torch::Tensor> before;
+    for (const auto& [name, tensor] : training.state()) before[name] = tensor.clone();
+    const StepResult result = training.step({{{"x", torch::zeros({4})}}}, 1e-2);
+    EXPECT_TRUE(result.skipped);
+    EXPECT_TRUE(std::isfinite(result.loss));
+    for (const auto& [name, tensor] : training.state()) {
+      const bool may_change = clip == 0 && name.ends_with("second");
+      EXPECT_EQ(torch::equal(tensor, before[name]), !may_change) << name << ", " << clip;
+    }
   }
 }
 

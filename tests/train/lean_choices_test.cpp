@@ -51,6 +51,13 @@ TEST_F(LeanChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   job.model.dtype = DType::float16;
   job.optimizer.weight_update = WeightUpdate::automatic;
   EXPECT_EQ(lean_choices(job)[0].weight_update, WeightUpdate::kahan);
+
+  // What has no effect is no choice: 32-true, one micro batch.
+  job = open_job();
+  job.precision = Precision::fp32_true;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  job.micro_batch_size = job.batch_size;
+  EXPECT_EQ(lean_choices(job).size(), 3u);
 }
 
 TEST_F(LeanChoices, TheMostExactThatFitsIsTaken) {
@@ -94,6 +101,7 @@ TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
   const TrainReport second = train_job(job, watcher);
   EXPECT_EQ(second.job.settings.state_dtype, StateDtype::bits4);
   EXPECT_EQ(second.job.settings.weight_update, first.job.settings.weight_update);
+  EXPECT_EQ(second.job.settings.accumulator_dtype, first.job.settings.accumulator_dtype);
   EXPECT_THAT(watcher.resumed_from, testing::SizeIs(1));
 
   // Never stopped, the same losses.

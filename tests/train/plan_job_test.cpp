@@ -275,6 +275,18 @@ TEST_F(PlanJobTest, ThePinnedJobPlansTheSame) {
   EXPECT_EQ(training.plan().peak_bytes, planned.plan.peak_bytes);
 }
 
+TEST_F(PlanJobTest, UpdatesInBackwardThatWaitForTheNormTakeASingleMicroBatch) {
+  Job job = open_job(4);
+  job.update_in_backward = Choice::on;
+  const PlannedJob planned = plan_job(job);  // max_grad_norm is 1
+  EXPECT_TRUE(planned.plan.fits);
+  EXPECT_TRUE(planned.plan.update_in_backward);
+  EXPECT_EQ(planned.settings.micro_batch_size, 4);
+  EXPECT_GT(planned.plan.time.norms, 0);
+  job.max_grad_norm = 0;
+  EXPECT_TRUE(plan_job(job).plan.update_in_backward);
+}
+
 TEST_F(PlanJobTest, AccumulatesWhereAStepMayHaveMoreThanOneMicroBatch) {
   Job job = tiny_job(folder_);
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}, {3, 2}};

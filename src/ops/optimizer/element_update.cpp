@@ -72,6 +72,11 @@ void check_update(const UpdateTensors& tensors) {
   if (tensors.gradient_scales.defined())
     require(format_of(op, "the gradient", tensors.gradient, tensors.gradient_scales, parameter) == Format::bits8, op,
             "the gradient has 4 bits; accumulators have 8 or more");
+  if (tensors.gradient_scales.defined())
+    require(tensors.gradient.sizes() == parameter.sizes() &&
+                same_order(parameter.sizes(), tensors.gradient.strides(), parameter.strides()),
+            op, "the gradient's codes are ", tensors.gradient.sizes(), " with strides ", tensors.gradient.strides(),
+            "; they must lie as the parameter's numbers do: ", parameter.sizes(), ", ", parameter.strides());
   else
     require_floating(op, "the gradient", tensors.gradient);
   for (const StateTensor& state : tensors.state) {

@@ -188,8 +188,8 @@ Key gradient_checkpointing() {
 Key update_in_backward() {
   return choice_key("update_in_backward",
                     "update each parameter as soon as its gradient is complete and give the gradient's bytes back: all "
-                    "gradients but the one at hand; with max_grad_norm above 0 forward and backward run twice; not "
-                    "with gradient accumulation; auto: where the budget asks for it",
+                    "gradients but the one at hand; with max_grad_norm above 0 forward and backward run twice; with "
+                    "gradient accumulation only where max_grad_norm is 0; auto: where the budget asks for it",
                     &Job::update_in_backward);
 }
 
