@@ -50,11 +50,13 @@ struct PlanOptions {
 
 /// Predicted by the cost model, in seconds.
 struct StepTime {
-  double norms = 0;       ///< forward and backward for the norms of gradients alone, where that is wanted first
-  double micro = 0;       ///< forward and backward of the step's first micro batch, and updates that run in it
-  double accumulate = 0;  ///< of every further one
-  double remainder = 0;   ///< of a last one that is smaller than the others
-  double update = 0;
+  double norms = 0;            ///< forward and backward for the norms of gradients alone, where that is wanted first
+  double micro = 0;            ///< forward and backward of the step's first micro batch, and updates that run in it
+  double accumulate = 0;       ///< of every further one
+  double remainder = 0;        ///< of a last one that is smaller than the others
+  double last = 0;             ///< of a last one in which parameters are updated; 0: they are updated after it
+  double update = 0;           ///< of the parameters, or where backward has updated them of what is left
+  double finish = 0;           ///< of what is left after `last`, or after a remainder with updates
   double recompute = 0;        ///< of micro and of accumulate each: ops that run again
   double offload = 0;          ///< of micro and of accumulate each: copies to host memory and back, as far as ops wait
   double update_offload = 0;   ///< of update, likewise
@@ -69,8 +71,9 @@ struct StepTime {
 
   /// Of a step of so many micro batches; `ragged`: the last of them, one of at least two, is the remainder.
   double step(int64_t micro_batches, bool ragged = false) const {
-    const double last = ragged ? remainder - accumulate : 0;
-    return norms + micro + accumulate * static_cast<double>(micro_batches - 1) + last + update;
+    if (micro_batches < 2) return norms + micro + update;
+    const double ending = ragged ? remainder : last > 0 ? last : accumulate;
+    return norms + micro + accumulate * static_cast<double>(micro_batches - 2) + ending + (last > 0 ? finish : update);
   }
 };
 
