@@ -2,11 +2,13 @@
 //
 // One trace holds everything that ever runs in the arena, in one line of ops cut into segments:
 //
-//     initialize | micro | accumulate | remainder | update | evaluate
+//     initialize | [norms] | micro | accumulate | remainder | [last] | update | [finish] | evaluate
 //
 // A training step of k micro batches runs `micro` once, `accumulate` k - 1 times and `update` once; where its last
-// micro batch is smaller than the others, `remainder` in place of the last `accumulate`. Because the segments stand on
-// one line, one liveness and one placement serve them all.
+// micro batch is smaller than the others, `remainder` in place of the last `accumulate`. Those in brackets are made by
+// passes/update_in_backward where updates run in backward: `norms` runs before `micro`; with several micro batches
+// `last` runs in place of the last `accumulate`, and `finish` in place of `update`. Because the segments stand on one
+// line, one liveness and one placement serve them all.
 #pragma once
 
 #include <cstddef>
