@@ -5,6 +5,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -132,5 +133,7 @@ int run_and_report(int argc, char** argv) {
 }  // namespace plimsoll::cli
 
 int main(int argc, char** argv) {
+  // A write beyond the limit of the user (ulimit -f) fails, and is told as any other, instead of ending the program.
+  std::signal(SIGXFSZ, SIG_IGN);
   return plimsoll::cli::run_and_report(argc, argv);
 }

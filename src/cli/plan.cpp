@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "base/atomic_file.h"
@@ -16,6 +17,7 @@
 #include "plimsoll/cost_model.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "plimsoll/plan_page.h"
 #include "plimsoll/train_job.h"
 #include "report/table.h"
@@ -56,11 +58,21 @@ Json frontier_json(const std::vector<FrontierPoint>& frontier) {
   return list;
 }
 
-// What lies in another memory from step to step, by name.
+// What lies in another memory from step to step, by name. Gradients do so from a micro batch to the update; what of
+// them an update on the host gets as a copy is gone with it.
 Json elsewhere_json(const Plan& plan) {
+  const std::vector<Segment>& segments = plan.trace.segments;
+  const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
+  const auto within_one_segment = [&](const Lifetime& lifetime) {
+    return std::ranges::any_of(segments, [&](const Segment& segment) {
+      return segment.begin <= lifetime.birth && lifetime.death <= segment.end;
+    });
+  };
   Json list = Json::array();
-  for (const Buffer& buffer : plan.trace.buffers)
-    if (!buffer.on_device() && (buffer.persistent || buffer.role == Role::gradient))
+  for (size_t b = 0; b < plan.trace.buffers.size(); ++b)
+    if (const Buffer& buffer = plan.trace.buffers[b];
+        !buffer.on_device() &&
+        (buffer.persistent || (buffer.role == Role::gradient && !within_one_segment(lifetimes[b]))))
       list.push_back({{"label", buffer.label},
                       {"role", name_of(buffer.role)},
                       {"memory", name_of(buffer.memory)},

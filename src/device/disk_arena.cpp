@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +29,31 @@ int64_t page_bytes() {
 int64_t whole_pages(int64_t bytes) {
   return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
 }
+
+// A file that grows beyond the limit of its user (ulimit -f) ends the program by a signal, unless somebody catches it:
+// held back here, so that the error is told.
+class WithoutFileSizeSignal {
+ public:
+  WithoutFileSizeSignal() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~WithoutFileSizeSignal() {
+    const timespec at_once{};
+    if (!was_pending_) sigtimedwait(&signal_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutFileSizeSignal(const WithoutFileSizeSignal&) = delete;
+  WithoutFileSizeSignal& operator=(const WithoutFileSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_{}, before_{};
+  bool was_pending_ = false;
+};
 
 }  // namespace
 
@@ -86,6 +113,7 @@ void DiskArena::grow(int64_t bytes) {
       static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize) < after - before)
     refuse(ENOSPC);
   if (after > before) {
+    const WithoutFileSizeSignal quiet;
     if (const int error = posix_fallocate(descriptor_, before, after - before); error != 0) {
       (void)!ftruncate(descriptor_, before);
       refuse(error);
@@ -100,9 +128,21 @@ void DiskArena::grow(int64_t bytes) {
 void DiskArena::let_go(int64_t offset, int64_t bytes, bool written) noexcept {
   // Pages at both ends may be others' too: nothing is lost with them, at most read once more.
   const int64_t begin = offset / page_bytes() * page_bytes(), end = std::min(whole_pages(offset + bytes), reserved_);
-  if (written) msync(data_ + begin, end - begin, MS_SYNC);
+  if (written && msync(data_ + begin, end - begin, MS_SYNC) != 0) {
+    int none = 0;
+    write_error_.compare_exchange_strong(none, errno);
+    return;  // dropped, they would be read again as they were before
+  }
   madvise(data_ + begin, end - begin, MADV_DONTNEED);
   posix_fadvise(descriptor_, begin, end - begin, POSIX_FADV_DONTNEED);
+}
+
+void DiskArena::require_written() const {
+  if (const int error = write_error_; error != 0)
+    throw UserError(fmt::format("what is moved to disk in '{}' could not be written: {}; name another folder in "
+                                "disk_path",
+                                folder_.string(), std::strerror(error)),
+                    UserError::Kind::failure);
 }
 
 int64_t DiskArena::resident_bytes() const {

@@ -1,6 +1,7 @@
 // The arena on disk: a range of addresses over a file that nobody else sees.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -26,8 +27,12 @@ class DiskArena {
   void grow(int64_t bytes);
 
   /// Gives the memory of [offset, offset + bytes) back to the system: what was written (`written`) goes to the disk
-  /// first. It is read from there when it is touched again. For any thread.
+  /// first. It is read from there when it is touched again. What the disk does not take stays in memory, and
+  /// require_written() tells. For any thread.
   void let_go(int64_t offset, int64_t bytes, bool written) noexcept;
+
+  /// Throws UserError (failure) if something that was let go did not reach the disk. For any thread.
+  void require_written() const;
 
   /// Bytes of the arena that are in memory now.
   int64_t resident_bytes() const;
@@ -40,6 +45,7 @@ class DiskArena {
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int64_t reserved_ = 0;
+  std::atomic<int> write_error_ = 0;  // the first errno of a write that failed
 };
 
 }  // namespace plimsoll

@@ -14,29 +14,38 @@ namespace {
 constexpr int64_t kSmall = 1024;
 
 bool is_training(std::string_view segment) {
-  return segment == "micro" || segment == "accumulate" || segment == "remainder";
+  return segment == "norms" || segment == "micro" || segment == "accumulate" || segment == "remainder" ||
+         segment == "last";
+}
+
+// How often a step of so many micro batches runs a segment.
+double runs_of(const Trace& trace, std::string_view segment, int64_t micro_batches) {
+  const bool several = micro_batches > 1;
+  const bool ragged = several && trace.segment("remainder") != nullptr;
+  const bool in_last = several && trace.segment("last") != nullptr;  // where updates run, unless it is the remainder
+  if (segment == "accumulate") return static_cast<double>(several ? micro_batches - (ragged || in_last ? 2 : 1) : 0);
+  if (segment == "remainder") return ragged ? 1 : 0;
+  if (segment == "last") return in_last && !ragged ? 1 : 0;
+  if (segment == "update") return in_last ? 0 : 1;
+  if (segment == "finish") return in_last ? 1 : 0;
+  return segment == "evaluate" || segment == "initialize" ? 0 : 1;
 }
 
 }  // namespace
 
 AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches)
-    : trace_(trace), micro_batches_(static_cast<double>(micro_batches)) {
+    : trace_(trace), micro_batches_(micro_batches) {
   std::vector<char> fixed(trace.buffers.size(), 0), trained(trace.buffers.size(), 0);
   for (const NamedView& input : trace.inputs) fixed[input.view.buffer] = 1;
   for (const NamedView& output : trace.outputs) fixed[output.view.buffer] = 1;
   std::vector<int32_t> segments(trace.buffers.size(), 0), seen(trace.buffers.size(), -1);
   std::vector<Crossings> crossings(trace.buffers.size());
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
-  const bool ragged = trace.segment("remainder") != nullptr && micro_batches > 1;
   std::vector<char> made(trace.buffers.size(), 0);
   for (size_t s = 0; s < trace.segments.size(); ++s) {
     const Segment& segment = trace.segments[s];
     const bool training = is_training(segment.name);
-    const double times = segment.name == "accumulate"  ? std::max(micro_batches_ - (ragged ? 2 : 1), 0.0)
-                         : segment.name == "remainder" ? (ragged ? 1 : 0)
-                         : segment.name == "micro"     ? 1
-                         : segment.name == "evaluate" || segment.name == "initialize" ? 0
-                                                                                      : 1;
+    const double times = runs_of(trace, segment.name, micro_batches);
     struct Visit {
       int32_t last;
       bool fetched, written;
@@ -157,8 +166,10 @@ double AwayCandidates::least_seconds(const AwayChoice& choice, const CostModel& 
       }
     }
   if (!cost.copies_overlap) return in[0] + in[1] + out[0] + out[1];
-  const double ops[2] = {segment_seconds(cost, trace_, "micro") * micro_batches_,
-                         segment_seconds(cost, trace_, "update")};
+  double ops[2] = {0, 0};
+  for (const Segment& segment : trace_.segments)
+    if (const double times = runs_of(trace_, segment.name, micro_batches_); times > 0)
+      ops[is_training(segment.name) ? 0 : 1] += times * segment_seconds(cost, trace_, segment.name);
   double least = 0;
   for (int phase : {0, 1}) least += std::max(std::max(in[phase], out[phase]) - ops[phase], 0.0);
   return least;

@@ -52,7 +52,7 @@ class AwayCandidates {
   };
 
   const Trace& trace_;
-  double micro_batches_;
+  int64_t micro_batches_;
   std::vector<std::vector<Candidate>> kinds_;  // cheapest first
 };
 

@@ -27,13 +27,18 @@ bool better(const OffloadAnswer& a, const OffloadAnswer& b) {
 }
 
 // Of training segments who uses what, and how long that takes (as `flops`, by bare_cost); of the others only what
-// buffers live from and until. The same indices.
+// buffers live from and until. The same indices; one op may come behind the last.
 Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
   Trace result;
   result.buffers = trace.buffers;
   result.segments = trace.segments;
   result.constants.reserve(trace.constants.size());
   for (const ConstantData& constant : trace.constants) result.constants.push_back({constant.buffer, {}});
+  // What is made before training is there, as a constant is: it is fetched for its first use.
+  for (int32_t i = 0; i < search.graphs().front().segment.begin; ++i)
+    for_each_view(trace.ops[i], [&](const View& view, bool written) {
+      if (written && !trace.buffers[view.buffer].on_device()) result.constants.push_back({view.buffer, {}});
+    });
   for (Buffer& buffer : result.buffers) buffer.label.clear();
   result.ops.resize(trace.ops.size());
   std::vector<char> training(trace.ops.size(), 0);
@@ -52,13 +57,19 @@ Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& c
     slim.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  Op beyond;  // reads what lies elsewhere and is wanted after training. It is of no segment: it adds no visit
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
-    if (trace.buffers[b].persistent || !trace.buffers[b].on_device() || lifetimes[b].birth >= lifetimes[b].death)
+    if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
+    const int32_t last = lifetimes[b].death - 1;
+    const Argument argument{Argument::Kind::tensor, false, {{static_cast<BufferId>(b)}}};
+    if (!trace.buffers[b].on_device()) {
+      if (!training[last]) beyond.arguments.push_back(argument);
       continue;
-    for (int32_t at : {lifetimes[b].birth, lifetimes[b].death - 1})
-      if (!training[at])
-        result.ops[at].arguments.push_back({Argument::Kind::tensor, false, {{static_cast<BufferId>(b)}}});
+    }
+    for (int32_t at : {lifetimes[b].birth, last})
+      if (!training[at]) result.ops[at].arguments.push_back(argument);
   }
+  if (!beyond.arguments.empty()) result.ops.push_back(std::move(beyond));
   return result;
 }
 

@@ -40,6 +40,22 @@ constexpr int kStepsOfAKind = 8;
 // Kinds of rebuilt values that have a reason of their own.
 constexpr size_t kKindsExplained = 6;
 
+// Several segments may update one parameter, and an op on the host writes a copy of one that lies on the device.
+int64_t parameters_updated_on_host(const Trace& trace) {
+  std::vector<BufferId> copied_to(trace.buffers.size(), kNoBuffer);
+  for (const Op& op : trace.ops)
+    if (op.copy == CopyStage::start) copied_to[op.arguments[1].views[0].buffer] = op.arguments[0].views[0].buffer;
+  std::set<BufferId> parameters;
+  for (const Op& op : trace.ops)
+    if (op.on_host)
+      for_each_view(op, [&](const View& view, bool written) {
+        const Buffer& buffer = trace.buffers[view.buffer];
+        if (written && buffer.role == Role::parameter)
+          parameters.insert(buffer.persistent ? view.buffer : copied_to[view.buffer]);
+      });
+  return static_cast<int64_t>(parameters.size());
+}
+
 }  // namespace
 
 struct Planner::Impl {
@@ -110,6 +126,12 @@ struct Planner::Impl {
     return plan;
   }
 
+  /// The predicted seconds of a step.
+  double step_of(const Plan& plan) const {
+    const bool ragged = options.micro_batches > 1 && prepared.segment("remainder") != nullptr;
+    return plan.time.step(options.micro_batches, ragged);
+  }
+
  private:
   Plan timed(Plan plan) const {
     StepTime& time = plan.time;
@@ -145,7 +167,7 @@ struct Planner::Impl {
     plan.moved_state_bytes = arrangement.away.state;
     plan.moved_gradient_bytes = arrangement.away.gradients;
     plan.moved_parameter_bytes = arrangement.away.parameters;
-    plan.host_updates = std::ranges::count_if(plan.trace.ops, &Op::on_host);
+    plan.host_updates = parameters_updated_on_host(plan.trace);
     plan.host_budget_bytes = options.host_memory_budget;
     StepTime& time = plan.time;
     time.recompute = static_cast<double>(again) * 1e-12;
@@ -247,8 +269,6 @@ struct Planner::Impl {
   // The least time of a step with host memory, if that is less than `best`, or if nothing fits without.
   Plan choose_offload(int64_t budget, Plan best) const {
     const AwayCandidates& candidates = elsewhere->candidates();
-    const bool ragged = options.micro_batches > 1 && prepared.segment("remainder") != nullptr;
-    const auto step_of = [&](const Plan& plan) { return plan.time.step(options.micro_batches, ragged); };
     const auto consider = [&](Plan plan) {
       if (!fits(plan, budget)) return false;
       if (!fits(best, budget) || step_of(plan) < step_of(best)) best = std::move(plan);
@@ -383,10 +403,8 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   const bool as_fast_as_can_be = plan.fits && !plan.checkpointed && plan.host_bytes == 0 && plan.disk_bytes == 0;
   if (!as_fast_as_can_be) {
     Plan other = in_backward_->plan(memory_budget);
-    const int64_t count = impl_->options.micro_batches;
-    const bool ragged = count > 1 && plan.trace.segment("remainder") != nullptr;
     const bool better = plan.fits != other.fits ? other.fits
-                        : plan.fits             ? other.time.step(count, ragged) < plan.time.step(count, ragged)
+                        : plan.fits             ? in_backward_->step_of(other) < impl_->step_of(plan)
                                                 : other.minimum_budget_bytes < plan.minimum_budget_bytes;
     if (better) plan = std::move(other);
   }

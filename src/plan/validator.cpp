@@ -136,19 +136,37 @@ class Arena {
     in_flight_[target.buffer] = source.buffer;
   }
 
-  void run_op(int32_t index, const Segment& segment) {
+  // Backward wants parameters as forward saw them, and so does what is run again.
+  void check_updates(int32_t index, const Segment& segment) {
     const Op& op = plan_.trace.ops[index];
-    const auto complain = [&](BufferId buffer, const char* what) { complain_of(index, segment, buffer, what); };
-    std::set<BufferId> operands;
-    // Backward wants parameters as forward saw them, and so does what is run again.
     for_each_view(op, [&](const View& view, bool written) {
       if (op.phase != Phase::update && !written && updated_here_.contains(view.buffer))
-        complain(view.buffer, "is read after its update");
+        complain_of(index, segment, view.buffer, "is read after its update");
     });
     for_each_view(op, [&](const View& view, bool written) {
       if (op.phase == Phase::update && written && plan_.trace.buffers[view.buffer].role == Role::parameter)
         updated_here_.insert(view.buffer);
     });
+  }
+
+  // A copy computes nothing, whatever op it stands before: it may carry an updated parameter away at any time. What it
+  // fills is as new as what it is a copy of.
+  void copy_updates(const Op& op) {
+    const BufferId target = op.arguments[0].views[0].buffer, source = op.arguments[1].views[0].buffer;
+    if (updated_here_.contains(source))
+      updated_here_.insert(target);
+    else
+      updated_here_.erase(target);
+  }
+
+  void run_op(int32_t index, const Segment& segment) {
+    const Op& op = plan_.trace.ops[index];
+    const auto complain = [&](BufferId buffer, const char* what) { complain_of(index, segment, buffer, what); };
+    std::set<BufferId> operands;
+    if (op.copy == CopyStage::none)
+      check_updates(index, segment);
+    else if (op.copy == CopyStage::start)
+      copy_updates(op);
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = plan_.trace.buffers[view.buffer];
       const int64_t offset = plan_.offsets[view.buffer];

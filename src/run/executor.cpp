@@ -206,6 +206,7 @@ void Executor::run_copy(BoundOp& op) {
     copy_numbers_[target] = copies_.start(place_of(target), place_of(source), bytes, std::move(done));
   } else {
     copies_.wait(copy_numbers_[target]);
+    if (disk_) disk_->require_written();
   }
   note_use(op);
 }

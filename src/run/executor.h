@@ -34,7 +34,7 @@ class Executor {
   ~Executor();
 
   /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
-  /// module.
+  /// module, or if the disk does not take what is moved there.
   void run(const Segment& segment, const RandomContext& random);
 
   /// The tensor at a view's place in the arena; valid as long as the executor.

@@ -13,8 +13,10 @@
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
 #include "run/executor.h"
 #include "run/learned_workspace.h"
+#include "run/moves.h"
 #include "train/loss_scaler.h"
 #include "train/plan_options.h"
 
@@ -48,10 +50,10 @@ struct Training::Impl {
   }
 
   // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
-  // `taken`: what of it the program has already.
-  void require_memory(int64_t taken = 0) const {
+  // `taken`: what of it the program has already; `scratch`: what is wanted for a moment beside it.
+  void require_memory(int64_t taken = 0, int64_t scratch = 0) const {
     const std::optional<int64_t> available = host_memory_now();
-    const int64_t wanted = plan.arena_bytes + plan.host_bytes - taken;
+    const int64_t wanted = plan.arena_bytes + plan.host_bytes - taken + scratch;
     if (available && *available < wanted)
       throw MemoryUnavailable(fmt::format("the machine has {} available now, and the arena takes {}",
                                           format_bytes(*available), format_bytes(wanted)),
@@ -136,11 +138,6 @@ struct Training::Impl {
     }
   }
 
-  // Bytes of persistent buffers, to be put where another plan has them.
-  struct Moved {
-    BufferId buffer;
-    std::vector<std::byte> bytes;
-  };
   std::byte* place_of(const Plan& where, BufferId buffer) const {
     const Memory memory = where.trace.buffers[buffer].memory;
     std::byte* const begin = memory == Memory::device ? arena->data()
@@ -148,18 +145,26 @@ struct Training::Impl {
                                                       : disk_arena->data();
     return begin + where.offsets[buffer];
   }
-  // Without host memory they keep their places, whatever is planned above them; with other memories, what lies
-  // there may change sides.
-  std::vector<Moved> take_what_moves(const Plan& before) const {
-    std::vector<Moved> moved;
+  // Persistent buffers that another plan has elsewhere. Without other memories they keep their places, whatever is
+  // planned above them; with them, what lies there may change sides.
+  std::vector<BufferId> what_moves(const Plan& before) const {
+    std::vector<BufferId> moved;
     for (BufferId b = 0; b < static_cast<BufferId>(recorded.buffers.size()); ++b) {
       const Buffer &was = before.trace.buffers[b], &is = plan.trace.buffers[b];
       if (!was.persistent || before.offsets[b] < 0) continue;
-      if (was.memory == is.memory && before.offsets[b] == plan.offsets[b]) continue;
-      const std::byte* place = place_of(before, b);
-      moved.push_back({b, {place, place + was.bytes}});
+      if (was.memory != is.memory || before.offsets[b] != plan.offsets[b]) moved.push_back(b);
     }
     return moved;
+  }
+  // Within the arenas, which are all that there is room in.
+  void move_from(const Plan& before, const std::vector<BufferId>& moved) {
+    if (moved.empty()) return;
+    std::vector<ByteMove> moves;
+    moves.reserve(moved.size());
+    for (const BufferId b : moved)
+      moves.push_back({place_of(before, b), place_of(plan, b), placed_bytes(before.trace.buffers[b].bytes)});
+    move_all(std::move(moves));
+    if (disk_arena) disk_arena->let_go(0, disk_arena->bytes(), /*written=*/true);
   }
 
   // What kernels took beyond the plan is planned from now on. The arenas only grow at their ends. Nothing but
@@ -175,11 +180,13 @@ struct Training::Impl {
     make_plan_anew();
     require_fit(" with the scratch that its kernels turned out to take");
     AllocationFrame::reset_outside_peak();
-    require_memory(arena->bytes() + (host_arena ? host_arena->bytes() : 0));
-    const std::vector<Moved> moved = take_what_moves(before);
+    const std::vector<BufferId> moved = what_moves(before);
+    int64_t moved_bytes = 0;
+    for (const BufferId b : moved) moved_bytes += placed_bytes(before.trace.buffers[b].bytes);
+    require_memory(arena->bytes() + (host_arena ? host_arena->bytes() : 0), scratch_of_moves(moved_bytes));
     arena->grow(plan.arena_bytes);
     take_other_arenas();
-    for (const Moved& each : moved) std::copy(each.bytes.begin(), each.bytes.end(), place_of(plan, each.buffer));
+    move_from(before, moved);
     executor = std::make_unique<Executor>(plan, *arena, host_arena.get(), disk_arena.get());
   }
 

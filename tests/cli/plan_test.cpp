@@ -227,6 +227,36 @@ TEST_F(PlanCommand, TheFrontierFallsWithTheBudget) {
   }
 }
 
+// Copies that updates on the host get of gradients are not what lies there.
+TEST_F(PlanCommand, ElsewhereAreTheGradientsThatAreSaidToBe) {
+  const Arguments host = {"host_memory_budget=1GiB"};
+  const int64_t least = plan_json({"memory_budget=64KiB", host[0]}, 3)["minimum_budget_bytes"].get<int64_t>();
+  int64_t elsewhere = 0;
+  for (const int64_t more : {0, 1 << 12, 1 << 14, 1 << 16}) {
+    const json plan = plan_json({"memory_budget=" + std::to_string(least + more), host[0]});
+    int64_t gradients = 0;
+    for (const json& each : plan["elsewhere"])
+      if (each["role"] == "gradient") gradients += each["bytes"].get<int64_t>();
+    EXPECT_LE(gradients, plan["choices"]["offload_gradient_bytes"].get<int64_t>()) << more;
+    elsewhere += static_cast<int64_t>(plan["elsewhere"].size());
+  }
+  EXPECT_GT(elsewhere, 0);
+}
+
+// As under ulimit -f: told, not ended by the signal.
+TEST_F(PlanCommand, AFileOverTheLimitIsToldAsAFailure) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{4096, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const pid_t child = start({"plan", "job.yaml", "--html", "plan.html"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  const Outcome outcome = finish(child);
+  EXPECT_EQ(outcome.signal, 0);
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("plan.html"));
+}
+
 TEST_F(PlanCommand, ThePageStandsAlone) {
   const Outcome outcome = run({"plan", "job.yaml", "--html", "plan.html"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

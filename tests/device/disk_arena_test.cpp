@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -101,6 +105,32 @@ TEST(DiskArena, WithoutRoomItSaysHowMuchThereIs) {
     EXPECT_THAT(error.what(), HasSubstr(std::to_string(error.available()) + " are free"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// A disk that fails as it is written to is not at hand; a page without a mapping is refused alike.
+TEST(DiskArena, WhatDidNotReachTheDiskIsTold) {
+  const TempFolder folder;
+  DiskArena arena(folder.path(), 1 * MiB);
+  std::fill_n(arena.data(), arena.bytes(), std::byte{3});
+  arena.let_go(0, arena.bytes(), /*written=*/true);
+  EXPECT_NO_THROW(arena.require_written());
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  munmap(arena.data(), page);
+  arena.let_go(0, page, /*written=*/true);
+  mmap(arena.data(), page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  const auto expect_told = [&] {
+    try {
+      arena.require_written();
+      ADD_FAILURE() << "not told";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.kind(), UserError::Kind::failure);
+      EXPECT_THAT(error.what(), HasSubstr(folder.path().string()));
+      EXPECT_THAT(error.what(), HasSubstr(std::strerror(ENOMEM)));
+    }
+  };
+  expect_told();
+  arena.let_go(page, page, /*written=*/true);  // what goes well later does not make it good
+  expect_told();
 }
 
 TEST(DiskArena, AFolderThatIsNotThereIsRefused) {

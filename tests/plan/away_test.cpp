@@ -103,5 +103,27 @@ TEST(Away, CopiesTakeWhatTheLinkGives) {
   EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
 }
 
+// Updates in backward: of several micro batches in the last one, `update` is for steps of one.
+TEST(Away, AnUpdateInTheLastMicroBatchCountsOnce) {
+  const std::string head = "buffer x 64 persistent\nbuffer m 2048 state\nbuffer s 64 state\ninitialize\nu - m <- x\n";
+  const std::string training = "micro\nf - a = x\naccumulate\nf - b = x\n";
+  const std::string remainder = "remainder\nf - d = x\nu - m <- d\n";
+  const std::string rest = "last\nf - c = x\nu - m <- c\nupdate\nu - m <- x\nfinish\nu - s <- x\n";
+  CostModel cost;
+  cost.host_link = 1024;
+  cost.copies_overlap = false;
+  for (const bool ragged : {false, true}) {
+    TraceText text(head + training + (ragged ? remainder : "") + rest);
+    text.trace.buffers[text["m"]].role = Role::optimizer_state;
+    for (const int64_t count : {1, 2, 4}) {
+      const AwayCandidates candidates(text.trace, count);
+      const AwayChoice choice = candidates.choose(1, 1 << 20, 0);
+      ASSERT_EQ(choice.state, 2048);
+      EXPECT_DOUBLE_EQ(candidates.least_seconds(choice, cost), 2 * 2) << count;  // it comes once and goes once
+      EXPECT_EQ(choice.in_training, count > 1);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -367,6 +367,24 @@ TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
   EXPECT_GT(above_nothing, 100);
 }
 
+// What the search weighs is what is then carried out: a gradient that lies elsewhere leaves within the micro batch.
+TEST(OffloadSearch, SeesGradientsLeave) {
+  TraceText text(
+      "buffer x 64 persistent\nbuffer w 64 state\nbuffer g 8192\nmicro\nf - a = x w\nb - g = a\nb - d = a\nupdate\n"
+      "u - w <- g\n");
+  text.trace.buffers[text["g"]].role = Role::gradient;
+  text.trace.buffers[text["g"]].memory = Memory::host;
+  const CostModel cost = test_cost(1);
+  const RecomputeSearch search(text.trace, cost);
+  const OffloadSearch moving(text.trace, search, cost);
+  const auto found = moving.cheapest(1 << 20, 0);
+  ASSERT_TRUE(found);
+  const Trace done = moving.carried_out(text.trace, found->kept, found->moved, /*host_updates=*/false, 1 << 20);
+  const double longer = segment_seconds(cost, done, "micro") - segment_seconds(cost, text.trace, "micro");
+  EXPECT_GT(longer, 7000e-12);
+  EXPECT_NEAR(found->seconds, longer, 1e-15);
+}
+
 Trace with_state(TraceText text) {
   Trace& trace = text.trace;
   for (Op& op : trace.ops) {

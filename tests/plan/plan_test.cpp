@@ -59,6 +59,25 @@ TEST(Plan, BreakdownAddsUpAndThePeakIsTheGreatestSum) {
   EXPECT_EQ(find_fault(plan), "");
 }
 
+TEST(StepTime, EachSegmentAsOftenAsItRuns) {
+  StepTime time;
+  time.micro = 10;
+  time.accumulate = 11;
+  time.remainder = 5;
+  time.update = 3;
+  EXPECT_EQ(time.step(1), 13);
+  EXPECT_EQ(time.step(3), 10 + 2 * 11 + 3);
+  EXPECT_EQ(time.step(3, true), 10 + 11 + 5 + 3);
+  time.last = 20;  // updates in the last micro batch
+  time.finish = 1;
+  EXPECT_EQ(time.step(1), 13);
+  EXPECT_EQ(time.step(2), 10 + 20 + 1);
+  EXPECT_EQ(time.step(4), 10 + 2 * 11 + 20 + 1);
+  EXPECT_EQ(time.step(4, true), 10 + 2 * 11 + 5 + 1);
+  time.norms = 7;
+  EXPECT_EQ(time.step(1), 20);
+}
+
 TEST(Plan, ContextIsPartOfThePeak) {
   const TraceText text(kTwoBlocks);
   const Plan plan = make_plan(text.trace, {.context_bytes = 1000});

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/lay_out.h"
+#include "plan/passes/offload.h"
 #include "plan/random_trace.h"
 #include "plan/validator.h"
 #include "plimsoll/error.h"
@@ -147,6 +149,30 @@ TEST(UpdateInBackwardPass, TheValidatorSeesAParameterReadAfterItsUpdate) {
   EXPECT_EQ(find_fault(plan), "");
   std::swap(plan.trace.ops[2], plan.trace.ops[3]);
   EXPECT_THAT(find_fault(plan), HasSubstr("is read after its update"));
+}
+
+// `w` lies in host memory, and is updated among backward ops.
+std::string fault_with_parameter_on_host(const std::string& rest) {
+  TraceText text(
+      "buffer x 64 persistent\nbuffer w 4096 state\nbuffer out 64 output\nmicro\nf - a = x w\nb - g = a\nu - w <- "
+      "g\n" +
+      rest);
+  text.trace.buffers[text["w"]].role = Role::parameter;
+  text.trace.buffers[text["w"]].memory = Memory::host;
+  Plan plan = lay_out(offload(text.trace, {}, generic_cost_model(), 1 << 20), {});
+  plan.host_budget_bytes = plan.host_bytes;
+  return find_fault(plan);
+}
+
+TEST(UpdateInBackwardPass, AnUpdatedParameterMayLeaveAmongBackwardOps) {
+  EXPECT_EQ(fault_with_parameter_on_host("b - d = a\nb - out = d\n"), "");
+}
+
+TEST(UpdateInBackwardPass, AnUpdatedParameterThatComesBackIsNotReadByBackward) {
+  std::string later;
+  for (int i = 0; i < 30; ++i) later += "b - d = a\n";
+  EXPECT_EQ(fault_with_parameter_on_host(later + "b - out = a\n"), "");
+  EXPECT_THAT(fault_with_parameter_on_host(later + "b - out = a w\n"), HasSubstr("is read after its update"));
 }
 
 TEST(UpdateInBackwardPass, ObstaclesAreNamed) {

@@ -2,17 +2,21 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
-#include <csignal>
+#include <algorithm>
 
 #include "data/test_files.h"
+#include "plan/lay_out.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/equality.h"
+#include "run/executor.h"
 #include "run/training_runs.h"
 
 namespace plimsoll {
@@ -167,6 +171,59 @@ TEST(OffloadDisk, ThreeArenasAreUsedAsPlannedAndTheLossesStay) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+// Parameters that lie elsewhere are updated among backward ops, and leave among them.
+TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
+  const TempFolder folder;
+  const int64_t room = int64_t{1} << 30;
+  struct Case {
+    const char* name;
+    int64_t host, disk;
+    double host_bytes;  // how fast updates on the host are
+  };
+  for (const bool accumulate : {false, true})
+    for (const Case& each :
+         {Case{"disk", 0, room, 1e15}, {"host", room, 0, 1e15}, {"host, updates on the device", room, 0, 0}}) {
+      SCOPED_TRACE(fmt::format("{}{}", each.name, accumulate ? ", several micro batches" : ""));
+      TrainingOptions options;
+      options.threads = 1;
+      options.max_grad_norm = 0;
+      options.accumulate = accumulate;
+      const int micro = accumulate ? 3 : 1;
+      const RunResult whole = train(decoder(), options, micro, 3);
+      options.update_in_backward = Choice::on;
+      options.host_memory_budget = each.host;
+      options.disk_budget = each.disk;
+      options.disk_path = folder.path();
+      options.cost.host_bytes = each.host_bytes;
+      options.memory_budget = 1;
+      const int64_t least = Training(decoder(), options).plan().minimum_budget_bytes;
+      bool parameters = false;
+      for (const int percent : {3, 10, 20}) {
+        SCOPED_TRACE(percent);
+        options.memory_budget = least + (whole.plan.peak_bytes - least) * percent / 100;
+        RunResult result;
+        try {
+          result = train(decoder(), options, micro, 3);
+        } catch (const UserError& error) {  // the minimum does not know of scratch that is found before the start
+          EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
+          EXPECT_LT(percent, 20);
+          continue;
+        }
+        EXPECT_EQ(result.losses, whole.losses);
+        EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+        EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
+        EXPECT_GT(result.plan.host_bytes + result.plan.disk_bytes, 0);
+        parameters = parameters || result.plan.moved_parameter_bytes > 0;
+        // Each once, however many segments update it.
+        const auto trained = std::ranges::count_if(result.plan.trace.state, [&](const NamedView& entry) {
+          return result.plan.trace.buffers[entry.view.buffer].role == Role::parameter;
+        });
+        EXPECT_LE(result.plan.host_updates, trained);
+      }
+      EXPECT_TRUE(parameters);
+    }
+}
+
 TEST(OffloadDisk, StateOnDiskIsThatOfEager) {
   const TempFolder folder;
   TrainingOptions options;
@@ -200,7 +257,6 @@ TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   const rlimit small{1 << 20, before.rlim_max};
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
   try {
     training.start();
@@ -213,10 +269,44 @@ TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("disk_budget"));
   }
   setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   training.start();  // when there is room again
   EXPECT_GT(training.step({token_batch(2, 64, 512)}, 1e-3).loss, 0);
+}
+
+// A disk that fails as it is written to is not at hand; a page without a mapping is refused alike.
+TEST(OffloadDisk, WhatTheDiskDoesNotTakeEndsTheStep) {
+  const TempFolder folder;
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  Trace trace;
+  trace.modules = {""};
+  trace.buffers = {{page, Role::temporary, true, false, "near", Memory::device},
+                   {page, Role::temporary, true, false, "far", Memory::disk}};
+  const auto whole = [&](BufferId buffer) { return View{buffer, DType::uint8, 0, {page}, {1}}; };
+  for (const CopyStage stage : {CopyStage::start, CopyStage::wait}) {
+    Op op;
+    op.copy = stage;
+    op.far = Memory::disk;
+    op.arguments.push_back({Argument::Kind::tensor, stage == CopyStage::start, {whole(1)}});
+    op.arguments.push_back({Argument::Kind::tensor, false, {whole(0)}});
+    trace.ops.push_back(std::move(op));
+  }
+  trace.segments = {{"micro", 0, 2}};
+  const Plan plan = lay_out(std::move(trace), {});
+  CpuArena arena(plan.arena_bytes);
+  DiskArena disk(folder.path(), plan.disk_bytes);
+  Executor executor(plan, arena, nullptr, &disk);
+  executor.run(plan.trace.segments[0], {});
+  munmap(disk.data(), page);
+  disk.let_go(0, page, /*written=*/true);
+  mmap(disk.data(), page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  try {
+    executor.run(plan.trace.segments[0], {});
+    ADD_FAILURE() << "went on";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(folder.path().string()));
+  }
 }
 
 // The shape of a decoder of 7 billion parameters with 1:250 of them, and of the budget that 16 GiB are to it:

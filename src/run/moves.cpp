@@ -1,0 +1,112 @@
+#include "run/moves.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+// Places lie in several arenas: addresses are compared as numbers.
+uintptr_t number(const std::byte* place) {
+  return reinterpret_cast<uintptr_t>(place);
+}
+
+class Moves {
+ public:
+  explicit Moves(std::vector<ByteMove> moves) : moves_(std::move(moves)) {
+    std::erase_if(moves_, [](const ByteMove& move) { return move.bytes == 0 || move.from == move.to; });
+    std::ranges::sort(moves_, std::less{}, [](const ByteMove& move) { return number(move.from); });
+    for (const ByteMove& move : moves_)
+      check(number(move.from) % kMoveUnit == 0 && number(move.to) % kMoveUnit == 0 && move.bytes % kMoveUnit == 0,
+            "a move is not aligned");
+  }
+
+  void carry_out() {
+    move_whole();
+    move_units();
+  }
+
+ private:
+  // Whole ranges, as long as there is one whose new place nobody needs any more.
+  void move_whole() {
+    std::vector<int> in_its_way(moves_.size(), 0);
+    std::vector<std::vector<size_t>> waits(moves_.size());  // by what is in the way: for whom
+    for (size_t m = 0; m < moves_.size(); ++m) {
+      const uintptr_t begin = number(moves_[m].to), end = begin + moves_[m].bytes;
+      for (size_t other = first_ending_after(begin); other < moves_.size() && number(moves_[other].from) < end; ++other)
+        if (other != m) {
+          ++in_its_way[m];
+          waits[other].push_back(m);
+        }
+    }
+    std::vector<char> done(moves_.size(), 0);
+    std::vector<size_t> ready;
+    for (size_t m = 0; m < moves_.size(); ++m)
+      if (in_its_way[m] == 0) ready.push_back(m);
+    while (!ready.empty()) {
+      const size_t m = ready.back();
+      ready.pop_back();
+      std::memmove(moves_[m].to, moves_[m].from, moves_[m].bytes);
+      done[m] = 1;
+      for (const size_t waiting : waits[m])
+        if (--in_its_way[waiting] == 0) ready.push_back(waiting);
+    }
+    std::vector<ByteMove> left;
+    for (size_t m = 0; m < moves_.size(); ++m)
+      if (!done[m]) left.push_back(moves_[m]);
+    moves_ = std::move(left);
+  }
+
+  // The rest goes round in circles, or waits for one that does. Unit by unit: what lies where one goes is taken up and
+  // goes on itself, until a place is free.
+  void move_units() {
+    std::vector<int64_t> first(moves_.size());  // by move: the number of its first unit
+    int64_t units = 0;
+    for (size_t m = 0; m < moves_.size(); ++m) {
+      first[m] = units;
+      units += moves_[m].bytes / kMoveUnit;
+    }
+    std::vector<bool> taken(units, false);
+    std::array<std::byte, kMoveUnit> carried, met;
+    for (size_t m = 0; m < moves_.size(); ++m)
+      for (int64_t unit = 0; unit < moves_[m].bytes / kMoveUnit; ++unit) {
+        if (taken[first[m] + unit]) continue;
+        taken[first[m] + unit] = true;
+        std::memcpy(carried.data(), moves_[m].from + unit * kMoveUnit, kMoveUnit);
+        std::byte* place = moves_[m].to + unit * kMoveUnit;
+        while (true) {
+          const size_t next = first_ending_after(number(place));
+          const bool used = next < moves_.size() && number(moves_[next].from) <= number(place);
+          const int64_t at = used ? (place - moves_[next].from) / kMoveUnit : 0;
+          if (!used || taken[first[next] + at]) break;
+          taken[first[next] + at] = true;
+          std::memcpy(met.data(), place, kMoveUnit);
+          std::memcpy(place, carried.data(), kMoveUnit);
+          carried = met;
+          place = moves_[next].to + at * kMoveUnit;
+        }
+        std::memcpy(place, carried.data(), kMoveUnit);
+      }
+  }
+
+  // The first of the old places, which are in order, that ends after `place`.
+  size_t first_ending_after(uintptr_t place) const {
+    const auto end = [](const ByteMove& move) { return number(move.from) + move.bytes; };
+    return std::ranges::upper_bound(moves_, place, std::less{}, end) - moves_.begin();
+  }
+
+  std::vector<ByteMove> moves_;  // by their old places
+};
+
+}  // namespace
+
+void move_all(std::vector<ByteMove> moves) {
+  Moves(std::move(moves)).carry_out();
+}
+
+}  // namespace plimsoll
