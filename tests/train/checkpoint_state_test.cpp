@@ -165,5 +165,28 @@ TEST_F(CheckpointStateTest, BitsOfWeightsAreNotDropped) {
   }
 }
 
+// Whatever a file has beside a weight: only what can be its companion is read as one.
+TEST_F(CheckpointStateTest, CompanionsThatAreNoneAreRefused) {
+  using W = WeightUpdate;
+  struct Case {
+    W from, to;
+    const char* name;
+    at::Tensor there;
+  };
+  for (const auto& [from, to, name, there] :
+       {Case{W::master, W::split, "optimizer.master.w", torch::zeros({3})},
+        {W::master, W::split, "optimizer.master.w", torch::zeros({80, 60}, at::kLong)},
+        {W::split, W::master, "optimizer.remainder.w", torch::zeros({60, 80}, at::kShort)},
+        {W::split, W::master, "optimizer.remainder.w", torch::zeros({80, 60}, at::kInt)},
+        {W::kahan, W::master, "optimizer.compensation.w", torch::zeros({80, 60}, at::kHalf)}}) {
+    Trained saved(config_of(StateDtype::float32, from), at::kBFloat16, 1);
+    const Trained loaded(config_of(StateDtype::float32, to), at::kBFloat16, 0);
+    for (auto& [known, tensor] : saved.state)
+      if (known == name) tensor = there;
+    EXPECT_THAT(refusal(saved, loaded),
+                AllOf(HasSubstr(std::string("'") + name + "'"), HasSubstr("is in the checkpoint only")));
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
