@@ -45,7 +45,7 @@ class StepRecorder {
   StepRecorder(const Step& step, const TrainingOptions& options)
       : step_(step),
         options_(options),
-        optimizer_(options.optimizer, options.max_grad_norm, options.seed),
+        optimizer_(options.optimizer, options.seed),
         update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {}
 
   Trace run() {

@@ -6,7 +6,7 @@
 
 #include "data/test_files.h"
 #include "train/checkpoint.h"
-#include "train/optimizer.h"
+#include "train/update_once.h"
 
 namespace plimsoll {
 namespace {
@@ -28,7 +28,7 @@ struct Trained {
   std::vector<OptimizedParameter> parameters;
   NamedTensors state;
 
-  Trained(const OptimizerConfig& config, at::ScalarType type, int steps) : optimizer(config, 1.0) {
+  Trained(const OptimizerConfig& config, at::ScalarType type, int steps) : optimizer(config) {
     torch::manual_seed(4);
     const torch::NoGradGuard no_grad;
     parameters.push_back({"w", torch::randn({80, 60}).to(type)});
@@ -40,7 +40,7 @@ struct Trained {
   void step() {
     const torch::NoGradGuard no_grad;
     for (auto& p : parameters) p.gradient = torch::randn(p.value.sizes());
-    optimizer.update(parameters, {torch::scalar_tensor(1e-2, torch::kDouble), torch::scalar_tensor(1.0)});
+    update_once(optimizer, 1.0, parameters, {torch::scalar_tensor(1e-2, torch::kDouble), torch::scalar_tensor(1.0)});
   }
   at::Tensor operator[](const std::string& name) const {
     for (const auto& [known, tensor] : state)
