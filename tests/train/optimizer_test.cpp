@@ -345,22 +345,37 @@ TEST(Muon, LeavesTheRestToAdamW) {
   EXPECT_EQ(kind("embedding"), Kind::muon);
 }
 
-TEST(Patterns, MatchWholeNames) {
-  using optimizer::matches;
-  for (const auto& [pattern, name] : std::vector<std::pair<std::string, std::string>>{{"*", ""},
-                                                                                      {"*", "a.b"},
-                                                                                      {"a*b", "ab"},
-                                                                                      {"a*b", "axxb"},
-                                                                                      {"*a*b*", "xaybz"},
-                                                                                      {"?", "x"},
-                                                                                      {"a?c*", "abc"},
-                                                                                      {"**a", "a"},
-                                                                                      {"*ab", "aab"},
-                                                                                      {"*.w", "a.b.w"}})
-    EXPECT_TRUE(matches(name, pattern)) << pattern << " " << name;
-  for (const auto& [pattern, name] : std::vector<std::pair<std::string, std::string>>{
-           {"", "a"}, {"a", ""}, {"?", ""}, {"a", "ab"}, {"b", "ab"}, {"a*b", "abc"}, {"*.w", "w"}, {"?*?", "a"}})
-    EXPECT_FALSE(matches(name, pattern)) << pattern << " " << name;
+// The patterns of all keys are alike (base/glob.h).
+TEST(Muon, PatternsNameModulesToo) {
+  OptimizerConfig config;
+  config.name = "muon";
+  config.adamw_parameters = {"layers.[01].mlp"};
+  const auto kind = [&](const std::string& name) {
+    return optimizer::kind_of(config, {.name = name, .value = torch::ones({8, 8})});
+  };
+  EXPECT_EQ(kind("layers.1.mlp.up.weight"), optimizer::Kind::adamw);
+  EXPECT_EQ(kind("layers.2.mlp.up.weight"), optimizer::Kind::muon);
+  EXPECT_EQ(kind("layers.1.mlps.weight"), optimizer::Kind::muon);
+}
+
+TEST(Muon, RefusesAPatternThatNamesNothing) {
+  OptimizerConfig config;
+  config.name = "muon";
+  const std::vector<std::string> names = {"embedding", "layers.0.mlp.up.weight"};
+  EXPECT_NO_THROW(optimizer::check_patterns(config, names)) << "the defaults are for models of all kinds";
+  config.adamw_parameters.push_back("layers.*.mlp");
+  EXPECT_NO_THROW(optimizer::check_patterns(config, names));
+  config.adamw_parameters.push_back("layer.*.mlp");
+  try {
+    optimizer::check_patterns(config, names);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("optimizer.adamw_parameters: 'layer.*.mlp' matches no parameter"),
+                               testing::HasSubstr("layers.0.mlp.up.weight")));
+  }
+  config.name = "adamw";
+  EXPECT_NO_THROW(optimizer::check_patterns(config, names)) << "only muon asks";
 }
 
 }  // namespace

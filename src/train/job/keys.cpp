@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/glob.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/job/key_groups.h"
@@ -97,16 +98,20 @@ Key adamw_parameters() {
   return {
       {"optimizer.adamw_parameters", "pattern | list of patterns",
        "['" + joined(OptimizerConfig{}.adamw_parameters, "', '") + "']",
-       "muon: matrices that get AdamW, by name (* any characters, ? one); vectors and torch's embeddings always do. "
-       "They have two values of state, the others one"},
+       "muon: modules or parameters that get AdamW, by name (* any characters, ? one); vectors and torch's embeddings "
+       "always do. They have two values of state, the others one"},
       [](const Value& value, Job& job) {
         constexpr std::string_view allowed = "a pattern such as '*embed*', or a list of them";
         const bool list = value.node->kind == Node::Kind::list;
         job.optimizer.adamw_parameters.clear();
         for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
           const Value pattern = value.with(item);
-          if (item->kind == Node::Kind::scalar && item->text.empty()) pattern.refuse(allowed);
-          job.optimizer.adamw_parameters.push_back(read_text(pattern, allowed));
+          std::string text = read_text(pattern, allowed);
+          if (text.empty()) pattern.refuse(allowed);
+          if (text.size() > kLongestPattern)
+            pattern.refuse_since(
+                fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kLongestPattern));
+          job.optimizer.adamw_parameters.push_back(std::move(text));
         }
       }};
 }
