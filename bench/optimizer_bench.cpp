@@ -47,7 +47,7 @@ Kind libtorchs(int64_t elements) {
 }
 
 Kind ours(const std::string& name, int64_t elements, const OptimizerConfig& config, at::ScalarType type, double bytes) {
-  auto optimizer = std::make_shared<Optimizer>(config, 0);
+  auto optimizer = std::make_shared<Optimizer>(config);
   const OptimizedParameter parameter{"p", torch::randn({elements / 1024, 1024}).to(type),
                                      (torch::randn({elements / 1024, 1024}) * 1e-3).to(type)};
   optimizer->make_state({parameter});

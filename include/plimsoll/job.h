@@ -103,8 +103,8 @@ struct OptimizerConfig {
   double momentum = 0.9;                         ///< sgd, muon
   StateDtype state_dtype = StateDtype::as_parameters;
   WeightUpdate weight_update = WeightUpdate::stochastic;
-  /// muon: matrices that get AdamW, by name; `*` stands for any characters, `?` for one. Embeddings and heads; the
-  /// weights of torch::nn::Embedding always are.
+  /// muon: modules or parameters whose matrices get AdamW, by name; `*` stands for any characters, `?` for one.
+  /// Embeddings and heads; the weights of torch::nn::Embedding always are. Patterns beside these must match something.
   std::vector<std::string> adamw_parameters = {"*embed*",  "*positions*", "head",  "head.*", "*.head",
                                                "*.head.*", "*lm_head*",   "*wte*", "*wpe*"};
 };

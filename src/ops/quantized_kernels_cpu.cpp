@@ -153,9 +153,15 @@ void quantize_rows(const ConstRows& weight, int64_t width, bool four_bits, void*
 
 void quantize_scales(const float* scales, int64_t count, uint8_t* codes, float* second) {
   const int64_t groups = div_up(count, kScaleGroup);
+  // Of the finite ones: a block that is not finite takes its group along, not the whole weight.
   double sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += scales[i];
-  const float mean = count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0;
+  int64_t finite_scales = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(scales[i])) continue;
+    sum += scales[i];
+    ++finite_scales;
+  }
+  const float mean = finite_scales > 0 ? static_cast<float>(sum / static_cast<double>(finite_scales)) : 0;
   second[groups] = mean;
   for (int64_t group = 0; group < groups; ++group) {
     const int64_t begin = group * kScaleGroup, end = std::min(count, begin + kScaleGroup);

@@ -26,7 +26,8 @@ void dequantize_rows(const QuantizedWeight& weight, const Rows& out, int64_t fir
 void quantize_rows(const ConstRows& weight, int64_t width, bool four_bits, void* codes, float* scales, int64_t begin,
                    int64_t end);
 
-/// Scales of a weight, `count` of them, in 8 bits; `second` has one a group and the mean.
+/// Scales of a weight, `count` of them, in 8 bits; `second` has one a group and the mean. A group with a
+/// scale that is not finite becomes NaN.
 void quantize_scales(const float* scales, int64_t count, uint8_t* codes, float* second);
 
 }  // namespace plimsoll::ops

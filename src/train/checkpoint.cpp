@@ -127,8 +127,10 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* to
   };
   if (tokenizer)
     origin["data.tokenizer"] = fmt::format("{} ({:016x})", tokenizer->name(), tokenizer->fingerprint());
-  else
-    origin["data.type"] = job.data.type;
+  else  // how many samples there are, and which of them are learned from, is said nowhere else
+    origin.insert({{"data.type", job.data.type},
+                   {"data.samples", text(job.data.samples)},
+                   {"data.validation_fraction", text(job.data.validation_fraction)}});
   const LoraConfig& lora = job.fine_tuning.lora;
   if (!lora.modules.empty()) origin.insert({{"lora.rank", text(lora.rank)}, {"lora.alpha", text(lora.alpha)}});
   // The other shapes stand in the tensors; these change what they mean.
@@ -139,7 +141,12 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* to
                    {"model.audio.patch", text(model.audio_patch)},
                    {"model.audio.num_heads", text(model.audio.num_heads)},
                    {"model.text.num_heads", text(model.text.num_heads)},
-                   {"model.norm_eps", text(model.norm_eps)}});
+                   {"model.norm_eps", text(model.norm_eps)},
+                   {"model.loss.fmri", text(model.loss.fmri)},
+                   {"model.loss.video", text(model.loss.video)},
+                   {"model.loss.audio", text(model.loss.audio)},
+                   {"model.loss.text", text(model.loss.text)},
+                   {"model.loss.agreement", text(model.loss.agreement)}});
     return origin;
   }
   const DecoderConfig& model = job.model.decoder;

@@ -11,6 +11,7 @@
 #include "ops/optimizer/formats.h"
 #include "ops/optimizer/ops.h"
 #include "record/dtypes.h"
+#include "train/weight_companions.h"
 
 namespace plimsoll {
 namespace {
@@ -139,7 +140,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
   }
 
   std::string companion_in(const auto& names, const StateName& name) const {
-    for (const char* kind : {"remainder", "compensation", "master"})
+    for (const char* kind : kCompanionKinds)
       if (names.contains(name.of(kind))) return kind;
     return "";
   }
@@ -148,6 +149,13 @@ class Converter : public std::enable_shared_from_this<Converter> {
     const StateName name{"", parameter};
     const std::string here = companion_in(wanted_, name), there = companion_in(file_.tensors(), name);
     if (here == there || !same(parameter)) return;
+    // A companion that cannot be the parameter's is no state to convert: it counts as the file's alone.
+    if (!there.empty()) {
+      const StoredTensor& companion = file_.tensors().at(name.of(there));
+      if (!companion_fits(there, weights.sizes(), weights.scalar_type(), companion.sizes,
+                          scalar_type_of(companion.dtype)))
+        return;
+    }
     const auto update_of = [](const std::string& companion) {
       return companion == "remainder"      ? "split"
              : companion == "compensation" ? "kahan"
@@ -171,31 +179,17 @@ class Converter : public std::enable_shared_from_this<Converter> {
     const at::Tensor target = wanted_.at(name.of(here));
     conversion.apply = [=, this] {
       const at::Tensor whole = whole_weights(read(parameter), there.empty() ? at::Tensor() : read(name.of(there)));
-      if (here == "master") {
-        at::Tensor(target).copy_(whole);
-      } else if (here == "remainder") {
-        // The parameter is the upper half rounded to nearest, ties away from zero: a master's may be rounded otherwise.
-        const at::Tensor bits = whole.view(at::kInt);
-        const at::Tensor upper = at::bitwise_right_shift(bits + 0x8000, 16);
-        at::Tensor(weights).copy_(upper.to(at::kShort).view(at::kBFloat16));
-        at::Tensor(target).copy_((bits - at::bitwise_left_shift(upper, 16)).to(at::kShort));
-      } else {
+      // Without more bits in the file the parameter is what it stands for, and stays as it is read.
+      if (here == "compensation")
         at::Tensor(target).zero_();
-      }
+      else if (here == "master")
+        at::Tensor(target).copy_(whole);
+      else
+        put_whole_weights(whole, here, weights, target);
     };
     conversions_.push_back(conversion);
   }
 
-  /// The float32 that a parameter and its companion in the file stand for.
-  static at::Tensor whole_weights(const at::Tensor& weights, const at::Tensor& companion) {
-    if (!companion.defined()) return weights.to(at::kFloat);
-    if (companion.scalar_type() == at::kFloat) return companion.clone();
-    if (companion.scalar_type() == at::kShort) {
-      const at::Tensor upper = at::bitwise_left_shift(weights.view(at::kShort).to(at::kInt), 16);
-      return (upper + companion.to(at::kInt)).view(at::kFloat);
-    }
-    return weights.to(at::kFloat) + companion.to(at::kFloat);
-  }
   static bool float32_holds(const at::Tensor& weights, const at::Tensor& compensation) {
     const at::Tensor exact = weights.to(at::kDouble) + compensation.to(at::kDouble);
     return at::equal(exact.to(at::kFloat).to(at::kDouble), exact);

@@ -26,36 +26,6 @@ std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParamet
   return named;
 }
 
-UpdateOutputs Optimizer::measure(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) const {
-  std::vector<at::Tensor> norms;
-  for (const OptimizedParameter& parameter : parameters) {
-    if (!parameter.gradient.defined()) continue;
-    norms.push_back(parameter.gradient_scales.defined()
-                        ? ops::block_norm(parameter.gradient, parameter.gradient_scales)
-                        : at::linalg_vector_norm(parameter.gradient, 2, {}, false, at::kFloat));
-  }
-  check(!norms.empty(), "no parameter has a gradient");
-  const at::Tensor norm = at::linalg_vector_norm(at::stack(norms), 2) / inputs.loss_scale;
-  // Infinity x 0 and NaN are NaN, the only value that is not itself. Compared with itself, not with a number, for which
-  // the kernel would take scratch.
-  const at::Tensor zero = norm * 0;
-  return {norm, zero.ne(zero).to(at::kFloat)};
-}
-
-at::Tensor Optimizer::grad_scale(const at::Tensor& gradient_norm, const at::Tensor& loss_scale) const {
-  if (max_grad_norm_ <= 0) return loss_scale;
-  return loss_scale / (max_grad_norm_ / (gradient_norm + 1e-6)).clamp_max(1.0);
-}
-
-UpdateOutputs Optimizer::update(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) {
-  const UpdateOutputs outputs = measure(parameters, inputs);
-  const at::Tensor scale = grad_scale(outputs.gradient_norm, inputs.loss_scale);
-  for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].gradient.defined()) update_one(parameters[i], i, {inputs.learning_rate, scale, outputs.skipped});
-  count_step(outputs.skipped);
-  return outputs;
-}
-
 void Optimizer::update_one(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
   const optimizer::ParameterState& state = states_.at(index);
   const double decay = parameter.value.dim() >= 2 ? config_.weight_decay : 0.0;

@@ -32,27 +32,20 @@ struct UpdateScalars {
 class Optimizer {
  public:
   /// `seed`: of what is rounded at random.
-  Optimizer(const OptimizerConfig& config, double max_grad_norm, uint64_t seed = 0)
-      : config_(config), max_grad_norm_(max_grad_norm), seed_(seed) {}
+  explicit Optimizer(const OptimizerConfig& config, uint64_t seed = 0) : config_(config), seed_(seed) {}
 
   /// Makes the state on the parameters' device: running means, which start at zero, and what 16-bit parameters keep
   /// beside themselves, which starts from the parameters as they are. Throws UserError where the configuration does not
   /// suit a parameter.
   std::vector<NamedState> make_state(const std::vector<OptimizedParameter>& parameters);
 
-  /// Updates parameters and state in place; gradients stay as they are. If a gradient is not finite nothing changes.
-  UpdateOutputs update(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs);
-
-  /// The parts of update(), for who orders them otherwise. What one parameter's update does depends on no other's.
-  UpdateOutputs measure(const std::vector<OptimizedParameter>& parameters, const UpdateInputs& inputs) const;
-  /// What gradients are divided by, given their norm (without the loss scale).
-  at::Tensor grad_scale(const at::Tensor& gradient_norm, const at::Tensor& loss_scale) const;
+  /// The update in parts, which UpdateStep orders (update_step.h). What one parameter's update does depends on no
+  /// other's; its gradient stays as it is.
   void update_one(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars);
   void count_step(const at::Tensor& skipped);  ///< after the updates
 
  private:
   OptimizerConfig config_;
-  double max_grad_norm_;
   uint64_t seed_;
   at::Tensor step_;                                // float32: updates so far
   std::vector<optimizer::ParameterState> states_;  // by parameter

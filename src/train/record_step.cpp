@@ -45,7 +45,7 @@ class StepRecorder {
   StepRecorder(const Step& step, const TrainingOptions& options)
       : step_(step),
         options_(options),
-        optimizer_(options.optimizer, options.max_grad_norm, options.seed),
+        optimizer_(options.optimizer, options.seed),
         update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {}
 
   Trace run() {
@@ -114,7 +114,9 @@ class StepRecorder {
     for (const auto& module : model_->modules())
       if (const auto* embedding = module->as<torch::nn::EmbeddingImpl>())
         embeddings.insert(embedding->weight.unsafeGetTensorImpl());
+    std::vector<std::string> names;
     for (const auto& entry : model_->named_parameters()) {
+      names.push_back(entry.key());
       const bool fresh = is_plan(entry.value()) && !known_.contains(buffer_of(entry.value()));
       add_model_tensor(entry.key(), entry.value());
       if (fresh && entry.value().requires_grad())
@@ -122,6 +124,7 @@ class StepRecorder {
                                .value = entry.value(),
                                .embedding = embeddings.contains(entry.value().unsafeGetTensorImpl())});
     }
+    optimizer::check_patterns(options_.optimizer, names);
     for (const auto& entry : model_->named_buffers()) add_model_tensor(entry.key(), entry.value());
     if (parameters_.empty()) throw UserError("the model has no parameter that requires a gradient");
 

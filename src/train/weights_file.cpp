@@ -1,6 +1,7 @@
 #include "train/weights_file.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,7 @@
 #include "ops/quantized_linear.h"
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
+#include "train/weight_companions.h"
 
 namespace plimsoll {
 namespace {
@@ -34,6 +36,17 @@ std::optional<std::string> owner_of(const std::string& name, std::string_view en
   if (!name.ends_with(ending)) return std::nullopt;
   const std::string owner = name.substr(0, name.size() - ending.size());
   return owner.empty() || owner.ends_with('.') ? std::optional(owner) : std::nullopt;
+}
+
+/// The other half of an adapter, where `name` is one of its two.
+std::optional<std::string> other_half(const std::string& name) {
+  if (const auto owner = owner_of(name, kLoraA)) return *owner + std::string(kLoraB);
+  if (const auto owner = owner_of(name, kLoraB)) return *owner + std::string(kLoraA);
+  return std::nullopt;
+}
+
+std::string companion_name(const char* kind, const std::string& parameter) {
+  return std::string(kState) + kind + "." + parameter;
 }
 
 /// Whether `name` is of the scales of quantised codes, which `contains` knows.
@@ -69,11 +82,11 @@ class Export {
     for (const auto& [name, stored] : file_.tensors()) {
       if (name.starts_with(kState)) continue;
       if (is_scales(name, [&](const std::string& other) { return file_.tensors().contains(other); })) continue;
-      if (const auto owner = owner_of(name, kLoraA)) {
-        adapters_ += file_.tensors().contains(*owner + std::string(kLoraB));
+      if (const auto other = other_half(name)) {
+        this->stored(*other);
+        adapters_ += name.ends_with(kLoraA);
         if (options.merge) continue;
       }
-      if (owner_of(name, kLoraB) && options.merge) continue;
       add(name);
     }
     if (options.merge && adapters_ == 0)
@@ -121,11 +134,28 @@ class Export {
     const DType held = codes ? DType::bfloat16 : stored(name).dtype;
     const at::ScalarType type = scalar_type_of(options_.dtype && is_floating(held) ? *options_.dtype : held);
     made_.emplace_back(codes ? owner + "weight" : name, [=, this] {
-      if (!codes && !merged) return tensor_of(stored(name)).to(type);
-      at::Tensor weight = codes ? taken_apart(owner) : tensor_of(stored(name)).to(at::kFloat);
+      if (!codes && !merged && type == scalar_type_of(held)) return tensor_of(stored(name));
+      // Of the types only float64 has more bits than what the updates work on.
+      if (!codes && !merged && held == DType::float64) return tensor_of(stored(name)).to(type);
+      at::Tensor weight = codes ? taken_apart(owner) : whole(name);
       if (merged) weight = with_adapter(owner, weight);
       return weight.to(type).contiguous();
     });
+  }
+
+  /// A weight as float32, with what a 16-bit one has kept beside itself.
+  at::Tensor whole(const std::string& name) const {
+    const at::Tensor weight = tensor_of(stored(name));
+    for (const char* kind : kCompanionKinds) {
+      const auto found = file_.tensors().find(companion_name(kind, name));
+      if (found == file_.tensors().end()) continue;
+      const at::Tensor companion = tensor_of(found->second);
+      if (!companion_fits(kind, weight.sizes(), weight.scalar_type(), companion.sizes(), companion.scalar_type()))
+        throw corrupt_file(path_.string(),
+                           fmt::format("the tensor {} does not fit {}", in_quotes(found->first), in_quotes(name)));
+      return whole_weights(weight, companion);
+    }
+    return weight.to(at::kFloat);
   }
 
   at::Tensor taken_apart(const std::string& owner) const {
@@ -141,8 +171,7 @@ class Export {
   }
 
   at::Tensor with_adapter(const std::string& owner, const at::Tensor& weight) const {
-    const at::Tensor a = tensor_of(stored(owner + std::string(kLoraA))).to(at::kFloat);
-    const at::Tensor b = tensor_of(stored(owner + std::string(kLoraB))).to(at::kFloat);
+    const at::Tensor a = whole(owner + std::string(kLoraA)), b = whole(owner + std::string(kLoraB));
     if (a.dim() != 2 || b.dim() != 2 || a.size(0) != b.size(1) || b.size(0) != weight.size(0) ||
         a.size(1) != weight.size(1))
       throw corrupt_file(path_.string(), fmt::format("the adapter of {} does not fit its weight", in_quotes(owner)));
@@ -165,6 +194,7 @@ std::string sizes_text(at::IntArrayRef sizes) {
 struct Wanted {
   std::string name;
   std::vector<int64_t> sizes;
+  DType dtype;  // a floating type stands for all of them: weights are cast
   bool optional = false;
   std::function<void(const at::Tensor&)> put;
 };
@@ -184,6 +214,7 @@ std::vector<Wanted> wanted_by(const NamedTensors& state) {
       const bool four_bits = tensor.scalar_type() == at::kByte;
       wanted.push_back({*owner + "weight",
                         {tensor.size(0), tensor.size(1) * (four_bits ? 2 : 1)},
+                        DType::float32,
                         false,
                         [held, four_bits](const at::Tensor& weight) {
                           const ops::QuantizedTensors made =
@@ -194,9 +225,14 @@ std::vector<Wanted> wanted_by(const NamedTensors& state) {
                         }});
       continue;
     }
-    const bool adapter = owner_of(name, kLoraA) || owner_of(name, kLoraB);
-    wanted.push_back({name, tensor.sizes().vec(), adapter,
-                      [tensor = tensor](const at::Tensor& weight) { at::Tensor(tensor).copy_(weight); }});
+    wanted.push_back({name, tensor.sizes().vec(), dtype_of(tensor.scalar_type()), other_half(name).has_value(),
+                      [parameter = tensor](const at::Tensor& weight) { parameter.copy_(weight); }});
+    for (const char* kind : kCompanionKinds)
+      // The next update begins from what the companion says: it is the file's weight too, not the one that was drawn.
+      if (const auto companion = known.find(companion_name(kind, name)); companion != known.end())
+        wanted.back().put = [parameter = tensor, companion = companion->second, kind](const at::Tensor& weight) {
+          put_whole_weights(weight.to(at::kFloat).contiguous(), kind, parameter, companion);
+        };
   }
   return wanted;
 }
@@ -224,15 +260,19 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state) 
     const auto found = file.tensors().find(each.name);
     if (found == file.tensors().end()) {
       if (!each.optional) problems.push_back(fmt::format("'{}' {} is missing", each.name, sizes_text(each.sizes)));
-    } else if (found->second.sizes != each.sizes || !is_floating(found->second.dtype)) {
-      problems.push_back(fmt::format("'{}' is {} {} in the file, {} in the model", each.name,
-                                     name_of(found->second.dtype), sizes_text(found->second.sizes),
+    } else if (found->second.sizes != each.sizes ||
+               !(found->second.dtype == each.dtype || (is_floating(found->second.dtype) && is_floating(each.dtype)))) {
+      problems.push_back(fmt::format("'{}' is {} {} in the file, {} {} in the model", each.name,
+                                     name_of(found->second.dtype), sizes_text(found->second.sizes), name_of(each.dtype),
                                      sizes_text(each.sizes)));
     }
   }
-  for (const auto& [name, stored] : file.tensors())
+  for (const auto& [name, stored] : file.tensors()) {
     if (!by_name.contains(name) && !name.starts_with(kState))
       problems.push_back(fmt::format("{} is in the file only", in_quotes(name)));
+    else if (const auto other = other_half(name); other && !file.tensors().contains(*other))
+      problems.push_back(fmt::format("{} is half an adapter: the file has no '{}'", in_quotes(name), *other));
+  }
   if (!problems.empty()) {
     const size_t shown = std::min(problems.size(), kNamesShown);
     throw UserError(fmt::format(

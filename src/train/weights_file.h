@@ -23,14 +23,17 @@ struct ExportReport {
 };
 
 /// Writes the model's weights of a checkpoint, whole or not at all; quantised ones are taken apart. Merged weights are
-/// summed in float32 and rounded once. Holds one weight at a time in memory. Throws UserError: a file that is no
-/// checkpoint of ours or damaged (failure), one without adapters where they are to be merged (usage).
+/// summed in float32 and rounded once; where 16-bit weights have kept more bits beside themselves
+/// (`optimizer.weight_update`), those count wherever the type is another than the one they are held in. Holds one
+/// weight at a time in memory. Throws UserError: a file that is no checkpoint of ours or damaged (failure), one without
+/// adapters where they are to be merged (usage).
 ExportReport export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                             const ExportOptions& options);
 
-/// Copies the weights of `file` into `state`, Training::state(): cast, and quantised, as the state holds them. Adapters
-/// that the file does not have stay as they are. Throws UserError where the file is damaged or its tensors are not the
-/// model's, naming them; nothing is written then.
+/// Copies the weights of `file` into `state`, Training::state(): cast, and quantised, as the state holds them; bits
+/// that 16-bit weights keep beside themselves are the file's too. Adapters that the file does not have stay as they
+/// are; half of one is refused. What is not floating has the same type in both. Throws UserError where the file is
+/// damaged or its tensors are not the model's, naming them; nothing is written then.
 void load_weights(const std::filesystem::path& file, const NamedTensors& state);
 
 }  // namespace plimsoll

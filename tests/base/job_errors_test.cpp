@@ -212,6 +212,70 @@ TEST(JobErrors, KeysThatNeedAnother) {
   EXPECT_THAT(message("checkpoint: {every_n_steps: 5}"), HasSubstr("no checkpoint.directory"));
 }
 
+TEST(JobErrors, AnOptimizersNameAndItsStateAgree) {
+  EXPECT_EQ(message("optimizer:\n  state_dtype: 8bit", {"optimizer.name=adamw_4bit"}),
+            "command line: optimizer.name=adamw_4bit: optimizer.name is adamw_4bit, and optimizer.state_dtype is 8bit; "
+            "leave one of them out, or set optimizer.state_dtype: 4bit or optimizer.name: adamw");
+  EXPECT_THAT(message("optimizer:\n  name: lion_8bit", {"optimizer.state_dtype=float32"}),
+              AllOf(StartsWith("command line: optimizer.state_dtype=float32: "),
+                    HasSubstr("optimizer.name is lion_8bit"), HasSubstr("optimizer.state_dtype is float32")));
+  // In whatever order they stand.
+  for (const char* text :
+       {"optimizer:\n  name: adamw_8bit\n  state_dtype: 4bit", "optimizer:\n  state_dtype: 4bit\n  name: adamw_8bit"})
+    EXPECT_THAT(message(text), AllOf(StartsWith("job.yaml:"), HasSubstr("optimizer.name is adamw_8bit"),
+                                     HasSubstr("optimizer.state_dtype is 4bit")));
+  EXPECT_EQ(message("optimizer: {name: adamw_8bit, state_dtype: 8bit}"), "");
+  EXPECT_EQ(message("optimizer: {name: adamw, state_dtype: 8bit}", {"optimizer.name=lion_8bit"}), "");
+  EXPECT_EQ(message("optimizer: {name: adamw_8bit}", {"optimizer.name=adamw_4bit"}), "");
+}
+
+/// The message for a whole file.
+std::string message_of_file(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_job(yaml, "job.yaml", "", overrides);
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+TEST(JobErrors, KeysOfAnotherTypeAreRefused) {
+  const std::string fmri = "model.type: fmri_autoencoder\ndata.type: synthetic\n";
+  EXPECT_EQ(message_of_file(fmri), "");
+  EXPECT_EQ(message_of_file(fmri + "model.num_layers: 2"),
+            "job.yaml:3: model.num_layers is given; it belongs to model.type: decoder, and this job's is "
+            "fmri_autoencoder");
+  EXPECT_EQ(message_of_file(fmri + "model.vocab_size: auto"),
+            "job.yaml:3: model.vocab_size is given; it belongs to model.type: decoder, and this job's is "
+            "fmri_autoencoder");
+  EXPECT_THAT(message_of_file(fmri + "data.sequence_length: 64"), HasSubstr("belongs to model.type: decoder"));
+  EXPECT_EQ(message_of_file(fmri + "model: {dropout: 0.1, norm_eps: 1e-6, dtype: auto, weights: w, voxels: 9}"), "");
+  for (const char* key : {"model.video.width: 64", "model.loss.agreement: 0", "model.bottleneck_dim: 8"})
+    EXPECT_THAT(message(key), AllOf(StartsWith("job.yaml:2: model."),
+                                    HasSubstr("belongs to model.type: fmri_autoencoder, and this job's is decoder")));
+  EXPECT_EQ(message("data.samples: 8"),
+            "job.yaml:2: data.samples is given; it belongs to data.type: synthetic, and this job's is text");
+  for (const char* key : {"files: a.txt", "tokenizer: bytes", "tokenizer_file: a", "cache_dir: b"})
+    EXPECT_THAT(message_of_file("data.type: synthetic\ndata." + std::string(key)),
+                AllOf(StartsWith("job.yaml:2: data."), HasSubstr("belongs to data.type: text")));
+  EXPECT_EQ(message_of_file("data: {type: synthetic, samples: 8, sequence_length: 8, validation_fraction: 0}"), "");
+}
+
+TEST(JobErrors, PatternsOfMuonAreAsShortAsOthers) {
+  EXPECT_EQ(message("optimizer.adamw_parameters: ['*.wte', " + std::string(256, 'a') + "]"), "");
+  EXPECT_THAT(message("optimizer.adamw_parameters: " + std::string(257, 'a')), HasSubstr("a pattern of 257 letters"));
+  EXPECT_THAT(message("optimizer.adamw_parameters: ['']"), HasSubstr("allowed: a pattern such as"));
+}
+
+// What the file says of a type that the command line replaces is left unread; what the command line says is not.
+TEST(JobErrors, ATypeMayBeReplacedOnTheCommandLine) {
+  EXPECT_EQ(message("data.tokenizer: bytes", {"data.type=synthetic"}), "");
+  EXPECT_EQ(message("data.tokenizer: bytes", {"data.type=synthetic", "data.samples=4"}), "");
+  EXPECT_THAT(message("", {"data.type=synthetic", "data.tokenizer=bytes"}),
+              StartsWith("command line: data.tokenizer=bytes: data.tokenizer is given; it belongs to data.type: text"));
+  EXPECT_THAT(message("", {"data.samples=4"}), HasSubstr("belongs to data.type: synthetic"));
+}
+
 TEST(JobErrors, ProductsStayCountable) {
   EXPECT_THAT(message("batch_size: 1048576\ndata.sequence_length: 1048576\nmodel.num_layers: 4096"),
               StartsWith("job.yaml:3: data.sequence_length 1048576 with 1048576 sequences at a time"));

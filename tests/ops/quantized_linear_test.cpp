@@ -94,6 +94,24 @@ TEST_P(QuantizedLinear, ZerosStayZerosAndNumbersThatAreNotFiniteShow) {
   EXPECT_TRUE(at::equal(back[1].narrow(0, 0, 64), weight[1].narrow(0, 0, 64)));
 }
 
+TEST_P(QuantizedLinear, WithDoubleScalesABlockThatIsNotFiniteTakesItsGroupOnly) {
+  torch::manual_seed(3);
+  constexpr int64_t rows = 64, width = 1024;  // 16 blocks a row, 16 rows a group
+  Tensor weight = torch::randn({rows, width});
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    weight[20][5] = bad;
+    const Tensor back = dequantize_weight(quantize_weight(weight, GetParam(), true), width, at::kFloat);
+    EXPECT_TRUE(back.narrow(0, 16, 16).isnan().all().item<bool>());
+    for (const auto& [begin, count] : {std::pair<int64_t, int64_t>{0, 16}, {32, 32}}) {
+      const Tensor want = weight.narrow(0, begin, count), got = back.narrow(0, begin, count);
+      EXPECT_LT((got - want).norm().item<double>(), 0.15 * want.norm().item<double>());
+    }
+  }
+  // Not even the mean is left where no block is finite.
+  const Tensor none = torch::full({2, 64}, std::nanf(""));
+  EXPECT_TRUE(dequantize_weight(quantize_weight(none, GetParam(), true), 64, at::kFloat).isnan().all().item<bool>());
+}
+
 TEST_P(QuantizedLinear, DoubleScalesStayCloseInFewerBytes) {
   torch::manual_seed(2);
   const Tensor weight = torch::randn({70, 1000}) * 0.02;

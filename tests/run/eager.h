@@ -22,7 +22,7 @@ class EagerStep {
   EagerStep(const Step& step, const TrainingOptions& options)
       : step_(step),
         options_(options),
-        optimizer_(options.optimizer, options.max_grad_norm, options.seed),
+        optimizer_(options.optimizer, options.seed),
         update_(optimizer_, options.max_grad_norm) {
     const auto previous = c10::get_default_dtype();
     c10::set_default_dtype(c10::scalarTypeToTypeMeta(weight_type(options)));

@@ -6,7 +6,7 @@
 
 #include "data/test_files.h"
 #include "train/checkpoint.h"
-#include "train/optimizer.h"
+#include "train/update_once.h"
 
 namespace plimsoll {
 namespace {
@@ -28,7 +28,7 @@ struct Trained {
   std::vector<OptimizedParameter> parameters;
   NamedTensors state;
 
-  Trained(const OptimizerConfig& config, at::ScalarType type, int steps) : optimizer(config, 1.0) {
+  Trained(const OptimizerConfig& config, at::ScalarType type, int steps) : optimizer(config) {
     torch::manual_seed(4);
     const torch::NoGradGuard no_grad;
     parameters.push_back({"w", torch::randn({80, 60}).to(type)});
@@ -40,7 +40,7 @@ struct Trained {
   void step() {
     const torch::NoGradGuard no_grad;
     for (auto& p : parameters) p.gradient = torch::randn(p.value.sizes());
-    optimizer.update(parameters, {torch::scalar_tensor(1e-2, torch::kDouble), torch::scalar_tensor(1.0)});
+    update_once(optimizer, 1.0, parameters, {torch::scalar_tensor(1e-2, torch::kDouble), torch::scalar_tensor(1.0)});
   }
   at::Tensor operator[](const std::string& name) const {
     for (const auto& [known, tensor] : state)
@@ -162,6 +162,29 @@ TEST_F(CheckpointStateTest, BitsOfWeightsAreNotDropped) {
     const Trained loaded(config_of(StateDtype::float32, to), at::kBFloat16, 0);
     EXPECT_THAT(refusal(saved, loaded),
                 AllOf(HasSubstr("'w' has more bits in the checkpoint"), HasSubstr("set optimizer.weight_update")));
+  }
+}
+
+// Whatever a file has beside a weight: only what can be its companion is read as one.
+TEST_F(CheckpointStateTest, CompanionsThatAreNoneAreRefused) {
+  using W = WeightUpdate;
+  struct Case {
+    W from, to;
+    const char* name;
+    at::Tensor there;
+  };
+  for (const auto& [from, to, name, there] :
+       {Case{W::master, W::split, "optimizer.master.w", torch::zeros({3})},
+        {W::master, W::split, "optimizer.master.w", torch::zeros({80, 60}, at::kLong)},
+        {W::split, W::master, "optimizer.remainder.w", torch::zeros({60, 80}, at::kShort)},
+        {W::split, W::master, "optimizer.remainder.w", torch::zeros({80, 60}, at::kInt)},
+        {W::kahan, W::master, "optimizer.compensation.w", torch::zeros({80, 60}, at::kHalf)}}) {
+    Trained saved(config_of(StateDtype::float32, from), at::kBFloat16, 1);
+    const Trained loaded(config_of(StateDtype::float32, to), at::kBFloat16, 0);
+    for (auto& [known, tensor] : saved.state)
+      if (known == name) tensor = there;
+    EXPECT_THAT(refusal(saved, loaded),
+                AllOf(HasSubstr(std::string("'") + name + "'"), HasSubstr("is in the checkpoint only")));
   }
 }
 

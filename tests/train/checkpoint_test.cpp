@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 
 #include "data/safetensors.h"
@@ -283,6 +284,34 @@ TEST_F(CheckpointFolderTest, DoesNotResumeFromAnOlderOneWhileLaterOnesAreThere) 
   EXPECT_THAT(user_error_of([&] { checkpoint_to_resume(config_); }), HasSubstr("step-00000006.safetensors"));
   config_.resume = (folder_ / "step-00000006.safetensors").string();
   EXPECT_EQ(checkpoint_to_resume(config_), config_.resume);
+}
+
+// What neither the model's tensors nor other keys say, and what another number of would be another training.
+TEST_F(CheckpointTest, SamplesAndLossesBelongToTheOrigin) {
+  Job job;
+  job.model.type = "fmri_autoencoder";
+  job.data.type = "synthetic";
+  job.data.samples = 64;
+  const auto origin = origin_of(job, nullptr);
+  write_checkpoint(file_, {.origin = origin}, sample_state(1));
+  EXPECT_NO_THROW(read_checkpoint(file_, origin, sample_state(2)));
+  const auto refused = [&](const std::function<void(Job&)>& change) {
+    Job other = job;
+    change(other);
+    return refusal(file_, sample_state(2), origin_of(other, nullptr));
+  };
+  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }),
+              HasSubstr("data.samples is 32 in the job, 64 in the checkpoint"));
+  EXPECT_THAT(refused([](Job& other) { other.data.validation_fraction = 0.25; }),
+              HasSubstr("data.validation_fraction is 0.25 in the job"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.fmri = 3; }), HasSubstr("model.loss.fmri is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.video = 3; }), HasSubstr("model.loss.video is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.audio = 3; }), HasSubstr("model.loss.audio is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.text = 3; }), HasSubstr("model.loss.text is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.agreement = 3; }), HasSubstr("model.loss.agreement is 3"));
+  job.model.type = "decoder";
+  write_checkpoint(file_, {.origin = origin_of(job, nullptr)}, sample_state(1));
+  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }), HasSubstr("data.samples is 32 in the job"));
 }
 
 }  // namespace

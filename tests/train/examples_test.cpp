@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "plimsoll/bytes.h"
+#include "plimsoll/devices.h"
 #include "plimsoll/train_job.h"
 
 namespace plimsoll {
@@ -50,6 +53,25 @@ INSTANTIATE_TEST_SUITE_P(All, ExampleJob, ::testing::ValuesIn(example_jobs()), [
       name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
   return name;
 });
+
+// examples/fmri-autoencoder/README.md: one card of 48 GB holds it, without host memory.
+TEST(Examples, TheLargestAutoencoderFitsOneCard) {
+  const Job job = read_job(PLIMSOLL_SOURCE_DIR "/examples/fmri-autoencoder/job.yaml", {"micro_batch_size=4"});
+  PlanTarget target = target_of(*find_device("a6000"));
+  EXPECT_NEAR(static_cast<double>(*target.memory_budget), 47.4 * static_cast<double>(GiB),
+              0.05 * static_cast<double>(GiB));
+  // As `plimsoll plan --gpu a6000` has it: host memory where the job gives some.
+  target.host_memory_budget = job.host_memory_budget;
+  target.disk_budget = job.disk_budget;
+  target.memory_budget = std::min(*target.memory_budget, *job.memory_budget);
+  const PlannedJob planned = plan_job(job, target);
+  EXPECT_TRUE(planned.plan.fits);
+  EXPECT_LE(planned.plan.peak_bytes, *target.memory_budget);
+  EXPECT_EQ(planned.plan.host_bytes, 0);
+  EXPECT_EQ(planned.plan.disk_bytes, 0);
+  EXPECT_GE(planned.settings.micro_batch_size, 4);
+  EXPECT_EQ(planned.settings.parameters, 8'499'653'234);
+}
 
 }  // namespace
 }  // namespace plimsoll

@@ -4,9 +4,15 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstring>
+#include <map>
+#include <span>
 
+#include "data/content_hash.h"
+#include "data/safetensors.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"
+#include "record/dtypes.h"
 #include "run/equality.h"
 #include "train/checkpoint.h"
 #include "train/tiny_job.h"
@@ -321,6 +327,106 @@ TEST_F(FineTuningJob, WeightsAreQuantisedAndCastOnTheWayIn) {
   tuned.optimizer.learning_rate = 1e-12;
   tuned.max_steps = 1;
   EXPECT_NEAR(*train(tuned).last_evaluation, *trained.last_evaluation, 0.02);
+}
+
+std::map<std::string, at::Tensor> tensors_in(const std::filesystem::path& path) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& [name, stored] : file.tensors()) {
+    tensors[name] = at::empty(stored.sizes, scalar_type_of(stored.dtype));
+    std::memcpy(tensors[name].mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+  }
+  return tensors;
+}
+
+void write_tensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors) {
+  const auto bytes = [](const at::Tensor& tensor) {
+    return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
+  };
+  std::vector<TensorDeclaration> declarations;
+  for (const auto& [name, tensor] : tensors)
+    declarations.push_back({name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(), content_hash(bytes(tensor))});
+  SafetensorsWriter writer(path, declarations, {});
+  for (const auto& [name, tensor] : tensors) writer.write(name, bytes(tensor));
+  writer.commit();
+}
+
+// What a 16-bit weight keeps beside itself is where the next update begins: it comes from the file as well.
+TEST_F(FineTuningJob, LoadedWeightsOutliveTheFirstUpdates) {
+  Job base = job({});
+  base.checkpoint.directory = folder_ / "base";
+  const TrainReport trained = train(base);
+  ASSERT_LT(*trained.last_evaluation, trained.losses.front() - 0.1);
+  const auto out = folder_ / "base.safetensors";
+  export_weights(checkpoints_in(base.checkpoint.directory).rbegin()->second, out, {});
+  const auto loaded = tensors_in(out);
+  for (const WeightUpdate update : {WeightUpdate::nearest, WeightUpdate::stochastic, WeightUpdate::kahan,
+                                    WeightUpdate::split, WeightUpdate::master}) {
+    Job tuned = job({});
+    tuned.checkpoint.directory = folder_ / name_of(update);
+    tuned.precision = Precision::bf16_true;
+    tuned.optimizer.weight_update = update;
+    tuned.optimizer.learning_rate = 1e-12;
+    tuned.optimizer.weight_decay = 0;
+    tuned.model.weights = out;
+    tuned.max_steps = 2;
+    EXPECT_NEAR(*train(tuned).last_evaluation, *trained.last_evaluation, 0.05) << name_of(update);
+
+    // A checkpoint gives back the float32 that it was given, as far as it has the bits.
+    const auto again = folder_ / "again.safetensors";
+    export_weights(checkpoints_in(tuned.checkpoint.directory).rbegin()->second, again, {.dtype = DType::float32});
+    const double bits = update == WeightUpdate::split || update == WeightUpdate::master ? 1e-6
+                        : update == WeightUpdate::kahan                                 ? 1e-4
+                                                                                        : 1e-2;
+    const auto exported = tensors_in(again);
+    EXPECT_EQ(exported.size(), loaded.size());
+    for (const auto& [name, tensor] : exported)
+      EXPECT_TRUE(at::allclose(tensor, loaded.at(name), bits, 1e-9)) << name << ", " << name_of(update);
+  }
+}
+
+TEST_F(FineTuningJob, MergedWeightsHaveTheBitsOfTheirMasters) {
+  Job adapted = job(kLora);
+  adapted.precision = Precision::bf16_true;
+  adapted.optimizer.weight_update = WeightUpdate::master;
+  train(adapted);
+  const auto checkpoint = checkpoints_in(adapted.checkpoint.directory).rbegin()->second;
+  const auto out = folder_ / "merged.safetensors";
+  export_weights(checkpoint, out, {.merge = true, .dtype = DType::float32});
+  const auto state = tensors_in(checkpoint), merged = tensors_in(out);
+  const std::string owner = "layers.0.mlp.up.";
+  const auto master = [&](const std::string& name) { return state.at("optimizer.master." + owner + name); };
+  const at::Tensor whole = state.at(owner + "weight").to(at::kFloat) + at::mm(master("lora_b"), master("lora_a")) * 2;
+  EXPECT_TRUE(at::allclose(merged.at(owner + "weight"), whole, 1e-6, 1e-9));
+}
+
+TEST_F(FineTuningJob, HalfAnAdapterIsRefused) {
+  train_until(job(kLora), 1);
+  const auto out = folder_ / "out.safetensors";
+  export_weights(checkpoints_in(folder_ / "run").rbegin()->second, out, {});
+  auto tensors = tensors_in(out);
+  Job other = job(kLora);
+  other.checkpoint.directory.clear();
+  other.model.weights = out;
+  EXPECT_NO_THROW(train_until(other, 1));
+  tensors.erase("layers.0.mlp.up.lora_b");
+  write_tensors(out, tensors);
+  EXPECT_THAT(user_error_of([&] { train_until(other, 1); }),
+              AllOf(HasSubstr("nothing was loaded"), HasSubstr("'layers.0.mlp.up.lora_a' is half an adapter"),
+                    HasSubstr("'layers.0.mlp.up.lora_b'")));
+}
+
+TEST_F(FineTuningJob, BuffersThatCountAreTakenAsTheyAre) {
+  const auto out = folder_ / "out.safetensors";
+  write_tensors(out, {{"batches", torch::full({}, 7, at::kLong)}, {"weight", torch::ones({2})}});
+  const at::Tensor batches = torch::zeros({}, at::kLong), weight = torch::zeros({2}, at::kBFloat16);
+  load_weights(out, {{"batches", batches}, {"weight", weight}});
+  EXPECT_EQ(batches.item<int64_t>(), 7);
+  EXPECT_EQ(weight[1].item<float>(), 1);
+  EXPECT_THAT(user_error_of([&] {
+                load_weights(out, {{"batches", torch::zeros({})}, {"weight", weight}});
+              }),
+              HasSubstr("'batches' is int64 [] in the file, float32 [] in the model"));
 }
 
 TEST_F(FineTuningJob, RefusesFilesOfOtherModelsAndDamagedOnes) {

@@ -8,6 +8,7 @@
 
 #include "plimsoll/error.h"
 #include "train/optimizer/muon.h"
+#include "train/update_once.h"
 
 namespace plimsoll {
 namespace {
@@ -34,7 +35,7 @@ void expect_close(OptimizerConfig config,
                                                                                std::vector<torch::Tensor>)>& make) {
   Trained trained = two_copies();
   config.learning_rate = 1e-2;
-  Optimizer optimizer(config, /*max_grad_norm=*/0.5);
+  Optimizer optimizer(config);
   torch::NoGradGuard no_grad;
   optimizer.make_state(trained.ours);
   std::vector<torch::Tensor> matrices, others;
@@ -49,8 +50,9 @@ void expect_close(OptimizerConfig config,
       trained.theirs[i].mutable_grad() = gradient.clone();
     }
     const double norm = torch::nn::utils::clip_grad_norm_(trained.theirs, 0.5);
-    const UpdateOutputs outputs = optimizer.update(
-        trained.ours, {torch::scalar_tensor(config.learning_rate, torch::kDouble), torch::scalar_tensor(scale)});
+    const UpdateOutputs outputs =
+        update_once(optimizer, 0.5, trained.ours,
+                    {torch::scalar_tensor(config.learning_rate, torch::kDouble), torch::scalar_tensor(scale)});
     reference->step();
     EXPECT_NEAR(outputs.gradient_norm.item<double>(), norm, 1e-5 * norm);
     for (size_t i = 0; i < trained.ours.size(); ++i)
@@ -89,11 +91,11 @@ TEST(Optimizer, SgdDecaysMatricesByTheLearningRate) {
   config.name = "sgd";
   config.weight_decay = 0.5;
   Trained trained = two_copies();
-  Optimizer optimizer(config, 0);
+  Optimizer optimizer(config);
   torch::NoGradGuard no_grad;
   optimizer.make_state(trained.ours);
   for (OptimizedParameter& p : trained.ours) p.gradient = torch::zeros_like(p.value);
-  optimizer.update(trained.ours, {torch::scalar_tensor(0.1, torch::kDouble), torch::scalar_tensor(1.0)});
+  update_once(optimizer, 0, trained.ours, {torch::scalar_tensor(0.1, torch::kDouble), torch::scalar_tensor(1.0)});
   for (size_t i = 0; i < trained.ours.size(); ++i)
     EXPECT_TRUE(torch::allclose(trained.ours[i].value,
                                 trained.theirs[i].detach() * (trained.ours[i].value.dim() >= 2 ? 0.95 : 1.0)));
@@ -116,12 +118,13 @@ TEST(Optimizer, SixteenBitsAreUpdatedAsTheirOwnNumbersSay) {
           torch::manual_seed(7);
           OptimizerConfig config;
           config.name = name;
-          Optimizer optimizer(config, 1.0);
+          Optimizer optimizer(config);
           torch::NoGradGuard no_grad;
           std::vector<OptimizedParameter> parameters{{"p", put(torch::randn(size)), put(torch::randn(size))}};
           const auto state = optimizer.make_state(parameters);
           for (int i = 0; i < 2; ++i)
-            optimizer.update(parameters, {torch::scalar_tensor(1e-2, torch::kDouble), torch::scalar_tensor(1.0)});
+            update_once(optimizer, 1.0, parameters,
+                        {torch::scalar_tensor(1e-2, torch::kDouble), torch::scalar_tensor(1.0)});
           std::vector<torch::Tensor> all{parameters[0].value};
           for (const NamedState& s : state) all.push_back(s.tensor.reshape(-1).to(dtype));
           results.push_back(torch::cat(all));
@@ -136,14 +139,15 @@ TEST(Optimizer, SixteenBitsAreUpdatedAsTheirOwnNumbersSay) {
 TEST(Optimizer, A16BitStepIsSkippedToo) {
   OptimizerConfig config;
   config.name = "sgd";
-  Optimizer optimizer(config, 1.0);
+  Optimizer optimizer(config);
   torch::NoGradGuard no_grad;
   const torch::Tensor value = torch::ones({4, 4}, torch::kBFloat16);
   std::vector<OptimizedParameter> parameters{{"p", value.clone(), torch::full({4, 4}, NAN, torch::kBFloat16)}};
   optimizer.make_state(parameters);
-  EXPECT_EQ(optimizer.update(parameters, {torch::scalar_tensor(0.1, torch::kDouble), torch::scalar_tensor(1.0)})
-                .skipped.item<float>(),
-            1);
+  EXPECT_EQ(
+      update_once(optimizer, 1.0, parameters, {torch::scalar_tensor(0.1, torch::kDouble), torch::scalar_tensor(1.0)})
+          .skipped.item<float>(),
+      1);
   EXPECT_TRUE(torch::equal(parameters[0].value, value));
 }
 
@@ -182,7 +186,7 @@ TEST(OptimizerState, TakesTheBytesThatTheDocsSay) {
     config.name = name;
     config.state_dtype = state;
     config.weight_update = update;
-    Optimizer optimizer(config, 0);
+    Optimizer optimizer(config);
     const int64_t count = 512 * 512;
     const auto made = optimizer.make_state({{"p", torch::randn({512, 512}, at::kFloat).to(at::kBFloat16), {}}});
     EXPECT_NEAR(static_cast<double>(bytes_of(made)) / static_cast<double>(count), bytes, 2e-3)
@@ -193,7 +197,7 @@ TEST(OptimizerState, TakesTheBytesThatTheDocsSay) {
 TEST(OptimizerState, OfFewElementsStaysFloat32) {
   OptimizerConfig config;
   config.state_dtype = StateDtype::bits8;
-  Optimizer optimizer(config, 0);
+  Optimizer optimizer(config);
   const auto state = optimizer.make_state({{"norm", torch::ones({4095}), {}}, {"w", torch::ones({64, 64}), {}}});
   std::map<std::string, at::ScalarType> types;
   for (const NamedState& each : state) types[each.name] = each.tensor.scalar_type();
@@ -212,7 +216,7 @@ TEST(OptimizerState, RefusesWhatDoesNotSuitAParameter) {
     config.name = name;
     config.weight_update = update;
     try {
-      Optimizer(config, 0).make_state({{"layers.0.w", torch::ones({2, 2}, type), {}}});
+      Optimizer(config).make_state({{"layers.0.w", torch::ones({2, 2}, type), {}}});
     } catch (const UserError& error) {
       return error.what();
     }
@@ -240,14 +244,14 @@ TEST(Optimizer, LearnsInEveryFormat) {
       config.name = name;
       config.state_dtype = state;
       config.weight_decay = 0;
-      Optimizer optimizer(config, 0, /*seed=*/5);
+      Optimizer optimizer(config, /*seed=*/5);
       std::vector<OptimizedParameter> parameters{{"w", torch::zeros({64, 64}, at::kBFloat16), {}}};
       optimizer.make_state(parameters);
       constexpr int kSteps = 200;
       for (int step = 0; step < kSteps; ++step) {
         const torch::Tensor error = at::matmul(x, parameters[0].value.to(at::kFloat) - want);
         parameters[0].gradient = at::matmul(x.t(), error) / 256;
-        optimizer.update(parameters, inputs(rate * (1 - static_cast<double>(step) / kSteps)));
+        update_once(optimizer, 0, parameters, inputs(rate * (1 - static_cast<double>(step) / kSteps)));
       }
       const double left =
           (parameters[0].value.to(at::kFloat) - want).norm().item<double>() / want.norm().item<double>();
@@ -264,7 +268,7 @@ TEST(Optimizer, SkipsAStepOfEveryKind) {
       OptimizerConfig config;
       config.name = name;
       config.state_dtype = StateDtype::bits8;
-      Optimizer optimizer(config, 1.0);
+      Optimizer optimizer(config);
       torch::manual_seed(3);
       std::vector<OptimizedParameter> parameters{{"v", torch::randn({99}), torch::randn({99})},
                                                  {"w", torch::randn({64, 80}).to(at::kBFloat16), {}}};
@@ -277,7 +281,7 @@ TEST(Optimizer, SkipsAStepOfEveryKind) {
         ops::accumulate_({parameters[1].gradient, parameters[1].gradient_scales}, gradient, true);
       };
       give(torch::randn({64, 80}));
-      EXPECT_EQ(optimizer.update(parameters, inputs()).skipped.item<float>(), 0);
+      EXPECT_EQ(update_once(optimizer, 1.0, parameters, inputs()).skipped.item<float>(), 0);
       std::vector<torch::Tensor> all, before;
       for (const auto& p : parameters) all.push_back(p.value);
       for (const auto& s : state) all.push_back(s.tensor);
@@ -285,7 +289,7 @@ TEST(Optimizer, SkipsAStepOfEveryKind) {
       torch::Tensor bad = torch::randn({64, 80});
       bad[63][79] = NAN;
       give(bad);
-      EXPECT_EQ(optimizer.update(parameters, inputs()).skipped.item<float>(), 1);
+      EXPECT_EQ(update_once(optimizer, 1.0, parameters, inputs()).skipped.item<float>(), 1);
       for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(torch::equal(all[i], before[i])) << name << " " << i;
     }
   }
@@ -309,10 +313,10 @@ TEST(Muon, StepsAsFarAsAdamW) {
     OptimizerConfig config;
     config.name = "muon";
     config.weight_decay = 0;
-    Optimizer optimizer(config, 0);
+    Optimizer optimizer(config);
     std::vector<OptimizedParameter> parameters{{"w", torch::zeros(sizes), torch::randn(sizes)}};
     optimizer.make_state(parameters);
-    optimizer.update(parameters, inputs(0.5));
+    update_once(optimizer, 0, parameters, inputs(0.5));
     const double length = parameters[0].value.pow(2).mean().sqrt().item<double>();
     EXPECT_NEAR(length, 0.5 * 0.2, 0.5 * 0.06);
     EXPECT_LT((parameters[0].value * parameters[0].gradient).sum().item<double>(), 0);
@@ -341,22 +345,37 @@ TEST(Muon, LeavesTheRestToAdamW) {
   EXPECT_EQ(kind("embedding"), Kind::muon);
 }
 
-TEST(Patterns, MatchWholeNames) {
-  using optimizer::matches;
-  for (const auto& [pattern, name] : std::vector<std::pair<std::string, std::string>>{{"*", ""},
-                                                                                      {"*", "a.b"},
-                                                                                      {"a*b", "ab"},
-                                                                                      {"a*b", "axxb"},
-                                                                                      {"*a*b*", "xaybz"},
-                                                                                      {"?", "x"},
-                                                                                      {"a?c*", "abc"},
-                                                                                      {"**a", "a"},
-                                                                                      {"*ab", "aab"},
-                                                                                      {"*.w", "a.b.w"}})
-    EXPECT_TRUE(matches(name, pattern)) << pattern << " " << name;
-  for (const auto& [pattern, name] : std::vector<std::pair<std::string, std::string>>{
-           {"", "a"}, {"a", ""}, {"?", ""}, {"a", "ab"}, {"b", "ab"}, {"a*b", "abc"}, {"*.w", "w"}, {"?*?", "a"}})
-    EXPECT_FALSE(matches(name, pattern)) << pattern << " " << name;
+// The patterns of all keys are alike (base/glob.h).
+TEST(Muon, PatternsNameModulesToo) {
+  OptimizerConfig config;
+  config.name = "muon";
+  config.adamw_parameters = {"layers.[01].mlp"};
+  const auto kind = [&](const std::string& name) {
+    return optimizer::kind_of(config, {.name = name, .value = torch::ones({8, 8})});
+  };
+  EXPECT_EQ(kind("layers.1.mlp.up.weight"), optimizer::Kind::adamw);
+  EXPECT_EQ(kind("layers.2.mlp.up.weight"), optimizer::Kind::muon);
+  EXPECT_EQ(kind("layers.1.mlps.weight"), optimizer::Kind::muon);
+}
+
+TEST(Muon, RefusesAPatternThatNamesNothing) {
+  OptimizerConfig config;
+  config.name = "muon";
+  const std::vector<std::string> names = {"embedding", "layers.0.mlp.up.weight"};
+  EXPECT_NO_THROW(optimizer::check_patterns(config, names)) << "the defaults are for models of all kinds";
+  config.adamw_parameters.push_back("layers.*.mlp");
+  EXPECT_NO_THROW(optimizer::check_patterns(config, names));
+  config.adamw_parameters.push_back("layer.*.mlp");
+  try {
+    optimizer::check_patterns(config, names);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("optimizer.adamw_parameters: 'layer.*.mlp' matches no parameter"),
+                               testing::HasSubstr("layers.0.mlp.up.weight")));
+  }
+  config.name = "adamw";
+  EXPECT_NO_THROW(optimizer::check_patterns(config, names)) << "only muon asks";
 }
 
 }  // namespace

@@ -161,7 +161,35 @@ void check_countable(const Job& job, const Places& places) {
                        job.data.sequence_length));
 }
 
+/// A key of another type of model or data would do nothing. What the file says of a type that the command line has
+/// replaced is no mistake: `data.type=synthetic` tries a job without its text.
+void check_types(const Job& job, const Places& places) {
+  for (const Key& key : keys()) {
+    const std::string& name = key.help.key;
+    if (key.type.empty() || !places.given(name)) continue;
+    const std::string& type = key.type_key == "model.type" ? job.model.type : job.data.type;
+    if (type == key.type || (places.overridden(key.type_key) && !places.overridden(name))) continue;
+    refuse(places.of({name.c_str()}),
+           fmt::format("{} is given; it belongs to {}: {}, and this job's is {}", name, key.type_key, key.type, type));
+  }
+}
+
 }  // namespace
+
+void resolve_optimizer_name(Job& job, const Places& places) {
+  std::string& name = job.optimizer.name;
+  const size_t cut = name.find('_');
+  if (cut == std::string::npos) return;
+  const StateDtype dtype = name.substr(cut) == "_8bit" ? StateDtype::bits8 : StateDtype::bits4;
+  if (places.given("optimizer.state_dtype") && job.optimizer.state_dtype != dtype)
+    refuse(places.overridden("optimizer.state_dtype") ? places.of({"optimizer.state_dtype"})
+                                                      : places.of({"optimizer.name"}),
+           fmt::format("optimizer.name is {}, and optimizer.state_dtype is {}; leave one of them out, or set "
+                       "optimizer.state_dtype: {} or optimizer.name: {}",
+                       name, name_of(job.optimizer.state_dtype), name_of(dtype), name.substr(0, cut)));
+  job.optimizer.state_dtype = dtype;
+  name.resize(cut);
+}
 
 void check_keys_together(const Job& job, const Places& places) {
   if (job.model.type == "decoder")
@@ -171,8 +199,9 @@ void check_keys_together(const Job& job, const Places& places) {
   check_dtype(job, places);
   check_fine_tuning(job.fine_tuning, places);
   check_data(job, places);
+  check_types(job, places);
   check_checkpoint(job, places);
-  check_countable(job, places);
+  if (job.model.type == "decoder") check_countable(job, places);  // of other models: check_fmri
 }
 
 }  // namespace plimsoll::job

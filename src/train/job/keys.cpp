@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/glob.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/job/key_groups.h"
@@ -82,31 +83,28 @@ Key optimizer_name() {
       {"optimizer.name", joined(names, " | "), OptimizerConfig{}.name,
        "state: adamw two values a parameter, lion and muon one, sgd one, or none where momentum is 0, adafactor a row "
        "and a column of each matrix; _8bit, _4bit: with that state_dtype"},
-      [](const Value& value, Job& job) {
-        std::string name = read_word(value, names);
-        const size_t cut = name.find('_');
-        if (cut != std::string::npos) {
-          job.optimizer.state_dtype = name.substr(cut) == "_8bit" ? StateDtype::bits8 : StateDtype::bits4;
-          name.resize(cut);
-        }
-        job.optimizer.name = name;
-      }};
+      // Whole: what its ending says may contradict another key (resolve_optimizer_name).
+      [](const Value& value, Job& job) { job.optimizer.name = read_word(value, names); }};
 }
 
 Key adamw_parameters() {
   return {
       {"optimizer.adamw_parameters", "pattern | list of patterns",
        "['" + joined(OptimizerConfig{}.adamw_parameters, "', '") + "']",
-       "muon: matrices that get AdamW, by name (* any characters, ? one); vectors and torch's embeddings always do. "
-       "They have two values of state, the others one"},
+       "muon: modules or parameters that get AdamW, by name (* any characters, ? one); vectors and torch's embeddings "
+       "always do. They have two values of state, the others one"},
       [](const Value& value, Job& job) {
         constexpr std::string_view allowed = "a pattern such as '*embed*', or a list of them";
         const bool list = value.node->kind == Node::Kind::list;
         job.optimizer.adamw_parameters.clear();
         for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
           const Value pattern = value.with(item);
-          if (item->kind == Node::Kind::scalar && item->text.empty()) pattern.refuse(allowed);
-          job.optimizer.adamw_parameters.push_back(read_text(pattern, allowed));
+          std::string text = read_text(pattern, allowed);
+          if (text.empty()) pattern.refuse(allowed);
+          if (text.size() > kLongestPattern)
+            pattern.refuse_since(
+                fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kLongestPattern));
+          job.optimizer.adamw_parameters.push_back(std::move(text));
         }
       }};
 }
@@ -410,13 +408,37 @@ std::vector<Key> other_keys() {
   };
 }
 
+void set_type(Key& key, const char* type_key, const char* type) {
+  key.type_key = type_key;
+  key.type = type;
+}
+
+bool is_of_every_model(const std::string& model_key) {
+  for (const char* each : {"model.type", "model.dtype", "model.weights", "model.dropout", "model.norm_eps"})
+    if (model_key == each) return true;
+  return false;
+}
+
 }  // namespace
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> table = [] {
     std::vector<Key> all;
     for (std::vector<Key> (*group)() : {model_keys, fmri_keys, data_keys, training_keys, fine_tuning_keys, other_keys})
-      for (Key& key : group()) all.push_back(std::move(key));
+      for (Key& key : group()) {
+        if (group == fmri_keys)
+          set_type(key, "model.type", "fmri_autoencoder");
+        else if (group == model_keys && !is_of_every_model(key.help.key))
+          set_type(key, "model.type", "decoder");
+        all.push_back(std::move(key));
+      }
+    for (Key& key : all) {
+      const std::string& name = key.help.key;
+      if (name == "data.sequence_length") set_type(key, "model.type", "decoder");
+      if (name == "data.samples") set_type(key, "data.type", "synthetic");
+      for (const char* of_text : {"data.files", "data.tokenizer", "data.tokenizer_file", "data.cache_dir"})
+        if (name == of_text) set_type(key, "data.type", "text");
+    }
     return all;
   }();
   return table;

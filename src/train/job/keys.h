@@ -16,6 +16,8 @@ struct Key {
   /// Puts the value into the job; throws UserError where it is not what the key asks for. Checks that need more than
   /// one key are in checks.h.
   std::function<void(const Value&, Job&)> read;
+  /// "model.type" and "decoder": the key is of such jobs alone. Empty: of all.
+  std::string type_key = {}, type = {};
 };
 
 /// In the order of the reference page.

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -13,8 +14,12 @@ class Places {
   /// `whole` stands for keys that were not given: the name of the file.
   explicit Places(std::string whole) : whole_(std::move(whole)) {}
 
-  void set(const std::string& key, std::string place) { places_[key] = std::move(place); }
+  void set(const std::string& key, std::string place, bool command_line = false) {
+    places_[key] = std::move(place);
+    if (command_line) overridden_.insert(key);
+  }
   bool given(const std::string& key) const { return places_.contains(key); }
+  bool overridden(const std::string& key) const { return overridden_.contains(key); }  ///< on the command line
 
   /// The place of the first of `keys` that was given: "job.yaml:4".
   const std::string& of(std::initializer_list<const char*> keys) const {
@@ -26,6 +31,7 @@ class Places {
  private:
   std::string whole_;
   std::map<std::string, std::string> places_;
+  std::set<std::string> overridden_;
 };
 
 }  // namespace plimsoll::job

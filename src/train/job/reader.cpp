@@ -148,8 +148,9 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
   Places places(name);
   for (const Value& value : assignments.values()) {
     find_key(value.key)->read(value, job);
-    places.set(value.key, value.source->at(value.node->line));
+    places.set(value.key, value.source->at(value.node->line), value.source->command_line);
   }
+  resolve_optimizer_name(job, places);
   complete_batch_sizes(job, places);
   check_keys_together(job, places);
   make_relative_to(directory, job);

@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "base/glob.h"
+#include "base/quoted.h"
 #include "ops/optimizer/adafactor_plan.h"
 #include "ops/optimizer/formats.h"
 #include "plimsoll/error.h"
@@ -128,26 +131,6 @@ class StateMaker {
 
 }  // namespace
 
-bool matches(const std::string& name, const std::string& pattern) {
-  // Where a `*` was met last, and how much of the name it has taken: on a mismatch it takes one character more.
-  size_t n = 0, p = 0, star = std::string::npos, taken = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++n;
-      ++p;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      n = ++taken;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string::npos;
-}
-
 Kind kind_of(const OptimizerConfig& config, const OptimizedParameter& parameter) {
   if (config.name == "adamw") return Kind::adamw;
   if (config.name == "lion") return Kind::lion;
@@ -157,9 +140,20 @@ Kind kind_of(const OptimizerConfig& config, const OptimizedParameter& parameter)
     throw UserError("optimizer.name is '" + config.name + "'; allowed are adamw, lion, sgd, adafactor and muon");
   const bool matrix = parameter.value.dim() >= 2 && parameter.value.numel() > 0 && parameter.value.is_contiguous();
   const bool excepted = parameter.embedding || std::ranges::any_of(config.adamw_parameters, [&](const auto& pattern) {
-                          return matches(parameter.name, pattern);
+                          return matches_path(pattern, parameter.name);
                         });
   return matrix && !excepted ? Kind::muon : Kind::adamw;
+}
+
+void check_patterns(const OptimizerConfig& config, const std::vector<std::string>& names) {
+  if (config.name != "muon") return;
+  const std::vector<std::string> usual = OptimizerConfig{}.adamw_parameters;
+  for (const std::string& pattern : config.adamw_parameters) {
+    if (std::ranges::find(usual, pattern) != usual.end()) continue;
+    if (std::ranges::any_of(names, [&](const std::string& name) { return matches_path(pattern, name); })) continue;
+    throw UserError(fmt::format("optimizer.adamw_parameters: {} matches no parameter of the model; near it are {}",
+                                in_quotes(pattern), fmt::join(nearest_few(pattern, names, 3), ", ")));
+  }
 }
 
 ParameterState make_parameter_state(const OptimizerConfig& config, const OptimizedParameter& parameter, int64_t seed,

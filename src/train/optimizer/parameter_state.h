@@ -50,8 +50,9 @@ ParameterState make_parameter_state(const OptimizerConfig& config, const Optimiz
 /// Which update `config` has for the parameter.
 Kind kind_of(const OptimizerConfig& config, const OptimizedParameter& parameter);
 
-/// Whether all of `name` matches `pattern`: `*` stands for any characters, `?` for one.
-bool matches(const std::string& name, const std::string& pattern);
+/// Throws UserError for a pattern of `optimizer.adamw_parameters` that names none of the model's parameters, those that
+/// are frozen among them; the usual patterns may: they are for models of all kinds.
+void check_patterns(const OptimizerConfig& config, const std::vector<std::string>& names);
 
 }  // namespace optimizer
 }  // namespace plimsoll
