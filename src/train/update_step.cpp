@@ -49,7 +49,7 @@ UpdateOutputs UpdateStep::run(const std::vector<OptimizedParameter>& parameters,
   if (max_grad_norm_ > 0) {
     // Not a number where the norm is not finite: each was, their sum is not.
     const at::Tensor zero = total_ * 0;
-    skipped_.add_(zero.ne(zero).to(at::kFloat));
+    skipped_.copy_(at::maximum(skipped_, zero.ne(zero).to(at::kFloat)));
     grad_scale_.div_((max_grad_norm_ / (total_ + 1e-6)).clamp_max(1.0));
   }
   for (int64_t i = 0; i < count; ++i) {

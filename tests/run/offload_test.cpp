@@ -211,7 +211,9 @@ TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
         }
         EXPECT_EQ(result.losses, whole.losses);
         EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
-        EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
+        EXPECT_LE(result.used.arena, result.plan.arena_bytes);
+        // With several micro batches segment `update`, of steps of one, never runs.
+        if (!accumulate) EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
         EXPECT_GT(result.plan.host_bytes + result.plan.disk_bytes, 0);
         parameters = parameters || result.plan.moved_parameter_bytes > 0;
         // Each once, however many segments update it.
