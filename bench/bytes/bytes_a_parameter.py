@@ -48,11 +48,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plimsoll", default=str(ROOT / "build/plimsoll"))
     parser.add_argument("--plan-only", action="store_true")
+    parser.add_argument("--only", nargs="*", help="settings whose names contain one of these")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="of the job, for every run")
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = []
     for name, settings in SETTINGS.items():
+        if options.only and not any(part in name for part in options.only):
+            continue
         plan = call(options, "plan", settings)
         row = {"setting": name, "parameters": plan["parameters"], "bytes_a_parameter": plan["model_bytes"] / plan["parameters"],
                "planned_peak_bytes": plan["peak_bytes"]}
