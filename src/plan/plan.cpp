@@ -419,23 +419,4 @@ Plan make_plan(const Trace& trace, const PlanOptions& options) {
   return plan;
 }
 
-std::vector<Resident> largest_at_peak(const Plan& plan, size_t count) {
-  const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
-  std::vector<Resident> residents;
-  for (size_t b = 0; b < plan.trace.buffers.size(); ++b) {
-    const Buffer& buffer = plan.trace.buffers[b];
-    if (buffer.on_device() && (buffer.persistent || lifetimes[b].live_at(plan.peak_op)))
-      residents.push_back({buffer.label, buffer.role, buffer.bytes});
-  }
-  if (!plan.trace.ops.empty()) {
-    const Op& op = plan.trace.ops[plan.peak_op];
-    if (op.workspace_bytes > 0 && !op.on_host)
-      residents.push_back({"scratch of " + op.name, Role::workspace, op.workspace_bytes});
-  }
-  std::stable_sort(residents.begin(), residents.end(),
-                   [](const Resident& a, const Resident& b) { return a.bytes > b.bytes; });
-  if (residents.size() > count) residents.resize(count);
-  return residents;
-}
-
 }  // namespace plimsoll

@@ -8,7 +8,6 @@
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "run/learned_workspace.h"
 #include "train/job_units.h"
@@ -36,12 +35,6 @@ int64_t numbers_learned(const Trace& trace) {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// Where what is moved to disk lies: beside the checkpoints, which are as large; without them beside the job file.
-std::filesystem::path disk_folder_of(const Job& job) {
-  if (!job.disk_path.empty()) return job.disk_path;
-  return job.checkpoint.directory.empty() ? job.file.parent_path() : job.checkpoint.directory;
 }
 
 // The job under one micro batch: recorded once, planned under any budget.
@@ -404,47 +397,6 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
   return {sizes.begin(), sizes.end()};
 }
 
-std::string micro_batches_in_words(const JobSettings& settings) {
-  const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
-  if (settings.last_micro_batch == 0) return fmt::format("{} x {}", settings.micro_batch_size, count);
-  return fmt::format("{} x {} + {}", settings.micro_batch_size, count - 1, settings.last_micro_batch);
-}
-
-Step step_of(const Job& job, int64_t micro_batch_size) {
-  if (job.model.type == "fmri_autoencoder") return fmri_autoencoder_step(job.model.fmri, micro_batch_size);
-  check(job.model.type == "decoder", "unknown model type " + job.model.type);
-  DecoderConfig config = job.model.decoder;
-  config.vocab_size = vocabulary_of(job);
-  return decoder_step(config, micro_batch_size, job.data.sequence_length);
-}
-
-TrainingOptions options_of(const Job& job) {
-  TrainingOptions options;
-  options.precision = job.precision.value_or(Precision::fp32_true);
-  options.dtype = job.model.dtype;
-  options.fine_tuning = job.fine_tuning;
-  options.optimizer = job.optimizer;
-  options.max_grad_norm = job.max_grad_norm;
-  options.accumulate =
-      job.gradient_accumulation_steps
-          ? std::ranges::any_of(*job.gradient_accumulation_steps, [](const auto& entry) { return entry.second > 1; })
-          : job.batch_size.value_or(1) > 1;
-  options.last_micro_batch = last_micro_batch_of(job);
-  options.evaluate = job.data.validation_fraction > 0;
-  options.gradient_checkpointing = job.gradient_checkpointing;
-  options.update_in_backward = job.update_in_backward;
-  options.accumulator_dtype = job.accumulator_dtype;
-  options.memory_budget = job.memory_budget;
-  options.host_memory_budget = job.host_memory_budget;
-  options.disk_budget = job.disk_budget;
-  options.disk_path = disk_folder_of(job);
-  if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;
-  options.device = job.device;
-  options.threads = static_cast<int>(job.threads);
-  options.seed = job.seed;
-  return options;
-}
-
 PlannedJob plan_job(const Job& job, const PlanTarget& target) {
   return JobPlanner(job, target).run();
 }
@@ -455,19 +407,6 @@ PlannedJob plan_job(const Job& job) {
 
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points) {
   return JobPlanner(job, target).frontier(points);
-}
-
-Job pinned(Job job, const JobSettings& settings) {
-  job.model.decoder.vocab_size = settings.vocab_size;
-  job.precision = settings.precision;
-  job.optimizer.state_dtype = settings.state_dtype;
-  job.optimizer.weight_update = settings.weight_update;
-  job.accumulator_dtype = settings.accumulator_dtype;
-  job.micro_batch_size = settings.micro_batch_size;
-  job.gradient_accumulation_steps = settings.accumulation;
-  job.batch_size = settings.sequences(settings.accumulation.at(0));
-  job.memory_budget = settings.memory_budget;
-  return job;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/glob.h"
 #include "plimsoll/error.h"
 #include "train/job/key_groups.h"
 #include "train/job/key_kinds.h"
@@ -16,20 +15,7 @@ constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
 /// A pattern or a list of patterns; none by default.
 Key patterns(std::string key, std::function<std::vector<std::string>&(Job&)> place, std::string meaning) {
   return {{std::move(key), "pattern | list of patterns", "[]", std::move(meaning)},
-          [place = std::move(place)](const Value& value, Job& job) {
-            const bool list = value.node->kind == Node::Kind::list;
-            std::vector<std::string> read;
-            for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
-              const Value one = value.with(item);
-              std::string text = read_text(one, kPatterns);
-              if (text.empty()) one.refuse(kPatterns);
-              if (text.size() > kLongestPattern)
-                one.refuse_since(
-                    fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kLongestPattern));
-              read.push_back(std::move(text));
-            }
-            place(job) = std::move(read);
-          }};
+          [place = std::move(place)](const Value& value, Job& job) { place(job) = read_patterns(value, kPatterns); }};
 }
 
 }  // namespace

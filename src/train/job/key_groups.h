@@ -14,6 +14,9 @@ namespace plimsoll::job {
 /// model.video.width, model.loss.agreement, ...: of `model.type: fmri_autoencoder`.
 std::vector<Key> fmri_keys();
 
+/// optimizer.*
+std::vector<Key> optimizer_keys();
+
 /// freeze, train, lora.*, quantize.*
 std::vector<Key> fine_tuning_keys();
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/glob.h"
 #include "train/job/keys.h"
 
 namespace plimsoll::job {
@@ -100,6 +101,30 @@ template <typename Part>
 Key path(std::string key, std::filesystem::path Part::*member, std::string default_value, std::string meaning) {
   return {{std::move(key), "path", std::move(default_value), std::move(meaning)},
           [=](const Value& value, Job& job) { field(job, member) = read_text(value, "a path, or \"\" for none"); }};
+}
+
+/// A word for each value of an enumeration, in its order.
+template <typename Value>
+std::vector<std::string> words_of(Value last) {
+  std::vector<std::string> words;
+  for (int i = 0; i <= static_cast<int>(last); ++i) words.emplace_back(name_of(static_cast<Value>(i)));
+  return words;
+}
+
+/// A pattern of dotted names (base/glob.h), or a list of them that may be empty.
+inline std::vector<std::string> read_patterns(const Value& value, std::string_view allowed) {
+  const bool list = value.node->kind == Node::Kind::list;
+  std::vector<std::string> patterns;
+  for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
+    const Value one = value.with(item);
+    std::string text = read_text(one, allowed);
+    if (text.empty()) one.refuse(allowed);
+    if (text.size() > kLongestPattern)
+      one.refuse_since(
+          fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kLongestPattern));
+    patterns.push_back(std::move(text));
+  }
+  return patterns;
 }
 
 }  // namespace plimsoll::job

@@ -45,70 +45,6 @@ Key files() {
           }};
 }
 
-Key betas() {
-  const OptimizerConfig defaults;
-  return {{"optimizer.betas", "[b1, b2], each a " + kBelowOne.text(),
-           fmt::format("[{}, {}]", defaults.beta1, defaults.beta2),
-           "adamw: decay of its two running means; lion: of the update and of its running mean"},
-          [](const Value& value, Job& job) {
-            if (value.node->kind != Node::Kind::list || value.node->items.size() != 2)
-              value.refuse("a list of two numbers: [0.9, 0.95]");
-            job.optimizer.beta1 = read_number(value.with(value.node->items[0]), kBelowOne);
-            job.optimizer.beta2 = read_number(value.with(value.node->items[1]), kBelowOne);
-          }};
-}
-
-/// A word for each value of an enumeration, in its order.
-template <typename Value>
-std::vector<std::string> words_of(Value last) {
-  std::vector<std::string> words;
-  for (int i = 0; i <= static_cast<int>(last); ++i) words.emplace_back(name_of(static_cast<Value>(i)));
-  return words;
-}
-
-template <typename Type>
-Key choice(std::string key, Type OptimizerConfig::*member, Type last, std::string meaning) {
-  const std::vector<std::string> words = words_of(last);
-  return {{std::move(key), joined(words, " | "), std::string(name_of(default_of(member))), std::move(meaning)},
-          [=](const Value& value, Job& job) {
-            const std::string word = read_word(value, words);
-            field(job, member) = static_cast<Type>(std::ranges::find(words, word) - words.begin());
-          }};
-}
-
-Key optimizer_name() {
-  static const std::vector<std::string> names = {"adamw",     "adamw_8bit", "adamw_4bit", "lion", "lion_8bit",
-                                                 "lion_4bit", "sgd",        "adafactor",  "muon"};
-  return {
-      {"optimizer.name", joined(names, " | "), OptimizerConfig{}.name,
-       "state: adamw two values a parameter, lion and muon one, sgd one, or none where momentum is 0, adafactor a row "
-       "and a column of each matrix; _8bit, _4bit: with that state_dtype"},
-      // Whole: what its ending says may contradict another key (resolve_optimizer_name).
-      [](const Value& value, Job& job) { job.optimizer.name = read_word(value, names); }};
-}
-
-Key adamw_parameters() {
-  return {
-      {"optimizer.adamw_parameters", "pattern | list of patterns",
-       "['" + joined(OptimizerConfig{}.adamw_parameters, "', '") + "']",
-       "muon: modules or parameters that get AdamW, by name (* any characters, ? one); vectors and torch's embeddings "
-       "always do. They have two values of state, the others one"},
-      [](const Value& value, Job& job) {
-        constexpr std::string_view allowed = "a pattern such as '*embed*', or a list of them";
-        const bool list = value.node->kind == Node::Kind::list;
-        job.optimizer.adamw_parameters.clear();
-        for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
-          const Value pattern = value.with(item);
-          std::string text = read_text(pattern, allowed);
-          if (text.empty()) pattern.refuse(allowed);
-          if (text.size() > kLongestPattern)
-            pattern.refuse_since(
-                fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kLongestPattern));
-          job.optimizer.adamw_parameters.push_back(std::move(text));
-        }
-      }};
-}
-
 Key resume() {
   return {{"checkpoint.resume", "auto | never | path", "auto",
            "auto: from the newest in the directory, if any; or from this checkpoint"},
@@ -375,25 +311,9 @@ std::vector<Key> training_keys() {
 }
 
 std::vector<Key> other_keys() {
-  using O = OptimizerConfig;
   using S = SchedulerConfig;
   using C = CheckpointConfig;
   return {
-      optimizer_name(),
-      number("optimizer.learning_rate", &O::learning_rate, kPositive, "after the warm-up"),
-      number("optimizer.weight_decay", &O::weight_decay, kNotNegative, "decoupled; not applied to norms and biases"),
-      betas(),
-      number("optimizer.eps", &O::eps, kSmall, "adamw: added to the root of the second mean"),
-      number("optimizer.momentum", &O::momentum, kBelowOne, "sgd, muon (0.95 is usual)"),
-      choice("optimizer.state_dtype", &O::state_dtype, StateDtype::automatic,
-             "bytes of each value of state: as the parameter's, 4, 2, 1.008, 0.516. bfloat16 and fewer bits are "
-             "rounded at "
-             "random, and not for tensors of fewer than 4096 elements, which keep float32"),
-      choice(
-          "optimizer.weight_update", &O::weight_update, WeightUpdate::automatic,
-          "how 16-bit parameters take up small updates: nearest loses those below 1/256; stochastic rounding takes no "
-          "bytes; beside each parameter keep kahan 2 bytes, split 2 (bfloat16 only, as float32 to the bit), master 4"),
-      adamw_parameters(),
       word("scheduler.name", &S::name, {"constant", "linear", "cosine"},
            "the learning rate's course after the warm-up"),
       integer("scheduler.warmup_steps", &S::warmup_steps, kStepsOrNever,
@@ -424,7 +344,8 @@ bool is_of_every_model(const std::string& model_key) {
 const std::vector<Key>& keys() {
   static const std::vector<Key> table = [] {
     std::vector<Key> all;
-    for (std::vector<Key> (*group)() : {model_keys, fmri_keys, data_keys, training_keys, fine_tuning_keys, other_keys})
+    for (std::vector<Key> (*group)() :
+         {model_keys, fmri_keys, data_keys, training_keys, fine_tuning_keys, optimizer_keys, other_keys})
       for (Key& key : group()) {
         if (group == fmri_keys)
           set_type(key, "model.type", "fmri_autoencoder");
