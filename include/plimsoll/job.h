@@ -9,9 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "plimsoll/decoder_config.h"
 #include "plimsoll/dtype.h"
 #include "plimsoll/fine_tuning.h"
 #include "plimsoll/fmri_autoencoder.h"
+#include "plimsoll/gesture_ssm.h"
+#include "plimsoll/prompt_segmentation.h"
+#include "plimsoll/sample_data.h"
+#include "plimsoll/video_llm.h"
 
 namespace plimsoll {
 
@@ -27,45 +32,33 @@ std::string_view name_of(Precision precision);
 /// A choice that the user pins or leaves to the planner.
 enum class Choice : uint8_t { off, on, automatic };
 
-/// Decoder-only transformer (`model.type: decoder`).
-struct DecoderConfig {
-  int64_t vocab_size = 0;     ///< rows of the embedding; 0 (`auto`): the tokenizer's, rounded up to 64
-  int64_t hidden_size = 256;  ///< width of the residual stream
-  int64_t num_layers = 4;
-  int64_t num_heads = 4;
-  int64_t num_kv_heads = 0;           ///< 0: as many as num_heads; otherwise it divides num_heads (GQA)
-  int64_t head_dim = 0;               ///< 0: hidden_size / num_heads; even where positions are "rope"
-  int64_t intermediate_size = 0;      ///< 0: 4 x hidden_size (gelu) or 8/3 x hidden_size rounded up to 64 (swiglu)
-  std::string norm = "rmsnorm";       ///< rmsnorm | layernorm
-  std::string positions = "rope";     ///< rope | learned
-  std::string activation = "swiglu";  ///< swiglu | gelu
-  bool tie_embeddings = true;         ///< the head uses the embedding's weight
-  bool attention_bias = false;        ///< biases on the query, key, value and output projections
-  bool mlp_bias = false;              ///< biases on the feed-forward projections
-  int64_t sliding_window = 0;         ///< positions that a token looks back on, itself included; 0: all
-  double dropout = 0.0;               ///< [0, 1): on attention output and feed-forward output
-  double norm_eps = 1e-5;
-  double rope_theta = 10000.0;
-};
-
 /// `model.type`, and the configuration of that type.
 struct ModelConfig {
-  std::string type = "decoder";   ///< decoder | fmri_autoencoder
+  std::string type = "decoder";   ///< decoder | fmri_autoencoder | gesture_ssm | prompt_segmentation | video_llm
   std::optional<DType> dtype;     ///< of the weights: float32 | bfloat16 | float16; empty: as the precision has it
   std::filesystem::path weights;  ///< a safetensors file to start from; empty: weights at random
   DecoderConfig decoder;
   FmriAutoencoderConfig fmri;
+  GestureSsmConfig gesture;
+  PromptSegmentationConfig segmentation;
+  VideoLlmConfig video_llm;
 };
 
 /// `data.type: text`: files of text cut into windows of tokens. `synthetic`: random inputs of the model's shapes.
+/// Others read files of recorded data, each with a configuration of its own (plimsoll/sample_data.h).
 struct DataConfig {
   std::string type = "text";
   int64_t samples = 256;                     ///< synthetic: how many different ones there are
   std::vector<std::filesystem::path> files;  ///< relative paths are relative to the job file
-  std::string tokenizer = "bytes";           ///< bytes | gpt2
-  std::filesystem::path tokenizer_file;      ///< gpt2: a tiktoken rank file (base64 token, space, rank)
-  int64_t sequence_length = 512;             ///< tokens of a window
-  double validation_fraction = 0.05;         ///< [0, 0.5]: the end of the text, held out for evaluation
+  bool skip_bad = false;                     ///< files that cannot be read are left out and counted
+  SeriesConfig series;
+  SlicesConfig slices;
+  ClipsConfig clips;
+  StimuliConfig stimuli;
+  std::string tokenizer = "bytes";       ///< bytes | gpt2
+  std::filesystem::path tokenizer_file;  ///< gpt2: a tiktoken rank file (base64 token, space, rank)
+  int64_t sequence_length = 512;         ///< tokens of a window
+  double validation_fraction = 0.05;     ///< [0, 0.5]: the end of the text, held out for evaluation
   bool shuffle = true;
   int64_t num_workers = 1;          ///< threads that prepare batches; they persist
   int64_t prefetch = 4;             ///< batches prepared ahead

@@ -16,4 +16,13 @@ Step decoder_step(const DecoderConfig& config, int64_t micro_batch_size, int64_t
 /// Throws UserError for a configuration that does not divide, or a loss whose parts are all left out.
 Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_batch_size);
 
+/// A classifier of point sequences by bidirectional state-space layers.
+Step gesture_ssm_step(const Job& job, int64_t micro_batch_size);
+
+/// An image and a prompt to a mask.
+Step prompt_segmentation_step(const Job& job, int64_t micro_batch_size);
+
+/// Video frames into a language model.
+Step video_llm_step(const Job& job, int64_t micro_batch_size);
+
 }  // namespace plimsoll

@@ -143,6 +143,8 @@ class TrainObserver {
   virtual void resumed(const std::string& checkpoint, int64_t step) {}
   virtual void stepped(const TrainProgress& progress) {}  ///< after every step
   virtual void evaluated(int64_t step, double loss) {}
+  virtual void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {}
+  virtual void left_out(const std::string& what) {}  ///< a sample that cannot be read (`data.skip_bad`)
   virtual void saved(const std::string& checkpoint, int64_t step) {}
 };
 
@@ -162,6 +164,13 @@ struct TrainReport {
   double tokens_per_second = 0;  ///< over the same steps
   std::vector<double> losses;    ///< of every step of this run
   std::optional<double> first_evaluation, last_evaluation;
+  std::vector<std::pair<std::string, double>> metrics;  ///< of the last evaluation, where the model has some
+  /// What a metric is without learning.
+  struct Baseline {
+    std::string metric, name;
+    double value = 0;
+  };
+  std::vector<Baseline> baselines;
 };
 
 /// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend;

@@ -33,6 +33,18 @@ Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json metrics_json(const TrainReport& report) {
+  Json metrics = Json::object();
+  for (const auto& [name, value] : report.metrics) metrics[name] = value;
+  return metrics;
+}
+Json baselines_json(const TrainReport& report) {
+  Json baselines = Json::array();
+  for (const auto& [metric, name, value] : report.baselines)
+    baselines.push_back({{"metric", metric}, {"name", name}, {"value", value}});
+  return baselines;
+}
+
 Json report_json(const Job& job, const TrainReport& report) {
   const Plan& plan = report.job.plan;
   return {{"fits", report.fits},
@@ -57,7 +69,9 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"steps_skipped", report.steps_skipped},
           {"resumed_step", report.resumed_step},
           {"stopped", report.stopped},
-          {"evaluation_loss", optional_json(report.last_evaluation)}};
+          {"evaluation_loss", optional_json(report.last_evaluation)},
+          {"metrics", metrics_json(report)},
+          {"baselines", baselines_json(report)}};
 }
 
 std::string memory_table(const TrainReport& report, bool terminal) {
@@ -97,6 +111,11 @@ std::string run_table(const Job& job, const TrainReport& report, bool terminal) 
   if (!report.losses.empty()) table.add_row({"loss", course(report.losses.front(), report.losses.back())});
   if (report.first_evaluation && report.last_evaluation)
     table.add_row({"evaluation loss", course(*report.first_evaluation, *report.last_evaluation)});
+  for (const auto& [name, value] : report.metrics) {
+    table.add_row({name, fmt::format("{:.4f}", value)});
+    for (const auto& baseline : report.baselines)
+      if (baseline.metric == name) table.add_row({"  " + baseline.name, fmt::format("{:.4f}", baseline.value)});
+  }
   return table.to_string(terminal);
 }
 

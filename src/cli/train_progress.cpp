@@ -90,6 +90,17 @@ void TrainProgressView::evaluated(int64_t step, double loss) {
   note(fmt::format("step {}: evaluation loss {:.4f}", step, loss));
 }
 
+void TrainProgressView::measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {
+  std::string line = fmt::format("step {}:", step);
+  for (const auto& [name, value] : metrics)
+    line += fmt::format("{} {} {:.4f}", &name == &metrics.front().first ? "" : ",", name, value);
+  note(line);
+}
+
+void TrainProgressView::left_out(const std::string& what) {
+  note("left out: " + what);
+}
+
 void TrainProgressView::saved(const std::string& checkpoint, int64_t step) {
   note(fmt::format("step {}: saved {}", step, checkpoint));
 }

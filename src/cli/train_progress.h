@@ -19,6 +19,8 @@ class TrainProgressView : public TrainObserver {
   void resumed(const std::string& checkpoint, int64_t step) override;
   void stepped(const TrainProgress& progress) override;
   void evaluated(int64_t step, double loss) override;
+  void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) override;
+  void left_out(const std::string& what) override;
   void saved(const std::string& checkpoint, int64_t step) override;
 
   /// Ends the progress line: what is printed next starts on a line of its own.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "data/batch.h"
 #include "data/sampler.h"
@@ -11,6 +13,13 @@
 #include "plimsoll/job.h"
 
 namespace plimsoll {
+
+/// What a metric is without learning: "the most frequent class", "1-nearest neighbour".
+struct Baseline {
+  std::string metric;  ///< as the step's metrics name it
+  std::string name;
+  double value = 0;
+};
 
 /// May be read from any number of threads.
 class SampleSource {
@@ -22,6 +31,12 @@ class SampleSource {
 
   /// Samples [first, first + count) of `order`, whose count is samples(split).
   virtual Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const = 0;
+
+  /// On the samples held out, from those trained on; may take seconds.
+  virtual std::vector<Baseline> baselines() const { return {}; }
+
+  /// What was left out because it cannot be read (`data.skip_bad`), a line each with the file's name.
+  virtual std::vector<std::string> skipped() const { return {}; }
 };
 
 /// The job's text, tokenised where no earlier job has.

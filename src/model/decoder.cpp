@@ -119,12 +119,24 @@ DecoderImpl::DecoderImpl(const DecoderConfig& config, int64_t sequence_length) :
   }
 }
 
-at::Tensor DecoderImpl::loss(const at::Tensor& tokens, const at::Tensor& targets) {
-  at::Tensor x = at::embedding(embedding_, tokens);
-  if (positions_.defined()) x = x + positions_.narrow(0, 0, tokens.size(1));
+at::Tensor DecoderImpl::embed(const at::Tensor& tokens) {
+  return at::embedding(embedding_, tokens);
+}
+
+at::Tensor DecoderImpl::hidden(const at::Tensor& embedded) {
+  at::Tensor x = embedded;
+  if (positions_.defined()) x = x + positions_.narrow(0, 0, x.size(1));
   x = dropped(x, config_.dropout, is_training());
   for (const auto& layer : *layers_) x = layer->as<BlockImpl>()->forward(x);
-  return ops::linear_cross_entropy(norm_(x), head_.defined() ? head_ : embedding_, targets);
+  return norm_(x);
+}
+
+at::Tensor DecoderImpl::loss_of(const at::Tensor& hidden, const at::Tensor& targets) {
+  return ops::linear_cross_entropy(hidden, head(), targets);
+}
+
+at::Tensor DecoderImpl::loss(const at::Tensor& tokens, const at::Tensor& targets) {
+  return loss_of(hidden(embed(tokens)), targets);
 }
 
 }  // namespace plimsoll::model
@@ -135,8 +147,8 @@ Step decoder_step(const DecoderConfig& config, int64_t micro_batch_size, int64_t
   const DecoderConfig checked = model::resolved(config);
   Step step;
   step.model = [checked, sequence_length] { return std::make_shared<model::DecoderImpl>(checked, sequence_length); };
-  step.inputs = {{"tokens", {micro_batch_size, sequence_length}, c10::kLong},
-                 {"targets", {micro_batch_size, sequence_length}, c10::kLong}};
+  step.inputs = {{"tokens", {micro_batch_size, sequence_length}, c10::kLong, checked.vocab_size},
+                 {"targets", {micro_batch_size, sequence_length}, c10::kLong, checked.vocab_size}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
     return static_cast<model::DecoderImpl&>(module).loss(inputs["tokens"], inputs["targets"]);
   };

@@ -59,6 +59,13 @@ class DecoderImpl : public torch::nn::Module {
   /// Mean cross entropy of next-token prediction; tokens and targets int64 [B, T].
   at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets);
 
+  // Its parts, for models that put something else before the tokens. T is at most the sequence_length.
+  at::Tensor embed(const at::Tensor& tokens);     ///< int64 [B, T] -> [B, T, hidden], without positions
+  at::Tensor hidden(const at::Tensor& embedded);  ///< [B, T, hidden] -> the same, through all layers and the last norm
+  /// Mean cross entropy of what the head makes of [B, T, hidden]; targets int64 [B, T], -100 is ignored.
+  at::Tensor loss_of(const at::Tensor& hidden, const at::Tensor& targets);
+  const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }  ///< [vocab_size, hidden]
+
  private:
   DecoderConfig config_;
   at::Tensor embedding_, positions_, head_;

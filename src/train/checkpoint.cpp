@@ -16,6 +16,8 @@
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
 #include "train/checkpoint_state.h"
+#include "train/job/data_kind.h"
+#include "train/job/model_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -127,47 +129,12 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* to
   };
   if (tokenizer)
     origin["data.tokenizer"] = fmt::format("{} ({:016x})", tokenizer->name(), tokenizer->fingerprint());
-  else  // how many samples there are, and which of them are learned from, is said nowhere else
-    origin.insert({{"data.type", job.data.type},
-                   {"data.samples", text(job.data.samples)},
-                   {"data.validation_fraction", text(job.data.validation_fraction)}});
+  else
+    origin.insert({{"data.type", job.data.type}, {"data.validation_fraction", text(job.data.validation_fraction)}});
+  if (const job::DataKind& kind = job::data_kind(job.data.type); kind.origin) origin.merge(kind.origin(job));
+  origin.merge(job::model_kind(job.model.type).origin(job));
   const LoraConfig& lora = job.fine_tuning.lora;
   if (!lora.modules.empty()) origin.insert({{"lora.rank", text(lora.rank)}, {"lora.alpha", text(lora.alpha)}});
-  // The other shapes stand in the tensors; these change what they mean.
-  if (job.model.type == "fmri_autoencoder") {
-    const FmriAutoencoderConfig& model = job.model.fmri;
-    origin.insert({{"model.video.patch", text(model.video_patch)},
-                   {"model.video.num_heads", text(model.video.num_heads)},
-                   {"model.audio.patch", text(model.audio_patch)},
-                   {"model.audio.num_heads", text(model.audio.num_heads)},
-                   {"model.text.num_heads", text(model.text.num_heads)},
-                   {"model.norm_eps", text(model.norm_eps)},
-                   {"model.loss.fmri", text(model.loss.fmri)},
-                   {"model.loss.video", text(model.loss.video)},
-                   {"model.loss.audio", text(model.loss.audio)},
-                   {"model.loss.text", text(model.loss.text)},
-                   {"model.loss.agreement", text(model.loss.agreement)}});
-    return origin;
-  }
-  const DecoderConfig& model = job.model.decoder;
-  origin.insert({
-      {"model.vocab_size", text(model.vocab_size)},
-      {"model.hidden_size", text(model.hidden_size)},
-      {"model.num_layers", text(model.num_layers)},
-      {"model.num_heads", text(model.num_heads)},
-      {"model.num_kv_heads", text(model.num_kv_heads > 0 ? model.num_kv_heads : model.num_heads)},
-      {"model.head_dim", text(model.head_dim > 0 ? model.head_dim : model.hidden_size / model.num_heads)},
-      {"model.norm", model.norm},
-      {"model.positions", model.positions},
-      {"model.activation", model.activation},
-      {"model.tie_embeddings", text(model.tie_embeddings)},
-      {"model.attention_bias", text(model.attention_bias)},
-      {"model.mlp_bias", text(model.mlp_bias)},
-      {"model.sliding_window", text(model.sliding_window)},
-      {"model.norm_eps", text(model.norm_eps)},
-      {"model.rope_theta", text(model.rope_theta)},
-      {"data.sequence_length", text(job.data.sequence_length)},
-  });
   return origin;
 }
 

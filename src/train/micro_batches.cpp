@@ -12,6 +12,14 @@ namespace {
 
 constexpr int64_t kIgnoredTarget = -100;
 
+/// Says that the first `samples` of the batch count.
+void add_counted(Batch& batch, int64_t samples) {
+  std::vector<float> counts(static_cast<size_t>(batch.samples), 0.0f);
+  std::fill_n(counts.begin(), samples, 1.0f);
+  const auto* bytes = reinterpret_cast<const std::byte*>(counts.data());
+  batch.fields.push_back({kCounted, DType::float32, {batch.samples}, {bytes, bytes + counts.size() * sizeof(float)}});
+}
+
 /// The targets, which may be told to be ignored; nullptr where samples have none.
 BatchField* targets_of(Batch& batch) {
   const auto found = std::ranges::find(batch.fields, "targets", &BatchField::name);
@@ -28,27 +36,33 @@ MicroBatch tensors_over(Batch& batch) {
   return tensors;
 }
 
-std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs, int64_t values) {
+std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs) {
   std::vector<SyntheticField> fields;
   for (const InputSpec& input : inputs)
-    fields.push_back({input.name, dtype_of(input.dtype), {input.sizes.begin() + 1, input.sizes.end()}, values});
+    if (input.name != kCounted)
+      fields.push_back({input.name, dtype_of(input.dtype), {input.sizes.begin() + 1, input.sizes.end()}, input.values});
   return fields;
+}
+
+bool asks_what_counts(const std::vector<InputSpec>& inputs) {
+  return std::ranges::find(inputs, kCounted, &InputSpec::name) != inputs.end();
 }
 
 MicroBatches::MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress)
     : MicroBatches(job, text_samples(job.data, tokenizer, progress)) {}
 
-MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source)
+MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source, bool counted)
     : config_(job.data),
       samples_(job.micro_batch_size.value()),
       last_samples_(last_micro_batch_of(job)),
       per_step_(last_samples_ > 0 ? job.gradient_accumulation_steps->at(0) : 1),
       source_(std::move(source)),
+      counted_(counted),
       order_(source_->samples(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = source_->samples(Split::validation);
   // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
   evaluation_windows_ = std::min(job.eval_batches * std::max(job.batch_size.value_or(samples_), samples_), windows);
-  if (evaluation_windows_ == 0) return;
+  if (evaluation_windows_ == 0 || counted_) return;
   Batch first = source_->batch(WindowOrder(windows, 0, /*shuffle=*/false), Split::validation, 0, 1);
   if (!targets_of(first)) evaluation_windows_ -= evaluation_windows_ % samples_;
 }
@@ -63,7 +77,12 @@ void MicroBatches::start(int64_t position) {
   options.start = position;
   loader_.reset();
   loader_.emplace(
-      [this](int64_t first, int64_t samples) { return source_->batch(order_, Split::train, first, samples); }, options);
+      [this](int64_t first, int64_t samples) {
+        Batch batch = source_->batch(order_, Split::train, first, samples);
+        if (counted_) add_counted(batch, samples);
+        return batch;
+      },
+      options);
 }
 
 Batch MicroBatches::next() {
@@ -77,7 +96,8 @@ Batch MicroBatches::evaluation_batch(int64_t index, int64_t& windows) const {
   windows = std::min(samples_, evaluation_windows_ - first);
   // The order goes round, so that the rows that fill up hold valid tokens.
   Batch batch = source_->batch(WindowOrder(count, 0, /*shuffle=*/false), Split::validation, first, samples_);
-  if (windows == samples_) return batch;
+  if (counted_) add_counted(batch, windows);
+  if (counted_ || windows == samples_) return batch;
   BatchField* field = targets_of(batch);
   check(field != nullptr, "only targets can be ignored");
   auto* targets = reinterpret_cast<int64_t*>(field->bytes.data());

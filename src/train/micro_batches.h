@@ -23,12 +23,16 @@ using MicroBatch = std::map<std::string, at::Tensor>;
 /// The batch's fields as tensors over its bytes: nothing is copied, and the batch must outlive them.
 MicroBatch tensors_over(Batch& batch);
 
-/// The inputs of a step as synthetic data have them. `values`: what whole numbers among them are below.
-std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs, int64_t values);
+/// The inputs of a step as synthetic data have them.
+std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs);
+
+/// Whether the step asks which samples count (kCounted).
+bool asks_what_counts(const std::vector<InputSpec>& inputs);
 
 class MicroBatches {
  public:
-  MicroBatches(const Job& job, std::unique_ptr<SampleSource> source);
+  /// `counted`: batches bring kCounted.
+  MicroBatches(const Job& job, std::unique_ptr<SampleSource> source, bool counted = false);
   /// Opens the job's text, tokenising what no earlier job has. job.micro_batch_size must be set.
   MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress);
 
@@ -41,11 +45,14 @@ class MicroBatches {
   int64_t epoch(int64_t position) const { return order_.epoch(position); }
 
   /// Micro batches of an evaluation, which reads job.eval_batches times job.batch_size windows, or all where there are
-  /// fewer; 0: no validation data. Samples without targets that can be ignored are read in whole micro batches only.
+  /// fewer; 0: no validation data. Samples of which nothing says that they do not count are read in whole micro batches
+  /// only.
   int64_t evaluation_batches() const { return (evaluation_windows_ + samples_ - 1) / samples_; }
   /// Validation windows in order, the same ones every time. `windows` says how many are in it: the last micro batch may
-  /// be filled up with rows that do not count, whose targets are all -100.
+  /// be filled up with rows that do not count: their kCounted is 0, or their targets are all -100.
   Batch evaluation_batch(int64_t index, int64_t& windows) const;
+
+  const SampleSource& source() const { return *source_; }
 
  private:
   DataConfig config_;
@@ -53,6 +60,7 @@ class MicroBatches {
   int64_t last_samples_;  // of a step's last one, where it is smaller; 0: all are alike
   int64_t per_step_;      // micro batches of a step, where the last one is smaller
   std::unique_ptr<SampleSource> source_;
+  bool counted_;
   WindowOrder order_;
   int64_t evaluation_windows_ = 0;
   std::optional<Loader> loader_;  // last: its threads read the others

@@ -16,6 +16,7 @@
 #include "record/plan_device.h"
 #include "record/recorder.h"
 #include "train/accumulators.h"
+#include "train/evaluation_sums.h"
 #include "train/optimizer.h"
 #include "train/update_step.h"
 #include "train/weight_types.h"
@@ -149,21 +150,7 @@ class StepRecorder {
     }
   }
 
-  at::Tensor loss() {
-    const bool lower = !is_mixed(options_.precision) && weight_type(options_) != at::kFloat;
-    StepInputs inputs;
-    for (const auto& [name, tensor] : inputs_) {
-      const bool cast = lower && at::isFloatingType(tensor.scalar_type());
-      inputs.set(name, cast ? tensor.to(weight_type(options_)) : tensor);
-    }
-    at::Tensor loss;
-    if (is_mixed(options_.precision)) {
-      const AutocastScope autocast(options_.device == "cpu" ? AutocastTarget::cpu : AutocastTarget::cuda,
-                                   options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
-      loss = step_.loss(*model_, inputs);
-    } else {
-      loss = step_.loss(*model_, inputs);
-    }
+  at::Tensor checked(const at::Tensor& loss) const {
     if (!loss.defined() || loss.numel() != 1 || !at::isFloatingType(loss.scalar_type()))
       throw UserError("the step's loss must be one floating-point number" +
                       (loss.defined()
@@ -171,6 +158,24 @@ class StepRecorder {
                            : std::string("; it is undefined")));
     return loss.reshape({}).to(at::kFloat);
   }
+
+  // The step's function of model and inputs, in the precision asked for.
+  template <typename Function>
+  auto computed(const Function& function) {
+    const bool lower = !is_mixed(options_.precision) && weight_type(options_) != at::kFloat;
+    StepInputs inputs;
+    for (const auto& [name, tensor] : inputs_) {
+      const bool cast = lower && at::isFloatingType(tensor.scalar_type());
+      inputs.set(name, cast ? tensor.to(weight_type(options_)) : tensor);
+    }
+    std::optional<AutocastScope> autocast;
+    if (is_mixed(options_.precision))
+      autocast.emplace(options_.device == "cpu" ? AutocastTarget::cpu : AutocastTarget::cuda,
+                       options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
+    return function(*model_, inputs);
+  }
+
+  at::Tensor loss() { return checked(computed(step_.loss)); }
 
   void micro(const std::string& segment) {
     recorder_.begin_segment(segment);
@@ -253,7 +258,20 @@ class StepRecorder {
     recorder_.set_phase(Phase::evaluate);
     const at::NoGradGuard no_grad;
     model_->eval();
-    evaluation_out_.copy_(loss());
+    if (step_.evaluation) {
+      const Evaluation evaluation = computed(step_.evaluation);
+      evaluation_out_.copy_(checked(evaluation.loss));
+      for (const auto& [name, sum] : evaluation.sums) {
+        if (!sum.defined() || !at::isFloatingType(sum.scalar_type()))
+          throw UserError(fmt::format("the evaluation's sum '{}' must be a tensor of floating type", name));
+        // A copy of its own: what the executor hands out must not be a view of something that is given back.
+        at::Tensor out = at::empty(sum.sizes(), sum.options().dtype(at::kFloat));
+        out.copy_(sum);
+        recorder_.mark_output(out, kSumPrefix + name);
+      }
+    } else {
+      evaluation_out_.copy_(loss());
+    }
     model_->train();
   }
 

@@ -13,6 +13,7 @@
 #include "plimsoll/error.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
+#include "train/job_data.h"
 #include "train/job_units.h"
 #include "train/measured.h"
 #include "train/micro_batches.h"
@@ -128,7 +129,9 @@ class Run {
     while (true) {
       TrainingOptions options = options_of(job_);
       options.cost = settings().cost;
-      training_.emplace(step_of(job_, settings().micro_batch_size), options);
+      const Step step = step_of(job_, settings().micro_batch_size);
+      metrics_of_ = step.metrics;
+      training_.emplace(step, options);
       try {
         training_->start();
         return;
@@ -196,11 +199,15 @@ class Run {
   }
 
   void open_data() {
-    if (job_.data.type == "synthetic") {
+    if (job_.data.type != "text") {
       origin_ = origin_of(job_, nullptr);
       const Step step = step_of(job_, *job_.micro_batch_size);
-      data_.emplace(
-          job_, synthetic_samples(job_.data, job_.seed, synthetic_fields(step.inputs, job_.model.decoder.vocab_size)));
+      auto samples = open_samples(job_, step, [&](const std::string& what, double fraction) {
+        observer_.preparing(what, fraction);
+        if (stop_requested) throw StoppedEarly();
+      });
+      for (const std::string& left_out : samples->skipped()) observer_.left_out(left_out);
+      data_.emplace(job_, std::move(samples), asks_what_counts(step.inputs));
       return;
     }
     const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
@@ -349,20 +356,27 @@ class Run {
     if (data_->evaluation_batches() == 0) return;
     const double begin = seconds_now();
     double sum = 0;
+    std::map<std::string, at::Tensor> sums;
     int64_t windows = 0;
     for (int64_t i = 0; i < data_->evaluation_batches(); ++i) {
       int64_t counted = 0;
       if (stop_requested) return;  // a part of the windows is no evaluation
       Batch batch = data_->evaluation_batch(i, counted);
-      sum += training_->evaluate(tensors_over(batch)) * static_cast<double>(counted);
+      sum += training_->evaluate(tensors_over(batch), sums) * static_cast<double>(counted);
       windows += counted;
     }
     const double loss = sum / static_cast<double>(windows);
     if (!report_.first_evaluation) report_.first_evaluation = loss;
     report_.last_evaluation = loss;
     evaluated_step_ = training_->steps_done();
-    if (metrics_) metrics_->write(evaluated_step_, {{"validation_loss", loss}});
+    if (metrics_of_) report_.metrics = metrics_of_(sums);
+    if (metrics_) {
+      std::vector<std::pair<std::string, MetricValue>> fields = {{"validation_loss", loss}};
+      for (const auto& [name, value] : report_.metrics) fields.emplace_back(name, value);
+      metrics_->write(evaluated_step_, fields);
+    }
     observer_.evaluated(evaluated_step_, loss);
+    if (!report_.metrics.empty()) observer_.measured(evaluated_step_, report_.metrics);
     logged_at_ += seconds_now() - begin;  // evaluation is not training
   }
 
@@ -389,6 +403,9 @@ class Run {
     report_.measured_peak_bytes = report_.used.measured_peak();
     report_.measured = measured_breakdown(report_.planned, report_.used);
     report_.resident_bytes = peak_resident_bytes();
+    if (!report_.metrics.empty())
+      for (const Baseline& each : data_->source().baselines())
+        report_.baselines.push_back({each.metric, each.name, each.value});
     report_.steps = training_->steps_done();
     report_.steps_skipped = training_->steps_skipped();
     const size_t skip = step_seconds_.size() > kStepsNotTimed ? kStepsNotTimed : 0;
@@ -409,6 +426,7 @@ class Run {
   std::optional<MicroBatches> data_;
   std::optional<Training> training_;
   std::optional<MetricsLog> metrics_;
+  decltype(Step::metrics) metrics_of_;
   int64_t position_ = 0;  // windows read, counted over all epochs
   int64_t saved_step_ = 0, evaluated_step_ = 0;
   int64_t skipped_in_a_row_ = 0;

@@ -17,6 +17,7 @@
 #include "run/executor.h"
 #include "run/learned_workspace.h"
 #include "run/moves.h"
+#include "train/evaluation_sums.h"
 #include "train/loss_scaler.h"
 #include "train/plan_options.h"
 
@@ -272,10 +273,22 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
 }
 
 double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch) {
+  std::map<std::string, at::Tensor> sums;
+  return evaluate(micro_batch, sums);
+}
+
+double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
+                          std::map<std::string, at::Tensor>& sums) {
   impl_->require_started();
   impl_->bind(micro_batch);
   impl_->run("evaluate", 0);
   const double loss = impl_->read("evaluation_loss");
+  for (const NamedView& output : impl_->plan.trace.outputs) {
+    if (!output.name.starts_with(kSumPrefix)) continue;
+    const at::Tensor part = impl_->executor->tensor(output.view).to(at::kDouble);
+    at::Tensor& sum = sums[output.name.substr(kSumPrefix.size())];
+    sum = sum.defined() ? sum + part : part;
+  }
   impl_->learn();
   return loss;
 }

@@ -56,7 +56,8 @@ inline std::vector<int> codes_of(const Packed& packed, Format format, int64_t co
   std::vector<int> codes;
   const auto* bytes = static_cast<const uint8_t*>(packed.values.const_data_ptr());
   for (int64_t i = 0; i < count; ++i)
-    codes.push_back(format == Format::bits8 ? bytes[i] : (bytes[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4)) & 15);
+    codes.push_back(format == Format::bits8 ? bytes[place_of_bits8(i, count)]
+                                            : (bytes[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4)) & 15);
   return codes;
 }
 inline std::vector<int> scales_of_packed(const Packed& packed) {

@@ -24,10 +24,11 @@ PLIMSOLL_INLINE Bytes bytes_of(Words words) {
 
 constexpr int64_t kVectors = kDrawnAtATime / kLanes;
 
-/// Sixteen random bits a lane.
+/// Sixteen random bits a lane, `up` bits from the lowest.
+template <int up = 0>
 PLIMSOLL_INLINE Words bits_at(const Drawn& drawn, int64_t b, int64_t j) {
   const Words words = read<Words>(drawn.words[b][j / 2]);
-  return j % 2 == 0 ? words & 0xffffu : words >> 16;
+  return (j % 2 == 0 ? words << up : words >> (16 - up)) & (0xffffu << up);
 }
 alignas(64) constexpr uint32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 PLIMSOLL_INLINE void draw_words(const Draw& draw, int64_t element, Drawn& to) {
@@ -69,12 +70,15 @@ struct SmallFloat {
     return exponent > top ? exponent - top : 1;
   }
 
+  /// Where `encode` wants its random bits.
+  static constexpr int kRandom = kCut - 16;
+
   /// Codes of magnitudes `y`, scaled so that they are in range; below the smallest normal number codes are evenly
   /// spaced, which adding that number makes of all others too.
   PLIMSOLL_INLINE static Words encode(Floats y, Words random) {
     const Floats smallest = splat<Floats>(power(least));
     const auto small = y < smallest;
-    const Words bits = bits_of(small ? y + smallest : y) + ((random << (kCut - 16)) | (1u << (kCut - 17)));
+    const Words bits = bits_of(small ? y + smallest : y) + (random | (1u << (kRandom - 1)));
     return (bits >> kCut) - (small ? splat<Words>(least << mantissa) : splat<Words>((least - 1) << mantissa));
   }
 
@@ -121,37 +125,54 @@ PLIMSOLL_INLINE Floats numbers_of(Words code, float scale) {
   return float_of(bits_of(magnitude) | ((code & (1u << (code_bits - 1))) << (32 - code_bits)));
 }
 
+// Four vectors of codes lie in one of words, the first in the lowest bytes: shifts are cheaper than widening bytes.
+constexpr int64_t kGroup = 4 * kLanes;
+
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64_t count, const float* from,
                            const Drawn& drawn) {
   for (int64_t i = 0; i < count; i += kBlock8) {
     const uint32_t scale = Small::scale(largest_magnitude<kVectors>(from + i));
     const float inverse = power(254 - (scale == kNotFinite ? 1 : scale));
-    uint8_t block[kBlock8];
-    uint8_t* to = count - i < kBlock8 ? block : codes + begin + i;
-    for (int64_t j = 0; j < kVectors; ++j) {
-      const Bytes bytes =
-          bytes_of(codes_of<Small, squares, 8>(load(from + i + j * kLanes), inverse, bits_at(drawn, i / kBlock8, j)));
-      std::memcpy(to + j * kLanes, &bytes, sizeof(bytes));
-    }
-    if (to == block) std::memcpy(codes + begin + i, block, static_cast<size_t>(count - i));
     scales[(begin + i) / kBlock8] = static_cast<uint8_t>(scale);
+    for (int64_t group = 0; group < kBlock8 && i + group < count; group += kGroup) {
+      const int64_t left = count - i - group;
+      Words code[4];
+      for (int64_t k = 0; k < 4; ++k)
+        code[k] = codes_of<Small, squares, 8>(load(from + i + group + k * kLanes), inverse,
+                                              bits_at<Small::kRandom>(drawn, i / kBlock8, group / kLanes + k));
+      uint8_t* to = codes + begin + i + group;
+      if (left >= kGroup) {
+        const Words four = code[0] | (code[1] << 8) | (code[2] << 16) | (code[3] << 24);
+        std::memcpy(to, &four, sizeof(four));
+        continue;
+      }
+      Bytes one_after_another[4];
+      for (int64_t k = 0; k < 4; ++k) one_after_another[k] = bytes_of(code[k]);
+      std::memcpy(to, one_after_another, static_cast<size_t>(left));
+    }
   }
 }
 
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void unpack8(const uint8_t* codes, const uint8_t* scales, int64_t begin, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; i += kBlock8) {
-    uint8_t block[kBlock8] = {};
-    const uint8_t* from = codes + begin + i;
-    if (count - i < kBlock8) {
-      std::memcpy(block, from, static_cast<size_t>(count - i));
-      from = block;
-    }
+  for (int64_t i = 0; i < count; i += kGroup) {
     const float scale = power(scales[(begin + i) / kBlock8]);
-    for (int64_t j = 0; j < kVectors; ++j)
-      store(to + i + j * kLanes, numbers_of<Small, squares, 8>(words_of(read<Bytes>(from + j * kLanes)), scale));
+    const uint8_t* from = codes + begin + i;
+    if (count - i >= kGroup) {
+      const Words four = read<Words>(from);
+      store(to + i, numbers_of<Small, squares, 8>(four, scale));
+      store(to + i + kLanes, numbers_of<Small, squares, 8>(four >> 8, scale));
+      store(to + i + 2 * kLanes, numbers_of<Small, squares, 8>(four >> 16, scale));
+      store(to + i + 3 * kLanes, numbers_of<Small, squares, 8>(four >> 24, scale));
+      continue;
+    }
+    uint8_t rest[kGroup] = {};
+    std::memcpy(rest, from, static_cast<size_t>(count - i));
+    for (int64_t k = 0; k < 4; ++k)
+      store(to + i + k * kLanes, numbers_of<Small, squares, 8>(words_of(read<Bytes>(rest + k * kLanes)), scale));
   }
+  for (int64_t i = (count + kGroup - 1) / kGroup * kGroup; i % kDrawnAtATime != 0; ++i) to[i] = 0;
 }
 
 template <typename Small, bool squares>
@@ -166,9 +187,10 @@ PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64
       for (int64_t j = 0; j < kBlock4 / kLanes && first + j * kLanes < count; j += 2) {
         const float* x = from + first + j * kLanes;
         const int64_t vector = half * (kBlock4 / kLanes) + j;
-        const Words low = codes_of<Small, squares, 4>(load(x), inverse, bits_at(drawn, i / kDrawnAtATime, vector));
-        const Words high =
-            codes_of<Small, squares, 4>(load(x + kLanes), inverse, bits_at(drawn, i / kDrawnAtATime, vector + 1));
+        const Words low =
+            codes_of<Small, squares, 4>(load(x), inverse, bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector));
+        const Words high = codes_of<Small, squares, 4>(load(x + kLanes), inverse,
+                                                       bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector + 1));
         const Bytes bytes = bytes_of(low | (high << 4));
         std::memcpy(codes + (begin + first + j * kLanes) / 2, &bytes, sizeof(bytes));
       }

@@ -11,9 +11,6 @@
 
 namespace plimsoll::job {
 
-/// model.video.width, model.loss.agreement, ...: of `model.type: fmri_autoencoder`.
-std::vector<Key> fmri_keys();
-
 /// optimizer.*
 std::vector<Key> optimizer_keys();
 

@@ -20,11 +20,29 @@ namespace plimsoll::job {
 inline Job& part(Job& job, Job*) {
   return job;
 }
-inline DecoderConfig& part(Job& job, DecoderConfig*) {
-  return job.model.decoder;
-}
 inline FmriAutoencoderConfig& part(Job& job, FmriAutoencoderConfig*) {
   return job.model.fmri;
+}
+inline GestureSsmConfig& part(Job& job, GestureSsmConfig*) {
+  return job.model.gesture;
+}
+inline VideoLlmConfig& part(Job& job, VideoLlmConfig*) {
+  return job.model.video_llm;
+}
+inline PromptSegmentationConfig& part(Job& job, PromptSegmentationConfig*) {
+  return job.model.segmentation;
+}
+inline SeriesConfig& part(Job& job, SeriesConfig*) {
+  return job.data.series;
+}
+inline SlicesConfig& part(Job& job, SlicesConfig*) {
+  return job.data.slices;
+}
+inline ClipsConfig& part(Job& job, ClipsConfig*) {
+  return job.data.clips;
+}
+inline StimuliConfig& part(Job& job, StimuliConfig*) {
+  return job.data.stimuli;
 }
 inline LoraConfig& part(Job& job, LoraConfig*) {
   return job.fine_tuning.lora;
@@ -60,6 +78,53 @@ template <typename Part, typename Type>
 Type default_of(Type Part::*member) {
   Job job;
   return field(job, member);
+}
+
+// The same for a part that stands in several places; `place` says which.
+template <typename Part>
+using Place = std::function<Part&(Job&)>;
+
+template <typename Part>
+Key integer_at(std::string key, Place<Part> place, int64_t Part::*member, IntegerRange range, std::string meaning) {
+  Job defaults;
+  return {{std::move(key), range.text(), std::to_string(place(defaults).*member), std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_integer(value, range); }};
+}
+template <typename Part>
+Key number_at(std::string key, Place<Part> place, double Part::*member, NumberRange range, std::string meaning) {
+  Job defaults;
+  return {{std::move(key), range.text(), fmt::format("{}", place(defaults).*member), std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_number(value, range); }};
+}
+template <typename Part>
+Key boolean_at(std::string key, Place<Part> place, bool Part::*member, std::string meaning) {
+  Job defaults;
+  return {{std::move(key), "true | false", place(defaults).*member ? "true" : "false", std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_boolean(value); }};
+}
+template <typename Part>
+Key word_at(std::string key, Place<Part> place, std::string Part::*member, std::vector<std::string> allowed,
+            std::string meaning) {
+  Job defaults;
+  return {{std::move(key), joined(allowed, " | "), place(defaults).*member, std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_word(value, allowed); }};
+}
+
+/// A path, or a list of paths that is not empty.
+template <typename Part>
+Key paths(std::string key, std::vector<std::filesystem::path> Part::*member, std::string meaning) {
+  return {{std::move(key), "path | list of paths", "(none)", std::move(meaning)}, [=](const Value& value, Job& job) {
+            constexpr std::string_view allowed = "a path, or a list of paths that is not empty";
+            const bool list = value.node->kind == Node::Kind::list;
+            if (list && value.node->items.empty()) value.refuse(allowed);
+            std::vector<std::filesystem::path>& all = field(job, member);
+            all.clear();
+            for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
+              const Value one = value.with(item);
+              if (item->kind == Node::Kind::scalar && item->text.empty()) one.refuse(allowed);
+              all.emplace_back(read_text(one, allowed));
+            }
+          }};
 }
 
 template <typename Part>

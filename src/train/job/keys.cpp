@@ -5,8 +5,10 @@
 #include "base/glob.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "train/job/data_kind.h"
 #include "train/job/key_groups.h"
 #include "train/job/key_kinds.h"
+#include "train/job/model_kind.h"
 
 namespace plimsoll::job {
 namespace {
@@ -20,30 +22,6 @@ constexpr NumberRange kSmall{.least = 0, .least_open = true, .most = 1, .most_op
 constexpr IntegerRange kSteps{1, kMostSteps};
 constexpr IntegerRange kStepsOrNever{0, kMostSteps};
 constexpr IntegerRange kBatch{1, kLargestBatch};
-
-Key vocab_size() {
-  constexpr IntegerRange range{1, kMostWords};
-  return {{"model.vocab_size", "auto | " + range.text(), "auto",
-           "rows of the embedding; auto: the tokenizer's, rounded up to 64. The logits of a micro batch grow with it"},
-          [=](const Value& value, Job& job) {
-            job.model.decoder.vocab_size = value.is("auto") ? 0 : read_integer(value, range, "auto");
-          }};
-}
-
-Key files() {
-  return {{"data.files", "path | list of paths", "(required)", "text: files, relative to the job file"},
-          [](const Value& value, Job& job) {
-            constexpr std::string_view allowed = "a path, or a list of paths that is not empty";
-            const bool list = value.node->kind == Node::Kind::list;
-            if (list && value.node->items.empty()) value.refuse(allowed);
-            job.data.files.clear();
-            for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
-              const Value path = value.with(item);
-              if (item->kind == Node::Kind::scalar && item->text.empty()) path.refuse(allowed);
-              job.data.files.emplace_back(read_text(path, allowed));
-            }
-          }};
-}
 
 Key resume() {
   return {{"checkpoint.resume", "auto | never | path", "auto",
@@ -211,75 +189,42 @@ Key seed() {
           }};
 }
 
-// Both models have them; what a job says goes for the one that it names.
-Key shared_number(std::string key, double DecoderConfig::*decoder, double FmriAutoencoderConfig::*fmri,
-                  NumberRange range, std::string meaning) {
-  return {{std::move(key), range.text(), fmt::format("{}", default_of(decoder)), std::move(meaning)},
-          [=](const Value& value, Job& job) {
-            job.model.decoder.*decoder = job.model.fmri.*fmri = read_number(value, range);
-          }};
+// "decoder: a decoder-only transformer; fmri_autoencoder: ...".
+template <typename Kind>
+std::string meanings_of(const std::vector<Kind>& kinds) {
+  std::string text;
+  for (const Kind& kind : kinds) text += (text.empty() ? "" : "; ") + kind.type + ": " + kind.meaning;
+  return text;
+}
+template <typename Kind>
+std::vector<std::string> types_of(const std::vector<Kind>& kinds) {
+  std::vector<std::string> types;
+  for (const Kind& kind : kinds) types.push_back(kind.type);
+  return types;
 }
 
 std::vector<Key> model_keys() {
-  using D = DecoderConfig;
-  using F = FmriAutoencoderConfig;
   return {
-      word("model.type", &ModelConfig::type, {"decoder", "fmri_autoencoder"},
-           "decoder: a decoder-only transformer; fmri_autoencoder: video, audio and text to fMRI voxels and back"),
+      word("model.type", &ModelConfig::type, types_of(model_kinds()), meanings_of(model_kinds())),
       weight_dtype(
           "model.dtype", [](Job & job) -> auto& { return job.model.dtype; }),
       path(
           "model.weights", &ModelConfig::weights, "(none)",
           "a safetensors file of the model's weights to start from, such as plimsoll export writes; quantised and cast "
           "on the way in as the job says"),
-      vocab_size(),
-      integer("model.hidden_size", &D::hidden_size, {1, kWidest}, "width of the residual stream"),
-      integer("model.num_layers", &D::num_layers, {1, kMostLayers}, "activations and parameters grow with it"),
-      integer("model.num_heads", &D::num_heads, {1, kMostHeads},
-              "attention heads; must divide hidden_size unless "
-              "head_dim is given"),
-      integer("model.num_kv_heads", &D::num_kv_heads, {0, kMostHeads},
-              "key and value heads, a divisor of num_heads (grouped-query attention); 0: num_heads"),
-      integer("model.head_dim", &D::head_dim, {0, kWidest},
-              "width of a head, even where positions are rope; 0: hidden_size / num_heads"),
-      integer("model.intermediate_size", &D::intermediate_size, {0, kWidestFeedForward},
-              "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (swiglu)"),
-      word("model.norm", &D::norm, {"rmsnorm", "layernorm"}, "normalisation before attention and feed-forward"),
-      word("model.positions", &D::positions, {"rope", "learned"}, "rotary, or an embedding of sequence_length rows"),
-      word("model.activation", &D::activation, {"swiglu", "gelu"}, "swiglu has three feed-forward matrices, gelu two"),
-      boolean("model.tie_embeddings", &D::tie_embeddings,
-              "the head uses the embedding's weight: vocab_size x hidden_size parameters fewer"),
-      boolean("model.attention_bias", &D::attention_bias, "biases on query, key, value and output projections"),
-      boolean("model.mlp_bias", &D::mlp_bias, "biases on the feed-forward projections"),
-      integer("model.sliding_window", &D::sliding_window, {0, kLongestSequence},
-              "positions a token looks back on, itself included; 0: all"),
-      shared_number("model.dropout", &D::dropout, &F::dropout, kBelowOne,
-                    "on attention output and feed-forward output"),
-      shared_number("model.norm_eps", &D::norm_eps, &F::norm_eps, kSmall, "added to the variance"),
-      number("model.rope_theta", &D::rope_theta, {.least = 1}, "base of the rotary frequencies"),
   };
 }
 
 std::vector<Key> data_keys() {
   using D = DataConfig;
   return {
-      word("data.type", &D::type, {"text", "synthetic"},
-           "text: files cut into windows of tokens; synthetic: random inputs of the model's shapes, drawn from the "
-           "seed, to try out memory and speed without data"),
-      files(),
-      integer("data.samples", &D::samples, {1, int64_t{1} << 32},
-              "synthetic: how many different ones there are; an epoch"),
-      word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
-      path("data.tokenizer_file", &D::tokenizer_file, "(none)",
-           "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
-      integer("data.sequence_length", &D::sequence_length, {1, kLongestSequence},
-              "tokens of a window; activations grow with it"),
+      word("data.type", &D::type, types_of(data_kinds()), meanings_of(data_kinds())),
       number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5},
-             "the end of the text, held out for evaluation"),
-      boolean("data.shuffle", &D::shuffle, "a new order of windows every epoch, drawn from the seed"),
+             "the end of the data, held out for evaluation"),
+      boolean("data.shuffle", &D::shuffle, "a new order of samples every epoch, drawn from the seed"),
       integer("data.num_workers", &D::num_workers, {1, 256}, "threads that prepare batches; they persist"),
       integer("data.prefetch", &D::prefetch, {1, 1024}, "batches prepared ahead, in host memory"),
-      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where token files are kept, relative to the job file"),
+      boolean("data.skip_bad", &D::skip_bad, "leave out samples that cannot be read, and count them; else they stop"),
   };
 }
 
@@ -328,38 +273,66 @@ std::vector<Key> other_keys() {
   };
 }
 
-void set_type(Key& key, const char* type_key, const char* type) {
-  key.type_key = type_key;
-  key.type = type;
+// Adds the keys of a type; where another type has one of the same name, each reads its own.
+void add_of_type(std::vector<Key>& all, const char* type_key, const std::string& type, std::vector<Key> keys) {
+  for (Key& key : keys) {
+    key.type_key = type_key;
+    key.types = {type};
+    const auto same = std::ranges::find_if(all, [&](const Key& each) { return each.help.key == key.help.key; });
+    if (same == all.end()) {
+      all.push_back(std::move(key));
+      continue;
+    }
+    check(same->type_key == key.type_key, "two kinds of keys are named " + key.help.key);
+    if (same->variants.empty()) same->variants.push_back(*same);
+    same->types.push_back(type);
+    same->variants.push_back(std::move(key));
+  }
 }
 
-bool is_of_every_model(const std::string& model_key) {
-  for (const char* each : {"model.type", "model.dtype", "model.weights", "model.dropout", "model.norm_eps"})
-    if (model_key == each) return true;
-  return false;
+// What is the same for all types is said once, the rest under the type's name.
+void describe_variants(Key& key) {
+  for (std::string KeyHelp::*text : {&KeyHelp::type, &KeyHelp::default_value, &KeyHelp::meaning}) {
+    std::vector<std::pair<std::string, std::string>> said;  // what, and by which types
+    for (const Key& variant : key.variants) {
+      const auto same = std::ranges::find_if(said, [&](const auto& each) { return each.first == variant.help.*text; });
+      if (same == said.end())
+        said.emplace_back(variant.help.*text, variant.types.front());
+      else
+        same->second += ", " + variant.types.front();
+    }
+    if (said.size() < 2) continue;
+    std::string all;
+    for (const auto& [what, types] : said) all += (all.empty() ? "" : "; ") + types + ": " + what;
+    key.help.*text = all;
+  }
 }
 
 }  // namespace
 
+const std::string& type_of(const Job& job, const std::string& type_key) {
+  return type_key == "data.type" ? job.data.type : job.model.type;
+}
+
+bool belongs_to(const Key& key, const Job& job) {
+  return key.types.empty() || std::ranges::find(key.types, type_of(job, key.type_key)) != key.types.end();
+}
+
+void read_as(const Key& key, const Value& value, Job& job) {
+  for (const Key& variant : key.variants)
+    if (belongs_to(variant, job)) return variant.read(value, job);
+  key.read(value, job);
+}
+
 const std::vector<Key>& keys() {
   static const std::vector<Key> table = [] {
-    std::vector<Key> all;
-    for (std::vector<Key> (*group)() :
-         {model_keys, fmri_keys, data_keys, training_keys, fine_tuning_keys, optimizer_keys, other_keys})
-      for (Key& key : group()) {
-        if (group == fmri_keys)
-          set_type(key, "model.type", "fmri_autoencoder");
-        else if (group == model_keys && !is_of_every_model(key.help.key))
-          set_type(key, "model.type", "decoder");
-        all.push_back(std::move(key));
-      }
-    for (Key& key : all) {
-      const std::string& name = key.help.key;
-      if (name == "data.sequence_length") set_type(key, "model.type", "decoder");
-      if (name == "data.samples") set_type(key, "data.type", "synthetic");
-      for (const char* of_text : {"data.files", "data.tokenizer", "data.tokenizer_file", "data.cache_dir"})
-        if (name == of_text) set_type(key, "data.type", "text");
-    }
+    std::vector<Key> all = model_keys();
+    const auto add = [&](std::vector<Key> (*group)()) { std::ranges::move(group(), std::back_inserter(all)); };
+    for (const ModelKind& kind : model_kinds()) add_of_type(all, "model.type", kind.type, kind.keys);
+    add(data_keys);
+    for (const DataKind& kind : data_kinds()) add_of_type(all, "data.type", kind.type, kind.keys);
+    for (std::vector<Key> (*group)() : {training_keys, fine_tuning_keys, optimizer_keys, other_keys}) add(group);
+    for (Key& key : all) describe_variants(key);
     return all;
   }();
   return table;

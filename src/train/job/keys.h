@@ -16,9 +16,21 @@ struct Key {
   /// Puts the value into the job; throws UserError where it is not what the key asks for. Checks that need more than
   /// one key are in checks.h.
   std::function<void(const Value&, Job&)> read;
-  /// "model.type" and "decoder": the key is of such jobs alone. Empty: of all.
-  std::string type_key = {}, type = {};
+  /// "model.type" and {"decoder"}: the key is of such jobs alone. Empty: of all.
+  std::string type_key = {};
+  std::vector<std::string> types = {};
+  /// The same name as it is read for each of several types, where they differ; help is of all of them then.
+  std::vector<Key> variants = {};
 };
+
+/// The job's model.type or data.type.
+const std::string& type_of(const Job& job, const std::string& type_key);
+
+/// Whether such a job has the key.
+bool belongs_to(const Key& key, const Job& job);
+
+/// Reads a value as jobs of this type have it.
+void read_as(const Key& key, const Value& value, Job& job);
 
 /// In the order of the reference page.
 const std::vector<Key>& keys();

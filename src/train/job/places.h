@@ -22,8 +22,8 @@ class Places {
   bool overridden(const std::string& key) const { return overridden_.contains(key); }  ///< on the command line
 
   /// The place of the first of `keys` that was given: "job.yaml:4".
-  const std::string& of(std::initializer_list<const char*> keys) const {
-    for (const char* key : keys)
+  const std::string& of(std::initializer_list<std::string> keys) const {
+    for (const std::string& key : keys)
       if (const auto found = places_.find(key); found != places_.end()) return found->second;
     return whole_;
   }

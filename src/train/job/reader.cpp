@@ -17,6 +17,7 @@
 #include "plimsoll/job.h"
 #include "train/job/batch_sizes.h"
 #include "train/job/checks.h"
+#include "train/job/data_kind.h"
 #include "train/job/document.h"
 #include "train/job/keys.h"
 #include "train/job/places.h"
@@ -89,6 +90,8 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
   if (job.data.cache_dir.empty()) job.data.cache_dir = ".plimsoll-cache";
   place(job.data.cache_dir);
   place(job.data.tokenizer_file);
+  if (const DataKind& kind = data_kind(job.data.type); kind.paths)
+    for (std::filesystem::path* path : kind.paths(job)) place(*path);
   place(job.model.weights);
   place(job.checkpoint.directory);
   place(job.log.metrics_file);
@@ -146,8 +149,11 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
 
   Job job;
   Places places(name);
+  // The types first: other keys are read as theirs.
+  for (const Value& value : assignments.values())
+    if (value.key == "model.type" || value.key == "data.type") find_key(value.key)->read(value, job);
   for (const Value& value : assignments.values()) {
-    find_key(value.key)->read(value, job);
+    read_as(*find_key(value.key), value, job);
     places.set(value.key, value.source->at(value.node->line), value.source->command_line);
   }
   resolve_optimizer_name(job, places);

@@ -1,0 +1,14 @@
+#include "train/job_data.h"
+
+#include "plimsoll/error.h"
+#include "train/micro_batches.h"
+
+namespace plimsoll {
+
+std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& /*progress*/) {
+  const std::string& type = job.data.type;
+  check(type == "synthetic", "unknown data type " + type);
+  return synthetic_samples(job.data, job.seed, synthetic_fields(step.inputs));
+}
+
+}  // namespace plimsoll
