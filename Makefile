@@ -23,6 +23,21 @@ quickstart: setup text ## From a bare machine to a small language model in train
 	@echo "==> train: examples/small-lm/quickstart.yaml"
 	@build/plimsoll train examples/small-lm/quickstart.yaml
 
+.PHONY: train-small
+train-small: setup text ## Train the small language model for this machine; watch it with 'make monitor' in another terminal
+	@scripts/build.sh release plimsoll_cli
+	@build/plimsoll train examples/small-lm/quickstart.yaml $(ARGS)
+
+.PHONY: monitor
+monitor: setup ## Watch the runs of this machine: memory by role against the budget, rate, devices
+	@scripts/build.sh release plimsoll_cli
+	@build/plimsoll monitor
+
+.PHONY: examples
+examples: setup text ## Prepare real data and train every example small, each in about two minutes
+	@scripts/build.sh release plimsoll_cli
+	@scripts/run-examples.py $(EXAMPLES)
+
 .PHONY: setup
 setup: ## Install what a build needs: Debian packages, libtorch into .venv
 	@scripts/setup.sh

@@ -48,8 +48,9 @@ struct ModelConfig {
 /// Others read files of recorded data, each with a configuration of its own (plimsoll/sample_data.h).
 struct DataConfig {
   std::string type = "text";
-  int64_t samples = 256;                     ///< synthetic: how many different ones there are
-  std::vector<std::filesystem::path> files;  ///< relative paths are relative to the job file
+  int64_t samples = 256;       ///< synthetic: how many different ones there are
+  std::filesystem::path root;  ///< the folder that relative paths of data start from; relative to the job file
+  std::vector<std::filesystem::path> files;  ///< relative to the root
   bool skip_bad = false;                     ///< files that cannot be read are left out and counted
   SeriesConfig series;
   SlicesConfig slices;
@@ -165,6 +166,8 @@ struct Job {
   std::string device = "cpu";      ///< cpu | cuda | rocm | mps: plans can be made for any on every machine
   int64_t threads = 0;             ///< CPU threads; 0: as many as cores
   uint64_t seed = 0;
+  /// What the reader has to say: names of other programs that it took for ours, a line each.
+  std::vector<std::string> notes;
 };
 
 /// Sequences of a step's last micro batch where it is smaller than the others; 0: they are all alike, or still open.

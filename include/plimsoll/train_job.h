@@ -1,6 +1,7 @@
 // What the command line does with a job file, as functions.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -101,6 +102,22 @@ struct Advice {
 /// the planner, host memory, lower precision, shorter sequences, an optimizer with less state, fewer layers. Each but
 /// the first leaves micro batch and recomputation to the planner.
 std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most = 3);
+
+/// A smaller number of the model or its samples, and what the job comes to with it.
+struct ModelChange {
+  std::string change;   ///< as an override: "model.bottleneck_dim=1024"; empty: the job as it is
+  std::string meaning;  ///< "a narrower bottleneck"
+  bool fits = false;
+  int64_t parameters = 0;
+  int64_t peak_bytes = 0, minimum_budget_bytes = 0;
+  double step_seconds = 0, tokens_per_second = 0;  ///< predicted
+};
+
+/// The job as it is, and with half and a quarter of each number that its model's type lists, each planned again.
+/// `file` and `overrides` are the job's, as read_job takes them. `progress` hears of how many of how many are done.
+std::vector<ModelChange> model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                                       const PlanTarget& target,
+                                       const std::function<void(int64_t done, int64_t of)>& progress = {});
 
 /// Memory against time: the best plans under `points` budgets from the least that fits anything to the most that makes
 /// a difference, by rising budget.

@@ -29,6 +29,7 @@ void add_compare(CLI::App& app, Action& action);
 void add_place(CLI::App& app, Action& action);
 void add_gpus(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
+void add_monitor(CLI::App& app, Action& action);
 
 /// Writes `text` to standard output and throws UserError (failure) where that is refused: results that got lost on a
 /// full disk must not end in exit code 0.

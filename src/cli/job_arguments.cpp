@@ -5,8 +5,10 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "plimsoll/error.h"
+#include "report/text_width.h"
 
 namespace plimsoll::cli {
 
@@ -17,6 +19,19 @@ void JobArguments::add_to(CLI::App& command) {
                   "key.path=value: keys of the job file, said anew: optimizer.name=sgd 'data.files=[a.txt, b.txt]'")
       ->option_text("...");
   output.add_option_to(command);
+  flags.add_to(command);
+}
+
+std::vector<std::string> JobArguments::all_overrides() const {
+  std::vector<std::string> all = flags.overrides();
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return all;
+}
+
+Job JobArguments::read() const {
+  Job job = read_job(file, all_overrides());
+  for (const std::string& note : job.notes) fmt::print(stderr, "{}\n", without_controls(note));
+  return job;
 }
 
 std::string memory_keys_help() {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/job_flags.h"
 #include "cli/json_output.h"
 #include "plimsoll/job.h"
 
@@ -12,12 +13,17 @@ namespace plimsoll::cli {
 struct JobArguments {
   std::string file;
   std::vector<std::string> overrides;
+  JobFlags flags;
   Output output;
 
   void add_to(CLI::App& command);
 
-  /// The job as file and overrides say. Throws UserError as read_job does.
-  Job read() const { return read_job(file, overrides); }
+  /// The job as file, flags and overrides say, the later before the earlier; other programs' names in it are answered
+  /// on standard error. Throws UserError as read_job does.
+  Job read() const;
+
+  /// Flags and overrides, as read_job takes them.
+  std::vector<std::string> all_overrides() const;
 };
 
 /// The job keys with most effect on memory, for the end of `--help`.

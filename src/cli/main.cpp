@@ -92,6 +92,7 @@ int run(int argc, char** argv) {
   add_doctor(app, action);
   add_gpus(app, action);
   add_export(app, action);
+  add_monitor(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -13,6 +13,7 @@
 #include "cli/job_arguments.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
+#include "cli/what_if.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/devices.h"
@@ -20,6 +21,7 @@
 #include "plimsoll/liveness.h"
 #include "plimsoll/plan_page.h"
 #include "plimsoll/train_job.h"
+#include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
 #include "train/job_units.h"
@@ -34,6 +36,9 @@ constexpr const char* kExamples =
     "  plimsoll plan job.yaml --gpu a6000 --frontier\n"
     "  plimsoll plan job.yaml --gpu rtx3060-12gb,rtx4090,l40s     which of them can train this, how fast\n"
     "  plimsoll plan job.yaml --memory 12GiB --html plan.html\n"
+    "  plimsoll plan job.yaml --recipe saving --gpu rtx3060-12gb  bf16 weights, 8-bit state, updates in backward\n"
+    "  plimsoll plan job.yaml --gpu l40s --what-if                 a shorter sequence, a narrower layer: each planned "
+    "again\n"
     "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n\n";
 
 // Points of a frontier where nobody says how many.
@@ -45,6 +50,7 @@ struct PlanArguments {
   std::string memory;
   std::string html;
   int frontier = 0;
+  bool what_if = false;
 };
 
 Json frontier_json(const std::vector<FrontierPoint>& frontier) {
@@ -352,8 +358,8 @@ int run_plan(const PlanArguments& arguments) {
   const Job job = arguments.job.read();
   arguments.job.output.require_writable();
   if (arguments.gpus.size() > 1) {
-    if (!arguments.html.empty() || arguments.frontier > 0)
-      throw UserError("--html and --frontier are of one device; name one with --gpu");
+    if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if)
+      throw UserError("--html, --frontier and --what-if are of one device; name one with --gpu");
     return run_devices(arguments, job);
   }
   const PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
@@ -373,8 +379,17 @@ int run_plan(const PlanArguments& arguments) {
     write_file_atomically(arguments.html, page_of(job, planned, frontier));
     text += fmt::format("\nThe plan as a page: {}\n", arguments.html);
   }
-  arguments.job.output.print(text);
   Json json = plan_json(job, planned);
+  if (arguments.what_if) {
+    Progress progress("what if", 0, progress_on_standard_error());
+    const auto changes =
+        model_changes(arguments.job.file, arguments.job.all_overrides(), target,
+                      [&](int64_t done, int64_t of) { progress.update(done, {fmt::format("of {} planned", of)}); });
+    progress.finish();
+    text += "\n" + what_if_table(job, changes, terminal);
+    json["what_if"] = what_if_json(changes);
+  }
+  arguments.job.output.print(text);
   if (points > 0) json["frontier"] = frontier_json(frontier);
   if (!planned.plan.fits) json["would_fit"] = advice_json(advice);
   arguments.job.output.write(json);
@@ -401,6 +416,9 @@ void add_plan(CLI::App& app, Action& action) {
       ->default_str(std::to_string(kFrontierPoints))
       ->check(CLI::Range(2, 1000))
       ->type_name("POINTS");
+  command->add_flag("--what-if", arguments->what_if,
+                    "plan again with half and a quarter of the bottleneck, the sequence, the frames, the image: what "
+                    "the model's type has");
   command->add_option("--html", arguments->html, "write the plan as a page for a browser")->type_name("FILE");
   command->footer(kExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_plan(*arguments); }; });

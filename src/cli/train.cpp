@@ -10,6 +10,7 @@
 #include "cli/job_arguments.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
+#include "cli/run_publisher.h"
 #include "cli/stop_signals.h"
 #include "cli/train_progress.h"
 #include "plimsoll/bytes.h"
@@ -125,7 +126,10 @@ int run_train(const JobArguments& arguments) {
   const bool terminal = colour_allowed(STDOUT_FILENO);
   const StopSignals signals;
   TrainProgressView view(job);
-  const TrainReport report = train_job(job, view);
+  const TrainReport report = [&] {
+    RunPublisher published(job, view);
+    return train_job(job, published);
+  }();
   view.finish();
   if (!report.fits) {
     arguments.output.print(explanation_of_misfit(report.job.plan, terminal));

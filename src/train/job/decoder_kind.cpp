@@ -159,6 +159,17 @@ ModelKind decoder_kind() {
     origin["data.sequence_length"] = fmt::format("{}", job.data.sequence_length);
     return origin;
   };
+  kind.shrinks = {
+      {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8},
+      {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.decoder.num_layers; }},
+      {"model.intermediate_size", "a narrower feed-forward",
+       [](const Job& job) {
+         const DecoderConfig& model = job.model.decoder;
+         if (model.intermediate_size > 0) return model.intermediate_size;
+         return model.activation == "gelu" ? 4 * model.hidden_size : (8 * model.hidden_size / 3 + 63) / 64 * 64;
+       },
+       64},
+  };
   return kind;
 }
 

@@ -123,7 +123,18 @@ ModelKind fmri_autoencoder_kind() {
           .keys = fmri_keys(),
           .check = check_fmri,
           .data_types = {"stimuli"},
-          .origin = origin_of_fmri};
+          .origin = origin_of_fmri,
+          .shrinks = {
+              {"model.bottleneck_dim", "a narrower bottleneck",
+               [](const Job& job) { return job.model.fmri.bottleneck_dim; }, 8},
+              {"model.video.frames", "fewer frames", [](const Job& job) { return job.model.fmri.video_frames; }},
+              {"model.video.size", "smaller frames", [](const Job& job) { return job.model.fmri.video_size; }, 16},
+              {"model.audio.frames", "shorter audio", [](const Job& job) { return job.model.fmri.audio_frames; }, 4},
+              {"model.fmri.width", "narrower blocks on the voxels' side",
+               [](const Job& job) { return job.model.fmri.fmri.width; }, 64},
+              {"model.video.depth", "fewer blocks for the video",
+               [](const Job& job) { return job.model.fmri.video.depth; }},
+          }};
 }
 
 }  // namespace plimsoll::job

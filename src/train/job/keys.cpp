@@ -219,6 +219,7 @@ std::vector<Key> data_keys() {
   using D = DataConfig;
   return {
       word("data.type", &D::type, types_of(data_kinds()), meanings_of(data_kinds())),
+      path("data.root", &D::root, "(the job file's folder)", "the folder that relative paths of data.* start from"),
       number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5},
              "the end of the data, held out for evaluation"),
       boolean("data.shuffle", &D::shuffle, "a new order of samples every epoch, drawn from the seed"),

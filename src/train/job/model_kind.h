@@ -12,6 +12,14 @@
 
 namespace plimsoll::job {
 
+/// A number of the model, or of its samples, that a smaller one of costs less.
+struct Shrink {
+  std::string key;               ///< "model.bottleneck_dim"
+  std::string meaning;           ///< "a narrower bottleneck"
+  int64_t (*value)(const Job&);  ///< as the job has it
+  int64_t multiple = 1;          ///< smaller ones are multiples of it
+};
+
 struct ModelKind {
   std::string type;       ///< of `model.type`
   std::string meaning;    ///< for `--help`: "a decoder-only transformer"
@@ -22,6 +30,7 @@ struct ModelKind {
   /// What a checkpoint remembers of the configuration: all that changes the losses and does not stand in the tensors'
   /// shapes.
   std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
+  std::vector<Shrink> shrinks = {};  ///< what `plimsoll plan --what-if` tries
 };
 
 ModelKind decoder_kind();

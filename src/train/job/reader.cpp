@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 #include <list>
 #include <map>
@@ -15,6 +16,7 @@
 #include "base/quoted.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "train/job/aliases.h"
 #include "train/job/batch_sizes.h"
 #include "train/job/checks.h"
 #include "train/job/data_kind.h"
@@ -37,7 +39,10 @@ class Assignments {
   /// Adds what `node` says at `path` ("" is the whole file). Throws UserError for an unknown key, a section that is
   /// not a mapping, and a key given twice in the same text.
   void add(const std::string& path, const Node& node, const Source& source) {
-    if (!path.empty() && !is_section(path)) {
+    const bool other_section =
+        !is_section(path) && !find_key(path) && node.kind == Node::Kind::mapping && is_alias_section(path);
+    if (!path.empty() && !is_section(path) && !other_section) {
+      if (!find_key(path)) return put_alias(*find_alias(path), node, source);
       put(path, node, source);
       return;
     }
@@ -46,14 +51,35 @@ class Assignments {
     if (node.kind != Node::Kind::mapping) refuse_section(path, node, source);
     for (const Node::Entry& entry : node.entries) {
       const std::string name = path.empty() ? entry.key : path + "." + entry.key;
-      if (!is_section(name) && !find_key(name)) refuse_unknown_key(name, entry, source);
+      if (!known(name, entry.value->kind)) refuse_unknown_key(name, entry, source);
       add(name, *entry.value, source);
     }
   }
 
   const std::vector<Value>& values() const { return values_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  /// A key, a section, or another program's name for one.
+  static bool known(const std::string& name, Node::Kind kind) {
+    return is_section(name) || find_key(name) || find_alias(name) ||
+           (kind == Node::Kind::mapping && is_alias_section(name));
+  }
 
  private:
+  void put_alias(const Alias& alias, const Node& node, const Source& source) {
+    const std::string where = fmt::format("{}: {} ({}'s name)", source.at(node.line), alias.name, alias.origin);
+    if (alias.key.empty()) throw UserError(fmt::format("{} is no key here; {}", where, alias.advice));
+    const Node* value = &node;
+    if (alias.convert) {
+      const auto converted = alias.convert({&node, alias.name, &source});
+      if (!converted) return;  // it says that something is not wanted which nobody else has asked for
+      value = &made_.emplace_back(Node{Node::Kind::scalar, *converted, {}, {}, node.line, node.column});
+    }
+    const bool same = value == &node;
+    notes_.push_back(fmt::format("{} is {}{} here", where, alias.key, same ? "" : ": " + value->text));
+    put(alias.key, *value, source);
+  }
+
   void put(const std::string& key, const Node& node, const Source& source) {
     const auto [found, is_new] = index_.emplace(key, values_.size());
     if (is_new) {
@@ -80,18 +106,25 @@ class Assignments {
 
   std::vector<Value> values_;
   std::map<std::string, size_t> index_;
+  std::deque<Node> made_;  // values in our words
+  std::vector<std::string> notes_;
 };
 
 void make_relative_to(const std::filesystem::path& directory, Job& job) {
   const auto place = [&](std::filesystem::path& path) {
     if (!path.empty()) path = directory / path;
   };
-  for (std::filesystem::path& file : job.data.files) place(file);
+  place(job.data.root);
+  const std::filesystem::path& root = job.data.root.empty() ? directory : job.data.root;
+  const auto place_data = [&](std::filesystem::path& path) {
+    if (!path.empty()) path = root / path;
+  };
+  for (std::filesystem::path& file : job.data.files) place_data(file);
   if (job.data.cache_dir.empty()) job.data.cache_dir = ".plimsoll-cache";
   place(job.data.cache_dir);
   place(job.data.tokenizer_file);
   if (const DataKind& kind = data_kind(job.data.type); kind.paths)
-    for (std::filesystem::path* path : kind.paths(job)) place(*path);
+    for (std::filesystem::path* path : kind.paths(job)) place_data(*path);
   place(job.model.weights);
   place(job.checkpoint.directory);
   place(job.log.metrics_file);
@@ -143,11 +176,12 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
     documents.push_back(load_document(text.substr(equals + 1), source));
     Document& document = documents.back();
     if (!document.root) document.root = &document.nodes.emplace_back();
-    if (!is_section(key) && !find_key(key)) refuse_unknown_key(key, {key, document.root}, source);
+    if (!Assignments::known(key, document.root->kind)) refuse_unknown_key(key, {key, document.root}, source);
     assignments.add(key, *document.root, source);
   }
 
   Job job;
+  job.notes = assignments.notes();
   Places places(name);
   // The types first: other keys are read as theirs.
   for (const Value& value : assignments.values())

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Tables for READMEs out of plans, as Markdown: nothing in them is typed.
+
+    scripts/memory-table.py parts  JOB@GPU[,KEY=VALUE...] ...   what fills each device, with its share of what is usable
+    scripts/memory-table.py ladder JOB@GPU SETTING[,SETTING...] ...   one row a set of overrides, as NAME:KEY=VALUE,KEY=VALUE
+    scripts/memory-table.py devices JOB GPU ...                 which devices can train it, how fast
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PARTS = ["parameters", "optimizer state", "gradients", "activations", "inputs", "workspace", "context", "fragmentation"]
+GIB = 2 ** 30
+
+
+def plan(options, job, gpu, overrides):
+    command = [options.plimsoll, "plan", job, "--json", "-", *overrides]
+    if gpu:
+        command += ["--gpu", gpu]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def size(count):
+    return f"{count / GIB:.2f} GiB" if count >= GIB / 10 else f"{count / 2 ** 20:.1f} MiB"
+
+
+def seconds(value):
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.0f} ms"
+
+
+def split(target):
+    """JOB@GPU,KEY=VALUE,... in its parts."""
+    place, *overrides = target.split(",")
+    job, _, gpu = place.partition("@")
+    return job, gpu, overrides
+
+
+def part_of(breakdown, name):
+    return breakdown.get(name, breakdown.get(name.replace(" ", "_"), 0))
+
+
+def parts(options):
+    plans = [(target, plan(options, *split(target))) for target in options.arguments]
+    print("| | " + " | ".join(f"{pathlib.Path(split(t)[0]).stem}, {split(t)[1]}" for t, _ in plans) + " |")
+    print("|---" * (len(plans) + 1) + "|")
+    for name in PARTS:
+        cells = [f"{size(part_of(p['breakdown'], name))}, {100 * part_of(p['breakdown'], name) / p['budget_bytes']:.1f} %" for _, p in plans]
+        if any(part_of(p["breakdown"], name) for _, p in plans):
+            print(f"| {name} | " + " | ".join(cells) + " |")
+    print("| **peak** | " + " | ".join(f"**{size(p['peak_bytes'])}, {100 * p['peak_bytes'] / p['budget_bytes']:.1f} %**" for _, p in plans) + " |")
+    print("| budget | " + " | ".join(size(p["budget_bytes"]) for _, p in plans) + " |")
+    print("| least that fits | " + " | ".join(size(p["minimum_budget_bytes"]) for _, p in plans) + " |")
+    print("| predicted step | " + " | ".join(f"{seconds(p['step_seconds'])}, " + f"{p['units_per_second']:,.0f}".replace(",", " ") + f" {p['unit']}/s" for _, p in plans) + " |")
+
+
+def ladder(options):
+    job, gpu, common = split(options.arguments[0])
+    print("| setting | peak | of it activations | least that fits | predicted step | fits |")
+    print("|---|---|---|---|---|---|")
+    for setting in options.arguments[1:]:
+        name, _, overrides = setting.partition(":")
+        p = plan(options, job, gpu, common + [o for o in overrides.split(",") if o])
+        print(f"| {name} | {size(p['peak_bytes'])} | {size(part_of(p['breakdown'], 'activations'))} | {size(p['minimum_budget_bytes'])} | "
+              f"{seconds(p['step_seconds'])} | {'yes' if p['fits'] else 'no'} |")
+
+
+def devices(options):
+    job, *gpus = options.arguments
+    print("| device | usable | peak | least that fits | micro batches | predicted step |")
+    print("|---|---|---|---|---|---|")
+    for gpu in gpus:
+        p = plan(options, job, gpu, [])
+        choices = p["choices"]
+        steps = choices["gradient_accumulation_steps"]
+        steps = steps["0"] if isinstance(steps, dict) else steps
+        how = f"{choices['micro_batch_size']} x {steps}" if p["fits"] else "does not fit"
+        print(f"| {gpu} | {size(p['budget_bytes'])} | {size(p['peak_bytes'])} | {size(p['minimum_budget_bytes'])} | {how} | "
+              f"{seconds(p['step_seconds']) if p['fits'] else ''} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["parts", "ladder", "devices"])
+    parser.add_argument("arguments", nargs="+")
+    parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
+    options = parser.parse_args()
+    {"parts": parts, "ladder": ladder, "devices": devices}[options.kind](options)
+
+
+if __name__ == "__main__":
+    main()

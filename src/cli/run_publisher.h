@@ -1,0 +1,35 @@
+// A training run as `plimsoll monitor` sees it: everything the run tells is passed on, and its state written where the
+// monitor looks.
+#pragma once
+
+#include "plimsoll/train_job.h"
+#include "report/run_status.h"
+
+namespace plimsoll::cli {
+
+class RunPublisher : public TrainObserver {
+ public:
+  /// `next` hears of everything and must outlive this.
+  RunPublisher(const Job& job, TrainObserver& next);
+
+  void preparing(const std::string& what, double fraction) override;
+  void planned(const PlannedJob& job) override;
+  void replanned(const std::string& why, const PlannedJob& job) override;
+  void resumed(const std::string& checkpoint, int64_t step) override;
+  void stepped(const TrainProgress& progress) override;
+  void evaluated(int64_t step, double loss) override;
+  void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) override;
+  void left_out(const std::string& what) override;
+  void saved(const std::string& checkpoint, int64_t step) override;
+
+ private:
+  void take(const PlannedJob& job);
+  void publish(bool at_once);
+
+  TrainObserver& next_;
+  RunStatus status_;
+  RunStatusFile file_;
+  double published_ = 0;
+};
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,157 @@
+#include "train/job/aliases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace plimsoll::job {
+namespace {
+
+using Converted = std::optional<std::string>;
+
+Converted bf16_if(const Value& value) {
+  return read_boolean(value) ? Converted("bf16-mixed") : std::nullopt;
+}
+Converted fp16_if(const Value& value) {
+  return read_boolean(value) ? Converted("16-mixed") : std::nullopt;
+}
+Converted mixed_or_not(const Value& value) {
+  return read_boolean(value) ? "bf16-mixed" : "32-true";
+}
+
+// Lightning's older names, and what others call the same.
+Converted precision(const Value& value) {
+  const std::string word = read_text(value, "a precision");
+  if (word == "32" || word == "fp32" || word == "float32" || word == "no") return "32-true";
+  if (word == "16" || word == "fp16" || word == "float16") return "16-mixed";
+  if (word == "bf16" || word == "bfloat16") return "bf16-mixed";
+  return word;
+}
+
+// What the optimizers of transformers and torchtune are called, as ours.
+Converted optimizer(const Value& value) {
+  const std::string word = read_text(value, "an optimizer's name");
+  if (word.find("adafactor") != std::string::npos || word.find("Adafactor") != std::string::npos) return "adafactor";
+  const bool eight = word.find("8bit") != std::string::npos || word.find("_bnb") != std::string::npos;
+  const bool four = word.find("4bit") != std::string::npos;
+  for (const char* name : {"adamw", "lion", "sgd"}) {
+    std::string lower = word;
+    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (lower.find(name) == std::string::npos) continue;
+    if (std::string(name) == "sgd") return name;
+    return std::string(name) + (eight ? "_8bit" : four ? "_4bit" : "");
+  }
+  return word;
+}
+
+Converted scheduler(const Value& value) {
+  const std::string word = read_text(value, "a schedule's name");
+  if (word.starts_with("cosine")) return "cosine";
+  if (word.starts_with("constant")) return "constant";
+  return word;
+}
+
+Converted device(const Value& value) {
+  const std::string word = read_text(value, "a device");
+  if (word == "gpu") return "cuda";
+  return word;
+}
+
+Converted clipping(const Value& value) {
+  return value.node->kind == Node::Kind::null ? "0" : Converted(read_text(value, "a number"));
+}
+
+}  // namespace
+
+const std::vector<Alias>& aliases() {
+  static const std::vector<Alias> table = {
+      // Lightning
+      {"accumulate_grad_batches", "Lightning", "gradient_accumulation_steps"},
+      {"trainer.accumulate_grad_batches", "Lightning", "gradient_accumulation_steps"},
+      {"gradient_clip_val", "Lightning", "max_grad_norm", clipping},
+      {"trainer.gradient_clip_val", "Lightning", "max_grad_norm", clipping},
+      {"trainer.precision", "Lightning", "precision", precision},
+      {"trainer.max_epochs", "Lightning", "max_epochs"},
+      {"trainer.max_steps", "Lightning", "max_steps"},
+      {"trainer.accelerator", "Lightning", "device", device},
+      {"accelerator", "Lightning", "device", device},
+      {"trainer.log_every_n_steps", "Lightning", "log.every_n_steps"},
+      {"log_every_n_steps", "Lightning", "log.every_n_steps"},
+      {"limit_val_batches", "Lightning", "eval_batches"},
+      {"use_checkpoint", "gesture models", "gradient_checkpointing"},
+      // Hugging Face
+      {"per_device_train_batch_size", "Hugging Face", "micro_batch_size"},
+      {"learning_rate", "Hugging Face", "optimizer.learning_rate"},
+      {"lr", "PyTorch", "optimizer.learning_rate"},
+      {"weight_decay", "Hugging Face", "optimizer.weight_decay"},
+      {"optim", "Hugging Face", "optimizer.name", optimizer},
+      {"lr_scheduler_type", "Hugging Face", "scheduler.name", scheduler},
+      {"warmup_steps", "Hugging Face", "scheduler.warmup_steps"},
+      {"num_train_epochs", "Hugging Face", "max_epochs"},
+      {"num_epochs", "Hugging Face", "max_epochs"},
+      {"dataloader_num_workers", "Hugging Face", "data.num_workers"},
+      {"dataloader_prefetch_factor", "Hugging Face", "data.prefetch"},
+      {"output_dir", "Hugging Face", "checkpoint.directory"},
+      {"resume_from_checkpoint", "Hugging Face", "checkpoint.resume"},
+      {"save_steps", "Hugging Face", "checkpoint.every_n_steps"},
+      {"save_total_limit", "Hugging Face", "checkpoint.keep"},
+      {"logging_steps", "Hugging Face", "log.every_n_steps"},
+      {"eval_steps", "Hugging Face", "eval_every_n_steps"},
+      {"max_seq_length", "Hugging Face", "data.sequence_length"},
+      {"bf16", "Hugging Face", "precision", bf16_if},
+      {"fp16", "Hugging Face", "precision", fp16_if},
+      {"use_cpu", "Hugging Face", "device",
+       [](const Value& value) { return read_boolean(value) ? Converted("cpu") : std::nullopt; }},
+      {"load_in_8bit", "Hugging Face", "", nullptr, "set quantize.format: int8 and quantize.modules: PATTERN"},
+      {"load_in_4bit", "Hugging Face", "", nullptr, "set quantize.format: nf4 and quantize.modules: PATTERN"},
+      // DeepSpeed
+      {"train_batch_size", "DeepSpeed", "batch_size"},
+      {"train_micro_batch_size_per_gpu", "DeepSpeed", "micro_batch_size"},
+      {"gradient_clipping", "DeepSpeed", "max_grad_norm"},
+      {"fp16.enabled", "DeepSpeed", "precision", fp16_if},
+      {"bf16.enabled", "DeepSpeed", "precision", bf16_if},
+      {"zero_optimization.stage", "DeepSpeed", "", nullptr,
+       "state the bytes with memory_budget and host_memory_budget: what is kept, rebuilt and moved follows from them; "
+       "several devices are not there yet"},
+      {"zero_optimization.offload_optimizer", "DeepSpeed", "", nullptr,
+       "set host_memory_budget to the bytes it may take"},
+      {"zero_optimization.offload_optimizer.device", "DeepSpeed", "", nullptr,
+       "set host_memory_budget to the bytes it may take"},
+      {"zero_optimization.offload_param", "DeepSpeed", "", nullptr, "set host_memory_budget to the bytes it may take"},
+      {"zero_optimization.offload_param.device", "DeepSpeed", "", nullptr,
+       "set host_memory_budget to the bytes it may take"},
+      // torchtune
+      {"optimizer_in_bwd", "torchtune", "update_in_backward"},
+      {"enable_activation_checkpointing", "torchtune", "gradient_checkpointing"},
+      {"enable_activation_offloading", "torchtune", "", nullptr, "set host_memory_budget to the bytes it may take"},
+      {"clip_grad_norm", "torchtune", "max_grad_norm", clipping},
+      // the systems' own files
+      {"training.batch_size", "a training section", "micro_batch_size"},
+      {"training.gradient_accumulation_steps", "a training section", "gradient_accumulation_steps"},
+      {"training.use_mixed_precision", "a training section", "precision", mixed_or_not},
+      {"training.learning_rate", "a training section", "optimizer.learning_rate"},
+      {"training.num_epochs", "a training section", "max_epochs"},
+      {"training.max_grad_norm", "a training section", "max_grad_norm"},
+      {"training.weight_decay", "a training section", "optimizer.weight_decay"},
+      {"training.warmup_steps", "a training section", "scheduler.warmup_steps"},
+      {"training.num_workers", "a training section", "data.num_workers"},
+      {"training.seed", "a training section", "seed"},
+      {"use_mixed_precision", "a training section", "precision", mixed_or_not},
+      {"use_amp", "PyTorch", "precision", mixed_or_not},
+      {"num_workers", "PyTorch", "data.num_workers"},
+  };
+  return table;
+}
+
+const Alias* find_alias(std::string_view name) {
+  const auto found = std::ranges::find(aliases(), name, &Alias::name);
+  return found == aliases().end() ? nullptr : &*found;
+}
+
+bool is_alias_section(std::string_view name) {
+  return std::ranges::any_of(aliases(), [&](const Alias& alias) {
+    return alias.name.size() > name.size() && alias.name.starts_with(name) && alias.name[name.size()] == '.';
+  });
+}
+
+}  // namespace plimsoll::job
