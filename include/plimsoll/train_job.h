@@ -26,6 +26,8 @@ struct JobSettings {
   AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold
   std::optional<int64_t> memory_budget;  ///< bytes; empty: none was stated and the device does not say what it has
   int64_t parameters = 0;                ///< how many numbers the model learns
+  int64_t batches_ahead_bytes = 0;       ///< of host memory, for micro batches that are prepared ahead; they come off
+                                         ///< host_memory_budget
   CostModel cost;                        ///< what times were predicted by
   std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
 

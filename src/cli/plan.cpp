@@ -102,6 +102,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
           {"offload_seconds", plan.time.offload},
           {"update_offload_seconds", plan.time.update_offload},
           {"host_bytes", plan.host_bytes},
+          {"batches_ahead_bytes", planned.settings.batches_ahead_bytes},
           {"host_budget_bytes", plan.host_budget_bytes},
           {"disk_bytes", plan.disk_bytes},
           {"disk_budget_bytes", plan.disk_budget_bytes},
@@ -216,6 +217,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   if (settings.last_micro_batch > 0)
     table.add_row({"last micro batch", samples_in_words(job, settings.last_micro_batch)});
   table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
+  table.add_row({"batches prepared ahead", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   table.add_row({"predicted step", short_seconds(planned.step_seconds)});
   table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"});

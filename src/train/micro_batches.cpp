@@ -44,6 +44,20 @@ std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& input
   return fields;
 }
 
+int64_t batches_ahead_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs) {
+  int64_t bytes = 0;
+  for (const InputSpec& input : inputs) {
+    int64_t numbers = 1;
+    for (const int64_t size : input.sizes) numbers *= size;
+    bytes += numbers * element_bytes(dtype_of(input.dtype));
+  }
+  return (data.prefetch + 1) * bytes;  // one is the step's
+}
+
+int64_t less_batches_ahead(int64_t host_memory_budget, const DataConfig& data, const std::vector<InputSpec>& inputs) {
+  return std::max<int64_t>(0, host_memory_budget - batches_ahead_bytes(data, inputs));
+}
+
 bool asks_what_counts(const std::vector<InputSpec>& inputs) {
   return std::ranges::find(inputs, kCounted, &InputSpec::name) != inputs.end();
 }

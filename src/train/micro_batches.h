@@ -26,6 +26,12 @@ MicroBatch tensors_over(Batch& batch);
 /// The inputs of a step as synthetic data have them.
 std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs);
 
+/// Bytes of host memory that the micro batches take which are prepared ahead, in work, or being read.
+int64_t batches_ahead_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs);
+
+/// What they leave of a budget of host memory; 0 where there is none.
+int64_t less_batches_ahead(int64_t host_memory_budget, const DataConfig& data, const std::vector<InputSpec>& inputs);
+
 /// Whether the step asks which samples count (kCounted).
 bool asks_what_counts(const std::vector<InputSpec>& inputs);
 

@@ -12,6 +12,7 @@
 #include "run/learned_workspace.h"
 #include "train/job_units.h"
 #include "train/lean_choices.h"
+#include "train/micro_batches.h"
 #include "train/plan_options.h"
 #include "train/vocabulary.h"
 
@@ -57,10 +58,12 @@ class Candidate {
     options.cost = target.cost;
     options.context_bytes = target.context_bytes;
     options.library_bytes = target.library_bytes;
-    options.host_memory_budget = target.host_memory_budget;
+    const Step step = step_of(pinned, micro_batch_size);
+    settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
+    options.host_memory_budget = less_batches_ahead(target.host_memory_budget, pinned.data, step.inputs);
     options.disk_budget = target.disk_budget;
     const auto start = std::chrono::steady_clock::now();
-    recorded_ = record_step(step_of(pinned, micro_batch_size), options);
+    recorded_ = record_step(step, options);
     record_seconds_ = seconds_since(start);
     settings_.parameters = numbers_learned(recorded_);
     plan_options_ = plan_options_of(options);

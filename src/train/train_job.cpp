@@ -131,6 +131,7 @@ class Run {
       options.cost = settings().cost;
       const Step step = step_of(job_, settings().micro_batch_size);
       metrics_of_ = step.metrics;
+      options.host_memory_budget = less_batches_ahead(options.host_memory_budget, job_.data, step.inputs);
       training_.emplace(step, options);
       try {
         training_->start();

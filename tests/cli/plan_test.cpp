@@ -43,6 +43,7 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "offload_seconds",
                                                   "update_offload_seconds",
                                                   "host_bytes",
+                                                  "batches_ahead_bytes",
                                                   "disk_bytes",
                                                   "disk_budget_bytes",
                                                   "elsewhere",
