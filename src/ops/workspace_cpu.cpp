@@ -4,10 +4,12 @@
 #include <string_view>
 
 #include "ops/attention_plan.h"
+#include "ops/conv_kernels_cpu.h"
 #include "ops/linear_cross_entropy_plan.h"
 #include "ops/optimizer/adafactor_plan.h"
 #include "ops/quantized_plan.h"
 #include "ops/rows.h"
+#include "ops/ssd_scan_plan.h"
 #include "plimsoll/error.h"
 #include "record/op_call.h"
 
@@ -199,6 +201,36 @@ int64_t adafactor(const Op& op) {
   return gradient_copy(op) + rounded(parts * shape.columns * 4) + rounded((shape.rows + parts) * 8);
 }
 
+/// What a kernel copies that wants the elements of the last dimension side by side.
+int64_t side_by_side_copy(const View& view) {
+  return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
+}
+
+/// Copies, and scratch for each thread; the operands begin at `x_at`.
+int64_t ssd_scan(const Op& op, size_t x_at, bool backward, int threads) {
+  const View &x = tensor(op, x_at), &b = tensor(op, x_at + 3);
+  // The states, a result, say how many chunks there are; how long they are is a constant of the call.
+  check(op.results.size() == (backward ? 7 : 2), op.name + " has its states as the last result");
+  const int64_t time = x.sizes[1], given = integer(op, x_at + 6);
+  const int64_t chunk = given > 0 ? given : div_up(time, op.results.back().sizes[3]);
+  const SsdShape shape{x.sizes[0], time, x.sizes[2], x.sizes[3], b.sizes[2], b.sizes[3], chunk, false};
+  const int64_t wide = accumulator_bytes(x.dtype);
+  int64_t total = side_by_side_copy(x) + side_by_side_copy(b) + side_by_side_copy(tensor(op, x_at + 4)) +
+                  contiguous_copy(tensor(op, x_at + 2)) + contiguous_copy(tensor(op, x_at + 5)) +
+                  rounded(threads * (backward ? ssd_backward_scratch(shape) : ssd_forward_scratch(shape)) * wide);
+  if (backward) total += side_by_side_copy(tensor(op, 0)) + rounded(ssd_partial_sums(shape) * wide);
+  return total;
+}
+
+int64_t causal_conv1d(const Op& op, size_t x_at, bool backward) {
+  const View& x = tensor(op, x_at);
+  const int64_t taps = (kConvTaps + 1) * x.sizes[2] * accumulator_bytes(x.dtype);
+  int64_t total = side_by_side_copy(x) + rounded(taps);
+  if (backward)
+    total += side_by_side_copy(tensor(op, 0)) + rounded(x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1])) * taps);
+  return total;
+}
+
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -231,6 +263,10 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   if (op.name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op, threads);
   if (op.name == "plimsoll::quantize_weight") return rows_copy(tensor(op, 0));
   if (op.name == "plimsoll::quantize_scales" || op.name == "plimsoll::dequantize_weight") return 0;
+  if (op.name == "plimsoll::ssd_scan") return ssd_scan(op, 0, /*backward=*/false, threads);
+  if (op.name == "plimsoll::ssd_scan_backward") return ssd_scan(op, 1, /*backward=*/true, threads);
+  if (op.name == "plimsoll::causal_conv1d") return causal_conv1d(op, 0, /*backward=*/false);
+  if (op.name == "plimsoll::causal_conv1d_backward") return causal_conv1d(op, 1, /*backward=*/true);
   if (op.name == "plimsoll::swiglu") return rows_copy(tensor(op, 0));
   if (op.name == "plimsoll::swiglu_backward") return rows_copy(tensor(op, 0)) + rows_copy(tensor(op, 1));
   return std::nullopt;

@@ -29,6 +29,20 @@ double attention_flops(const View* query, const View* key, double products) {
   return products * 2.0 * static_cast<double>(query->elements()) * static_cast<double>(key->sizes[2]);
 }
 
+// Products within chunks of L positions, [L, N] x [N, L] a group and [L, L] x [L, P] a head, and [N, P] states in and out
+// of each; in backward two more products of each kind, the states a second time, and their gradients.
+double scan_flops(const Op& op, size_t x_at, bool backward) {
+  const View *x = operand(op, x_at), *b = operand(op, x_at + 3);
+  if (!x || !b || x->sizes.size() != 4 || b->sizes.size() != 4 || op.results.empty()) return 0;
+  const auto chunks = static_cast<double>(op.results.back().sizes[3]);
+  const double chunk = static_cast<double>(x->sizes[1]) / chunks;
+  const auto state = static_cast<double>(b->sizes[3]);
+  const double scores = 2.0 * chunk * static_cast<double>(b->elements());
+  const double weights = 2.0 * chunk * static_cast<double>(x->elements());
+  const double states = 2.0 * state * static_cast<double>(x->elements());
+  return backward ? 3 * scores + 2 * weights + 5 * states : scores + weights + 2 * states;
+}
+
 std::string_view without_overload(const Op& op) {
   return std::string_view(op.name).substr(0, op.name.find('.'));
 }
@@ -57,6 +71,8 @@ double flops_of(const Op& op) {
   if (name == "aten::convolution_backward") return 2.0 * convolution_flops(operand(op, 0), operand(op, 2));
   if (name == "plimsoll::attention") return attention_flops(operand(op, 0), operand(op, 1), 2);
   if (name == "plimsoll::attention_backward") return attention_flops(operand(op, 1), operand(op, 2), 5);
+  if (name == "plimsoll::ssd_scan") return scan_flops(op, 0, /*backward=*/false);
+  if (name == "plimsoll::ssd_scan_backward") return scan_flops(op, 1, /*backward=*/true);
   if (name == "plimsoll::linear_cross_entropy" || name == "plimsoll::linear_cross_entropy_loss") {
     const View* x = operand(op, 0);
     const View* weight = operand(op, 1);

@@ -29,7 +29,8 @@ std::string micro_batches_in_words(const JobSettings& settings) {
 Step step_of(const Job& job, int64_t micro_batch_size) {
   const std::string& type = job.model.type;
   if (type == "fmri_autoencoder") return fmri_autoencoder_step(job.model.fmri, micro_batch_size);
-  if (type == "gesture_ssm") return gesture_ssm_step(job, micro_batch_size);
+  if (type == "gesture_ssm") return 
+    return gesture_ssm_step(job.model.gesture, micro_batch_size, job.data.series.vectors());
   if (type == "prompt_segmentation") return prompt_segmentation_step(job, micro_batch_size);
   if (type == "video_llm") return video_llm_step(job, micro_batch_size);
   check(type == "decoder", "unknown model type " + type);
@@ -50,7 +51,7 @@ TrainingOptions options_of(const Job& job) {
           ? std::ranges::any_of(*job.gradient_accumulation_steps, [](const auto& entry) { return entry.second > 1; })
           : job.batch_size.value_or(1) > 1;
   options.last_micro_batch = last_micro_batch_of(job);
-  options.evaluate = job.data.validation_fraction > 0;
+  options.evaluate = job.data.validation_fraction > 0 || !job.data.series.validation_files.empty();
   options.gradient_checkpointing = job.gradient_checkpointing;
   options.update_in_backward = job.update_in_backward;
   options.accumulator_dtype = job.accumulator_dtype;

@@ -1,16 +1,132 @@
 // What a job file says of `model.type: gesture_ssm`.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "model/gesture_config.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 
 namespace plimsoll::job {
+namespace {
+
+constexpr IntegerRange kWidth{1, int64_t{1} << 16};
+constexpr IntegerRange kStates{1, int64_t{1} << 12};
+constexpr IntegerRange kLayers{1, 1024};
+constexpr IntegerRange kScale{2, 64};
+constexpr IntegerRange kScales{1, 16};
+
+// A number of scales halves the sequence between them; a list names what it is divided by.
+Key pooling_scales() {
+  return {{"model.pooling_scales", kScales.text() + " | list of integers from 2 to 64", "1",
+           "so many scales: layers are dealt out to them evenly, and from each to the next pairs of tokens give way to "
+           "their mean, which halves activations; the head sees all. A list is what the tokens are divided by: [3, 2] "
+           "makes three scales, of all, a third and a sixth of them"},
+          [](const Value& value, Job& job) {
+            std::vector<int64_t>& scales = job.model.gesture.pooling_scales;
+            scales.clear();
+            if (value.node->kind != Node::Kind::list) {
+              scales.assign(static_cast<size_t>(read_integer(value, kScales) - 1), 2);
+              return;
+            }
+            if (static_cast<int64_t>(value.node->items.size()) >= kScales.most)
+              value.refuse(fmt::format("a list of fewer than {} integers", kScales.most));
+            for (const Node* item : value.node->items) scales.push_back(read_integer(value.with(item), kScale));
+          }};
+}
+
+Key use_checkpoint() {
+  return {{"model.use_checkpoint", "auto | true | false", "auto", "another name of gradient_checkpointing"},
+          [](const Value& value, Job& job) {
+            job.model.gesture.use_checkpoint.reset();
+            if (value.is("auto")) return;
+            job.model.gesture.use_checkpoint = read_boolean(value);
+            job.gradient_checkpointing = *job.model.gesture.use_checkpoint ? Choice::on : Choice::off;
+          }};
+}
+
+Key ratio() {
+  constexpr NumberRange range{.least = 0, .least_open = true, .most = 1};
+  return number("data.train_ratio_of_vectors", &SeriesConfig::train_ratio_of_vectors, range,
+                "the share of a gesture's vectors that a sample has: in training drawn anew every time, in evaluation "
+                "evenly spaced; activations shrink with it");
+}
+
+std::vector<Key> gesture_keys() {
+  using G = GestureSsmConfig;
+  return {
+      integer("model.channels", &G::channels, kWidth, "gesture_ssm: numbers of a vector, beside its time"),
+      integer("model.num_classes", &G::num_classes, kWidth, "gesture_ssm: of gestures"),
+      integer("model.hidden_dim", &G::hidden_dim, kWidth, "width of the residual stream"),
+      integer("model.num_layers", &G::num_layers, kLayers,
+              "bidirectional layers: activations grow with them, and parameters unless share_weights is true"),
+      integer("model.d_state", &G::d_state, kStates,
+              "numbers that each channel of the scan remembers; 2 x d_state of each vector are kept a direction"),
+      integer("model.expand", &G::expand, {1, 16}, "width of the scan, in hidden_dim"),
+      integer("model.head_dim", &G::head_dim, kWidth,
+              "channels of a head of the scan; must divide expand x hidden_dim"),
+      integer("model.conv_width", &G::conv_width, {1, 4}, "taps of the causal convolution before the scan"),
+      integer("model.chunk_size", &G::chunk_size, {1, 4096},
+              "vectors that the scan takes at a time: long chunks cost arithmetic, short ones scratch"),
+      word("model.share_weights", &G::share_weights, {"false", "true", "bidirectional"},
+           "false: weights for each layer and direction; bidirectional: both directions of a layer share theirs, and "
+           "the projections before and after the scan are computed once; true: all layers and directions share one "
+           "set, norms before the layers stay their own"),
+      pooling_scales(),
+      use_checkpoint(),
+      number("model.dropout", &G::dropout, {.least = 0, .most = 1, .most_open = true}, "on what every layer adds"),
+      number("model.norm_eps", &G::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
+             "added to the variance"),
+      integer("data.length", &SeriesConfig::length, {1, kLongestSequence}, "vectors of a gesture"),
+      ratio(),
+  };
+}
+
+void check_gesture(const Job& job, const Places& places) {
+  const GestureSsmConfig& config = job.model.gesture;
+  const int64_t vectors = job.data.series.vectors();
+  if (const auto problem = model::problem_of(config, vectors)) refuse(places.of({problem->key}), problem->message);
+  // The command line may say otherwise than the file.
+  const bool replaced = places.overridden("gradient_checkpointing") && !places.overridden("model.use_checkpoint");
+  if (config.use_checkpoint && !replaced &&
+      job.gradient_checkpointing != (*config.use_checkpoint ? Choice::on : Choice::off))
+    refuse(places.of({"model.use_checkpoint"}),
+           fmt::format("model.use_checkpoint is {}, and gradient_checkpointing says otherwise; they are two names of one "
+                       "choice: leave one of them out",
+                       *config.use_checkpoint));
+  constexpr double countable = 4.6e18;  // 2^62
+  const double width = static_cast<double>(config.expand) * static_cast<double>(config.hidden_dim);
+  const double token = 64 * width + 16 * static_cast<double>(config.d_state) + static_cast<double>(config.channels);
+  const int64_t samples = job.micro_batch_size.value_or(*job.batch_size);
+  const double bytes = 4 * static_cast<double>(samples) * static_cast<double>(vectors) *
+                       (static_cast<double>(config.num_layers) * token * 2 + width * static_cast<double>(config.d_state));
+  if (bytes > countable)
+    refuse(places.of({"data.length", "micro_batch_size", "batch_size", "model.hidden_dim"}),
+           fmt::format("{} samples at a time of {} vectors need about {:.0e} bytes, more than can be counted; make one "
+                       "of data.length, model.hidden_dim, model.d_state and the batch smaller",
+                       samples, vectors, bytes));
+}
+
+std::map<std::string, std::string> origin_of_gesture(const Job& job) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  const GestureSsmConfig& model = job.model.gesture;
+  return {{"model.share_weights", model.share_weights},
+          {"model.pooling_scales", fmt::format("{}", fmt::join(model.pooling_scales, " "))},
+          {"model.num_layers", text(model.num_layers)},
+          {"model.head_dim", text(model.head_dim)},
+          {"model.norm_eps", text(model.norm_eps)},
+          {"data.length", text(job.data.series.length)},
+          {"data.train_ratio_of_vectors", text(job.data.series.train_ratio_of_vectors)}};
+}
+
+}  // namespace
 
 ModelKind gesture_ssm_kind() {
   return {.type = "gesture_ssm",
           .meaning = "bidirectional state-space layers over sparse point sequences",
-          .keys = {},
-          .check = [](const Job&, const Places&) {},
+          .keys = gesture_keys(),
+          .check = check_gesture,
           .data_types = {"series"},
-          .origin = [](const Job&) { return std::map<std::string, std::string>{}; }};
+          .origin = origin_of_gesture};
 }
 
 }  // namespace plimsoll::job

@@ -1,11 +1,96 @@
 // What a job file says of `data.type: series`.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "data/hilbert.h"
 #include "train/job/data_kind.h"
 #include "train/job/key_kinds.h"
+#include "train/job/model_kind.h"
 
 namespace plimsoll::job {
+namespace {
+
+constexpr IntegerRange kChannel{0, (int64_t{1} << 16) - 1};
+
+Key hilbert_axes() {
+  const std::string allowed = "all, or a list of channels (counted from 0) and time";
+  return {{"data.hilbert_axes", "all | list of integers from 0 and time", "all",
+           "hilbert: the coordinates of the space that the curve runs through; all: time and every channel. Their "
+           "number x hilbert_bits is at most 64"},
+          [allowed](const Value& value, Job& job) {
+            std::vector<int64_t>& axes = job.data.series.hilbert_axes;
+            axes.clear();
+            if (value.is("all")) return;
+            if (value.node->kind != Node::Kind::list || value.node->items.empty()) value.refuse(allowed);
+            for (const Node* item : value.node->items) {
+              const Value one = value.with(item);
+              const int64_t axis = one.is("time") ? -1 : read_integer(one, kChannel, "time");
+              if (std::ranges::find(axes, axis) != axes.end()) one.refuse_since("names an axis twice");
+              axes.push_back(axis);
+            }
+          }};
+}
+
+void check_series(const Job& job, const Places& places) {
+  const SeriesConfig& series = job.data.series;
+  if (job.data.files.empty())
+    refuse(places.of({"data.type"}),
+           "data.files is missing; name the series to train on, for example files: [gestures_TRAIN.ts]");
+  if (series.order != "hilbert") return;
+  const int64_t channels = job.model.gesture.channels;
+  for (int64_t axis : series.hilbert_axes)
+    if (axis >= channels)
+      refuse(places.of({"data.hilbert_axes"}),
+             fmt::format("data.hilbert_axes has channel {}; model.channels is {}, so the last is {}", axis, channels,
+                         channels - 1));
+  const int64_t axes =
+      series.hilbert_axes.empty() ? channels + 1 : static_cast<int64_t>(series.hilbert_axes.size());
+  if (axes * series.hilbert_bits > kMostHilbertBits)
+    refuse(places.of({"data.hilbert_bits", "data.hilbert_axes", "data.order"}),
+           fmt::format("the Hilbert curve has {} axes of {} bits; together they may have {}: lower data.hilbert_bits, or "
+                       "name fewer data.hilbert_axes",
+                       axes, series.hilbert_bits, kMostHilbertBits));
+}
+
+std::map<std::string, std::string> origin_of_series(const Job& job) {
+  const SeriesConfig& series = job.data.series;
+  std::map<std::string, std::string> origin = {{"data.order", series.order},
+                                               {"data.pad", fmt::format("{}", series.pad)}};
+  if (series.order == "hilbert") {
+    origin["data.hilbert_bits"] = fmt::format("{}", series.hilbert_bits);
+    origin["data.hilbert_axes"] = fmt::format("{}", fmt::join(series.hilbert_axes, " "));
+  }
+  return origin;
+}
+
+}  // namespace
 
 DataKind series_kind() {
-  return {.type = "series", .meaning = "sequences of vectors with a class each", .keys = {}};
+  using S = SeriesConfig;
+  DataKind kind;
+  kind.type = "series";
+  kind.meaning = "sequences of vectors with a class each";
+  kind.keys = {
+      paths("data.files", &DataConfig::files, "series: .ts files of the time series archive, to learn from"),
+      paths("data.validation_files", &S::validation_files,
+            "series: .ts files that are held out; without them validation_fraction of the samples, evenly spaced"),
+      boolean("data.pad", &S::pad,
+              "series: fill up series shorter than data.length, and missing values, with the mean; else they are bad"),
+      word("data.order", &S::order, {"time", "hilbert"},
+           "series: in which order the vectors stand: as they came, or along a Hilbert curve. Time is one of their "
+           "numbers in any case"),
+      integer("data.hilbert_bits", &S::hilbert_bits, {1, 31}, "hilbert: what each coordinate is rounded to"),
+      hilbert_axes(),
+  };
+  kind.keys.front().help.default_value = "(required)";
+  kind.check = check_series;
+  kind.paths = [](Job& job) {
+    std::vector<std::filesystem::path*> paths;
+    for (std::filesystem::path& path : job.data.series.validation_files) paths.push_back(&path);
+    return paths;
+  };
+  kind.origin = origin_of_series;
+  return kind;
 }
 
 }  // namespace plimsoll::job

@@ -1,0 +1,300 @@
+#include "data/series_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "data/hash.h"
+#include "data/hilbert.h"
+#include "data/ts_file.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Series {
+  std::vector<float> values;    // [length, channels]
+  std::vector<uint32_t> order;  // of its vectors; empty: by time
+  int64_t label = 0;
+};
+
+struct Statistics {
+  double mean = 0, deviation = 1;
+  float least = 0, most = 0;  // after normalising
+};
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UserError(what, UserError::Kind::failure);
+}
+
+class SeriesSamples final : public SampleSource {
+ public:
+  SeriesSamples(const DataConfig& config, const SeriesShape& shape, uint64_t seed)
+      : config_(config.series), shape_(shape), seed_(seed), vectors_(config.series.vectors()), skip_bad_(config.skip_bad) {
+    const BadSeries bad = [&](const std::string& what) {
+      if (!config.skip_bad) refuse(what + "; data.skip_bad: true leaves such series out");
+      skipped_.push_back(what);
+    };
+    std::vector<Series> all = read(config.files, bad);
+    if (!config_.validation_files.empty()) {
+      train_ = std::move(all);
+      validation_ = read(config_.validation_files, bad);
+    } else {
+      deal_out(std::move(all), config.validation_fraction);
+    }
+    if (train_.empty()) refuse(fmt::format("{} has no series to train on", config.files.front().string()));
+    normalise();
+    if (config_.order == "hilbert") {
+      for (Series& series : train_) series.order = along_the_curve(series);
+      for (Series& series : validation_) series.order = along_the_curve(series);
+    }
+  }
+
+  int64_t samples(Split split) const override { return static_cast<int64_t>(of(split).size()); }
+
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    check(order.count() == samples(split), "the order is of another split");
+    const int64_t width = shape_.channels + 1;
+    Batch batch{first, count, {}};
+    const auto field = [&](const char* name, DType dtype, std::vector<int64_t> sizes) {
+      const int64_t numbers = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+      batch.fields.push_back({name, dtype, std::move(sizes),
+                              std::vector<std::byte>(static_cast<size_t>(numbers * element_bytes(dtype)))});
+    };
+    field("vectors", DType::float32, {count, vectors_, width});
+    field("labels", DType::int64, {count});
+    auto* vectors = reinterpret_cast<float*>(batch.fields[0].bytes.data());
+    auto* labels = reinterpret_cast<int64_t*>(batch.fields[1].bytes.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t index = order.index(first + i);
+      const Series& series = of(split)[static_cast<size_t>(index)];
+      labels[i] = series.label;
+      const auto chosen = split == Split::train ? drawn(order.epoch(first + i), index) : evenly_spaced();
+      put(series, chosen, vectors + i * vectors_ * width);
+    }
+    return batch;
+  }
+
+  std::vector<Baseline> baselines() const override {
+    if (validation_.empty()) return {};
+    std::vector<int64_t> counts(static_cast<size_t>(shape_.classes));
+    for (const Series& series : train_) ++counts[static_cast<size_t>(series.label)];
+    const int64_t frequent = std::ranges::max_element(counts) - counts.begin();
+    int64_t by_frequency = 0, by_neighbour = 0;
+    for (const Series& series : validation_) {
+      by_frequency += series.label == frequent;
+      by_neighbour += series.label == nearest(series).label;
+    }
+    const auto share = [&](int64_t right) {
+      return static_cast<double>(right) / static_cast<double>(validation_.size());
+    };
+    return {{"accuracy", "1-nearest neighbour", share(by_neighbour)},
+            {"accuracy", "most frequent class", share(by_frequency)}};
+  }
+
+  std::vector<std::string> skipped() const override { return skipped_; }
+
+ private:
+  const std::vector<Series>& of(Split split) const { return split == Split::train ? train_ : validation_; }
+
+  std::vector<Series> read(const std::vector<std::filesystem::path>& files, const BadSeries& bad) {
+    std::vector<Series> all;
+    for (const std::filesystem::path& path : files) {
+      TsFile file;
+      try {
+        file = read_ts_file(path, bad);
+      } catch (const UserError& error) {
+        if (!skip_bad_) throw;
+        skipped_.push_back(error.what());
+        continue;
+      }
+      const std::string name = path.string();
+      if (file.channels != 0 && file.channels != shape_.channels)
+        refuse(fmt::format("{} has series of {} channels; model.channels is {}: set it to {}", name, file.channels,
+                           shape_.channels, file.channels));
+      const std::vector<int64_t> labels = labels_of(file, name);
+      for (TsSeries& series : file.series) {
+        if (!fits(series, fmt::format("{}:{}", name, series.line), bad)) continue;
+        series.values.resize(static_cast<size_t>(config_.length * shape_.channels),
+                             std::numeric_limits<float>::quiet_NaN());
+        all.push_back({std::move(series.values), {}, labels[static_cast<size_t>(series.label)]});
+      }
+    }
+    return all;
+  }
+
+  /// The number of each of the file's classes: as the first file declares them.
+  std::vector<int64_t> labels_of(const TsFile& file, const std::string& name) {
+    if (classes_.empty()) {
+      if (static_cast<int64_t>(file.classes.size()) != shape_.classes)
+        refuse(fmt::format("{} has {} classes; model.num_classes is {}: set it to {}", name, file.classes.size(),
+                           shape_.classes, file.classes.size()));
+      classes_ = file.classes;
+    }
+    std::vector<int64_t> labels;
+    for (const std::string& label : file.classes) {
+      const auto found = std::ranges::find(classes_, label);
+      if (found == classes_.end())
+        refuse(fmt::format("{} has the class '{}', which the first of data.files does not have", name, label));
+      labels.push_back(found - classes_.begin());
+    }
+    return labels;
+  }
+
+  bool fits(const TsSeries& series, const std::string& place, const BadSeries& bad) const {
+    if (series.length > config_.length || (series.length < config_.length && !config_.pad)) {
+      bad(fmt::format("{}: the series has {} vectors; data.length is {}: {}", place, series.length, config_.length,
+                      series.length > config_.length ? "raise it, with data.pad: true for the shorter ones"
+                                                     : "set data.pad: true to fill it up, or another data.length"));
+      return false;
+    }
+    if (!config_.pad && std::ranges::any_of(series.values, [](float value) { return std::isnan(value); })) {
+      bad(fmt::format("{}: the series has missing values; data.pad: true fills them up with the mean", place));
+      return false;
+    }
+    return true;
+  }
+
+  // Files are often sorted by class: one in so many, not the end.
+  void deal_out(std::vector<Series> all, double fraction) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto before = std::floor(static_cast<double>(i) * fraction);
+      const auto after = std::floor(static_cast<double>(i + 1) * fraction);
+      (after > before ? validation_ : train_).push_back(std::move(all[i]));
+    }
+  }
+
+  void normalise() {
+    statistics_.resize(static_cast<size_t>(shape_.channels));
+    for (size_t c = 0; c < statistics_.size(); ++c) {
+      Statistics& s = statistics_[c];
+      double sum = 0, squares = 0;
+      int64_t count = 0;
+      const auto each = [&](const auto& visit) {
+        for (Series& series : train_)
+          for (size_t i = c; i < series.values.size(); i += statistics_.size())
+            if (!std::isnan(series.values[i])) visit(series.values[i]);
+      };
+      each([&](float value) { sum += value, ++count; });
+      s.mean = count > 0 ? sum / static_cast<double>(count) : 0;
+      each([&](float value) { squares += (value - s.mean) * (value - s.mean); });
+      const double deviation = count > 0 ? std::sqrt(squares / static_cast<double>(count)) : 0;
+      s.deviation = deviation > 0 ? deviation : 1;
+    }
+    for (std::vector<Series>* split : {&train_, &validation_})
+      for (Series& series : *split)
+        for (size_t i = 0; i < series.values.size(); ++i) {
+          float& value = series.values[i];
+          const Statistics& s = statistics_[i % statistics_.size()];
+          // What is missing is the mean.
+          value = std::isnan(value) ? 0.0F : static_cast<float>((value - s.mean) / s.deviation);
+        }
+    for (const Series& series : train_)
+      for (size_t i = 0; i < series.values.size(); ++i) {
+        Statistics& s = statistics_[i % statistics_.size()];
+        s.least = std::min(s.least, series.values[i]);
+        s.most = std::max(s.most, series.values[i]);
+      }
+  }
+
+  /// Each coordinate in 2^bits steps between its extremes in what is trained on.
+  std::vector<uint32_t> along_the_curve(const Series& series) const {
+    std::vector<int64_t> axes = config_.hilbert_axes;
+    if (axes.empty())
+      for (int64_t axis = -1; axis < shape_.channels; ++axis) axes.push_back(axis);
+    const double steps = std::ldexp(1.0, static_cast<int>(config_.hilbert_bits));
+    const auto coordinate = [&](int64_t t, int64_t axis) {
+      double within = static_cast<double>(t) / static_cast<double>(config_.length);
+      if (axis >= 0) {
+        const Statistics& s = statistics_[static_cast<size_t>(axis)];
+        const float value = series.values[static_cast<size_t>(t * shape_.channels + axis)];
+        within = s.most > s.least ? (double{value} - s.least) / (double{s.most} - s.least) : 0;
+      }
+      return static_cast<uint32_t>(std::clamp(std::floor(within * steps), 0.0, steps - 1));
+    };
+    std::vector<std::pair<uint64_t, uint32_t>> places;
+    std::vector<uint32_t> point(axes.size());
+    for (int64_t t = 0; t < config_.length; ++t) {
+      std::ranges::transform(axes, point.begin(), [&](int64_t axis) { return coordinate(t, axis); });
+      places.emplace_back(hilbert_index(point, config_.hilbert_bits), static_cast<uint32_t>(t));
+    }
+    std::ranges::sort(places);
+    std::vector<uint32_t> order;
+    for (const auto& [index, t] : places) order.push_back(t);
+    return order;
+  }
+
+  using Chosen = std::vector<bool>;  // of a series' vectors, by time
+
+  /// Selection sampling (Knuth, volume 2, 3.4.2): any vectors_ of them are as likely as any others.
+  Chosen drawn(int64_t epoch, int64_t index) const {
+    Chosen chosen(static_cast<size_t>(config_.length));
+    SplitMix64 stream(mix64(mix64(mix64(seed_ + 0x73657269u) ^ static_cast<uint64_t>(epoch)) +
+                            static_cast<uint64_t>(index)));
+    auto wanted = static_cast<uint64_t>(vectors_);
+    for (size_t t = 0; t < chosen.size(); ++t) {
+      chosen[t] = wanted == chosen.size() - t || stream.below(chosen.size() - t) < wanted;
+      wanted -= chosen[t];
+    }
+    return chosen;
+  }
+  Chosen evenly_spaced() const {
+    Chosen chosen(static_cast<size_t>(config_.length));
+    for (int64_t i = 0; i < vectors_; ++i) chosen[static_cast<size_t>((2 * i + 1) * config_.length / (2 * vectors_))] = true;
+    return chosen;
+  }
+
+  void put(const Series& series, const Chosen& chosen, float* to) const {
+    const auto channels = static_cast<size_t>(shape_.channels);
+    const double middle = static_cast<double>(config_.length - 1) / 2;
+    const double deviation = std::max(1.0, static_cast<double>(config_.length) / std::sqrt(12.0));
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const size_t t = series.order.empty() ? i : series.order[i];
+      if (!chosen[t]) continue;
+      std::copy_n(series.values.begin() + static_cast<std::ptrdiff_t>(t * channels), channels, to);
+      to[channels] = static_cast<float>((static_cast<double>(t) - middle) / deviation);
+      to += channels + 1;
+    }
+  }
+
+  const Series& nearest(const Series& series) const {
+    const Series* best = &train_.front();
+    double least = std::numeric_limits<double>::infinity();
+    constexpr size_t kBlock = 256;  // looked at between comparisons
+    for (const Series& other : train_) {
+      double distance = 0;
+      for (size_t begin = 0; begin < series.values.size() && distance < least; begin += kBlock)
+        for (size_t i = begin; i < std::min(begin + kBlock, series.values.size()); ++i) {
+          const double difference = double{series.values[i]} - other.values[i];
+          distance += difference * difference;
+        }
+      if (distance < least) least = distance, best = &other;
+    }
+    return *best;
+  }
+
+  SeriesConfig config_;
+  SeriesShape shape_;
+  uint64_t seed_;
+  int64_t vectors_;
+  bool skip_bad_;
+  std::vector<std::string> classes_;
+  std::vector<Series> train_, validation_;
+  std::vector<Statistics> statistics_;  // a channel each
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> series_samples(const DataConfig& config, const SeriesShape& shape, uint64_t seed) {
+  return std::make_unique<SeriesSamples>(config, shape, seed);
+}
+
+}  // namespace plimsoll

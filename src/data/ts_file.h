@@ -1,0 +1,41 @@
+// Files of labelled time series (.ts), as aeon, sktime and the time series classification archive write them:
+//
+//     # a comment
+//     @problemName BasicMotions
+//     @dimensions 2
+//     @classLabel true Standing Running
+//     @data
+//     0.07,0.08,-0.9:0.39,0.39,-3.8:Standing      two channels of three values, and the class
+//
+// '?' and NaN are missing values. Series with time stamps of their own, and files without classes, are refused.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+struct TsSeries {
+  std::vector<float> values;  ///< [length, channels]; not a number where missing
+  int64_t length = 0;
+  int64_t label = 0;  ///< index in TsFile::classes
+  int64_t line = 0;   ///< of the file, from 1
+};
+
+struct TsFile {
+  std::vector<std::string> classes;  ///< as the header declares them
+  int64_t channels = 0;              ///< of every series
+  std::vector<TsSeries> series;
+};
+
+/// Is told of a series that cannot be read, "FILE:LINE: what is wrong"; may throw, or leave it out.
+using BadSeries = std::function<void(const std::string& what)>;
+
+/// Memory: 4 bytes a value, at most twice the file's bytes. Throws UserError (failure) for a file that cannot be read or
+/// has no usable header; what is wrong with a single series goes to `bad`.
+TsFile read_ts_file(const std::filesystem::path& file, const BadSeries& bad);
+
+}  // namespace plimsoll

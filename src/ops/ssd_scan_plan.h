@@ -1,0 +1,51 @@
+// How the state-space scan is cut into chunks and heads, and the scratch of one thread: by the kernels and for the
+// figures of their workspace. No libtorch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/rows.h"
+
+namespace plimsoll::ops {
+
+struct SsdShape {
+  int64_t batch, time, heads, width;  ///< of x [batch, time, heads, width]
+  int64_t groups, state;              ///< of B and C [batch, time, groups, state]
+  int64_t chunk;                      ///< positions at a time
+  bool reverse;                       ///< from the end to the beginning
+
+  int64_t chunks() const { return div_up(time, chunk); }
+  int64_t longest() const { return std::min(time, chunk); }  ///< positions of the longest chunk
+  int64_t heads_of_group() const { return heads / groups; }
+  int64_t state_elements() const { return state * width; }  ///< of one head
+};
+
+/// Tiles of a thread are carved out of one block, each at a whole cache line.
+inline int64_t ssd_tile(int64_t elements) {
+  return div_up(elements, 16) * 16;
+}
+
+/// Elements of scratch that a thread of the forward pass takes: of either of its two phases, one after the other.
+inline int64_t ssd_forward_scratch(const SsdShape& s) {
+  const int64_t l = s.longest(), n = s.state, p = s.width;
+  const int64_t states = ssd_tile(l * n) + ssd_tile(l * p);
+  const int64_t outputs = 3 * ssd_tile(l * n) + 2 * ssd_tile(l * l) + 2 * ssd_tile(l * p);
+  return std::max(states, outputs) + 2 * ssd_tile(l);
+}
+
+/// The same of the backward pass.
+inline int64_t ssd_backward_scratch(const SsdShape& s) {
+  const int64_t l = s.longest(), n = s.state, p = s.width;
+  const int64_t states = ssd_tile(l * n) + ssd_tile(l * p);
+  const int64_t gradients =
+      6 * ssd_tile(l * n) + 4 * ssd_tile(l * l) + 4 * ssd_tile(l * p) + ssd_tile(n * p) + 2 * ssd_tile(l);
+  return std::max(states, gradients) + 2 * ssd_tile(l);
+}
+
+/// Elements of the sums that the gradients of A and D are made of: for every chunk of every sequence its share.
+inline int64_t ssd_partial_sums(const SsdShape& s) {
+  return 2 * s.batch * s.chunks() * s.heads;
+}
+
+}  // namespace plimsoll::ops
