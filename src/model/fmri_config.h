@@ -8,14 +8,10 @@
 #include <string>
 #include <tuple>
 
+#include "model/config_problem.h"
 #include "plimsoll/fmri_autoencoder.h"
 
 namespace plimsoll::model {
-
-struct ConfigProblem {
-  const char* key;      ///< of the job file
-  std::string message;  ///< what is wrong and what is allowed
-};
 
 /// What is wrong with the configuration, if anything.
 inline std::optional<ConfigProblem> problem_of(const FmriAutoencoderConfig& config) {
