@@ -36,7 +36,8 @@ enum class Choice : uint8_t { off, on, automatic };
 struct ModelConfig {
   std::string type = "decoder";   ///< decoder | fmri_autoencoder | gesture_ssm | prompt_segmentation | video_llm
   std::optional<DType> dtype;     ///< of the weights: float32 | bfloat16 | float16; empty: as the precision has it
-  std::filesystem::path weights;  ///< a safetensors file to start from; empty: weights at random
+  std::filesystem::path weights;  ///< a file or folder of weights to start from; empty: weights at random
+  std::filesystem::path config;   ///< decoder: a config.json that says its architecture; empty: the one beside weights
   DecoderConfig decoder;
   FmriAutoencoderConfig fmri;
   GestureSsmConfig gesture;

@@ -2,8 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/init.h>
 #include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "model/blocks.h"
 #include "ops/attention.h"
@@ -23,6 +27,30 @@ double residual_deviation(const DecoderConfig& config) {
   return kInitialDeviation / std::sqrt(2.0 * static_cast<double>(config.num_layers));
 }
 
+bool is_gated(const DecoderConfig& config) {
+  return config.activation == "swiglu" || config.activation == "geglu";
+}
+
+ops::AttentionOptions attention_of(const DecoderConfig& config) {
+  ops::AttentionOptions options;
+  options.window = config.sliding_window;
+  options.softcap = config.attention_softcap;
+  if (config.query_scale > 0) options.scale = 1 / std::sqrt(config.query_scale);
+  return options;
+}
+
+ops::RopeFrequencies frequencies_of(const DecoderConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  return {config.rope_theta, scaling.factor, scaling.low_frequency_factor, scaling.high_frequency_factor,
+          static_cast<double>(scaling.original_length)};
+}
+
+// Layer `index` of them: only some look back on a window.
+DecoderConfig of_layer(DecoderConfig config, int64_t index) {
+  if (index % config.sliding_window_every != 0) config.sliding_window = 0;
+  return config;
+}
+
 }  // namespace
 
 DecoderConfig resolved(DecoderConfig config) {
@@ -31,13 +59,16 @@ DecoderConfig resolved(DecoderConfig config) {
                                      {"num_layers", config.num_layers},
                                      {"num_heads", config.num_heads}})
     if (number < 1) throw UserError(fmt::format("model.{} is {}; it must be at least 1", name, number));
-  const auto one_of = [](const char* key, const std::string& value, const char* a, const char* b) {
-    if (value != a && value != b)
-      throw UserError(fmt::format("model.{} is '{}'; allowed are {} and {}", key, value, a, b));
+  const auto one_of = [](const char* key, const std::string& value, const std::vector<std::string>& allowed) {
+    if (std::ranges::find(allowed, value) == allowed.end())
+      throw UserError(fmt::format("model.{} is '{}'; allowed are {}", key, value, fmt::join(allowed, ", ")));
   };
-  one_of("norm", config.norm, "rmsnorm", "layernorm");
-  one_of("positions", config.positions, "rope", "learned");
-  one_of("activation", config.activation, "swiglu", "gelu");
+  one_of("norm", config.norm, {"rmsnorm", "layernorm"});
+  one_of("positions", config.positions, {"rope", "learned"});
+  one_of("activation", config.activation, {"swiglu", "geglu", "gelu", "gelu_tanh"});
+  if (config.sliding_window_every < 1)
+    throw UserError(
+        fmt::format("model.sliding_window_every is {}; it must be at least 1", config.sliding_window_every));
   if (config.num_kv_heads == 0) config.num_kv_heads = config.num_heads;
   if (config.num_heads % config.num_kv_heads != 0)
     throw UserError(
@@ -52,15 +83,18 @@ DecoderConfig resolved(DecoderConfig config) {
     throw UserError(fmt::format("model.head_dim is {}; it must be even where positions are rope", config.head_dim));
   if (config.intermediate_size == 0)
     config.intermediate_size =
-        config.activation == "gelu" ? 4 * config.hidden_size : (8 * config.hidden_size / 3 + 63) / 64 * 64;
+        is_gated(config) ? (8 * config.hidden_size / 3 + 63) / 64 * 64 : 4 * config.hidden_size;
   return config;
 }
 
 AttentionImpl::AttentionImpl(const DecoderConfig& config) : config_(config) {
   const int64_t queries = config.num_heads * config.head_dim, keys = config.num_kv_heads * config.head_dim;
-  qkv_ =
-      register_module("qkv", Linear(config.hidden_size, queries + 2 * keys, config.attention_bias, kInitialDeviation));
+  qkv_ = register_module("qkv", Linear(config.hidden_size, queries + 2 * keys,
+                                       config.attention_bias || config.qkv_bias, kInitialDeviation));
   out_ = register_module("out", Linear(queries, config.hidden_size, config.attention_bias, residual_deviation(config)));
+  if (!config.qk_norm) return;
+  q_norm_ = register_module("q_norm", Norm("rmsnorm", config.head_dim, config.norm_eps));
+  k_norm_ = register_module("k_norm", Norm("rmsnorm", config.head_dim, config.norm_eps));
 }
 
 at::Tensor AttentionImpl::forward(const at::Tensor& x) {
@@ -70,25 +104,30 @@ at::Tensor AttentionImpl::forward(const at::Tensor& x) {
   at::Tensor q = parts[0].view({batch, time, heads, dim});
   at::Tensor k = parts[1].view({batch, time, kv_heads, dim});
   const at::Tensor v = parts[2].view({batch, time, kv_heads, dim});
+  if (config_.qk_norm) {
+    q = q_norm_(q);
+    k = k_norm_(k);
+  }
   if (config_.positions == "rope") {
-    q = ops::rope(q, 0, config_.rope_theta);
-    k = ops::rope(k, 0, config_.rope_theta);
+    q = ops::rope(q, 0, frequencies_of(config_));
+    k = ops::rope(k, 0, frequencies_of(config_));
   }
   const at::Tensor mixed =
-      ops::attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*causal=*/true, config_.sliding_window);
+      ops::attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attention_of(config_));
   return out_(mixed.transpose(1, 2).reshape({batch, time, heads * dim}));
 }
 
-MlpImpl::MlpImpl(const DecoderConfig& config) : gated_(config.activation == "swiglu") {
-  const int64_t inner = config.intermediate_size;
-  up_ =
-      register_module("up", Linear(config.hidden_size, gated_ ? 2 * inner : inner, config.mlp_bias, kInitialDeviation));
+MlpImpl::MlpImpl(const DecoderConfig& config) : activation_(config.activation) {
+  const int64_t inner = config.intermediate_size, outputs = is_gated(config) ? 2 * inner : inner;
+  up_ = register_module("up", Linear(config.hidden_size, outputs, config.mlp_bias, kInitialDeviation));
   down_ = register_module("down", Linear(inner, config.hidden_size, config.mlp_bias, residual_deviation(config)));
 }
 
 at::Tensor MlpImpl::forward(const at::Tensor& x) {
   const at::Tensor inner = up_(x);
-  return down_(gated_ ? ops::swiglu(inner) : at::gelu(inner));
+  if (activation_ == "swiglu") return down_(ops::swiglu(inner));
+  if (activation_ == "geglu") return down_(ops::geglu(inner));
+  return down_(at::gelu(inner, activation_ == "gelu" ? "none" : "tanh"));
 }
 
 BlockImpl::BlockImpl(const DecoderConfig& config) : dropout_(config.dropout) {
@@ -96,22 +135,31 @@ BlockImpl::BlockImpl(const DecoderConfig& config) : dropout_(config.dropout) {
   attention_ = register_module("attention", Attention(config));
   mlp_norm_ = register_module("mlp_norm", Norm(config.norm, config.hidden_size, config.norm_eps));
   mlp_ = register_module("mlp", Mlp(config));
+  if (!config.post_norms) return;
+  attention_post_norm_ = register_module("attention_post_norm", Norm(config.norm, config.hidden_size, config.norm_eps));
+  mlp_post_norm_ = register_module("mlp_post_norm", Norm(config.norm, config.hidden_size, config.norm_eps));
 }
 
 at::Tensor BlockImpl::forward(const at::Tensor& x) {
-  const at::Tensor mixed = x + dropped(attention_(attention_norm_(x)), dropout_, is_training());
-  return mixed + dropped(mlp_(mlp_norm_(mixed)), dropout_, is_training());
+  const auto added = [&](const at::Tensor& part, const Norm& post_norm) {
+    return dropped(post_norm ? post_norm->forward(part) : part, dropout_, is_training());
+  };
+  const at::Tensor mixed = x + added(attention_(attention_norm_(x)), attention_post_norm_);
+  return mixed + added(mlp_(mlp_norm_(mixed)), mlp_post_norm_);
 }
 
 DecoderImpl::DecoderImpl(const DecoderConfig& config, int64_t sequence_length) : config_(resolved(config)) {
   embedding_ = register_parameter("embedding", torch::empty({config_.vocab_size, config_.hidden_size}));
   torch::nn::init::normal_(embedding_, 0.0, kInitialDeviation);
   if (config_.positions == "learned") {
-    positions_ = register_parameter("positions", torch::empty({sequence_length, config_.hidden_size}));
+    const int64_t rows = config_.max_positions > 0 ? config_.max_positions : sequence_length;
+    if (rows < sequence_length)
+      throw UserError(fmt::format("model.max_positions is {}; windows have {} tokens", rows, sequence_length));
+    positions_ = register_parameter("positions", torch::empty({rows, config_.hidden_size}));
     torch::nn::init::normal_(positions_, 0.0, kInitialDeviation);
   }
   layers_ = register_module("layers", torch::nn::ModuleList());
-  for (int64_t i = 0; i < config_.num_layers; ++i) layers_->push_back(Block(config_));
+  for (int64_t i = 0; i < config_.num_layers; ++i) layers_->push_back(Block(of_layer(config_, i)));
   norm_ = register_module("norm", Norm(config_.norm, config_.hidden_size, config_.norm_eps));
   if (!config_.tie_embeddings) {
     head_ = register_parameter("head", torch::empty({config_.vocab_size, config_.hidden_size}));
@@ -120,7 +168,8 @@ DecoderImpl::DecoderImpl(const DecoderConfig& config, int64_t sequence_length) :
 }
 
 at::Tensor DecoderImpl::embed(const at::Tensor& tokens) {
-  return at::embedding(embedding_, tokens);
+  const at::Tensor embedded = at::embedding(embedding_, tokens);
+  return config_.embedding_scale ? embedded * std::sqrt(static_cast<double>(config_.hidden_size)) : embedded;
 }
 
 at::Tensor DecoderImpl::hidden(const at::Tensor& embedded) {
@@ -132,7 +181,7 @@ at::Tensor DecoderImpl::hidden(const at::Tensor& embedded) {
 }
 
 at::Tensor DecoderImpl::loss_of(const at::Tensor& hidden, const at::Tensor& targets) {
-  return ops::linear_cross_entropy(hidden, head(), targets);
+  return ops::linear_cross_entropy(hidden, head(), targets, -100, config_.logit_softcap);
 }
 
 at::Tensor DecoderImpl::loss(const at::Tensor& tokens, const at::Tensor& targets) {

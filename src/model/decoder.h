@@ -2,6 +2,9 @@
 //
 //     tokens -> embedding (+ learned positions) -> [ x + attention(norm(x)); x + mlp(norm(x)) ] * layers -> norm ->
 //     loss head
+//
+// What families of such models do differently (GPT-2, Llama, Mistral, Gemma 2, Qwen 2 and 3) are keys of its
+// configuration; train/weights/families.h says which family has which.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -25,17 +28,18 @@ class AttentionImpl : public torch::nn::Module {
  private:
   DecoderConfig config_;
   Linear qkv_{nullptr}, out_{nullptr};
+  Norm q_norm_{nullptr}, k_norm_{nullptr};
 };
 TORCH_MODULE(Attention);
 
-/// SwiGLU (Shazeer 2020) or GELU feed-forward network.
+/// SwiGLU or GeGLU (Shazeer 2020), or GELU (Hendrycks and Gimpel 2016, exact or by tanh) feed-forward network.
 class MlpImpl : public torch::nn::Module {
  public:
   explicit MlpImpl(const DecoderConfig& config);
   at::Tensor forward(const at::Tensor& x);
 
  private:
-  bool gated_;
+  std::string activation_;
   Linear up_{nullptr}, down_{nullptr};
 };
 TORCH_MODULE(Mlp);
@@ -47,7 +51,7 @@ class BlockImpl : public torch::nn::Module {
 
  private:
   double dropout_;
-  Norm attention_norm_{nullptr}, mlp_norm_{nullptr};
+  Norm attention_norm_{nullptr}, mlp_norm_{nullptr}, attention_post_norm_{nullptr}, mlp_post_norm_{nullptr};
   Attention attention_{nullptr};
   Mlp mlp_{nullptr};
 };

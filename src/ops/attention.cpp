@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "ops/attention_cpu.h"
+#include "ops/capped_attention_cpu.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {
@@ -17,11 +18,12 @@ using at::Tensor;
 using Results = std::tuple<Tensor, Tensor>;
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 using Scale = std::optional<double>;
-using Forward = Results(const Tensor&, const Tensor&, const Tensor&, bool, int64_t, Scale);
+using Forward = Results(const Tensor&, const Tensor&, const Tensor&, bool, int64_t, Scale, double);
 using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                           bool, int64_t, Scale);
+                           bool, int64_t, Scale, double);
 
-AttentionShape check_shape(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window) {
+AttentionShape check_shape(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
+                           double softcap) {
   constexpr const char* op = "plimsoll::attention";
   require_floating(op, "q", q);
   require(q.dim() == 4 && k.dim() == 4 && v.sizes() == k.sizes() && q.size(0) == k.size(0) && q.size(3) == k.size(3),
@@ -38,7 +40,8 @@ AttentionShape check_shape(const Tensor& q, const Tensor& k, const Tensor& v, bo
           q.size(2), ")");
   require(window == 0 || (window > 0 && causal), op, "window is ", window,
           "; it must be 0 (none), or positive with causal attention");
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, window};
+  require(softcap >= 0, op, "softcap is ", softcap, "; it must be 0 (none) or positive");
+  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, window, softcap > 0};
 }
 
 /// [B, H, T, D] laid out as [B, T, H, D].
@@ -46,15 +49,15 @@ Tensor empty_heads(const Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-Results empty_results(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale) {
-  check_shape(q, k, v, causal, window);
+Results empty_results(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale, double softcap) {
+  check_shape(q, k, v, causal, window, softcap);
   return {empty_heads(q),
           at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(accumulator(q.scalar_type())))};
 }
 
 Gradients empty_gradients(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-                          const Tensor& logsumexp, bool causal, int64_t window, Scale scale) {
-  check_shape(q, k, v, causal, window);
+                          const Tensor& logsumexp, bool causal, int64_t window, Scale scale, double softcap) {
+  check_shape(q, k, v, causal, window, softcap);
   require(grad_out.sizes() == q.sizes() && out.sizes() == q.sizes(), "plimsoll::attention_backward",
           "grad_out has shape ", grad_out.sizes(), ", out ", out.sizes(), " and q ", q.sizes(), "; they must be alike");
   return {empty_heads(q), empty_heads(k), empty_heads(v)};
@@ -68,76 +71,84 @@ double scale_of(const Tensor& q, Scale scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
 }
 
-Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale) {
-  auto [out, logsumexp] = empty_results(q, k, v, causal, window, scale);
-  attention_forward_cpu(check_shape(q, k, v, causal, window), scale_of(q, scale), side_by_side(q), side_by_side(k),
-                        side_by_side(v), out, logsumexp);
+Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale, double softcap) {
+  auto [out, logsumexp] = empty_results(q, k, v, causal, window, scale, softcap);
+  const AttentionShape shape = check_shape(q, k, v, causal, window, softcap);
+  if (softcap > 0)
+    capped_attention_forward_cpu(shape, scale_of(q, scale), softcap, q, k, v, out, logsumexp);
+  else
+    attention_forward_cpu(shape, scale_of(q, scale), side_by_side(q), side_by_side(k), side_by_side(v), out, logsumexp);
   return {out, logsumexp};
 }
 
 Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
-                             const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale) {
-  auto [dq, dk, dv] = empty_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale);
-  attention_backward_cpu(check_shape(q, k, v, causal, window), scale_of(q, scale), grad_out, side_by_side(q),
-                         side_by_side(k), side_by_side(v), out, logsumexp, dq, dk, dv);
+                             const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale, double softcap) {
+  auto [dq, dk, dv] = empty_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
+  const AttentionShape shape = check_shape(q, k, v, causal, window, softcap);
+  if (softcap > 0)
+    capped_attention_backward_cpu(shape, scale_of(q, scale), softcap, grad_out, q, k, v, out, logsumexp, dq, dk, dv);
+  else
+    attention_backward_cpu(shape, scale_of(q, scale), grad_out, side_by_side(q), side_by_side(k), side_by_side(v), out,
+                           logsumexp, dq, dk, dv);
   return {dq, dk, dv};
 }
 
-Results call_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale) {
+Results call_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale, double softcap) {
   static const auto handle = operator_handle<Forward>("plimsoll::attention");
-  return handle.call(q, k, v, causal, window, scale);
+  return handle.call(q, k, v, causal, window, scale, softcap);
 }
 
 struct Attention : torch::autograd::Function<Attention> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q,
                                                 const Tensor& k, const Tensor& v, bool causal, int64_t window,
-                                                Scale scale) {
+                                                Scale scale, double softcap) {
     at::AutoDispatchBelowADInplaceOrView below;
-    auto [out, logsumexp] = call_attention(q, k, v, causal, window, scale);
+    auto [out, logsumexp] = call_attention(q, k, v, causal, window, scale, softcap);
     context->save_for_backward({q, k, v, out, logsumexp});
     context->mark_non_differentiable({logsumexp});
     context->saved_data["causal"] = causal;
     context->saved_data["window"] = window;
     context->saved_data["scale"] = scale;
+    context->saved_data["softcap"] = softcap;
     return {out, logsumexp};
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
     static const auto handle = operator_handle<Backward>("plimsoll::attention_backward");
-    torch::autograd::variable_list gradients(6);
+    torch::autograd::variable_list gradients(7);
     if (!grads[0].defined()) return gradients;
     const auto saved = context->get_saved_variables();
     auto& data = context->saved_data;
     std::tie(gradients[0], gradients[1], gradients[2]) =
         handle.call(grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], data["causal"].toBool(),
-                    data["window"].toInt(), data["scale"].toOptional<double>());
+                    data["window"].toInt(), data["scale"].toOptional<double>(), data["softcap"].toDouble());
     return gradients;
   }
 };
 
 Results attention_autograd(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
-                           Scale scale) {
-  auto results = Attention::apply(q, k, v, causal, window, scale);
+                           Scale scale, double softcap) {
+  auto results = Attention::apply(q, k, v, causal, window, scale, softcap);
   return {results[0], results[1]};
 }
 
 template <c10::DeviceType device>
 Results attention_autocast(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
-                           Scale scale) {
+                           Scale scale, double softcap) {
   const AutocastOff off(device);
-  return call_attention(autocast(q, device), autocast(k, device), autocast(v, device), causal, window, scale);
+  return call_attention(autocast(q, device), autocast(k, device), autocast(v, device), causal, window, scale, softcap);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def(
-      "attention(Tensor q, Tensor k, Tensor v, bool causal, int window, float? scale=None) -> (Tensor out, Tensor "
+      "attention(Tensor q, Tensor k, Tensor v, bool causal, int window, float? scale=None, float softcap=0.0) -> (Tensor out, Tensor "
       "logsumexp)");
   m.def(
       "attention_backward(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor logsumexp, bool causal, "
       "int "
-      "window, float? scale=None) -> (Tensor dq, Tensor dk, Tensor dv)");
+      "window, float? scale=None, float softcap=0.0) -> (Tensor dq, Tensor dk, Tensor dv)");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("attention", empty_results);
@@ -154,7 +165,11 @@ TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
 PLIMSOLL_AUTOCAST("attention", attention_autocast)
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window) {
-  return std::get<0>(call_attention(q, k, v, causal, window, std::nullopt));
+  return std::get<0>(call_attention(q, k, v, causal, window, std::nullopt, 0.0));
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  return std::get<0>(call_attention(q, k, v, options.causal, options.window, options.scale, options.softcap));
 }
 
 }  // namespace plimsoll::ops

@@ -4,7 +4,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 namespace plimsoll::ops {
+
+struct AttentionOptions {
+  bool causal = true;
+  int64_t window = 0;           ///< 0: none
+  std::optional<double> scale;  ///< of q k^T; 1 / sqrt(D) without
+  double softcap = 0;           ///< c > 0: scores become c tanh(score / c) (Gemma 2)
+};
 
 /// softmax(q k^T / sqrt(D)) v for q [B, Hq, T, D] and k, v [B, Hkv, S, D]; Hkv divides Hq, and query head h reads key
 /// head h / (Hq / Hkv). With `causal` (S = T) token i sees tokens j <= i; with `window` > 0 (causal only) those in
@@ -15,5 +24,8 @@ namespace plimsoll::ops {
 /// Throws UserError where shapes, dtypes or window do not agree.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal = true,
                      int64_t window = 0);
+/// With a softcap the scores of 128 queries and all keys that they see are held at a time, in a kernel of ours: libtorch's
+/// flash kernels know no cap.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
 }  // namespace plimsoll::ops

@@ -57,4 +57,19 @@ std::vector<QueryBlock> query_blocks(const AttentionShape& shape) {
   return blocks;
 }
 
+std::vector<QueryBlock> capped_blocks(const AttentionShape& shape) {
+  constexpr int64_t kRows = 128;  // products large enough for a matrix kernel, scores that stay in a cache
+  std::vector<QueryBlock> blocks;
+  for (int64_t begin = 0; begin < shape.queries; begin += kRows) {
+    const int64_t count = std::min(kRows, shape.queries - begin);
+    const int64_t first = shape.window > 0 ? std::max<int64_t>(0, begin - shape.window + 1) : 0;
+    blocks.push_back({begin, count, first, (shape.causal ? begin + count : shape.keys) - first});
+  }
+  return blocks;
+}
+
+int64_t most_keys(const std::vector<QueryBlock>& blocks) {
+  return std::ranges::max_element(blocks, {}, &QueryBlock::keys)->keys;
+}
+
 }  // namespace plimsoll::ops

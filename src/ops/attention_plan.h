@@ -19,7 +19,8 @@ namespace plimsoll::ops {
 struct AttentionShape {
   int64_t batch, query_heads, kv_heads, queries, keys, width;
   bool causal;
-  int64_t window;  ///< 0: none
+  int64_t window;       ///< 0: none
+  bool capped = false;  ///< by the kernel of capped_attention_cpu.h
 
   int64_t group() const { return query_heads / kv_heads; }
 };
@@ -41,5 +42,9 @@ std::vector<QueryBlock> query_blocks(const AttentionShape& shape);
 /// True where the blocks want a mask; its size is [window_mask_rows, window_mask_rows + window - 1].
 bool needs_window_mask(const AttentionShape& shape);
 int64_t window_mask_rows(const AttentionShape& shape);
+
+/// The blocks of the kernel that caps scores, [first_key, first_key + keys) of each, and the most keys of one.
+std::vector<QueryBlock> capped_blocks(const AttentionShape& shape);
+int64_t most_keys(const std::vector<QueryBlock>& blocks);
 
 }  // namespace plimsoll::ops

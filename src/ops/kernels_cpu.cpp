@@ -1,6 +1,7 @@
 #include "ops/kernels_cpu.h"
 
 #include <limits>
+#include <type_traits>
 
 #include "ops/clones.h"
 #include "ops/lanes.h"
@@ -137,6 +138,119 @@ PLIMSOLL_INLINE void swiglu_backward(const ConstRows& grad, const ConstRows& gat
   }
 }
 
+/// 1 + exp(-2u), which gelu's tanh form divides by, and the derivative of 2u. Beyond 10 gelu is x or 0 to the last bit.
+template <typename V>
+PLIMSOLL_INLINE void gelu_parts(const V& x, V& divisor, V& slope) {
+  constexpr double kTwice = 1.5957691216057308, kCube = 0.044715;  // 2 sqrt(2 / pi)
+  using S = std::remove_cvref_t<decltype(x[0])>;
+  V near = x > splat<V>(S{10}) ? splat<V>(S{10}) : x;
+  near = near < splat<V>(S{-10}) ? splat<V>(S{-10}) : near;
+  const V square = near * near;
+  divisor = 1 + lanes::exp(-(near * static_cast<S>(kTwice) * (1 + square * static_cast<S>(kCube))));
+  slope = static_cast<S>(kTwice) * (1 + square * static_cast<S>(3 * kCube));
+}
+
+template <typename T>
+PLIMSOLL_INLINE void geglu(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* gate = row_of<T>(gate_up, row);
+    T* to = row_of<T>(y, row);
+    PLIMSOLL_FOR_LANES(i, partial, width) {
+      const Vector<T> g = load_some(gate + i, partial);
+      Vector<T> divisor{}, slope{};
+      gelu_parts(g, divisor, slope);
+      store_some(to + i, g / divisor * load_some(gate + width + i, partial), partial);
+    }
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void geglu_backward(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up,
+                                    int64_t width, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* gate = row_of<T>(gate_up, row);
+    const T* dy = row_of<T>(grad, row);
+    T* to = row_of<T>(grad_gate_up, row);
+    PLIMSOLL_FOR_LANES(i, partial, width) {
+      const Vector<T> g = load_some(gate + i, partial), d = load_some(dy + i, partial);
+      Vector<T> divisor{}, slope{};
+      gelu_parts(g, divisor, slope);
+      const Vector<T> share = 1 / divisor, gelu = g * share;
+      store_some(to + i, d * load_some(gate + width + i, partial) * (share + gelu * (1 - share) * slope), partial);
+      store_some(to + width + i, d * gelu, partial);
+    }
+  }
+}
+
+/// The columns that a row sees; the others are set to 0.
+struct Seen {
+  int64_t begin, end;
+};
+template <typename T>
+PLIMSOLL_INLINE Seen seen_by(const CappedSoftmax& args, int64_t row, T* x) {
+  if (!args.causal) return {0, args.width};
+  Seen seen{args.first_seen + row, args.seen + row};
+  seen.begin = seen.begin > 0 ? seen.begin : 0;
+  seen.end = seen.end < args.width ? seen.end : args.width;
+  for (int64_t i = 0; i < seen.begin; ++i) x[i] = 0;
+  for (int64_t i = seen.end; i < args.width; ++i) x[i] = 0;
+  return seen;
+}
+
+template <typename T>
+PLIMSOLL_INLINE void capped_softmax(const CappedSoftmax& args, int64_t begin, int64_t end) {
+  using V = Vector<T>;
+  const T inner = static_cast<T>(args.scale / args.cap), cap = static_cast<T>(args.cap);
+  for (int64_t row = begin; row < end; ++row) {
+    T* all = row_of<T>(args.scores, row);
+    const Seen seen = seen_by(args, row, all);
+    const int64_t count = seen.end - seen.begin;
+    T* x = all + seen.begin;
+    T greatest = -std::numeric_limits<T>::infinity(), total = 0;
+    PLIMSOLL_FOR_LANES(i, partial, count) {
+      const V value = lanes::tanh(load_some(static_cast<const T*>(x) + i, partial) * inner) * cap;
+      store_some(x + i, value, partial);
+      for (int64_t lane = 0; lane < (partial ? partial : kLanes); ++lane)
+        greatest = value[lane] > greatest ? value[lane] : greatest;
+    }
+    PLIMSOLL_FOR_LANES(i, partial, count) {
+      const V value = lanes::exp(load_some(static_cast<const T*>(x) + i, partial) - greatest);
+      store_some(x + i, value, partial);
+      if (partial == 0) total += sum(value);
+      for (int64_t lane = 0; lane < partial; ++lane) total += value[lane];
+    }
+    const T share = 1 / total;
+    PLIMSOLL_FOR_LANES(i, partial, count) {
+      store_some(x + i, load_some(static_cast<const T*>(x) + i, partial) * share, partial);
+    }
+    static_cast<T*>(args.logsumexp)[row] = greatest + std::log(total);
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void capped_softmax_backward(const CappedSoftmax& args, const Rows& grad, const void* delta,
+                                             int64_t begin, int64_t end) {
+  using V = Vector<T>;
+  const T inner = static_cast<T>(args.scale / args.cap), cap = static_cast<T>(args.cap);
+  const T scale = static_cast<T>(args.scale);
+  for (int64_t row = begin; row < end; ++row) {
+    T* x = row_of<T>(args.scores, row);
+    T* g = row_of<T>(grad, row);
+    seen_by(args, row, g);
+    const Seen seen = seen_by(args, row, x);
+    const T log_sum = static_cast<const T*>(args.logsumexp)[row], mean = static_cast<const T*>(delta)[row];
+    x += seen.begin;
+    g += seen.begin;
+    PLIMSOLL_FOR_LANES(i, partial, seen.end - seen.begin) {
+      const V share = lanes::tanh(load_some(static_cast<const T*>(x) + i, partial) * inner);
+      const V probability = lanes::exp(share * cap - log_sum);
+      const V through = (load_some(static_cast<const T*>(g) + i, partial) - mean) * probability;
+      store_some(x + i, probability, partial);
+      store_some(g + i, through * (1 - share * share) * scale, partial);
+    }
+  }
+}
+
 template <typename T>
 PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int64_t end) {
   using V = Vector<T>;
@@ -152,6 +266,12 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
       loss = 0;
       if (args.gradient) std::memset(static_cast<void*>(x), 0, static_cast<size_t>(args.width) * sizeof(T));
       continue;
+    }
+    const S cap = static_cast<S>(args.softcap), inner = cap > 0 ? 1 / cap : 0;
+    if (cap > 0) {
+      PLIMSOLL_FOR_LANES(i, partial, args.width) {
+        store_some(x + i, lanes::tanh(load_some(static_cast<const T*>(x) + i, partial) * inner) * cap, partial);
+      }
     }
     S greatest = lowest, total = 0;
     for (int64_t block = 0; block < args.width; block += kBlock) {
@@ -178,9 +298,12 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
     const S log_sum = greatest + std::log(total);
     loss = log_sum - static_cast<S>(x[target]);
     if (!args.gradient) continue;
-    const S at_target = std::exp(static_cast<S>(x[target]) - log_sum) - 1;
+    // The derivative of the capped logit is 1 - (its share of the cap)^2; without a cap `inner` is 0.
+    const S target_share = static_cast<S>(x[target]) * inner;
+    const S at_target = (std::exp(static_cast<S>(x[target]) - log_sum) - 1) * (1 - target_share * target_share);
     PLIMSOLL_FOR_LANES(i, partial, args.width) {
-      store_some(x + i, lanes::exp(load_some(static_cast<const T*>(x) + i, partial) - log_sum), partial);
+      const V logit = load_some(static_cast<const T*>(x) + i, partial), share = logit * inner;
+      store_some(x + i, lanes::exp(logit - log_sum) * (1 - share * share), partial);
     }
     x[target] = static_cast<T>(at_target);
   }
@@ -255,9 +378,27 @@ PLIMSOLL_KERNELS(swiglu_backward,
                  (const ConstRows& grad, const ConstRows& gate_up, const Rows& out, int64_t width, int64_t begin,
                   int64_t end),
                  (grad, gate_up, out, width, begin, end))
+PLIMSOLL_KERNELS(geglu, (const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end),
+                 (gate_up, y, width, begin, end))
+PLIMSOLL_KERNELS(geglu_backward,
+                 (const ConstRows& grad, const ConstRows& gate_up, const Rows& out, int64_t width, int64_t begin,
+                  int64_t end),
+                 (grad, gate_up, out, width, begin, end))
 PLIMSOLL_KERNELS(cross_entropy, (const CrossEntropy& args, int64_t begin, int64_t end), (args, begin, end))
 PLIMSOLL_KERNELS(split_add, (const SplitAdd& args, int64_t begin, int64_t end), (args, begin, end))
 PLIMSOLL_KERNELS(sum_squares, (const void* data, int64_t begin, int64_t end, double& total), (data, begin, end, total))
+
+// Scores are in the accumulator's type.
+#define PLIMSOLL_CAPPED(T, suffix)                                                                                   \
+  PLIMSOLL_CLONES static void capped_softmax_##suffix(const CappedSoftmax& args, int64_t begin, int64_t end) {       \
+    capped_softmax<T>(args, begin, end);                                                                             \
+  }                                                                                                                  \
+  PLIMSOLL_CLONES static void capped_softmax_backward_##suffix(const CappedSoftmax& args, const Rows& grad,          \
+                                                               const void* delta, int64_t begin, int64_t end) {      \
+    capped_softmax_backward<T>(args, grad, delta, begin, end);                                                       \
+  }
+PLIMSOLL_CAPPED(float, f32)
+PLIMSOLL_CAPPED(double, f64)
 
 // The norms have two element types: of what comes in and of what goes out.
 #define PLIMSOLL_NORM(X, Y, suffix)                                                                                 \
@@ -319,6 +460,28 @@ void swiglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t
 void swiglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
                           int64_t begin, int64_t end) {
   pick_swiglu_backward(gate_up.dtype, grad, gate_up, grad_gate_up, width, begin, end);
+}
+
+void geglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end) {
+  pick_geglu(y.dtype, gate_up, y, width, begin, end);
+}
+
+void geglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
+                         int64_t begin, int64_t end) {
+  pick_geglu_backward(gate_up.dtype, grad, gate_up, grad_gate_up, width, begin, end);
+}
+
+void capped_softmax_rows(const CappedSoftmax& args, int64_t begin, int64_t end) {
+  if (args.scores.dtype == DType::float64) return capped_softmax_f64(args, begin, end);
+  check(args.scores.dtype == DType::float32, "scores are of the accumulator's type");
+  capped_softmax_f32(args, begin, end);
+}
+
+void capped_softmax_backward_rows(const CappedSoftmax& args, const Rows& grad, const void* delta, int64_t begin,
+                                  int64_t end) {
+  if (args.scores.dtype == DType::float64) return capped_softmax_backward_f64(args, grad, delta, begin, end);
+  check(args.scores.dtype == DType::float32, "scores are of the accumulator's type");
+  capped_softmax_backward_f32(args, grad, delta, begin, end);
 }
 
 void cross_entropy_rows(const CrossEntropy& args, int64_t begin, int64_t end) {

@@ -70,6 +70,27 @@ void swiglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t
 void swiglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
                           int64_t begin, int64_t end);
 
+/// The same with gelu (its tanh form) in place of silu.
+void geglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end);
+void geglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
+                         int64_t begin, int64_t end);
+
+/// Softmax of rows of c = cap tanh(scale x / cap) over the columns that a row sees; the others get 0. `x` is accumulator.
+struct CappedSoftmax {
+  Rows scores;  ///< x; overwritten with the probabilities
+  double scale, cap;
+  int64_t width;
+  int64_t first_seen;  ///< row 0 sees the columns [first_seen, seen), each further row one further; below 0 is 0
+  int64_t seen;
+  bool causal;      ///< otherwise every row sees all
+  void* logsumexp;  ///< accumulator, one a row; written, or read by the backward
+};
+void capped_softmax_rows(const CappedSoftmax& args, int64_t begin, int64_t end);
+/// The probabilities again, from x and logsumexp, and in `grad`, which comes as the gradient of the probabilities, the
+/// gradient of x: p (grad - delta) (1 - (c / cap)^2) scale.
+void capped_softmax_backward_rows(const CappedSoftmax& args, const Rows& grad, const void* delta, int64_t begin,
+                                  int64_t end);
+
 /// Cross entropy of rows of logits with their targets, in float32 (float64 for float64).
 struct CrossEntropy {
   Rows logits;             ///< with `gradient`: overwritten with softmax - one_hot, or 0 for an ignored row
@@ -79,6 +100,7 @@ struct CrossEntropy {
   void* losses;  ///< accumulator, one a row, written; 0 for an ignored row
   int64_t width;
   bool gradient;
+  double softcap = 0;  ///< above 0 the logits count as softcap tanh(logit / softcap); they are overwritten
 };
 void cross_entropy_rows(const CrossEntropy& args, int64_t begin, int64_t end);
 

@@ -1,4 +1,4 @@
-// Sixteen numbers at a time: loads, stores, exp and sin/cos for the CPU kernels, without intrinsics.
+// Sixteen numbers at a time: loads, stores, exp, tanh and sin/cos for the CPU kernels, without intrinsics.
 //
 // GCC's and Clang's vector types are lowered to whatever the function they are inlined into may use, so one source
 // serves SSE2, AVX2 and AVX-512 through `target_clones` (kernels_cpu.cpp). The lane count does not follow the machine:
@@ -170,6 +170,23 @@ PLIMSOLL_INLINE Floats exp(Floats x) {
 }
 PLIMSOLL_INLINE Doubles exp(Doubles x) {
   for (int64_t i = 0; i < kLanes; ++i) x[i] = std::exp(x[i]);
+  return x;
+}
+
+/// Hyperbolic tangent to one or two units in the last place. Small arguments by a polynomial, as in Cephes' tanhf.
+PLIMSOLL_INLINE Floats tanh(Floats x) {
+  const Floats z = x * x;
+  Floats p = z * -5.70498872745e-3f + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const Floats near = p * z * x + x;
+  const Floats size = x < 0 ? -x : x;
+  const Floats far = 1 - 2 / (exp(size + size) + 1);
+  return size < 0.625f ? near : x < 0 ? -far : far;
+}
+PLIMSOLL_INLINE Doubles tanh(Doubles x) {
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = std::tanh(x[i]);
   return x;
 }
 

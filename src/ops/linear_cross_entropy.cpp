@@ -13,10 +13,10 @@ namespace {
 
 using at::Tensor;
 using Results = std::tuple<Tensor, Tensor, Tensor, Tensor>;
-using WithGradients = Results(const Tensor&, const Tensor&, const Tensor&, int64_t, bool, bool);
-using LossOnly = Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t);
+using WithGradients = Results(const Tensor&, const Tensor&, const Tensor&, int64_t, bool, bool, double);
+using LossOnly = Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, double);
 
-Tensor empty_loss(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index) {
+Tensor empty_loss(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
   constexpr const char* op = "plimsoll::linear_cross_entropy";
   require_floating(op, "x", x);
   require(x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1), op, "x has shape ", x.sizes(),
@@ -28,13 +28,14 @@ Tensor empty_loss(const Tensor& x, const Tensor& weight, const Tensor& targets, 
   require(targets.dim() == 1 && targets.size(0) == x.size(0) && targets.scalar_type() == at::kLong, op, "targets are ",
           c10::toString(targets.scalar_type()), " of shape ", targets.sizes(), "; they must be int64 [", x.size(0),
           "], one a row of x");
+  require(softcap >= 0, op, "softcap is ", softcap, "; it must be 0 (none) or positive");
   return at::empty({}, x.options().dtype(accumulator(x.scalar_type())));
 }
 
 /// Gradients that are not wanted are empty.
 Results empty_results(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, bool wants_x,
-                      bool wants_weight) {
-  Tensor loss = empty_loss(x, weight, targets, ignore_index);
+                      bool wants_weight, double softcap) {
+  Tensor loss = empty_loss(x, weight, targets, ignore_index, softcap);
   const auto gradient = [](const Tensor& of, bool wanted) {
     return wanted ? at::empty(of.sizes(), of.options()) : at::empty({0}, of.options());
   };
@@ -43,37 +44,37 @@ Results empty_results(const Tensor& x, const Tensor& weight, const Tensor& targe
 }
 
 Results with_gradients_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                           bool wants_x, bool wants_weight) {
-  auto results = empty_results(x, weight, targets, ignore_index, wants_x, wants_weight);
+                           bool wants_x, bool wants_weight, double softcap) {
+  auto results = empty_results(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
   const auto& [loss, count, grad_x, grad_weight] = results;
-  linear_cross_entropy_cpu(x, weight, targets, ignore_index, loss, count, grad_x, grad_weight);
+  linear_cross_entropy_cpu(x, weight, targets, ignore_index, softcap, loss, count, grad_x, grad_weight);
   return results;
 }
 
-Tensor loss_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index) {
-  Tensor loss = empty_loss(x, weight, targets, ignore_index);
-  linear_cross_entropy_cpu(x, weight, targets, ignore_index, loss, Tensor(), Tensor(), Tensor());
+Tensor loss_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
+  Tensor loss = empty_loss(x, weight, targets, ignore_index, softcap);
+  linear_cross_entropy_cpu(x, weight, targets, ignore_index, softcap, loss, Tensor(), Tensor(), Tensor());
   return loss;
 }
 
 Results call_with_gradients(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                            bool wants_x, bool wants_weight) {
+                            bool wants_x, bool wants_weight, double softcap) {
   static const auto handle = operator_handle<WithGradients>("plimsoll::linear_cross_entropy");
-  return handle.call(x, weight, targets, ignore_index, wants_x, wants_weight);
+  return handle.call(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
 }
 
-Tensor call_loss(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index) {
+Tensor call_loss(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
   static const auto handle = operator_handle<LossOnly>("plimsoll::linear_cross_entropy_loss");
-  return handle.call(x, weight, targets, ignore_index);
+  return handle.call(x, weight, targets, ignore_index, softcap);
 }
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x,
                                                 const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                                                bool wants_x, bool wants_weight) {
+                                                bool wants_x, bool wants_weight, double softcap) {
     at::AutoDispatchBelowADInplaceOrView below;
     auto [loss, count, grad_x, grad_weight] =
-        call_with_gradients(x, weight, targets, ignore_index, wants_x, wants_weight);
+        call_with_gradients(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
     context->saved_data["wants_x"] = wants_x;
     context->saved_data["wants_weight"] = wants_weight;
     context->save_for_backward({count, grad_x, grad_weight});
@@ -82,7 +83,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    torch::autograd::variable_list gradients(6);
+    torch::autograd::variable_list gradients(7);
     if (!grads[0].defined()) return gradients;
     const auto saved = context->get_saved_variables();
     // Forward leaves the gradients of the sum, which do not underflow in float16; the mean is taken here.
@@ -94,32 +95,32 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 };
 
 Results autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, bool wants_x,
-                 bool wants_weight) {
-  auto results = LinearCrossEntropy::apply(x, weight, targets, ignore_index, wants_x, wants_weight);
+                 bool wants_weight, double softcap) {
+  auto results = LinearCrossEntropy::apply(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
   return {results[0], results[1], results[2], results[3]};
 }
 
 /// The loss alone has no gradient: whoever wants one calls the other operator.
-Tensor loss_autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index) {
+Tensor loss_autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
   require(!at::GradMode::is_enabled() || !(x.requires_grad() || weight.requires_grad()),
           "plimsoll::linear_cross_entropy_loss",
           "computes no gradient, but x or weight requires one; call plimsoll::linear_cross_entropy");
   at::AutoDispatchBelowADInplaceOrView below;
-  return call_loss(x, weight, targets, ignore_index);
+  return call_loss(x, weight, targets, ignore_index, softcap);
 }
 
 template <c10::DeviceType device>
 Results with_gradients_autocast(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                                bool wants_x, bool wants_weight) {
+                                bool wants_x, bool wants_weight, double softcap) {
   const AutocastOff off(device);
   return call_with_gradients(autocast(x, device), autocast(weight, device), targets, ignore_index, wants_x,
-                             wants_weight);
+                             wants_weight, softcap);
 }
 
 template <c10::DeviceType device>
-Tensor loss_autocast(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index) {
+Tensor loss_autocast(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
   const AutocastOff off(device);
-  return call_loss(autocast(x, device), autocast(weight, device), targets, ignore_index);
+  return call_loss(autocast(x, device), autocast(weight, device), targets, ignore_index, softcap);
 }
 
 }  // namespace
@@ -127,9 +128,9 @@ Tensor loss_autocast(const Tensor& x, const Tensor& weight, const Tensor& target
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def(
       "linear_cross_entropy(Tensor x, Tensor weight, Tensor targets, int ignore_index, bool wants_x, bool "
-      "wants_weight) -> "
+      "wants_weight, float softcap) -> "
       "(Tensor loss, Tensor count, Tensor grad_x, Tensor grad_weight)");
-  m.def("linear_cross_entropy_loss(Tensor x, Tensor weight, Tensor targets, int ignore_index) -> Tensor");
+  m.def("linear_cross_entropy_loss(Tensor x, Tensor weight, Tensor targets, int ignore_index, float softcap) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("linear_cross_entropy", empty_results);
@@ -146,12 +147,12 @@ TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
 PLIMSOLL_AUTOCAST("linear_cross_entropy", with_gradients_autocast)
 PLIMSOLL_AUTOCAST("linear_cross_entropy_loss", loss_autocast)
 
-Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index) {
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
   const Tensor tokens = x.reshape({-1, x.size(-1)}), flat = targets.reshape({-1});
   const bool gradients = at::GradMode::is_enabled();
   const bool wants_x = gradients && x.requires_grad(), wants_weight = gradients && weight.requires_grad();
-  if (!wants_x && !wants_weight) return call_loss(tokens, weight, flat, ignore_index);
-  return std::get<0>(call_with_gradients(tokens, weight, flat, ignore_index, wants_x, wants_weight));
+  if (!wants_x && !wants_weight) return call_loss(tokens, weight, flat, ignore_index, softcap);
+  return std::get<0>(call_with_gradients(tokens, weight, flat, ignore_index, wants_x, wants_weight, softcap));
 }
 
 }  // namespace plimsoll::ops

@@ -10,7 +10,7 @@ namespace plimsoll::ops {
 
 /// The mean over tokens of -log softmax(x weight^T)[target], for x [..., D], weight [V, D] and int64 targets [...]; a
 /// scalar, float32 (float64 for float64). Tokens whose target is `ignore_index` do not count; if all are ignored the
-/// loss and the gradients are 0.
+/// loss and the gradients are 0. With `softcap` c > 0 the logits are c tanh(x weight^T / c) instead (Gemma 2).
 ///
 /// Works on chunks of tokens whose logits take some 64 MiB, and computes the gradients in forward, while a chunk's
 /// logits are there: it keeps the gradients of x and weight that are wanted instead of [tokens, V] logits. Where no
@@ -18,6 +18,6 @@ namespace plimsoll::ops {
 /// plimsoll::linear_cross_entropy and plimsoll::linear_cross_entropy_loss. Throws UserError for shapes or dtypes that
 /// do not agree and, when it runs, for a target outside [0, V).
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                int64_t ignore_index = -100);
+                                int64_t ignore_index = -100, double softcap = 0);
 
 }  // namespace plimsoll::ops

@@ -86,7 +86,7 @@ double total(const Tensor& values) {
 }  // namespace
 
 void linear_cross_entropy_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                              const Tensor& loss, const Tensor& count, const Tensor& grad_x,
+                              double softcap, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
                               const Tensor& grad_weight) {
   const int64_t tokens = x.size(0), vocabulary = weight.size(0);
   const bool wants_x = grad_x.defined() && grad_x.numel() > 0,
@@ -110,7 +110,8 @@ void linear_cross_entropy_cpu(const Tensor& x, const Tensor& weight, const Tenso
                             .ignore_index = ignore_index,
                             .losses = static_cast<char*>(losses.data_ptr()) + begin * losses.element_size(),
                             .width = vocabulary,
-                            .gradient = wants_x || wants_weight};
+                            .gradient = wants_x || wants_weight,
+                            .softcap = softcap};
     at::parallel_for(0, size, row_grain(vocabulary),
                      [&](int64_t from_row, int64_t to) { cross_entropy_rows(args, from_row, to); });
     if (wants_x) {

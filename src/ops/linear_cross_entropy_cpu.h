@@ -9,7 +9,7 @@ namespace plimsoll::ops {
 /// may be undefined), and to `grad_x` and `grad_weight`, where they have elements, the gradients of the sum of the
 /// losses.
 void linear_cross_entropy_cpu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                              int64_t ignore_index, const at::Tensor& loss, const at::Tensor& count,
+                              int64_t ignore_index, double softcap, const at::Tensor& loss, const at::Tensor& count,
                               const at::Tensor& grad_x, const at::Tensor& grad_weight);
 
 }  // namespace plimsoll::ops

@@ -1,5 +1,5 @@
-// SwiGLU (N. Shazeer, "GLU Variants Improve Transformer"): the gate and the product of a feed-forward layer, as one
-// operator.
+// SwiGLU and GeGLU (N. Shazeer, "GLU Variants Improve Transformer"): the gate and the product of a feed-forward layer, as
+// one operator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,5 +10,9 @@ namespace plimsoll::ops {
 /// (arithmetic in float32, float64 for float64). For backward it keeps gate_up and nothing else.
 /// Operators plimsoll::swiglu and plimsoll::swiglu_backward. Throws UserError where the last dimension is odd.
 at::Tensor swiglu(const at::Tensor& gate_up);
+
+/// The same with gelu in place of silu, in its tanh form, x / (1 + exp(-2u)) with u = sqrt(2 / pi) (x + 0.044715 x^3)
+/// (D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units"). Operators plimsoll::geglu and plimsoll::geglu_backward.
+at::Tensor geglu(const at::Tensor& gate_up);
 
 }  // namespace plimsoll::ops

@@ -110,9 +110,26 @@ int64_t quantized_linear_backward(const Op& op, int threads) {
          matrix_scratch(grad.dtype, threads);
 }
 
+double number(const Op& op, size_t index) {
+  if (!op.call || index >= op.call->constants.size()) return 0;
+  const c10::IValue& value = op.call->constants[index];
+  return value.isDouble() ? value.toDouble() : 0;
+}
+
 AttentionShape attention_shape(const Op& op, size_t q_at, size_t causal_at) {
   const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
-  return {q[0], q[1], k[1], q[2], k[2], q[3], integer(op, causal_at) != 0, integer(op, causal_at + 1)};
+  return {q[0], q[1], k[1], q[2], k[2], q[3], integer(op, causal_at) != 0, integer(op, causal_at + 1),
+          number(op, causal_at + 3) > 0};
+}
+
+/// capped_attention_cpu.cpp: so many matrices of a block's queries, of a head's keys and of a block's scores, and so many
+/// numbers a query.
+int64_t capped_attention(const AttentionShape& shape, DType dtype, int64_t queries, int64_t keys, int64_t scores,
+                         int64_t numbers) {
+  const std::vector<QueryBlock> blocks = capped_blocks(shape);
+  const int64_t rows = blocks.front().count, bytes = accumulator_bytes(dtype);
+  return queries * rounded(rows * shape.width * bytes) + keys * rounded(shape.keys * shape.width * bytes) +
+         scores * rounded(rows * most_keys(blocks) * bytes) + numbers * rounded(rows * bytes);
 }
 
 /// The copies of operands whose last dimension is not side by side, and the mask of a window.
@@ -140,6 +157,7 @@ struct FlashTile {
 int64_t attention(const Op& op, int threads) {
   const AttentionShape shape = attention_shape(op, 0, 3);
   const DType dtype = tensor(op, 0).dtype;
+  if (shape.capped) return capped_attention(shape, dtype, 2, 2, 1, 1);
   const int64_t bytes = element_bytes(dtype);
   int64_t largest = 0;
   for (const QueryBlock& block : query_blocks(shape)) {
@@ -167,6 +185,7 @@ bool gradient_is_copied(const View& grad, const AttentionShape& shape, const Hea
 int64_t attention_backward(const Op& op, int threads) {
   const AttentionShape shape = attention_shape(op, 1, 6);
   const View& grad = tensor(op, 0);
+  if (shape.capped) return capped_attention(shape, grad.dtype, 3, 4, 2, 2);
   const int64_t bytes = element_bytes(grad.dtype), accumulator = accumulator_bytes(grad.dtype), group = shape.group();
   int64_t largest = 0;
   for (const HeadRange& range : backward_heads(shape, threads)) {
@@ -231,8 +250,9 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   if (op.name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op, threads);
   if (op.name == "plimsoll::quantize_weight") return rows_copy(tensor(op, 0));
   if (op.name == "plimsoll::quantize_scales" || op.name == "plimsoll::dequantize_weight") return 0;
-  if (op.name == "plimsoll::swiglu") return rows_copy(tensor(op, 0));
-  if (op.name == "plimsoll::swiglu_backward") return rows_copy(tensor(op, 0)) + rows_copy(tensor(op, 1));
+  if (op.name == "plimsoll::swiglu" || op.name == "plimsoll::geglu") return rows_copy(tensor(op, 0));
+  if (op.name == "plimsoll::swiglu_backward" || op.name == "plimsoll::geglu_backward")
+    return rows_copy(tensor(op, 0)) + rows_copy(tensor(op, 1));
   return std::nullopt;
 }
 

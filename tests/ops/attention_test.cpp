@@ -91,6 +91,101 @@ TEST(Attention, AgreesWithItsParts) {
   }
 }
 
+Tensor capped_reference(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, double scale, double cap) {
+  const Tensor all = at::matmul(q, k.repeat_interleave(c.heads / c.kv_heads, 1).transpose(2, 3)) * scale;
+  Tensor capped = cap * at::tanh(all / cap);
+  if (c.causal) {
+    const Tensor i = at::arange(c.queries).unsqueeze(1), j = at::arange(c.keys).unsqueeze(0);
+    Tensor hidden = j > i;
+    if (c.window) hidden = hidden.logical_or(j <= i - c.window);
+    capped = capped.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  }
+  return at::matmul(at::softmax(capped, -1), v.repeat_interleave(c.heads / c.kv_heads, 1));
+}
+
+TEST(Attention, CapsItsScores) {
+  torch::manual_seed(6);
+  for (const Case& c : cases()) {
+    for (const auto type : kTypes) {
+      if (type != at::kFloat && c.queries > 260) continue;
+      for (const double cap : {1.5, 50.0}) {
+        const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type).requires_grad_(true);
+        const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type).requires_grad_(true);
+        const Tensor v = random_heads(c.batch, c.kv_heads, c.keys, c.width, type).requires_grad_(true);
+        std::vector<Tensor> exact;
+        for (const Tensor& t : {q, k, v}) exact.push_back(t.detach().to(at::kDouble).requires_grad_(true));
+        const Tensor grad = random_heads(c.batch, c.heads, c.queries, c.width, type);
+        const double scale = 0.4;
+        const Tensor out = attention(q, k, v, {c.causal, c.window, scale, cap});
+        const Tensor want = capped_reference(c, exact[0], exact[1], exact[2], scale, cap);
+        out.backward(grad);
+        want.backward(grad.to(at::kDouble));
+        const double error = tolerance(type);
+        const std::string what = name(c) + c10::str(" ", c10::toString(type), " cap ", cap);
+        expect_close(out, want, error, what + " out", 0.1);
+        expect_close(q.grad(), exact[0].grad(), error, what + " dq", 0.1);
+        expect_close(k.grad(), exact[1].grad(), error, what + " dk", 0.1);
+        expect_close(v.grad(), exact[2].grad(), error, what + " dv", 0.1);
+      }
+    }
+  }
+}
+
+TEST(Attention, TakesAScale) {
+  torch::manual_seed(7);
+  const Case c{2, 4, 2, 40, 40, 16, true, 9};
+  const Tensor q = random_heads(2, 4, 40, 16, at::kFloat), k = random_heads(2, 2, 40, 16, at::kFloat);
+  const Tensor out = attention(q, k, k, {.window = 9, .scale = 0.1});
+  expect_close(out, capped_reference(c, q.to(at::kDouble), k.to(at::kDouble), k.to(at::kDouble), 0.1, 1e9), 5e-5,
+               "scaled");
+}
+
+// In double precision, against differences of the result.
+TEST(Attention, ACappedGradientIsTheDifferenceOfResults) {
+  torch::manual_seed(8);
+  const AttentionOptions options{.window = 3, .scale = 0.7, .softcap = 1.2};
+  std::vector<Tensor> in;
+  for (const int64_t heads : {4, 2, 2})
+    in.push_back(random_heads(1, heads, 5, 3, at::kDouble).detach().clone().requires_grad_(true));
+  const Tensor direction = torch::randn({1, 4, 5, 3}, at::kDouble);
+  const auto value = [&](const std::vector<Tensor>& at) {
+    return (attention(at[0], at[1], at[2], options) * direction).sum();
+  };
+  value(in).backward();
+  const at::NoGradGuard no_grad;
+  for (size_t which = 0; which < 3; ++which)
+    for (int64_t i = 0; i < in[which].numel(); ++i) {
+      const auto moved = [&](double change) {
+        std::vector<Tensor> there = in;
+        there[which] = in[which].detach().contiguous().clone();
+        there[which].view({-1})[i] += change;
+        return value(there).item<double>();
+      };
+      EXPECT_NEAR(in[which].grad().contiguous().view({-1})[i].item<double>(), (moved(1e-5) - moved(-1e-5)) / 2e-5, 1e-8)
+          << which << " " << i;
+    }
+}
+
+TEST(Attention, ACapAnnouncesItsResultsAndItsWorkspace) {
+  torch::manual_seed(9);
+  for (const Case& c : cases()) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type);
+      const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type);
+      SCOPED_TRACE(name(c) + " " + c10::toString(type));
+      const std::vector<c10::IValue> forward = {q, k, k, c.causal, c.window, c10::IValue(), 20.0};
+      expect_meta_agrees("plimsoll::attention", forward);
+      expect_workspace("plimsoll::attention", forward);
+      const auto results = call("plimsoll::attention", forward);
+      const Tensor apart = q.transpose(2, 3).contiguous().transpose(2, 3);
+      const std::vector<c10::IValue> backward = {q,        apart,    k,         k,   results[0], results[1],
+                                                 c.causal, c.window, c10::IValue(), 20.0};
+      expect_meta_agrees("plimsoll::attention_backward", backward);
+      expect_workspace("plimsoll::attention_backward", backward);
+    }
+  }
+}
+
 TEST(Attention, MergingTheHeadsIsAView) {
   const Tensor q = random_heads(2, 4, 10, 8, at::kFloat), k = random_heads(2, 2, 10, 8, at::kFloat);
   const Tensor out = attention(q, k, k);
@@ -102,7 +197,7 @@ TEST(Attention, KeepsTheLogOfTheSum) {
   for (const Case& c : cases()) {
     const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, at::kFloat);
     const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, at::kFloat);
-    const auto results = call("plimsoll::attention", {q, k, k, c.causal, c.window, c10::IValue()});
+    const auto results = call("plimsoll::attention", {q, k, k, c.causal, c.window, c10::IValue(), 0.0});
     expect_close(results[1].toTensor(), at::logsumexp(scores(c, q.to(at::kDouble), k.to(at::kDouble)), -1), 1e-5,
                  name(c));
   }
@@ -120,7 +215,7 @@ TEST(Attention, AnnouncesItsResultsAndItsWorkspace) {
         if (last_dim_apart && type != at::kFloat) continue;
         if (last_dim_apart) q = q.transpose(2, 3).contiguous().transpose(2, 3);
         SCOPED_TRACE(name(c) + " " + c10::toString(type) + (last_dim_apart ? " strided" : ""));
-        const std::vector<c10::IValue> forward = {q, k, v, c.causal, c.window, c10::IValue()};
+        const std::vector<c10::IValue> forward = {q, k, v, c.causal, c.window, c10::IValue(), 0.0};
         expect_meta_agrees("plimsoll::attention", forward);
         expect_workspace("plimsoll::attention", forward);
         const auto results = call("plimsoll::attention", forward);
@@ -128,7 +223,7 @@ TEST(Attention, AnnouncesItsResultsAndItsWorkspace) {
                                    torch::ones({}).to(type).expand(q.sizes()), torch::randn(q.sizes()).to(type)}) {
           if (type == at::kBFloat16 && !grad.is_non_overlapping_and_dense()) continue;
           const std::vector<c10::IValue> backward = {grad,         q, k, v, results[0], results[1], c.causal, c.window,
-                                                     c10::IValue()};
+                                                     c10::IValue(), 0.0};
           expect_meta_agrees("plimsoll::attention_backward", backward);
           expect_workspace("plimsoll::attention_backward", backward, type == at::kBFloat16 ? kMatrixScratchBytes : 0,
                            2048);
@@ -152,10 +247,10 @@ TEST(Attention, TakesAnyStrides) {
 TEST(Attention, GivesTheSameBitsEveryTime) {
   torch::manual_seed(5);
   const Tensor q = random_heads(2, 6, 300, 16, at::kFloat), k = random_heads(2, 2, 300, 16, at::kFloat);
-  const std::vector<c10::IValue> forward = {q, k, k, true, int64_t{70}, c10::IValue()};
+  const std::vector<c10::IValue> forward = {q, k, k, true, int64_t{70}, c10::IValue(), 0.0};
   const auto first = call("plimsoll::attention", forward), second = call("plimsoll::attention", forward);
   EXPECT_TRUE(at::equal(first[0].toTensor(), second[0].toTensor()));
-  const std::vector<c10::IValue> backward = {q, q, k, k, first[0], first[1], true, int64_t{70}, c10::IValue()};
+  const std::vector<c10::IValue> backward = {q, q, k, k, first[0], first[1], true, int64_t{70}, c10::IValue(), 0.0};
   const auto once = call("plimsoll::attention_backward", backward),
              again = call("plimsoll::attention_backward", backward);
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(once[i].toTensor(), again[i].toTensor())) << i;

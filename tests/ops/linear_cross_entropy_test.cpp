@@ -15,8 +15,11 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index) {
-  return at::cross_entropy_loss(at::linear(x, weight), targets, {}, at::Reduction::Mean, ignore_index);
+Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                 double softcap = 0) {
+  Tensor logits = at::linear(x, weight);
+  if (softcap > 0) logits = softcap * at::tanh(logits / softcap);
+  return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Mean, ignore_index);
 }
 
 /// Some targets ignored, the first and last row of the weight among the others.
@@ -58,6 +61,53 @@ TEST(LinearCrossEntropy, AgreesWithItsParts) {
   }
 }
 
+TEST(LinearCrossEntropy, CapsItsLogits) {
+  torch::manual_seed(7);
+  for (const Case& c : {Case{5, 7, 4}, {64, 1000, 16}, {33, 503, 8}}) {
+    for (const auto type : kTypes) {
+      for (const double cap : {3.0, 30.0}) {
+        const Tensor x = torch::randn({c.tokens, c.width}, at::kDouble).to(type).requires_grad_(true);
+        const Tensor weight = torch::randn({c.vocabulary, c.width}, at::kDouble).to(type).requires_grad_(true);
+        const Tensor targets = random_targets(c.tokens, c.vocabulary, -1);
+        const Tensor exact = x.detach().to(at::kDouble).requires_grad_(true);
+        const Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_(true);
+        const Tensor loss = linear_cross_entropy(x, weight, targets, -1, cap);
+        const Tensor want = reference(exact, exact_weight, targets, -1, cap);
+        loss.backward();
+        want.backward();
+        const std::string what = c10::str(c.tokens, " x ", c.vocabulary, " ", c10::toString(type), " cap ", cap);
+        expect_close(loss, want, tolerance(type), what + " loss");
+        expect_close(x.grad(), exact.grad(), tolerance(type), what + " grad_x");
+        expect_close(weight.grad(), exact_weight.grad(), tolerance(type), what + " grad_weight");
+        const at::NoGradGuard no_grad;
+        expect_close(linear_cross_entropy(x, weight, targets, -1, cap), want, tolerance(type), what + " loss only");
+      }
+    }
+  }
+  EXPECT_THROW(linear_cross_entropy(torch::randn({2, 3}), torch::randn({4, 3}), torch::zeros({2}, at::kLong), -1, -1.0),
+               UserError);
+}
+
+// In double precision, against differences of the loss.
+TEST(LinearCrossEntropy, ACappedGradientIsTheDifferenceOfLosses) {
+  torch::manual_seed(8);
+  const Tensor x = (2 * torch::randn({4, 3}, at::kDouble)).requires_grad_(true);
+  const Tensor weight = (2 * torch::randn({6, 3}, at::kDouble)).requires_grad_(true);
+  const Tensor targets = torch::tensor({0, 5, -1, 2}, at::kLong);
+  linear_cross_entropy(x, weight, targets, -1, 2.0).backward();
+  const at::NoGradGuard no_grad;
+  for (const Tensor& of : {x, weight})
+    for (int64_t i = 0; i < of.numel(); ++i) {
+      const auto loss_at = [&](double change) {
+        Tensor moved = of.detach().clone();
+        moved.view({-1})[i] += change;
+        return linear_cross_entropy(of.is_same(x) ? moved : x, of.is_same(x) ? weight : moved, targets, -1, 2.0)
+            .item<double>();
+      };
+      EXPECT_NEAR(of.grad().view({-1})[i].item<double>(), (loss_at(1e-5) - loss_at(-1e-5)) / 2e-5, 1e-8) << i;
+    }
+}
+
 // Three chunks at once, against the same chunks one by one.
 TEST(LinearCrossEntropy, AddsUpItsChunks) {
   torch::manual_seed(6);
@@ -67,7 +117,7 @@ TEST(LinearCrossEntropy, AddsUpItsChunks) {
     ASSERT_EQ(chunks.count, 3);
     const Tensor x = torch::randn({tokens, 2}).to(type), weight = torch::randn({vocabulary, 2}).to(type);
     const Tensor targets = random_targets(tokens, vocabulary, -1);
-    const auto all = call("plimsoll::linear_cross_entropy", {x, weight, targets, int64_t{-1}, true, true});
+    const auto all = call("plimsoll::linear_cross_entropy", {x, weight, targets, int64_t{-1}, true, true, 0.0});
     double loss = 0, count = 0;
     Tensor grad_weight = torch::zeros({vocabulary, 2}, at::kDouble);
     std::vector<Tensor> grad_x;
@@ -75,7 +125,7 @@ TEST(LinearCrossEntropy, AddsUpItsChunks) {
       const int64_t size = std::min(chunks.rows, tokens - begin);
       const auto part =
           call("plimsoll::linear_cross_entropy",
-               {x.narrow(0, begin, size), weight, targets.narrow(0, begin, size), int64_t{-1}, true, true});
+               {x.narrow(0, begin, size), weight, targets.narrow(0, begin, size), int64_t{-1}, true, true, 0.0});
       const double counted = part[1].toTensor().item<double>();
       loss += part[0].toTensor().item<double>() * counted;
       count += counted;
@@ -153,16 +203,16 @@ TEST(LinearCrossEntropy, AnnouncesItsResultsAndItsWorkspace) {
       const Tensor targets = random_targets(c.tokens, c.vocabulary, -1);
       const int64_t scratch = type == at::kBFloat16 ? kMatrixScratchBytes : 0;
       for (const auto& [wants_x, wants_weight] : {std::pair{true, true}, {true, false}, {false, true}}) {
-        const std::vector<c10::IValue> arguments = {x, weight, targets, int64_t{-1}, wants_x, wants_weight};
+        const std::vector<c10::IValue> arguments = {x, weight, targets, int64_t{-1}, wants_x, wants_weight, 0.0};
         expect_meta_agrees("plimsoll::linear_cross_entropy", arguments);
         expect_workspace("plimsoll::linear_cross_entropy", arguments, scratch);
       }
-      expect_meta_agrees("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}});
-      expect_workspace("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}}, scratch);
+      expect_meta_agrees("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}, 0.0});
+      expect_workspace("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}, 0.0}, scratch);
     }
   }
   const Tensor apart = torch::randn({8, 20}).t(), targets = torch::zeros({20}, at::kLong);
-  expect_workspace("plimsoll::linear_cross_entropy", {apart, torch::randn({30, 8}), targets, int64_t{-1}, true, true});
+  expect_workspace("plimsoll::linear_cross_entropy", {apart, torch::randn({30, 8}), targets, int64_t{-1}, true, true, 0.0});
 }
 
 TEST(LinearCrossEntropy, StatesTheWorkspaceOfManyChunks) {
@@ -174,7 +224,7 @@ TEST(LinearCrossEntropy, StatesTheWorkspaceOfManyChunks) {
     Tensor targets = torch::full({c.tokens}, -1, at::kLong);
     targets[0] = 3;
     const Tensor x = torch::ones({c.tokens, c.width}).to(type), weight = torch::ones({c.vocabulary, c.width}).to(type);
-    expect_workspace("plimsoll::linear_cross_entropy", {x, weight, targets, int64_t{-1}, true, true},
+    expect_workspace("plimsoll::linear_cross_entropy", {x, weight, targets, int64_t{-1}, true, true, 0.0},
                      type == at::kBFloat16 ? kMatrixScratchBytes : 0);
   }
 }

@@ -42,6 +42,12 @@ void check_heads(const DecoderConfig& model, const std::string& section, const P
     refuse(places.of({key("num_heads"), key("hidden_size"), key("positions")}),
            fmt::format("{}.num_heads is {}; where positions are 'rope', hidden_size {} / num_heads must be even{}",
                        section, model.num_heads, model.hidden_size, better_heads()));
+  const RopeScaling& scaling = model.rope_scaling;
+  if (scaling.factor > 1 && scaling.high_frequency_factor <= scaling.low_frequency_factor)
+    refuse(places.of({key("rope_scaling.high_frequency_factor"), key("rope_scaling.low_frequency_factor"),
+                      key("rope_scaling.factor")}),
+           fmt::format("{0}.rope_scaling.high_frequency_factor is {1}; it must be above low_frequency_factor {2}",
+                       section, scaling.high_frequency_factor, scaling.low_frequency_factor));
   if (model.num_heads * head_dim > kWidest)
     refuse(places.of({key("head_dim"), key("num_heads")}),
            fmt::format("{}.head_dim {} x num_heads {} is {}; it must not exceed {}", section, head_dim, model.num_heads,
@@ -53,6 +59,8 @@ void check_heads(const DecoderConfig& model, const std::string& section, const P
 std::vector<Key> decoder_keys(const std::string& section, const std::function<DecoderConfig&(Job&)>& place) {
   using D = DecoderConfig;
   constexpr IntegerRange words{1, kMostWords};
+  constexpr NumberRange none_or_positive{.least = 0}, factor{.least = 1};
+  const auto scaling = [=](Job& job) -> RopeScaling& { return place(job).rope_scaling; };
   return {
       {{section + ".vocab_size", "auto | " + words.text(), "auto",
         "rows of the embedding; auto: the tokenizer's, rounded up to 64. The logits of a micro batch grow with it"},
@@ -71,25 +79,52 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
                     "width of a head, even where positions are rope; 0: hidden_size / num_heads"),
       integer_at<D>(
           section + ".intermediate_size", place, &D::intermediate_size, {0, kWidestFeedForward},
-          "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (swiglu)"),
+          "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (gated)"),
       word_at<D>(section + ".norm", place, &D::norm, {"rmsnorm", "layernorm"},
                  "normalisation before attention and feed-forward"),
       word_at<D>(section + ".positions", place, &D::positions, {"rope", "learned"},
-                 "rotary, or an embedding of sequence_length rows"),
-      word_at<D>(section + ".activation", place, &D::activation, {"swiglu", "gelu"},
-                 "swiglu has three feed-forward matrices, gelu two"),
+                 "rotary, or an embedding of positions"),
+      integer_at<D>(section + ".max_positions", place, &D::max_positions, {0, kLongestSequence},
+                    "learned: rows of that embedding; 0: as many as a window has tokens"),
+      word_at<D>(section + ".activation", place, &D::activation, {"swiglu", "geglu", "gelu", "gelu_tanh"},
+                 "swiglu and geglu are gated, with three feed-forward matrices, gelu has two; geglu and gelu_tanh take "
+                 "gelu's tanh form"),
       boolean_at<D>(section + ".tie_embeddings", place, &D::tie_embeddings,
                     "the head uses the embedding's weight: vocab_size x hidden_size parameters fewer"),
       boolean_at<D>(section + ".attention_bias", place, &D::attention_bias,
                     "biases on query, key, value and output projections"),
+      boolean_at<D>(section + ".qkv_bias", place, &D::qkv_bias, "biases on query, key and value projections alone"),
       boolean_at<D>(section + ".mlp_bias", place, &D::mlp_bias, "biases on the feed-forward projections"),
+      boolean_at<D>(section + ".qk_norm", place, &D::qk_norm, "queries and keys of each head go through an RMSNorm"),
+      boolean_at<D>(section + ".post_norms", place, &D::post_norms,
+                    "attention and feed-forward are normalised once more before they are added"),
+      boolean_at<D>(section + ".embedding_scale", place, &D::embedding_scale,
+                    "embeddings are multiplied by the square root of hidden_size"),
+      number_at<D>(section + ".query_scale", place, &D::query_scale, none_or_positive,
+                   "scores are divided by its square root; 0: head_dim"),
+      number_at<D>(section + ".attention_softcap", place, &D::attention_softcap, none_or_positive,
+                   "c: scores become c tanh(score / c), by a kernel that is slower; 0: as they are"),
+      number_at<D>(section + ".logit_softcap", place, &D::logit_softcap, none_or_positive,
+                   "c: logits become c tanh(logit / c); 0: as they are"),
       integer_at<D>(section + ".sliding_window", place, &D::sliding_window, {0, kLongestSequence},
                     "positions a token looks back on, itself included; 0: all"),
+      integer_at<D>(section + ".sliding_window_every", place, &D::sliding_window_every, {1, kMostLayers},
+                    "n: the window holds in the first of every n layers, the others look back on all"),
       number_at<D>(section + ".dropout", place, &D::dropout, {.least = 0, .most = 1, .most_open = true},
                    "on attention output and feed-forward output"),
       number_at<D>(section + ".norm_eps", place, &D::norm_eps,
                    {.least = 0, .least_open = true, .most = 1, .most_open = true}, "added to the variance"),
       number_at<D>(section + ".rope_theta", place, &D::rope_theta, {.least = 1}, "base of the rotary frequencies"),
+      number_at<RopeScaling>(section + ".rope_scaling.factor", scaling, &RopeScaling::factor, factor,
+                             "slow rotary frequencies are divided by it, as in Llama 3.1; 1: none are"),
+      number_at<RopeScaling>(section + ".rope_scaling.low_frequency_factor", scaling,
+                             &RopeScaling::low_frequency_factor, {.least = 0, .least_open = true},
+                             "slow: wavelengths above original_length / this"),
+      number_at<RopeScaling>(section + ".rope_scaling.high_frequency_factor", scaling,
+                             &RopeScaling::high_frequency_factor, {.least = 0, .least_open = true},
+                             "fast, left as they are: wavelengths below original_length / this"),
+      integer_at<RopeScaling>(section + ".rope_scaling.original_length", scaling, &RopeScaling::original_length,
+                              {1, int64_t{1} << 32}, "tokens of the texts that the model began with"),
   };
 }
 
@@ -97,6 +132,10 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
 void check_decoder(const DecoderConfig& model, const std::string& section, int64_t sequence, int64_t at_a_time,
                    const Places& places) {
   check_heads(model, section, places);
+  if (model.positions == "learned" && model.max_positions > 0 && model.max_positions < sequence)
+    refuse(places.of({section + ".max_positions", "data.sequence_length"}),
+           fmt::format("{}.max_positions is {}; data.sequence_length {} must not exceed it", section,
+                       model.max_positions, sequence));
   const auto tokens = static_cast<double>(sequence);
   const double words = static_cast<double>(model.vocab_size > 0 ? model.vocab_size : int64_t{1} << 18);
   const double feed_forward =
@@ -117,7 +156,7 @@ void check_decoder(const DecoderConfig& model, const std::string& section, int64
 
 std::map<std::string, std::string> decoder_origin(const DecoderConfig& model, const std::string& section) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  return {
+  std::map<std::string, std::string> origin = {
       {section + ".vocab_size", text(model.vocab_size)},
       {section + ".hidden_size", text(model.hidden_size)},
       {section + ".num_layers", text(model.num_layers)},
@@ -134,6 +173,25 @@ std::map<std::string, std::string> decoder_origin(const DecoderConfig& model, co
       {section + ".norm_eps", text(model.norm_eps)},
       {section + ".rope_theta", text(model.rope_theta)},
   };
+  // Only where they are used: checkpoints of before there were such keys go on.
+  const DecoderConfig usual;
+  const auto add = [&](const char* key, const auto& value, const auto& default_value) {
+    if (value != default_value) origin[section + "." + key] = text(value);
+  };
+  add("max_positions", model.max_positions, usual.max_positions);
+  add("qkv_bias", model.qkv_bias, usual.qkv_bias);
+  add("qk_norm", model.qk_norm, usual.qk_norm);
+  add("post_norms", model.post_norms, usual.post_norms);
+  add("embedding_scale", model.embedding_scale, usual.embedding_scale);
+  add("query_scale", model.query_scale, usual.query_scale);
+  add("attention_softcap", model.attention_softcap, usual.attention_softcap);
+  add("logit_softcap", model.logit_softcap, usual.logit_softcap);
+  add("sliding_window_every", model.sliding_window_every, usual.sliding_window_every);
+  const RopeScaling &scaling = model.rope_scaling, none;
+  if (scaling.factor != none.factor)
+    origin[section + ".rope_scaling"] = fmt::format("{} {} {} {}", scaling.factor, scaling.low_frequency_factor,
+                                                    scaling.high_frequency_factor, scaling.original_length);
+  return origin;
 }
 
 ModelKind decoder_kind() {
@@ -141,6 +199,10 @@ ModelKind decoder_kind() {
   kind.type = "decoder";
   kind.meaning = "a decoder-only transformer";
   kind.keys = decoder_keys("model", [](Job& job) -> DecoderConfig& { return job.model.decoder; });
+  kind.keys.push_back(
+      path("model.config", &ModelConfig::config, "(none)",
+           "a config.json of transformers, its folder, or a GGUF file: the model's other keys, which may then be left "
+           "out; none: the one that lies beside model.weights, if any"));
   kind.keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
                               "tokens of a window; activations grow with it"));
   kind.check = [](const Job& job, const Places& places) {
