@@ -24,7 +24,11 @@ Step gesture_ssm_step(const GestureSsmConfig& config, int64_t micro_batch_size, 
 /// An image and a prompt to a mask.
 Step prompt_segmentation_step(const Job& job, int64_t micro_batch_size);
 
-/// Video frames into a language model.
-Step video_llm_step(const Job& job, int64_t micro_batch_size);
+/// Video frames into a language model that goes on with a caption. Inputs of B clips: "frames", float32 [B, frames, 3,
+/// image_size, image_size], "tokens" and "targets", int64 [B, text_tokens] (targets of -100 are not learned), and
+/// kCounted. The loss: nats of the captions' tokens over B x text_tokens, the same however a batch is cut into micro
+/// batches. Metrics: captions_right (what greedy decoding writes is the caption, word for word), caption_tokens_right,
+/// caption_loss (nats a token). `config.llm.vocab_size` must be set. Throws UserError for what does not divide.
+Step video_llm_step(const VideoLlmConfig& config, int64_t frames, int64_t text_tokens, int64_t micro_batch_size);
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,21 @@ struct SlicesConfig {
   std::vector<std::filesystem::path> labels;
 };
 
-/// `data.type: clips`: clips of video files (data.files).
+/// `data.type: clips`: clips of video files (data.files, or those of a list) with a caption each.
 struct ClipsConfig {
-  int64_t max_frames = 100;
+  std::filesystem::path list;               ///< lines "path TAB caption [TAB start TAB end]"; empty: data.files
+  std::optional<int64_t> max_frames = 100;  ///< pictures of a clip, evenly spaced; empty: all, at kClipFrameRate
+  double clip_seconds = 4;
+  double clip_stride = 0;  ///< seconds from one clip's start to the next's, in what is trained on; 0: clip_seconds
+  std::string prompt = "Describe the video: ";  ///< before the caption; not learned
 };
+
+/// Pictures a second where all are wanted, and the most of a clip: a step's shapes must be known before its data are.
+constexpr double kClipFrameRate = 30;
+constexpr int64_t kMostClipFrames = 4096;
+
+/// Pictures of every clip; at most kMostClipFrames.
+int64_t frames_of_clip(const ClipsConfig& config);
 
 /// `data.type: stimuli`: video, audio and text beside the fMRI series recorded with them.
 struct StimuliConfig {

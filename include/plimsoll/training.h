@@ -82,6 +82,7 @@ struct TrainingOptions {
                                  ///< the first size of every input is the samples'. 0: all are alike
   bool evaluate = false;         ///< evaluate() will be called
   Choice gradient_checkpointing = Choice::automatic;
+  std::string checkpointed_module;  ///< `on`: only the blocks within this module ("llm"); empty: all
   Choice update_in_backward = Choice::automatic;
   std::optional<int64_t> memory_budget;   ///< bytes
   int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often

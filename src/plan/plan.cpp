@@ -75,12 +75,16 @@ struct Planner::Impl {
         pinned->reasons.insert(pinned->reasons.begin(), {"gradient_checkpointing: off", "set in the job"});
         break;
       case Choice::on:
-        pinned = schedule(search->drop_blocks());
-        pinned_kept = search->drop_blocks().kept;
+        pinned = schedule(search->drop_blocks(options.checkpointed_module));
+        pinned_kept = search->drop_blocks(options.checkpointed_module).kept;
         pinned->reasons.insert(
             pinned->reasons.begin(),
             pinned->checkpointed
-                ? Reason{"gradient_checkpointing: on", "set in the job: of each block only its input is kept"}
+                ? Reason{"gradient_checkpointing: on",
+                         options.checkpointed_module.empty()
+                             ? "set in the job: of each block only its input is kept"
+                             : "set in the job: of each block of '" + options.checkpointed_module +
+                                   "' only its input is kept"}
                 : Reason{"gradient_checkpointing: off", "set in the job, but the model has no blocks to recompute"});
         break;
       case Choice::automatic:

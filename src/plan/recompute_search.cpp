@@ -367,10 +367,13 @@ RecomputeAnswer RecomputeSearch::keep_everything() const {
   return result;
 }
 
-RecomputeAnswer RecomputeSearch::drop_blocks() const {
+RecomputeAnswer RecomputeSearch::drop_blocks(const std::string& module) const {
+  const Trace& trace = impl_->trace;
   KeptValues kept = keep_all(impl_->graphs.front());
-  for (const Region& region : regions_of(impl_->trace, impl_->graphs.front(), 1)) {
+  for (const Region& region : regions_of(trace, impl_->graphs.front(), 1)) {
     if (!region.block) continue;
+    const std::string& path = trace.modules[trace.ops[impl_->graphs.front().steps[region.begin].op].module];
+    if (!module.empty() && !path.starts_with(module + ".")) continue;
     for (int32_t v : region.values)
       if (impl_->graphs.front().droppable(v)) kept[v] = 0;
   }

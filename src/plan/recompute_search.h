@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plan/choice_bytes.h"
@@ -70,8 +71,8 @@ class RecomputeSearch {
   /// Nothing recomputed.
   RecomputeAnswer keep_everything() const;
 
-  /// Block-level activation checkpointing: of every block only what others read.
-  RecomputeAnswer drop_blocks() const;
+  /// Block-level activation checkpointing: of every block within `module` (empty: of every one) only what others read.
+  RecomputeAnswer drop_blocks(const std::string& module = "") const;
 
  private:
   struct Impl;

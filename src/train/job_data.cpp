@@ -1,15 +1,30 @@
 #include "train/job_data.h"
 
+#include "data/clip_samples.h"
 #include "data/series_samples.h"
+#include "data/tokenizer.h"
 #include "plimsoll/error.h"
 #include "train/micro_batches.h"
+#include "train/vocabulary.h"
 
 namespace plimsoll {
+namespace {
 
-std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& /*progress*/) {
+std::unique_ptr<SampleSource> open_clips(const Job& job, const DataProgress& progress) {
+  const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
+  vocabulary_of(job, *tokenizer);  // throws where it is too small
+  // As the step has it: both are of the job's own keys.
+  const ClipShape shape{frames_of_clip(job.data.clips), job.model.video_llm.image_size, job.data.sequence_length};
+  return clip_samples(job.data, *tokenizer, shape, [&](double fraction) { progress("decoding videos", fraction); });
+}
+
+}  // namespace
+
+std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress) {
   const std::string& type = job.data.type;
   if (type == "series")
     return series_samples(job.data, {job.model.gesture.channels, job.model.gesture.num_classes}, job.seed);
+  if (type == "clips") return open_clips(job, progress);
   check(type == "synthetic", "unknown data type " + type);
   return synthetic_samples(job.data, job.seed, synthetic_fields(step.inputs));
 }

@@ -32,7 +32,11 @@ Step step_of(const Job& job, int64_t micro_batch_size) {
   if (type == "gesture_ssm") return 
     return gesture_ssm_step(job.model.gesture, micro_batch_size, job.data.series.vectors());
   if (type == "prompt_segmentation") return prompt_segmentation_step(job, micro_batch_size);
-  if (type == "video_llm") return video_llm_step(job, micro_batch_size);
+  if (type == "video_llm") {
+    VideoLlmConfig config = job.model.video_llm;
+    config.llm.vocab_size = vocabulary_of(job);
+    return video_llm_step(config, frames_of_clip(job.data.clips), job.data.sequence_length, micro_batch_size);
+  }
   check(type == "decoder", "unknown model type " + type);
   DecoderConfig config = job.model.decoder;
   config.vocab_size = vocabulary_of(job);
@@ -53,6 +57,11 @@ TrainingOptions options_of(const Job& job) {
   options.last_micro_batch = last_micro_batch_of(job);
   options.evaluate = job.data.validation_fraction > 0 || !job.data.series.validation_files.empty();
   options.gradient_checkpointing = job.gradient_checkpointing;
+  if (job.model.type == "video_llm" && job.model.video_llm.llm_checkpointing &&
+      job.gradient_checkpointing == Choice::automatic) {
+    options.gradient_checkpointing = Choice::on;
+    options.checkpointed_module = "llm";
+  }
   options.update_in_backward = job.update_in_backward;
   options.accumulator_dtype = job.accumulator_dtype;
   options.memory_budget = job.memory_budget;

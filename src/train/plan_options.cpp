@@ -18,6 +18,7 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   result.host_memory_budget = options.host_memory_budget;
   result.disk_budget = options.disk_budget;
   result.gradient_checkpointing = options.gradient_checkpointing;
+  result.checkpointed_module = options.checkpointed_module;
   result.update_in_backward = options.update_in_backward;
   result.context_bytes = options.context_bytes;
   result.library_bytes = options.library_bytes;

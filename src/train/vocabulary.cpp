@@ -9,21 +9,28 @@ namespace {
 
 constexpr int64_t kRowMultiple = 64;
 
+// The rows that the job's language model is given, and the key that says so.
+std::pair<int64_t, const char*> rows_asked_for(const Job& job) {
+  if (job.model.type == "video_llm") return {job.model.video_llm.llm.vocab_size, "model.llm.vocab_size"};
+  return {job.model.decoder.vocab_size, "model.vocab_size"};
+}
+
 }  // namespace
 
 int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
-  const int64_t rows = job.model.decoder.vocab_size, tokens = tokenizer.vocab_size();
+  const auto [rows, key] = rows_asked_for(job);
+  const int64_t tokens = tokenizer.vocab_size();
   if (rows == 0) return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
   if (rows < tokens)
     throw UserError(
-        fmt::format("{}model.vocab_size is {}; the tokenizer '{}' has {} tokens: give at least that, or auto",
-                    job.file.empty() ? "" : job.file.string() + ": ", rows, tokenizer.name(), tokens));
+        fmt::format("{}{} is {}; the tokenizer '{}' has {} tokens: give at least that, or auto",
+                    job.file.empty() ? "" : job.file.string() + ": ", key, rows, tokenizer.name(), tokens));
   return rows;
 }
 
 int64_t vocabulary_of(const Job& job) {
-  if (job.model.decoder.vocab_size > 0 && (job.data.tokenizer != "bytes" || job.data.type == "synthetic"))
-    return job.model.decoder.vocab_size;
+  const int64_t rows = rows_asked_for(job).first;
+  if (rows > 0 && (job.data.tokenizer != "bytes" || job.data.type == "synthetic")) return rows;
   return vocabulary_of(job, *make_tokenizer(job.data.tokenizer, job.data.tokenizer_file));
 }
 

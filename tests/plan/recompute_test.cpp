@@ -30,9 +30,9 @@ CostModel test_cost() {
   return cost;
 }
 
-Trace with_blocks_dropped(const Trace& trace) {
+Trace with_blocks_dropped(const Trace& trace, const std::string& module = "") {
   const RecomputeSearch search(trace, test_cost());
-  const RecomputeAnswer answer = search.drop_blocks();
+  const RecomputeAnswer answer = search.drop_blocks(module);
   std::vector<RecomputeChoice> choices;
   for (const TrainingGraph& graph : search.graphs()) choices.push_back({&graph, answer.kept});
   return recompute(trace, choices);
@@ -91,6 +91,33 @@ u - w0 <- g0
   EXPECT_EQ(lifetimes_of(scheduled)[text["h0"]].death, 2);  // read by y0, then gone
   EXPECT_EQ(scheduled.segments[1].end - scheduled.segments[1].begin, 2);
   EXPECT_EQ(results_of(scheduled), results_of(text.trace));
+}
+
+// Of two stacks of blocks one; a name that only begins like it is another.
+TEST(Recompute, DropsTheBlocksOfOneModule) {
+  const TraceText text(R"(
+buffer x 64 persistent
+micro
+f eye.0 a = x
+f eye.0 b = a
+f llm.0 c = b
+f llm.0 d = c
+f llm2.0 e = d
+f llm2.0 f = e
+b llm2.0 df = f e
+b llm.0 dd = df d c
+b eye.0 db = dd b a
+)");
+  const auto again = [&](const std::string& module) {
+    std::string names;
+    for (const Op& op : with_blocks_dropped(text.trace, module).ops)
+      if (op.recomputed) names += op.name.back();
+    return names;
+  };
+  EXPECT_EQ(again("llm"), "c");
+  EXPECT_EQ(again("eye"), "a");
+  EXPECT_EQ(again(""), "eca");
+  EXPECT_EQ(again("ear"), "");
 }
 
 TEST(Recompute, RandomOpsKeepTheirNumbers) {

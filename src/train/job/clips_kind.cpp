@@ -1,11 +1,71 @@
 // What a job file says of `data.type: clips`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "train/job/data_kind.h"
 #include "train/job/key_kinds.h"
+#include "train/job/model_kind.h"
 
-namespace plimsoll::job {
+namespace plimsoll {
 
-DataKind clips_kind() {
-  return {.type = "clips", .meaning = "clips of video files", .keys = {}};
+int64_t frames_of_clip(const ClipsConfig& config) {
+  if (config.max_frames) return *config.max_frames;
+  const double all = std::ceil(std::max(0.0, config.clip_seconds) * kClipFrameRate);
+  return static_cast<int64_t>(std::clamp(all, 1.0, static_cast<double>(kMostClipFrames)));
 }
 
-}  // namespace plimsoll::job
+namespace job {
+
+DataKind clips_kind() {
+  using C = ClipsConfig;
+  using D = DataConfig;
+  DataKind kind;
+  kind.type = "clips";
+  kind.meaning = "clips of video files, with a caption each";
+  kind.keys = {
+      paths("data.files", &D::files, "videos; the caption is the file's name, - and _ as spaces"),
+      path("data.list", &C::list, "(none)",
+           "in place of data.files: lines of a video, tab, its caption, and where only a part is meant tab, start, tab, "
+           "end in seconds; videos are relative to the list"),
+      number("data.clip_seconds", &C::clip_seconds, {.least = 0, .least_open = true, .most = 86400},
+             "length of a clip"),
+      number("data.clip_stride", &C::clip_stride, {.least = 0, .most = 86400},
+             "seconds from the start of a clip to that of the next; 0: clip_seconds. Clips held out lie side by side"),
+      {{"data.prompt", "text", "Describe the video: ", "before the caption; not learned"},
+       [](const Value& value, Job& job) { job.data.clips.prompt = read_text(value, "text, or \"\" for none"); }},
+      word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
+      path("data.tokenizer_file", &D::tokenizer_file, "(none)",
+           "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
+      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where decoded frames are kept, relative to the job file"),
+      boolean("data.skip_bad", &D::skip_bad, "videos that cannot be read are left out and named; false: the first stops"),
+  };
+  kind.check = [](const Job& job, const Places& places) {
+    const C& clips = job.data.clips;
+    if (job.data.files.empty() && clips.list.empty())
+      refuse(places.of({"data.type"}),
+             "data.files is missing; name videos (files: [cockatoo.mp4]), or a list of them with captions (data.list)");
+    if (!job.data.files.empty() && !clips.list.empty())
+      refuse(places.of({"data.list", "data.files"}), "data.list and data.files are both given; leave one of them out");
+    if (clips.clip_stride > 0 && clips.clip_stride < clips.clip_seconds / 1000)
+      refuse(places.of({"data.clip_stride"}),
+             fmt::format("data.clip_stride is {}; it must be at least a thousandth of data.clip_seconds {}",
+                         clips.clip_stride, clips.clip_seconds));
+    if (job.data.tokenizer == "gpt2" && job.data.tokenizer_file.empty())
+      refuse(places.of({"data.tokenizer"}),
+             "data.tokenizer is 'gpt2'; it needs data.tokenizer_file, a tiktoken rank file");
+  };
+  kind.paths = [](Job& job) { return std::vector<std::filesystem::path*>{&job.data.clips.list}; };
+  kind.origin = [](const Job& job) {
+    const C& clips = job.data.clips;
+    return std::map<std::string, std::string>{{"data.tokenizer", job.data.tokenizer},
+                                              {"data.clip_seconds", fmt::format("{}", clips.clip_seconds)},
+                                              {"data.clip_stride", fmt::format("{}", clips.clip_stride)},
+                                              {"data.prompt", clips.prompt}};
+  };
+  return kind;
+}
+
+}  // namespace job
+}  // namespace plimsoll

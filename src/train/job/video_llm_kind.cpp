@@ -1,16 +1,129 @@
 // What a job file says of `model.type: video_llm`.
+#include <fmt/format.h>
+
+#include "model/video_llm_config.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 
 namespace plimsoll::job {
+namespace {
+
+constexpr IntegerRange kPixels{1, int64_t{1} << 12};
+constexpr IntegerRange kCells{1, int64_t{1} << 16};
+constexpr IntegerRange kWidth{1, int64_t{1} << 16};
+constexpr IntegerRange kDepth{0, 1024};
+constexpr IntegerRange kFrames{1, kMostClipFrames};
+
+DecoderConfig& llm_of(Job& job) {
+  return job.model.video_llm.llm;
+}
+
+std::vector<Key> video_llm_keys() {
+  using M = VideoLlmConfig;
+  using V = VisionConfig;
+  const Place<V> vision = [](Job& job) -> V& { return job.model.video_llm.vision; };
+  std::vector<Key> keys = {
+      integer("model.image_size", &M::image_size, kPixels, "video_llm: height and width that frames are scaled to"),
+      integer("model.tokens_per_frame", &M::tokens_per_frame, kCells,
+              "a frame's patches are averaged over a square grid of so many cells: what the language model reads of it"),
+      integer_at("model.vision.patch", vision, &V::patch, kPixels,
+                 "height and width of a patch, which is a token of the encoder; must divide model.image_size"),
+      integer_at("model.vision.width", vision, &V::width, kWidth, "of the frames' encoder"),
+      integer_at("model.vision.depth", vision, &V::depth, kDepth,
+                 "transformer blocks of the frames' encoder: where they are trained, activations of every frame"),
+      integer_at("model.vision.num_heads", vision, &V::num_heads, {1, kMostHeads}, "attention heads of it; must divide its width"),
+  };
+  for (Key& key : decoder_keys("model.llm", llm_of)) keys.push_back(std::move(key));
+  const std::vector<std::string> types = {"auto", "float32", "bfloat16", "float16"};
+  keys.push_back({{"model.llm.dtype", joined(types, " | "), "auto",
+                   "of the language model's weights, as model.dtype; auto: as the others"},
+                  [=](const Value& value, Job& job) {
+                    const std::string word = read_word(value, types);
+                    job.model.video_llm.llm_dtype.reset();
+                    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16})
+                      if (name_of(dtype) == word) job.model.video_llm.llm_dtype = dtype;
+                  }});
+  keys.push_back(boolean("model.llm.use_gradient_checkpointing", &M::llm_checkpointing,
+                         "gradient_checkpointing of the language model's layers alone; false: as that says"));
+  keys.push_back({{"data.max_frames", "none | " + kFrames.text(), "100",
+                   "pictures of a clip, evenly spaced; none: 30 for each of its seconds. Activations grow with them"},
+                  [=](const Value& value, Job& job) {
+                    job.data.clips.max_frames = value.is("none")
+                                                    ? std::nullopt
+                                                    : std::optional<int64_t>(read_integer(value, kFrames, "none"));
+                  }});
+  keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
+                         "tokens of prompt and caption after the video"));
+  return keys;
+}
+
+// What holds for model.dtype holds for a part of the model.
+void check_llm_dtype(const Job& job, const Places& places) {
+  if (!job.model.video_llm.llm_dtype) return;
+  const DType dtype = *job.model.video_llm.llm_dtype;
+  const auto no = [&](const std::string& why) {
+    refuse(places.of({"model.llm.dtype"}), fmt::format("model.llm.dtype is {}{}", name_of(dtype), why));
+  };
+  if (job.model.dtype && *job.model.dtype != dtype)
+    no(fmt::format(", and model.dtype, of the whole model, {}; leave one of them out", name_of(*job.model.dtype)));
+  if (!job.precision) no(", and precision is auto, which chooses the weights' type too; name a precision");
+  if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)
+    no(", whose small gradients need loss scaling; set precision: 16-mixed, or model.llm.dtype: bfloat16");
+  if (job.precision == Precision::bf16_true && dtype != DType::bfloat16)
+    no("; with precision bf16-true weights are bfloat16: leave it auto, or set precision: bf16-mixed");
+}
+
+void check_video_llm(const Job& job, const Places& places) {
+  const VideoLlmConfig& config = job.model.video_llm;
+  if (const auto problem = model::problem_of(config)) refuse(places.of({problem->key}), problem->message);
+  const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
+  const double frames = static_cast<double>(frames_of_clip(job.data.clips));
+  const double side = static_cast<double>(config.image_size) / static_cast<double>(config.vision.patch);
+  const double sequence = frames * static_cast<double>(config.tokens_per_frame) +
+                          static_cast<double>(job.data.sequence_length);
+  if (sequence > static_cast<double>(kLongestSequence))
+    refuse(places.of({"data.max_frames", "model.tokens_per_frame", "data.sequence_length"}),
+           fmt::format("data.max_frames {} x model.tokens_per_frame {} and data.sequence_length {} are {:.0f} tokens; "
+                       "the language model reads at most {}",
+                       frames_of_clip(job.data.clips), config.tokens_per_frame, job.data.sequence_length, sequence,
+                       kLongestSequence));
+  check_decoder(config.llm, "model.llm", static_cast<int64_t>(sequence), at_a_time, places);
+  constexpr double countable = 4.6e18;  // 2^62
+  const double bytes = 4 * static_cast<double>(at_a_time) * frames * side * side * 64 *
+                       static_cast<double>(config.vision.width) * static_cast<double>(config.vision.depth + 1);
+  if (bytes > countable)
+    refuse(places.of({"data.max_frames", "model.image_size", "micro_batch_size", "batch_size"}),
+           fmt::format("{} clips at a time of {:.0f} frames need about {:.0e} bytes, more than can be counted; make one "
+                       "of them smaller",
+                       at_a_time, frames, bytes));
+  check_llm_dtype(job, places);
+  if (config.llm_checkpointing && job.gradient_checkpointing == Choice::off)
+    refuse(places.of({"model.llm.use_gradient_checkpointing", "gradient_checkpointing"}),
+           "model.llm.use_gradient_checkpointing is true, and gradient_checkpointing false; leave one of them out");
+}
+
+std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  const VideoLlmConfig& model = job.model.video_llm;
+  auto origin = decoder_origin(model.llm, "model.llm");
+  origin.insert({{"model.image_size", text(model.image_size)},
+                 {"model.tokens_per_frame", text(model.tokens_per_frame)},
+                 {"model.vision.patch", text(model.vision.patch)},
+                 {"model.vision.num_heads", text(model.vision.num_heads)},
+                 {"data.max_frames", text(frames_of_clip(job.data.clips))},
+                 {"data.sequence_length", text(job.data.sequence_length)}});
+  return origin;
+}
+
+}  // namespace
 
 ModelKind video_llm_kind() {
   return {.type = "video_llm",
           .meaning = "video frames into a language model",
-          .keys = {},
-          .check = [](const Job&, const Places&) {},
+          .keys = video_llm_keys(),
+          .check = check_video_llm,
           .data_types = {"clips"},
-          .origin = [](const Job&) { return std::map<std::string, std::string>{}; }};
+          .origin = origin_of_video_llm};
 }
 
 }  // namespace plimsoll::job

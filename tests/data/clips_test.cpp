@@ -1,0 +1,229 @@
+#include "data/clip_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "data/captions.h"
+#include "data/clip_list.h"
+#include "data/frame_cache.h"
+#include "data/hash.h"
+#include "media_files.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<int> steps_of_grey(int count) {
+  std::vector<int> brightness;
+  for (int i = 0; i < count; ++i) brightness.push_back(i * 240 / count);
+  return brightness;
+}
+
+/// Three videos of 4 s and a list of them.
+DataConfig three_videos(const TempFolder& folder) {
+  DataConfig config;
+  config.type = "clips";
+  for (const char* name : {"rising", "black", "white"}) {
+    std::vector<int> grey = steps_of_grey(40);
+    if (name[0] != 'r') grey.assign(40, name[0] == 'b' ? 0 : 255);
+    put_file(folder / (std::string(name) + ".y4m"), grey_video(grey, 32, 32, 10));
+  }
+  config.clips.list = put_file(folder / "list.tsv",
+                               "# three\nrising.y4m\tit grows\nblack.y4m\tnight\r\n\nwhite.y4m\tday\t1\t3\n");
+  config.cache_dir = folder / "cache";
+  config.clips.clip_seconds = 1;
+  config.clips.prompt = "Say: ";
+  config.validation_fraction = 0.25;
+  return config;
+}
+
+std::unique_ptr<SampleSource> samples_of(const DataConfig& config, const ClipShape& shape) {
+  const auto tokenizer = make_tokenizer("bytes", "");
+  return clip_samples(config, *tokenizer, shape, {});
+}
+
+template <typename Number>
+const Number* numbers(const Batch& batch, size_t field) {
+  return reinterpret_cast<const Number*>(batch.fields[field].bytes.data());
+}
+
+TEST(ClipList, ReadsPartsAndCaptions) {
+  TempFolder folder;
+  const auto videos = read_clip_list(put_file(
+      folder / "list.tsv", "#comment\n\nsub/a.mp4\ta red ball, \"thrown\"\r\nb.mp4\tb\t1.5\t2\n"));
+  ASSERT_EQ(videos.size(), 2u);
+  EXPECT_EQ(videos[0].file, folder / "sub/a.mp4");
+  EXPECT_EQ(videos[0].caption, "a red ball, \"thrown\"");
+  EXPECT_LT(videos[0].end, 0);
+  EXPECT_EQ(videos[1].start, 1.5);
+  EXPECT_EQ(videos[1].end, 2);
+  EXPECT_THAT(videos[1].place, HasSubstr("list.tsv:4"));
+  EXPECT_EQ(captioned_by_name({"x/white-cat_3.avi"})[0].caption, "white cat 3");
+}
+
+TEST(ClipList, NamesTheLineThatIsWrong) {
+  TempFolder folder;
+  const auto refusal = [&](const std::string& text) {
+    const auto list = put_file(folder / "list.tsv", text);
+    return user_error_of([&] { read_clip_list(list); });
+  };
+  EXPECT_THAT(refusal("a.mp4\ta\nb.mp4\n"), AllOf(HasSubstr("list.tsv:2"), HasSubstr("1 fields")));
+  EXPECT_THAT(refusal("a.mp4\ta\t1\n"), HasSubstr("3 fields"));
+  EXPECT_THAT(refusal("a.mp4\t\n"), HasSubstr("list.tsv:1"));
+  EXPECT_THAT(refusal("a.mp4\ta\tsoon\t3\n"), HasSubstr("'soon' is no time"));
+  EXPECT_THAT(refusal("a.mp4\ta\t-1\t3\n"), HasSubstr("no time"));
+  EXPECT_THAT(refusal("a.mp4\ta\t0\tinf\n"), HasSubstr("no time"));
+  EXPECT_THAT(refusal("a.mp4\ta\t3\t3\n"), HasSubstr("ends at 3 s, and starts at 3 s"));
+  EXPECT_THAT(refusal("# nothing\n"), HasSubstr("names no video"));
+  EXPECT_THAT(refusal(std::string(100000, 'x')), HasSubstr("list.tsv:1"));
+  EXPECT_THAT(user_error_of([&] { read_clip_list(folder / "gone.tsv"); }), HasSubstr("does not exist"));
+}
+
+TEST(ClipList, RefusesPartsThatOverlap) {
+  const auto part = [](double start, double end) { return CaptionedVideo{"a.mp4", "x", start, end, "list:1"}; };
+  EXPECT_NO_THROW(check_overlaps({part(0, 2), part(2, 4), part(0, 2)}));
+  EXPECT_THAT(user_error_of([&] { check_overlaps({part(3, 5), part(0, 4)}); }), HasSubstr("overlaps"));
+  EXPECT_THAT(user_error_of([&] { check_overlaps({part(0, -1), part(1, 2)}); }), HasSubstr("overlaps"));
+}
+
+// Whatever the lengths: clips lie in their part, what is held out lies after all that is trained on, with a gap.
+TEST(CutClips, NeverTouchAcrossTheGap) {
+  SplitMix64 random(5);
+  for (int round = 0; round < 300; ++round) {
+    ClipsConfig config;
+    config.clip_seconds = 0.1 + static_cast<double>(random.below(50)) / 10;
+    config.clip_stride = static_cast<double>(random.below(3)) * config.clip_seconds / 2;
+    const double start = static_cast<double>(random.below(100)) / 7, length = 0.2 + static_cast<double>(random.below(400)) / 9;
+    const double fraction = static_cast<double>(random.below(6)) / 10;
+    const auto train = cut_clips(start, start + length, config, fraction, Split::train);
+    const auto held_out = cut_clips(start, start + length, config, fraction, Split::validation);
+    ASSERT_FALSE(train.empty());
+    EXPECT_EQ(held_out.empty(), fraction == 0);
+    for (const auto* clips : {&train, &held_out})
+      for (const ClipTime& clip : *clips) {
+        EXPECT_GE(clip.start, start - 1e-9);
+        EXPECT_LE(clip.end, start + length + 1e-9);
+        EXPECT_GT(clip.end, clip.start);
+        EXPECT_LE(clip.end - clip.start, config.clip_seconds + 1e-9);
+      }
+    if (held_out.empty()) continue;
+    const double gap = held_out.front().start - train.back().end;
+    EXPECT_GE(gap, std::min(config.clip_seconds, (1 - fraction) * length / 4) - 1e-9);
+    for (size_t i = 1; i < held_out.size(); ++i) EXPECT_GE(held_out[i].start, held_out[i - 1].end - 1e-9);
+  }
+}
+
+TEST(CutClips, CountsItsClips) {
+  ClipsConfig config;
+  config.clip_seconds = 0.1;
+  EXPECT_EQ(cut_clips(0, 1, config, 0, Split::train).size(), 10u);
+  config.clip_stride = 0.05;
+  EXPECT_EQ(cut_clips(0, 1, config, 0, Split::train).size(), 19u);
+  config.clip_stride = 1e-9;
+  EXPECT_THAT(user_error_of([&] { cut_clips(0, 1000, config, 0, Split::train); }), HasSubstr("data.clip_stride"));
+}
+
+TEST(Captions, TargetsAreTheCaptionAlone) {
+  const auto tokenizer = make_tokenizer("bytes", "");
+  const CaptionTokens made = caption_tokens(*tokenizer, "ab", "xy", 6, "list:1");
+  const int64_t end = tokenizer->end_of_text();
+  EXPECT_THAT(made.tokens, ElementsAre('a', 'b', 'x', 'y', end, end));
+  EXPECT_THAT(made.targets, ElementsAre(-100, 'x', 'y', end, -100, -100));
+  // Without a prompt something else comes before the first token.
+  EXPECT_THAT(caption_tokens(*tokenizer, "", "xy", 3, "").targets, ElementsAre('x', 'y', end));
+  EXPECT_THAT(user_error_of([&] { caption_tokens(*tokenizer, "ab", "xy", 3, "list:7"); }),
+              AllOf(HasSubstr("list:7"), HasSubstr("data.sequence_length is 3")));
+}
+
+// By hand: "ax" three times, "ay" once, "bz" once; held out: each once.
+TEST(Captions, BlindIsTheBestWithoutTheVideo) {
+  const std::vector<std::vector<int32_t>> captions = {{1, 9}, {1, 8}, {2, 7}};
+  const BlindCaptions blind = blind_captions(captions, {3, 1, 1}, {1, 1, 1});
+  EXPECT_DOUBLE_EQ(blind.captions_right, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(blind.tokens_right, 4.0 / 6);  // 1 9 | 1 | 7
+  EXPECT_DOUBLE_EQ(blind.nats, -(2 * std::log(0.8) + std::log(0.75) + std::log(0.25) + std::log(0.2)) / 6);
+  EXPECT_FALSE(std::isfinite(blind_captions(captions, {3, 1, 0}, {0, 0, 1}).nats));
+}
+
+TEST(ClipSamples, ArePicturesAndTokens) {
+  TempFolder folder;
+  const DataConfig config = three_videos(folder);
+  const auto samples = samples_of(config, {.frames = 2, .size = 8, .tokens = 16});
+  // 4 s: 2 s and a gap, 1 s held out, twice; of the 2 s part 1 and 1/2, as long as it is.
+  ASSERT_EQ(samples->samples(Split::train), 5);
+  ASSERT_EQ(samples->samples(Split::validation), 3);
+  const WindowOrder order(5, 0, false);
+  const Batch batch = samples->batch(order, Split::train, 0, 5);
+  EXPECT_EQ(batch.fields[0].sizes, (std::vector<int64_t>{5, 2, 3, 8, 8}));
+  const float* frames = numbers<float>(batch, 0);
+  const int64_t picture = 3 * 8 * 8;
+  // Clip 0 of the first video: at 0.25 and 0.75 s, its pictures 2 and 7 of brightness 12 and 42.
+  EXPECT_NEAR(frames[0], 12 / 127.5 - 1, 0.015);
+  EXPECT_NEAR(frames[picture], 42 / 127.5 - 1, 0.015);
+  EXPECT_NEAR(frames[2 * picture], (10 + 2) * 6 / 127.5 - 1, 0.015);
+  EXPECT_NEAR(frames[4 * picture], -1, 0.015);
+  EXPECT_NEAR(frames[8 * picture], 1, 0.015);
+  EXPECT_EQ(numbers<int64_t>(batch, 1)[0], 'S');
+  EXPECT_EQ(numbers<int64_t>(batch, 2)[4], 'i');  // after "Say: "
+  EXPECT_EQ(numbers<int64_t>(batch, 2)[2 * 16 + 4], 'n');
+}
+
+// From the cache, in any order and batch.
+TEST(ClipSamples, AreTheSameFromTheCache) {
+  TempFolder folder;
+  const DataConfig config = three_videos(folder);
+  const ClipShape shape{.frames = 3, .size = 8, .tokens = 16};
+  const Batch first = samples_of(config, shape)->batch(WindowOrder(5, 1, true), Split::train, 3, 4);
+  const auto again = samples_of(config, shape);
+  const Batch second = again->batch(WindowOrder(5, 1, true), Split::train, 3, 4);
+  for (size_t i = 0; i < first.fields.size(); ++i) EXPECT_EQ(first.fields[i].bytes, second.fields[i].bytes);
+  const Batch one = again->batch(WindowOrder(5, 1, true), Split::train, 5, 1);
+  const size_t bytes = one.fields[0].bytes.size();
+  EXPECT_EQ(std::memcmp(one.fields[0].bytes.data(), first.fields[0].bytes.data() + 2 * bytes, bytes), 0);
+}
+
+TEST(ClipSamples, NameAVideoThatCannotBeRead) {
+  TempFolder folder;
+  DataConfig config = three_videos(folder);
+  put_file(folder / "bad.mp4", "no video at all");
+  const auto list = get_file(folder / "list.tsv");
+  put_file(folder / "list.tsv", list + "bad.mp4\tbad\nwhite.y4m\tlate\t3.5\t9\n");
+  EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("bad.mp4"));
+  config.skip_bad = true;
+  const auto samples = samples_of(config, {2, 8, 16});
+  EXPECT_EQ(samples->samples(Split::train), 5);
+  EXPECT_THAT(samples->skipped(), ElementsAre(HasSubstr("bad.mp4"), HasSubstr("ends at 9 s; the video has 4.00 s")));
+  put_file(folder / "list.tsv", "bad.mp4\tbad\n");
+  EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("none of the 1 videos can be read"));
+}
+
+TEST(ClipSamples, ACachedFileThatIsDamagedIsNamed) {
+  TempFolder folder;
+  const DataConfig config = three_videos(folder);
+  const auto samples = samples_of(config, {2, 8, 16});
+  for (const auto& entry : std::filesystem::directory_iterator(config.cache_dir)) {
+    std::string bytes = get_file(entry.path());
+    bytes[bytes.size() / 2] ^= 1;
+    put_file(entry.path(), bytes);
+  }
+  EXPECT_THAT(user_error_of([&] { samples->batch(WindowOrder(5, 0, false), Split::train, 0, 1); }),
+              AllOf(HasSubstr(".frames"), HasSubstr("damaged"), HasSubstr("delete the file")));
+}
+
+TEST(ClipSamples, BaselinesAreBlind) {
+  TempFolder folder;
+  const auto samples = samples_of(three_videos(folder), {2, 8, 16});
+  const auto baselines = samples->baselines();
+  ASSERT_EQ(baselines.size(), 3u);
+  EXPECT_EQ(baselines[0].metric, "captions_right");
+  EXPECT_DOUBLE_EQ(baselines[0].value, 1.0 / 3);
+}
+
+}  // namespace
+}  // namespace plimsoll

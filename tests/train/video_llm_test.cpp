@@ -1,0 +1,136 @@
+// Videos into a language model, end to end: two kinds of video, told apart on what is held out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/media_files.h"
+#include "tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::HasSubstr;
+
+void expect_as_planned(const TrainReport& report) {
+  EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
+  EXPECT_GE(static_cast<double>(report.measured_peak_bytes), 0.995 * static_cast<double>(report.planned_peak_bytes));
+}
+
+/// Dark and bright videos of some seconds, a caption each; 16 clips to learn from, 4 held out.
+Job video_job(const TempFolder& folder) {
+  std::string list;
+  for (const bool bright : {false, true})
+    for (int i = 0; i < 2; ++i) {
+      std::vector<int> grey;
+      for (int t = 0; t < 60; ++t) grey.push_back((bright ? 180 : 20) + 10 * i + t % 20);
+      const std::string name = (bright ? "day" : "night") + std::to_string(i) + ".y4m";
+      put_file(folder / name, grey_video(grey, 16, 16, 10));
+      list += name + "\t" + (bright ? "day" : "night") + "\n";
+    }
+  Job job;
+  job.model.type = "video_llm";
+  VideoLlmConfig& model = job.model.video_llm;
+  model.image_size = 8;
+  model.tokens_per_frame = 1;
+  model.vision = {.patch = 4, .width = 16, .depth = 1, .num_heads = 2};
+  model.llm.hidden_size = 32;
+  model.llm.num_layers = 2;
+  model.llm.num_heads = 2;
+  job.data.type = "clips";
+  job.data.clips.list = put_file(folder / "list.tsv", list);
+  job.data.clips.max_frames = 2;
+  job.data.clips.clip_seconds = 1;
+  job.data.clips.prompt = "It is ";
+  job.data.sequence_length = 12;
+  job.data.validation_fraction = 0.2;
+  job.data.cache_dir = folder / "cache";
+  job.optimizer.learning_rate = 5e-3;
+  job.batch_size = 4;
+  job.micro_batch_size = 2;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+  job.memory_budget = int64_t{1} << 28;
+  job.max_steps = 60;
+  job.threads = 1;
+  return job;
+}
+
+double metric(const TrainReport& report, const std::string& name) {
+  for (const auto& [key, value] : report.metrics)
+    if (key == name) return value;
+  ADD_FAILURE() << "no metric " << name;
+  return 0;
+}
+
+TEST(VideoLlmJob, LearnsToTellVideosApart) {
+  TempFolder folder;
+  const TrainReport report = train(video_job(folder));
+  EXPECT_LT(report.losses.back(), report.losses.front() / 4);
+  expect_as_planned(report);
+  EXPECT_EQ(metric(report, "captions_right"), 1.0);
+  EXPECT_EQ(metric(report, "caption_tokens_right"), 1.0);
+  ASSERT_FALSE(report.baselines.empty());
+  EXPECT_EQ(report.baselines[0].metric, "captions_right");
+  EXPECT_EQ(report.baselines[0].value, 0.5);
+}
+
+// The language model alone is checkpointed: less memory, the same losses to the bit.
+TEST(VideoLlmJob, TheLanguageModelAloneIsCheckpointed) {
+  TempFolder folder;
+  Job job = video_job(folder);
+  job.max_steps = 3;
+  job.gradient_checkpointing = Choice::off;
+  const TrainReport whole = train(job);
+  job.gradient_checkpointing = Choice::automatic;
+  job.model.video_llm.llm_checkpointing = true;
+  const TrainReport llm = train(job);
+  job.gradient_checkpointing = Choice::on;
+  const TrainReport all = train(job);
+  EXPECT_EQ(llm.losses, whole.losses);
+  EXPECT_EQ(all.losses, whole.losses);
+  EXPECT_TRUE(llm.job.plan.checkpointed);
+  EXPECT_LT(llm.job.plan.time.recompute, all.job.plan.time.recompute);
+  EXPECT_GT(llm.job.plan.time.recompute, 0);
+  EXPECT_LE(llm.planned_peak_bytes, whole.planned_peak_bytes);
+}
+
+// A frozen language model in 16 bits takes half its bytes, and what is trained beside it learns.
+TEST(VideoLlmJob, AFrozenLanguageModelInBfloat16) {
+  TempFolder folder;
+  Job job = video_job(folder);
+  job.fine_tuning.freeze = {"llm"};
+  job.max_steps = 30;
+  const TrainReport plain = train(job);
+  for (const Precision precision : {Precision::fp32_true, Precision::bf16_mixed}) {
+    job.precision = precision;
+    job.model.video_llm.llm_dtype = DType::bfloat16;
+    const TrainReport half = train(job);
+    EXPECT_LT(half.planned.parameters, 0.7 * static_cast<double>(plain.planned.parameters));
+    expect_as_planned(half);
+    EXPECT_LT(half.losses.back(), half.losses.front());
+  }
+}
+
+TEST(VideoLlmJob, TypesThatDoNotGoTogetherAreRefused) {
+  const auto refusal = [](const std::string& keys) {
+    return user_error_of([&] {
+      parse_job("{data.type: synthetic, model.type: video_llm, " + keys + "}", "job.yaml", "");
+    });
+  };
+  EXPECT_THAT(refusal("model.llm.dtype: float16"), HasSubstr("loss scaling; set precision: 16-mixed"));
+  EXPECT_THAT(refusal("model.llm.dtype: bfloat16, precision: auto"), HasSubstr("name a precision"));
+  EXPECT_THAT(refusal("model.llm.dtype: float32, precision: bf16-true"), HasSubstr("weights are bfloat16"));
+  EXPECT_THAT(refusal("model.llm.dtype: float32, model.dtype: bfloat16"), HasSubstr("leave one of them out"));
+  EXPECT_THAT(refusal("model.llm.use_gradient_checkpointing: true, gradient_checkpointing: false"),
+              HasSubstr("leave one of them out"));
+  EXPECT_THAT(refusal("model.tokens_per_frame: 5"), HasSubstr("can be averaged to 1, 4, 49, 196"));
+  EXPECT_THAT(refusal("data.max_frames: 4096, model.tokens_per_frame: 196, data.sequence_length: 1000000"),
+              HasSubstr("the language model reads at most"));
+  EXPECT_THAT(user_error_of([] { parse_job("{data.type: clips, model.type: video_llm}", "job.yaml", ""); }),
+              HasSubstr("data.files is missing"));
+  const Job job = parse_job("{data: {type: clips, list: a.tsv, max_frames: none, clip_seconds: 2.5}, model.type: video_llm}",
+                            "job.yaml", "/folder");
+  EXPECT_EQ(frames_of_clip(job.data.clips), 75);
+  EXPECT_EQ(job.data.clips.list, "/folder/a.tsv");
+}
+
+}  // namespace
+}  // namespace plimsoll
