@@ -1,0 +1,79 @@
+// Job files of gesture classifiers and of labelled series.
+#include <gmock/gmock.h>
+
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* kBase = "model: {type: gesture_ssm}\ndata: {type: series, files: a.ts, validation_files: [b.ts]}\n";
+
+Job parse(const std::vector<std::string>& overrides, const std::string& more = "") {
+  return parse_job(kBase + more, "job.yaml", "folder", overrides);
+}
+
+std::string refusal(const std::vector<std::string>& overrides, const std::string& more = "") {
+  try {
+    parse(overrides, more);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GestureJob, ReadsFilesScalesAndAxes) {
+  const Job job = parse({"model.pooling_scales=[3, 2]", "data.order=hilbert", "data.hilbert_axes=[time, 0, 4]",
+                         "model.share_weights=true", "data.train_ratio_of_vectors=0.15"});
+  EXPECT_THAT(job.data.files, ElementsAre("folder/a.ts"));
+  EXPECT_THAT(job.data.series.validation_files, ElementsAre("folder/b.ts"));
+  EXPECT_THAT(job.model.gesture.pooling_scales, ElementsAre(3, 2));
+  EXPECT_EQ(job.model.gesture.share_weights, "true");
+  EXPECT_THAT(job.data.series.hilbert_axes, ElementsAre(-1, 0, 4));
+  EXPECT_EQ(job.data.series.vectors(), 15);
+  EXPECT_THAT(parse({"model.pooling_scales=3"}).model.gesture.pooling_scales, ElementsAre(2, 2));
+  EXPECT_THAT(parse({"model.pooling_scales=1"}).model.gesture.pooling_scales, IsEmpty());
+  EXPECT_THAT(parse({"data.hilbert_axes=all"}).data.series.hilbert_axes, IsEmpty());
+}
+
+TEST(GestureJob, SizesAreThereWithoutData) {
+  const Job job = parse_job("{model.type: gesture_ssm, data.type: synthetic, data.length: 1000, "
+                            "data.train_ratio_of_vectors: 0.2}",
+                            "job.yaml", "");
+  EXPECT_EQ(job.data.series.vectors(), 200);
+}
+
+TEST(GestureJob, UseCheckpointIsAnotherName) {
+  EXPECT_EQ(parse({"model.use_checkpoint=true"}).gradient_checkpointing, Choice::on);
+  EXPECT_EQ(parse({"model.use_checkpoint=false"}).gradient_checkpointing, Choice::off);
+  EXPECT_EQ(parse({"model.use_checkpoint=auto"}).gradient_checkpointing, Choice::automatic);
+  EXPECT_EQ(parse({"model.use_checkpoint=true", "gradient_checkpointing=true"}).gradient_checkpointing, Choice::on);
+  EXPECT_THAT(refusal({"model.use_checkpoint=true", "gradient_checkpointing=false"}), HasSubstr("two names of one"));
+  // What the command line says replaces what the file says by the other name.
+  const auto replaced = parse_job("model: {type: gesture_ssm, use_checkpoint: true}\ndata.type: synthetic\n", "job.yaml",
+                                  "", {"gradient_checkpointing=false"});
+  EXPECT_EQ(replaced.gradient_checkpointing, Choice::off);
+}
+
+TEST(GestureJob, RefusesWhatDoesNotGoTogether) {
+  EXPECT_THAT(refusal({"model.head_dim=100"}), HasSubstr("must divide model.expand x model.hidden_dim, 512"));
+  EXPECT_THAT(refusal({"model.pooling_scales=7"}), HasSubstr("makes 7 scales; model.num_layers is 6"));
+  EXPECT_THAT(refusal({"model.pooling_scales=[]", "model.num_layers=1"}), IsEmpty());
+  EXPECT_THAT(refusal({"model.pooling_scales=[1]"}), HasSubstr("model.pooling_scales"));
+  EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_bits=10"}), HasSubstr("7 axes of 10 bits; together they may have 64"));
+  EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_axes=[6]"}), HasSubstr("the last is 5"));
+  EXPECT_THAT(refusal({"data.hilbert_axes=[1, 1]"}), HasSubstr("names an axis twice"));
+  EXPECT_THAT(refusal({"data.hilbert_axes=[-1]"}), HasSubstr("data.hilbert_axes"));
+  EXPECT_THAT(refusal({"data.train_ratio_of_vectors=0"}), HasSubstr("data.train_ratio_of_vectors"));
+  EXPECT_THAT(refusal({"data.train_ratio_of_vectors=1.5"}), HasSubstr("data.train_ratio_of_vectors"));
+  EXPECT_THAT(refusal({"data.type=text"}), HasSubstr("takes data.type: series | synthetic"));
+  EXPECT_THAT(refusal({"model.hidden_dim=65536", "data.length=1048576", "batch_size=1048576", "model.num_layers=1024"}),
+              HasSubstr("more than can be counted"));
+}
+
+}  // namespace
+}  // namespace plimsoll
