@@ -1,0 +1,73 @@
+// A file opened with FFmpeg, one stream of it decoded.
+#pragma once
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/frame.h>
+}
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace plimsoll::media {
+
+/// What is the matter with a file; stays inside this library.
+struct MediaError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws MediaError: "cannot be VERB: REASON", with what FFmpeg had said last.
+[[noreturn]] void fail(const std::string& what, int error);
+
+struct FreeFrame {
+  void operator()(AVFrame* frame) const { av_frame_free(&frame); }
+};
+struct FreePacket {
+  void operator()(AVPacket* packet) const { av_packet_free(&packet); }
+};
+struct FreeCodec {
+  void operator()(AVCodecContext* codec) const { avcodec_free_context(&codec); }
+};
+struct CloseFile {
+  void operator()(AVFormatContext* format) const;
+};
+using Frame = std::unique_ptr<AVFrame, FreeFrame>;
+
+Frame make_frame();
+
+/// FFmpeg's own messages are kept for errors and written nowhere. Called by every function of the table.
+void silence();
+
+class MediaFile {
+ public:
+  /// Opens the file; `type` is the stream that is wanted. Throws MediaError.
+  MediaFile(const std::string& path, AVMediaType type);
+
+  AVFormatContext& format() { return *format_; }
+  AVStream& stream() { return *stream_; }
+  AVCodecContext& codec() { return *codec_; }
+  bool has(AVMediaType type) const;  ///< another stream, with a decoder
+
+  /// The next frame of the stream into `frame`; false at the end. Damaged packets are left out, unless nothing else
+  /// comes: MediaError then.
+  bool next(AVFrame& frame);
+
+  /// To a key frame at or before `timestamp` (in the stream's time base), where the file can.
+  bool seek(int64_t timestamp);
+
+  /// The next packet of the stream, undecoded; false at the end.
+  bool next_packet(AVPacket& packet);
+
+ private:
+  std::unique_ptr<AVFormatContext, CloseFile> format_;
+  std::unique_ptr<AVCodecContext, FreeCodec> codec_;
+  std::unique_ptr<AVPacket, FreePacket> packet_;
+  AVStream* stream_ = nullptr;
+  int64_t decoded_ = 0;  ///< frames
+  int last_error_ = 0;
+  bool draining_ = false;
+};
+
+}  // namespace plimsoll::media

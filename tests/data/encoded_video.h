@@ -1,0 +1,74 @@
+// A compressed video for tests, made by FFmpeg's own encoder: key frames far apart, pictures that refer to later ones.
+#pragma once
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+}
+
+#include <filesystem>
+#include <stdexcept>
+#include <vector>
+
+namespace plimsoll {
+
+/// MPEG-4 in the container that the file's name asks for, 64 x 48, 10 pictures a second, grey as `brightness` says; a
+/// key frame every 12 pictures, two that look ahead between others.
+inline void encode_video(const std::filesystem::path& file, const std::vector<int>& brightness) {
+  const auto need = [](bool good) {
+    if (!good) throw std::runtime_error("the test's video cannot be encoded");
+  };
+  AVFormatContext* format = nullptr;
+  need(avformat_alloc_output_context2(&format, nullptr, nullptr, file.c_str()) >= 0);
+  const AVCodec* encoder = avcodec_find_encoder(AV_CODEC_ID_MPEG4);
+  AVCodecContext* codec = avcodec_alloc_context3(encoder);
+  codec->width = 64;
+  codec->height = 48;
+  codec->time_base = {1, 10};
+  codec->framerate = {10, 1};
+  codec->gop_size = 12;
+  codec->max_b_frames = 2;
+  codec->pix_fmt = AV_PIX_FMT_YUV420P;
+  codec->flags |= AV_CODEC_FLAG_QSCALE;
+  codec->global_quality = 2 * FF_QP2LAMBDA;
+  codec->thread_count = 1;
+  if (format->oformat->flags & AVFMT_GLOBALHEADER) codec->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+  need(avcodec_open2(codec, encoder, nullptr) >= 0);
+  AVStream* stream = avformat_new_stream(format, nullptr);
+  stream->time_base = codec->time_base;
+  stream->avg_frame_rate = codec->framerate;
+  need(avcodec_parameters_from_context(stream->codecpar, codec) >= 0);
+  need(avio_open(&format->pb, file.c_str(), AVIO_FLAG_WRITE) >= 0);
+  need(avformat_write_header(format, nullptr) >= 0);
+  AVPacket* packet = av_packet_alloc();
+  AVFrame* frame = av_frame_alloc();
+  frame->format = codec->pix_fmt;
+  frame->width = codec->width;
+  frame->height = codec->height;
+  need(av_frame_get_buffer(frame, 0) >= 0);
+  for (size_t i = 0; i <= brightness.size(); ++i) {  // one more: what the encoder still holds
+    const bool last = i == brightness.size();
+    if (!last) {
+      need(av_frame_make_writable(frame) >= 0);
+      for (int plane = 0; plane < 3; ++plane)
+        for (int y = 0; y < (plane == 0 ? 48 : 24); ++y)
+          std::fill_n(frame->data[plane] + y * frame->linesize[plane], plane == 0 ? 64 : 32,
+                      static_cast<uint8_t>(plane == 0 ? 16 + (brightness[i] * 219 + 127) / 255 : 128));
+      frame->pts = static_cast<int64_t>(i);
+    }
+    need(avcodec_send_frame(codec, last ? nullptr : frame) >= 0);
+    while (avcodec_receive_packet(codec, packet) >= 0) {
+      av_packet_rescale_ts(packet, codec->time_base, stream->time_base);
+      packet->stream_index = 0;
+      need(av_interleaved_write_frame(format, packet) >= 0);
+    }
+  }
+  need(av_write_trailer(format) >= 0);
+  av_frame_free(&frame);
+  av_packet_free(&packet);
+  avcodec_free_context(&codec);
+  avio_closep(&format->pb);
+  avformat_free_context(format);
+}
+
+}  // namespace plimsoll
