@@ -12,7 +12,9 @@ Step decoder_step(const DecoderConfig& config, int64_t micro_batch_size, int64_t
 
 /// Video, audio and text to fMRI voxels and back, over one bottleneck. Inputs, float32, B samples: "frames" [B,
 /// video_frames, 3, video_size, video_size], "mel" [B, audio_frames, audio_mels], "words" [B, text_tokens,
-/// text_features], "voxels" [B, voxels]. The loss is computed in float32 whatever the precision.
+/// text_features], "voxels" [B, voxels], "counted" [B]. The loss is computed in float32 whatever the precision.
+/// Metrics of an evaluation: "correlation", Pearson's between a voxel's predicted and measured values over the samples,
+/// mean over the voxels; "fmri_loss", "video_loss", ...: the parts of the loss that have a weight, unweighted.
 /// Throws UserError for a configuration that does not divide, or a loss whose parts are all left out.
 Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_batch_size);
 

@@ -47,9 +47,16 @@ constexpr int64_t kMostClipFrames = 4096;
 /// Pictures of every clip; at most kMostClipFrames.
 int64_t frames_of_clip(const ClipsConfig& config);
 
-/// `data.type: stimuli`: video, audio and text beside the fMRI series recorded with them.
+/// `data.type: stimuli`: volumes of an fMRI series, and what was seen, heard and read before each.
 struct StimuliConfig {
-  std::filesystem::path fmri;
+  std::filesystem::path fmri;             ///< NIfTI (.nii, .nii.gz), or a table of time points x regions (.csv)
+  std::filesystem::path mask;             ///< NIfTI of the same grid: its voxels that are not 0; empty: those that vary
+  int64_t delay = 2;                      ///< volumes from a stimulus to its response
+  std::string detrend = "linear";         ///< none | mean | linear: what is taken out of every run
+  double repetition_time = 0;             ///< seconds from volume to volume; 0: as the file says
+  std::filesystem::path texts;            ///< a line a volume: label, run; empty: one run without words
+  std::filesystem::path text_embeddings;  ///< safetensors: a vector for each label
+  std::filesystem::path videos;           ///< a film of the whole series, or a folder with a clip for each label
 };
 
 }  // namespace plimsoll

@@ -33,9 +33,10 @@ at::Tensor patches_of(const at::Tensor& frames, int64_t patch) {
       .reshape({batch, count * side * side, kChannels * patch * patch});
 }
 
-/// In float32 whatever the precision: squares of small differences have no room in 16 bits.
-at::Tensor mean_square(const at::Tensor& got, const at::Tensor& wanted) {
-  return at::mse_loss(got.to(at::kFloat), wanted.to(at::kFloat));
+/// [B], in float32 whatever the precision: squares of small differences have no room in 16 bits.
+at::Tensor mean_squares(const at::Tensor& got, const at::Tensor& wanted) {
+  const at::Tensor difference = (got.to(at::kFloat) - wanted.to(at::kFloat)).flatten(1);
+  return (difference * difference).mean(1);
 }
 
 }  // namespace
@@ -106,12 +107,13 @@ FmriAutoencoderImpl::FmriAutoencoderImpl(const FmriAutoencoderConfig& config) : 
   text_decoder_ = register_module("text_decoder", ModalityDecoder(code, text, features, config.text, p, eps));
 }
 
-at::Tensor FmriAutoencoderImpl::loss(const at::Tensor& frames, const at::Tensor& mel, const at::Tensor& words,
-                                     const at::Tensor& voxels) {
+FmriOutputs FmriAutoencoderImpl::forward(const at::Tensor& frames, const at::Tensor& mel, const at::Tensor& words,
+                                         const at::Tensor& voxels) {
   const FmriLossConfig& weights = config_.loss;
-  at::Tensor total;
-  const auto add = [&](double weight, const at::Tensor& part) {
-    total = total.defined() ? total + weight * part : weight * part;
+  FmriOutputs outputs;
+  const auto add = [&](const char* name, double weight, const at::Tensor& part) {
+    outputs.parts.emplace_back(name, part);
+    outputs.loss = outputs.loss.defined() ? outputs.loss + weight * part : weight * part;
   };
   const at::Tensor video = patches_of(frames, config_.video_patch);
   const at::Tensor audio = mel.view({mel.size(0), audio_tokens(config_), config_.audio_patch * config_.audio_mels});
@@ -119,19 +121,80 @@ at::Tensor FmriAutoencoderImpl::loss(const at::Tensor& frames, const at::Tensor&
   at::Tensor code, code_of_voxels;
   if (weights.fmri > 0 || weights.agreement > 0)
     code = fusion_(at::cat({video_encoder_(video), audio_encoder_(audio), text_encoder_(words)}, 1));
-  if (weights.fmri > 0) add(weights.fmri, mean_square(fmri_decoder_(code), voxels));
+  if (weights.fmri > 0) {
+    outputs.predicted = fmri_decoder_(code).to(at::kFloat);
+    add("fmri", weights.fmri, mean_squares(outputs.predicted, voxels));
+  }
   if (weights.video > 0 || weights.audio > 0 || weights.text > 0 || weights.agreement > 0)
     code_of_voxels = fmri_encoder_(voxels);
-  if (weights.video > 0) add(weights.video, mean_square(video_decoder_(code_of_voxels), video));
-  if (weights.audio > 0) add(weights.audio, mean_square(audio_decoder_(code_of_voxels), audio));
-  if (weights.text > 0) add(weights.text, mean_square(text_decoder_(code_of_voxels), words));
-  if (weights.agreement > 0) add(weights.agreement, mean_square(code, code_of_voxels));
-  return total;
+  if (weights.video > 0) add("video", weights.video, mean_squares(video_decoder_(code_of_voxels), video));
+  if (weights.audio > 0) add("audio", weights.audio, mean_squares(audio_decoder_(code_of_voxels), audio));
+  if (weights.text > 0) add("text", weights.text, mean_squares(text_decoder_(code_of_voxels), words));
+  if (weights.agreement > 0) add("agreement", weights.agreement, mean_squares(code, code_of_voxels));
+  return outputs;
 }
 
 }  // namespace plimsoll::model
 
 namespace plimsoll {
+namespace {
+
+// Sums over the samples that count, one for each voxel: x is predicted, y measured. kSamples is how many they are.
+constexpr const char *kSamples = "samples", *kX = "x", *kY = "y", *kXX = "xx", *kYY = "yy", *kXY = "xy";
+
+// Below this share of its sum of squares a sum of squared deviations is what rounding left over of a constant.
+constexpr double kConstant = 1e-6;
+
+model::FmriOutputs outputs_of(torch::nn::Module& module, const StepInputs& inputs) {
+  return static_cast<model::FmriAutoencoderImpl&>(module).forward(inputs["frames"], inputs["mel"], inputs["words"],
+                                                                  inputs["voxels"]);
+}
+
+/// The mean over the samples that count.
+at::Tensor counted_mean(const at::Tensor& of_samples, const at::Tensor& counted) {
+  return (of_samples * counted).sum() / counted.sum();
+}
+
+Evaluation evaluation_of(torch::nn::Module& module, const StepInputs& inputs) {
+  const model::FmriOutputs outputs = outputs_of(module, inputs);
+  const at::Tensor counted = inputs[kCounted].to(at::kFloat);
+  Evaluation evaluation{counted_mean(outputs.loss, counted), {{kSamples, counted.sum()}}};
+  for (const auto& [name, part] : outputs.parts) evaluation.sums.emplace_back(name, (part * counted).sum());
+  if (!outputs.predicted.defined()) return evaluation;
+  const at::Tensor x = outputs.predicted, y = inputs["voxels"].to(at::kFloat), rows = counted.unsqueeze(1);
+  const at::Tensor counted_x = x * rows, counted_y = y * rows;
+  evaluation.sums.emplace_back(kX, counted_x.sum(0));
+  evaluation.sums.emplace_back(kY, counted_y.sum(0));
+  evaluation.sums.emplace_back(kXX, (counted_x * x).sum(0));
+  evaluation.sums.emplace_back(kYY, (counted_y * y).sum(0));
+  evaluation.sums.emplace_back(kXY, (counted_x * y).sum(0));
+  return evaluation;
+}
+
+/// Pearson's, of each voxel over the samples; 0 for what does not vary. The mean over the voxels.
+double mean_correlation(const std::map<std::string, at::Tensor>& sums) {
+  const double n = sums.at(kSamples).item().toDouble();
+  const auto deviations = [&](const char* square, const char* sum) {
+    const at::Tensor left = sums.at(square) - sums.at(sum) * sums.at(sum) / n;
+    return at::where(left > kConstant * sums.at(square), left, at::zeros_like(left));
+  };
+  const at::Tensor xx = deviations(kXX, kX), yy = deviations(kYY, kY);
+  const at::Tensor xy = sums.at(kXY) - sums.at(kX) * sums.at(kY) / n;
+  const at::Tensor scale = (xx * yy).sqrt();
+  return at::where(scale > 0, xy / scale, at::zeros_like(scale)).mean().item().toDouble();
+}
+
+std::vector<std::pair<std::string, double>> metrics_of(const std::map<std::string, at::Tensor>& sums) {
+  std::vector<std::pair<std::string, double>> metrics;
+  if (sums.contains(kXY)) metrics.emplace_back("correlation", mean_correlation(sums));
+  const double n = sums.at(kSamples).item().toDouble();
+  for (const char* part : {"fmri", "video", "audio", "text", "agreement"})
+    if (const auto sum = sums.find(part); sum != sums.end())
+      metrics.emplace_back(std::string(part) + "_loss", sum->second.item().toDouble() / n);
+  return metrics;
+}
+
+}  // namespace
 
 Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_batch_size) {
   if (const auto problem = model::problem_of(config)) throw UserError(problem->message);
@@ -142,11 +205,13 @@ Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_ba
       {"frames", {batch, config.video_frames, model::kChannels, config.video_size, config.video_size}, c10::kFloat},
       {"mel", {batch, config.audio_frames, config.audio_mels}, c10::kFloat},
       {"words", {batch, config.text_tokens, config.text_features}, c10::kFloat},
-      {"voxels", {batch, config.voxels}, c10::kFloat}};
+      {"voxels", {batch, config.voxels}, c10::kFloat},
+      {kCounted, {batch}, c10::kFloat}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
-    return static_cast<model::FmriAutoencoderImpl&>(module).loss(inputs["frames"], inputs["mel"], inputs["words"],
-                                                                 inputs["voxels"]);
+    return counted_mean(outputs_of(module, inputs).loss, inputs[kCounted].to(at::kFloat));
   };
+  step.evaluation = evaluation_of;
+  step.metrics = metrics_of;
   return step;
 }
 

@@ -60,13 +60,21 @@ class ResidualStackImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResidualStack);
 
+/// What a micro batch comes to.
+struct FmriOutputs {
+  at::Tensor loss;  ///< [B], float32: the weighted sum of the parts
+  std::vector<std::pair<std::string, at::Tensor>> parts;  ///< [B] each, by the names of model.loss
+  at::Tensor predicted;  ///< [B, voxels], float32, from the stimuli; undefined where model.loss.fmri is 0
+};
+
 class FmriAutoencoderImpl : public torch::nn::Module {
  public:
   /// Throws UserError for a configuration that problem_of() refuses.
   explicit FmriAutoencoderImpl(const FmriAutoencoderConfig& config);
 
-  /// The weighted loss, float32, of inputs as fmri_autoencoder_step() declares them.
-  at::Tensor loss(const at::Tensor& frames, const at::Tensor& mel, const at::Tensor& words, const at::Tensor& voxels);
+  /// Of inputs as fmri_autoencoder_step() declares them. Squares and means are taken in float32 whatever the precision.
+  FmriOutputs forward(const at::Tensor& frames, const at::Tensor& mel, const at::Tensor& words,
+                      const at::Tensor& voxels);
 
  private:
   FmriAutoencoderConfig config_;

@@ -2,6 +2,7 @@
 
 #include "data/clip_samples.h"
 #include "data/series_samples.h"
+#include "data/stimuli_samples.h"
 #include "data/tokenizer.h"
 #include "plimsoll/error.h"
 #include "train/micro_batches.h"
@@ -18,6 +19,16 @@ std::unique_ptr<SampleSource> open_clips(const Job& job, const DataProgress& pro
   return clip_samples(job.data, *tokenizer, shape, [&](double fraction) { progress("decoding videos", fraction); });
 }
 
+StimuliShape shape_of(const FmriAutoencoderConfig& model) {
+  return {.voxels = model.voxels,
+          .video_frames = model.video_frames,
+          .video_size = model.video_size,
+          .audio_frames = model.audio_frames,
+          .audio_mels = model.audio_mels,
+          .text_tokens = model.text_tokens,
+          .text_features = model.text_features};
+}
+
 }  // namespace
 
 std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress) {
@@ -25,6 +36,7 @@ std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, con
   if (type == "series")
     return series_samples(job.data, {job.model.gesture.channels, job.model.gesture.num_classes}, job.seed);
   if (type == "clips") return open_clips(job, progress);
+  if (type == "stimuli") return stimuli_samples(job.data, shape_of(job.model.fmri), progress);
   check(type == "synthetic", "unknown data type " + type);
   return synthetic_samples(job.data, job.seed, synthetic_fields(step.inputs));
 }

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 
+#include "data/cast_batch.h"
 #include "plimsoll/error.h"
+#include "plimsoll/train_job.h"
 #include "record/dtypes.h"
+#include "train/weight_types.h"
 
 namespace plimsoll {
 namespace {
@@ -72,6 +75,7 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
       per_step_(last_samples_ > 0 ? job.gradient_accumulation_steps->at(0) : 1),
       source_(std::move(source)),
       counted_(counted),
+      to_bfloat16_(input_type(options_of(job), at::kFloat) == at::kBFloat16),
       order_(source_->samples(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = source_->samples(Split::validation);
   // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
@@ -92,11 +96,15 @@ void MicroBatches::start(int64_t position) {
   loader_.reset();
   loader_.emplace(
       [this](int64_t first, int64_t samples) {
-        Batch batch = source_->batch(order_, Split::train, first, samples);
-        if (counted_) add_counted(batch, samples);
-        return batch;
+        return complete(source_->batch(order_, Split::train, first, samples), samples);
       },
       options);
+}
+
+Batch MicroBatches::complete(Batch batch, int64_t counted) const {
+  if (counted_) add_counted(batch, counted);
+  if (to_bfloat16_) cast_to_bfloat16(batch);
+  return batch;
 }
 
 Batch MicroBatches::next() {
@@ -109,8 +117,8 @@ Batch MicroBatches::evaluation_batch(int64_t index, int64_t& windows) const {
   const int64_t count = source_->samples(Split::validation), first = index * samples_;
   windows = std::min(samples_, evaluation_windows_ - first);
   // The order goes round, so that the rows that fill up hold valid tokens.
-  Batch batch = source_->batch(WindowOrder(count, 0, /*shuffle=*/false), Split::validation, first, samples_);
-  if (counted_) add_counted(batch, windows);
+  Batch batch =
+      complete(source_->batch(WindowOrder(count, 0, /*shuffle=*/false), Split::validation, first, samples_), windows);
   if (counted_ || windows == samples_) return batch;
   BatchField* field = targets_of(batch);
   check(field != nullptr, "only targets can be ignored");

@@ -61,12 +61,16 @@ class MicroBatches {
   const SampleSource& source() const { return *source_; }
 
  private:
+  /// What the device is to have of samples, `counted` of which count.
+  Batch complete(Batch batch, int64_t counted) const;
+
   DataConfig config_;
   int64_t samples_;       // of a micro batch
   int64_t last_samples_;  // of a step's last one, where it is smaller; 0: all are alike
   int64_t per_step_;      // micro batches of a step, where the last one is smaller
   std::unique_ptr<SampleSource> source_;
   bool counted_;
+  bool to_bfloat16_;  // floating-point inputs, which the step has in it
   WindowOrder order_;
   int64_t evaluation_windows_ = 0;
   std::optional<Loader> loader_;  // last: its threads read the others

@@ -144,7 +144,8 @@ class StepRecorder {
     loss_scale_ = scalar_input("loss_scale", at::kFloat);
     learning_rate_ = scalar_input("learning_rate", at::kDouble);
     for (const InputSpec& spec : step_.inputs) {
-      at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions().dtype(spec.dtype).device(kPlanDevice));
+      at::Tensor tensor =
+          at::empty(spec.sizes, at::TensorOptions().dtype(input_type(options_, spec.dtype)).device(kPlanDevice));
       recorder_.add_input(spec.name, tensor);
       inputs_.emplace_back(spec.name, tensor);
     }
@@ -162,12 +163,8 @@ class StepRecorder {
   // The step's function of model and inputs, in the precision asked for.
   template <typename Function>
   auto computed(const Function& function) {
-    const bool lower = !is_mixed(options_.precision) && weight_type(options_) != at::kFloat;
     StepInputs inputs;
-    for (const auto& [name, tensor] : inputs_) {
-      const bool cast = lower && at::isFloatingType(tensor.scalar_type());
-      inputs.set(name, cast ? tensor.to(weight_type(options_)) : tensor);
-    }
+    for (const auto& [name, tensor] : inputs_) inputs.set(name, tensor);
     std::optional<AutocastScope> autocast;
     if (is_mixed(options_.precision))
       autocast.emplace(options_.device == "cpu" ? AutocastTarget::cpu : AutocastTarget::cuda,

@@ -31,6 +31,7 @@ struct Training::Impl {
         workspace(plan_options_of(options).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
+    for (const InputSpec& spec : step.inputs) declared_types[spec.name] = spec.dtype;
     // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
     if (options.device == "cpu") workspace.probe(recorded, kProbedBytes);
     make_plan_anew();
@@ -127,10 +128,12 @@ struct Training::Impl {
       at::Tensor target = executor->tensor(input.view);
       if (rows > 0) target = target.narrow(0, 0, rows);
       const at::Tensor& source = found->second;
-      if (source.sizes() != target.sizes() || source.scalar_type() != target.scalar_type())
+      const c10::ScalarType declared = declared_types.at(input.name);
+      if (source.sizes() != target.sizes() ||
+          (source.scalar_type() != declared && source.scalar_type() != target.scalar_type()))
         throw UserError(fmt::format(
             "input '{}' is {} [{}]; the step declares {} [{}]{}", input.name, c10::toString(source.scalar_type()),
-            fmt::join(source.sizes(), ", "), c10::toString(target.scalar_type()), fmt::join(target.sizes(), ", "),
+            fmt::join(source.sizes(), ", "), c10::toString(declared), fmt::join(target.sizes(), ", "),
             rows > 0 ? " of the last micro batch"
             : ragged_steps
                 ? fmt::format(", and of the last of several micro batches {} samples", options.last_micro_batch)
@@ -208,6 +211,7 @@ struct Training::Impl {
   }
 
   TrainingOptions options;
+  std::map<std::string, c10::ScalarType> declared_types;  // of inputs, which may lie in memory as a narrower one
   Trace recorded;
   bool ragged_steps;  // a step may end with a smaller micro batch
   int64_t samples;    // of the others, where it may

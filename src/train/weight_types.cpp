@@ -9,6 +9,11 @@ c10::ScalarType weight_type(const TrainingOptions& options) {
   return options.precision == Precision::bf16_true ? at::kBFloat16 : at::kFloat;
 }
 
+c10::ScalarType input_type(const TrainingOptions& options, c10::ScalarType declared) {
+  const bool lower = !is_mixed(options.precision) && weight_type(options) != at::kFloat;
+  return lower && at::isFloatingType(declared) ? weight_type(options) : declared;
+}
+
 model::FineTuneTypes fine_tune_types(const TrainingOptions& options) {
   model::FineTuneTypes types;
   if (options.precision == Precision::bf16_true) types.adapters = at::kBFloat16;

@@ -25,7 +25,8 @@ FmriAutoencoderConfig small() {
 
 std::map<std::string, torch::Tensor> inputs_of(const Step& step) {
   std::map<std::string, torch::Tensor> inputs;
-  for (const InputSpec& spec : step.inputs) inputs[spec.name] = torch::randn(spec.sizes);
+  for (const InputSpec& spec : step.inputs)
+    inputs[spec.name] = spec.name == kCounted ? torch::ones(spec.sizes) : torch::randn(spec.sizes);
   return inputs;
 }
 
@@ -97,6 +98,81 @@ TEST(FmriAutoencoder, TheLossIsFloat32InBfloat16) {
   const auto model = step.model();
   model->to(torch::kBFloat16);
   EXPECT_EQ(loss_of(step, *model, inputs_of(step), torch::kBFloat16).scalar_type(), torch::kFloat);
+}
+
+Evaluation evaluation_of(const Step& step, torch::nn::Module& model, const std::map<std::string, torch::Tensor>& inputs) {
+  StepInputs named;
+  for (const auto& [name, tensor] : inputs) named.set(name, tensor);
+  return step.evaluation(model, named);
+}
+
+std::map<std::string, torch::Tensor> rows(const std::map<std::string, torch::Tensor>& inputs, int64_t first, int64_t count) {
+  std::map<std::string, torch::Tensor> part;
+  for (const auto& [name, tensor] : inputs) part[name] = tensor.narrow(0, first, count).clone();
+  return part;
+}
+
+// What fills up the last batch of an evaluation changes nothing, whatever is in it.
+TEST(FmriAutoencoder, RowsThatDoNotCountDoNot) {
+  torch::manual_seed(4);
+  const Step step = fmri_autoencoder_step(small(), 5);
+  const auto model = step.model();
+  auto inputs = inputs_of(step);
+  inputs[kCounted].narrow(0, 3, 2).zero_();
+  const Evaluation five = evaluation_of(step, *model, inputs);
+  const Evaluation three = evaluation_of(step, *model, rows(inputs, 0, 3));
+  EXPECT_NEAR(five.loss.item<double>(), three.loss.item<double>(), 1e-5);
+  EXPECT_NEAR(loss_of(step, *model, inputs).item<double>(), three.loss.item<double>(), 1e-5);
+  ASSERT_EQ(five.sums.size(), three.sums.size());
+  for (size_t i = 0; i < five.sums.size(); ++i)
+    EXPECT_TRUE(torch::allclose(five.sums[i].second, three.sums[i].second, 1e-4, 1e-4)) << five.sums[i].first;
+}
+
+// Sums over several micro batches come to the same as Pearson's formula over all samples.
+TEST(FmriAutoencoder, TheCorrelationIsPearsonsOfEachVoxel) {
+  torch::manual_seed(5);
+  FmriAutoencoderConfig config = small();
+  const Step step = fmri_autoencoder_step(config, 24);
+  const auto model = step.model();
+  model->eval();
+  auto inputs = inputs_of(step);
+  inputs["voxels"] = inputs["voxels"] * 3 + 2;
+  inputs["voxels"].narrow(1, 0, 5).fill_(7);  // 5 of 50 voxels do not vary: 0 each
+  const torch::Tensor predicted = static_cast<model::FmriAutoencoderImpl&>(*model)
+                                      .forward(inputs["frames"], inputs["mel"], inputs["words"], inputs["voxels"])
+                                      .predicted.to(torch::kDouble);
+  const torch::Tensor measured = inputs["voxels"].to(torch::kDouble);
+  const torch::Tensor x = predicted - predicted.mean(0), y = measured - measured.mean(0);
+  const torch::Tensor r = (x * y).sum(0) / ((x * x).sum(0) * (y * y).sum(0)).sqrt();
+  const double wanted = r.narrow(0, 5, 45).sum().item<double>() / 50;
+
+  std::map<std::string, torch::Tensor> sums;
+  for (int64_t first : {0, 8, 16}) {
+    const Evaluation part = evaluation_of(step, *model, rows(inputs, first, 8));
+    for (const auto& [name, sum] : part.sums)
+      sums[name] = sums.contains(name) ? sums[name] + sum.to(torch::kDouble) : sum.to(torch::kDouble);
+  }
+  const double fmri_loss = (predicted - measured).square().mean().item<double>();
+  std::map<std::string, double> metrics;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : step.metrics(sums)) metrics[name] = value, names.push_back(name);
+  EXPECT_NEAR(metrics.at("correlation"), wanted, 1e-4);
+  EXPECT_NE(wanted, 0);
+  EXPECT_NEAR(metrics.at("fmri_loss"), fmri_loss, 1e-4 * fmri_loss);
+  EXPECT_EQ(names, (std::vector<std::string>{"correlation", "fmri_loss", "video_loss", "audio_loss", "text_loss",
+                                             "agreement_loss"}));
+}
+
+TEST(FmriAutoencoder, WithoutAPredictionThereIsNoCorrelation) {
+  FmriAutoencoderConfig config = small();
+  config.loss = {.fmri = 0, .video = 0, .audio = 0, .text = 1, .agreement = 0};
+  const Step step = fmri_autoencoder_step(config, 2);
+  const auto model = step.model();
+  std::map<std::string, torch::Tensor> sums;
+  for (const auto& [name, sum] : evaluation_of(step, *model, inputs_of(step)).sums) sums[name] = sum.to(torch::kDouble);
+  const auto metrics = step.metrics(sums);
+  ASSERT_EQ(metrics.size(), 1u);
+  EXPECT_EQ(metrics[0].first, "text_loss");
 }
 
 TEST(FmriAutoencoder, RefusesWhatDoesNotDivide) {

@@ -1,11 +1,81 @@
 // What a job file says of `data.type: stimuli`.
+#include <fmt/format.h>
+
 #include "train/job/data_kind.h"
 #include "train/job/key_kinds.h"
+#include "train/job/model_kind.h"
 
 namespace plimsoll::job {
+namespace {
+
+constexpr NumberRange kSeconds{.least = 0, .most = 3600};
+constexpr IntegerRange kDelay{0, 1000};
+
+void check_stimuli(const Job& job, const Places& places) {
+  const StimuliConfig& stimuli = job.data.stimuli;
+  if (stimuli.fmri.empty())
+    refuse(places.of({"data.type"}),
+           "data.fmri is missing; name the series to learn from, for example fmri: bold.nii.gz or fmri: regions.csv");
+  const auto needs = [&](const char* key, const std::filesystem::path& path, const char* other,
+                         const std::filesystem::path& wanted, const char* what) {
+    if (!path.empty() && wanted.empty())
+      refuse(places.of({key}), fmt::format("{} is given, and {} is not: {}", key, other, what));
+  };
+  needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
+        "a safetensors file with a vector for each label");
+  needs("data.text_embeddings", stimuli.text_embeddings, "data.texts", stimuli.texts, "a line a volume: label, run");
+}
+
+std::map<std::string, std::string> origin_of_stimuli(const Job& job) {
+  const StimuliConfig& stimuli = job.data.stimuli;
+  return {{"data.fmri", stimuli.fmri.filename().string()},
+          {"data.fmri_mask", stimuli.mask.filename().string()},
+          {"data.fmri_delay", fmt::format("{}", stimuli.delay)},
+          {"data.fmri_detrend", stimuli.detrend},
+          {"data.texts", stimuli.texts.filename().string()},
+          {"data.text_embeddings", stimuli.text_embeddings.filename().string()},
+          {"data.videos", stimuli.videos.filename().string()}};
+}
+
+}  // namespace
 
 DataKind stimuli_kind() {
-  return {.type = "stimuli", .meaning = "video, audio and text beside the fMRI series recorded with them", .keys = {}};
+  using S = StimuliConfig;
+  return {
+      .type = "stimuli",
+      .meaning = "volumes of an fMRI series, and the video, sound and words before each; whole runs are held out",
+      .keys =
+          {
+              path("data.fmri", &S::fmri, "(required)",
+                   "the series: NIfTI (.nii, .nii.gz), or a table (.csv) with a line a time point and a number a "
+                   "region"),
+              path("data.fmri_mask", &S::mask, "(none)",
+                   "NIfTI of the same grid: the voxels where it is not 0; none: those that vary over time"),
+              integer("data.fmri_delay", &S::delay, kDelay,
+                      "volumes from a stimulus to the response that is learned from it"),
+              word("data.fmri_detrend", &S::detrend, {"none", "mean", "linear"},
+                   "what is taken out of each voxel in every run, by the run's own volumes: its mean, or the line that "
+                   "fits it best"),
+              number("data.repetition_time", &S::repetition_time, kSeconds,
+                     "seconds from volume to volume; 0: as the series' file says"),
+              path("data.texts", &S::texts, "(none)",
+                   "a line a volume: the label of what was shown, and the run that the volume belongs to; none: one "
+                   "run, without words"),
+              path("data.text_embeddings", &S::text_embeddings, "(none)",
+                   "a safetensors file with a vector for each label: float32 [model.text.features]"),
+              path("data.videos", &S::videos, "(none)",
+                   "a film of the whole series, or a folder with a clip for each label (face.mp4), repeated while the "
+                   "label stays; none: black and silence"),
+              path("data.cache_dir", &DataConfig::cache_dir, ".plimsoll-cache",
+                   "where decoded pictures and sound are kept, relative to the job file"),
+          },
+      .check = check_stimuli,
+      .paths = [](Job& job) -> std::vector<std::filesystem::path*> {
+        S& stimuli = job.data.stimuli;
+        return {&stimuli.fmri, &stimuli.mask, &stimuli.texts, &stimuli.text_embeddings, &stimuli.videos};
+      },
+      .origin = origin_of_stimuli,
+  };
 }
 
 }  // namespace plimsoll::job
