@@ -13,11 +13,11 @@ struct GestureSsmConfig {
   int64_t num_classes = 4;  ///< of gestures
   int64_t hidden_dim = 256;
   int64_t num_layers = 6;
-  int64_t d_state = 128;    ///< numbers that each channel of the scan remembers
-  int64_t expand = 2;       ///< the scan's width, in hidden_dim
-  int64_t head_dim = 64;    ///< channels of a head of the scan, which share their decay; divides expand x hidden_dim
-  int64_t conv_width = 4;   ///< taps of the convolution before the scan: 1 to 4
-  int64_t chunk_size = 128; ///< vectors that the scan takes at a time; of no effect on results but their rounding
+  int64_t d_state = 128;     ///< numbers that each channel of the scan remembers
+  int64_t expand = 2;        ///< the scan's width, in hidden_dim
+  int64_t head_dim = 64;     ///< channels of a head of the scan, which share their decay; divides expand x hidden_dim
+  int64_t conv_width = 4;    ///< taps of the convolution before the scan: 1 to 4
+  int64_t chunk_size = 128;  ///< vectors that the scan takes at a time; of no effect on results but their rounding
   /// "false": a mixer for each direction of each layer. "bidirectional": one a layer, for both directions. "true": one
   /// mixer for all layers and directions; norms stay each layer's own.
   std::string share_weights = "false";

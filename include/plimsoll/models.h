@@ -18,9 +18,10 @@ Step decoder_step(const DecoderConfig& config, int64_t micro_batch_size, int64_t
 /// Throws UserError for a configuration that does not divide, or a loss whose parts are all left out.
 Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_batch_size);
 
-/// A classifier of point sequences by bidirectional state-space layers (Mamba2). Inputs, B samples of `vectors` vectors:
-/// "vectors", float32 [B, vectors, config.channels + 1], "labels", int64 [B], and "counted". The loss is computed in
-/// float32 whatever the precision; the metric is "accuracy". Throws UserError for a configuration that does not divide.
+/// A classifier of point sequences by bidirectional state-space layers (Mamba2). Inputs, B samples of `vectors`
+/// vectors: "vectors", float32 [B, vectors, config.channels + 1], "labels", int64 [B], and "counted". The loss is
+/// computed in float32 whatever the precision; the metric is "accuracy". Throws UserError for a configuration that does
+/// not divide.
 Step gesture_ssm_step(const GestureSsmConfig& config, int64_t micro_batch_size, int64_t vectors);
 
 /// An image and a prompt to a mask.

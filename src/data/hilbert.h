@@ -1,5 +1,5 @@
-// The Hilbert curve in any number of dimensions (J. Skilling, "Programming the Hilbert curve", AIP Conference Proceedings
-// 707, 2004): points near each other on it are near each other in space.
+// The Hilbert curve in any number of dimensions (J. Skilling, "Programming the Hilbert curve", AIP Conference
+// Proceedings 707, 2004): points near each other on it are near each other in space.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace plimsoll {
 /// Coordinates x bits that an index has room for.
 constexpr int64_t kMostHilbertBits = 64;
 
-/// Where on the curve through [0, 2^bits)^n the point lies, from 0 to 2^(n x bits) - 1; n = point.size(), n x bits is at
-/// most kMostHilbertBits and bits at most 31. `point` is used up.
+/// Where on the curve through [0, 2^bits)^n the point lies, from 0 to 2^(n x bits) - 1; n = point.size(), n x bits is
+/// at most kMostHilbertBits and bits at most 31. `point` is used up.
 inline uint64_t hilbert_index(std::span<uint32_t> point, int64_t bits) {
   const uint32_t top = uint32_t{1} << (bits - 1);
   // Undo the rotations and reflections of the sub-cubes, from the largest down.

@@ -37,7 +37,11 @@ struct Statistics {
 class SeriesSamples final : public SampleSource {
  public:
   SeriesSamples(const DataConfig& config, const SeriesShape& shape, uint64_t seed)
-      : config_(config.series), shape_(shape), seed_(seed), vectors_(config.series.vectors()), skip_bad_(config.skip_bad) {
+      : config_(config.series),
+        shape_(shape),
+        seed_(seed),
+        vectors_(config.series.vectors()),
+        skip_bad_(config.skip_bad) {
     const BadSeries bad = [&](const std::string& what) {
       if (!config.skip_bad) refuse(what + "; data.skip_bad: true leaves such series out");
       skipped_.push_back(what);
@@ -65,8 +69,8 @@ class SeriesSamples final : public SampleSource {
     Batch batch{first, count, {}};
     const auto field = [&](const char* name, DType dtype, std::vector<int64_t> sizes) {
       const int64_t numbers = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-      batch.fields.push_back({name, dtype, std::move(sizes),
-                              std::vector<std::byte>(static_cast<size_t>(numbers * element_bytes(dtype)))});
+      batch.fields.push_back(
+          {name, dtype, std::move(sizes), std::vector<std::byte>(static_cast<size_t>(numbers * element_bytes(dtype)))});
     };
     field("vectors", DType::float32, {count, vectors_, width});
     field("labels", DType::int64, {count});
@@ -236,8 +240,8 @@ class SeriesSamples final : public SampleSource {
   /// Selection sampling (Knuth, volume 2, 3.4.2): any vectors_ of them are as likely as any others.
   Chosen drawn(int64_t epoch, int64_t index) const {
     Chosen chosen(static_cast<size_t>(config_.length));
-    SplitMix64 stream(mix64(mix64(mix64(seed_ + 0x73657269u) ^ static_cast<uint64_t>(epoch)) +
-                            static_cast<uint64_t>(index)));
+    SplitMix64 stream(
+        mix64(mix64(mix64(seed_ + 0x73657269u) ^ static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(index)));
     auto wanted = static_cast<uint64_t>(vectors_);
     for (size_t t = 0; t < chosen.size(); ++t) {
       chosen[t] = wanted == chosen.size() - t || stream.below(chosen.size() - t) < wanted;
@@ -247,7 +251,8 @@ class SeriesSamples final : public SampleSource {
   }
   Chosen evenly_spaced() const {
     Chosen chosen(static_cast<size_t>(config_.length));
-    for (int64_t i = 0; i < vectors_; ++i) chosen[static_cast<size_t>((2 * i + 1) * config_.length / (2 * vectors_))] = true;
+    for (int64_t i = 0; i < vectors_; ++i)
+      chosen[static_cast<size_t>((2 * i + 1) * config_.length / (2 * vectors_))] = true;
     return chosen;
   }
 

@@ -117,7 +117,8 @@ class Reader {
     } else if (name == "timestamps" && lower(value) == "true") {
       refuse_line("@timeStamps is true; series with time stamps are not supported: write the values alone");
     } else if (name == "classlabel") {
-      if (lower(value) != "true") refuse_line("@classLabel is not 'true': series without classes cannot be learned from");
+      if (lower(value) != "true")
+        refuse_line("@classLabel is not 'true': series without classes cannot be learned from");
       result_.classes.clear();
       for (std::string label; words >> label;) {
         if (std::ranges::find(result_.classes, label) != result_.classes.end())

@@ -34,8 +34,8 @@ struct TsFile {
 /// Is told of a series that cannot be read, "FILE:LINE: what is wrong"; may throw, or leave it out.
 using BadSeries = std::function<void(const std::string& what)>;
 
-/// Memory: 4 bytes a value, at most twice the file's bytes. Throws UserError (failure) for a file that cannot be read or
-/// has no usable header; what is wrong with a single series goes to `bad`.
+/// Memory: 4 bytes a value, at most twice the file's bytes. Throws UserError (failure) for a file that cannot be read
+/// or has no usable header; what is wrong with a single series goes to `bad`.
 TsFile read_ts_file(const std::filesystem::path& file, const BadSeries& bad);
 
 }  // namespace plimsoll

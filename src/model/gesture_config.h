@@ -28,8 +28,9 @@ inline std::optional<ConfigProblem> problem_of(const GestureSsmConfig& config, i
     return ConfigProblem{"model.conv_width",
                          fmt::format("model.conv_width is {}; it must be from 1 to 4", config.conv_width)};
   if (config.share_weights != "false" && config.share_weights != "true" && config.share_weights != "bidirectional")
-    return ConfigProblem{"model.share_weights", fmt::format("model.share_weights is '{}'; allowed: false, true, bidirectional",
-                                                            config.share_weights)};
+    return ConfigProblem{
+        "model.share_weights",
+        fmt::format("model.share_weights is '{}'; allowed: false, true, bidirectional", config.share_weights)};
   const int64_t width = config.expand * config.hidden_dim;
   if (width % config.head_dim != 0)
     return ConfigProblem{"model.head_dim",
@@ -37,10 +38,11 @@ inline std::optional<ConfigProblem> problem_of(const GestureSsmConfig& config, i
                                      config.head_dim, width)};
   const auto stages = static_cast<int64_t>(config.pooling_scales.size()) + 1;
   if (stages > config.num_layers)
-    return ConfigProblem{"model.pooling_scales",
-                         fmt::format("model.pooling_scales makes {} scales; model.num_layers is {}, and every scale has "
-                                     "at least one layer",
-                                     stages, config.num_layers)};
+    return ConfigProblem{
+        "model.pooling_scales",
+        fmt::format("model.pooling_scales makes {} scales; model.num_layers is {}, and every scale has "
+                    "at least one layer",
+                    stages, config.num_layers)};
   int64_t tokens = vectors;
   for (int64_t factor : config.pooling_scales) {
     if (factor < 2 || factor > tokens)

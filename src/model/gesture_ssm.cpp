@@ -39,8 +39,8 @@ GestureSsmImpl::GestureSsmImpl(const GestureSsmConfig& config) : config_(config)
   }
   norms_ = register_module("norms", torch::nn::ModuleList());
   for (int64_t i = 0; i < stages; ++i) norms_->push_back(Norm("rmsnorm", config.hidden_dim, config.norm_eps));
-  head_ = register_module("head", Linear(stages * config.hidden_dim, config.num_classes, /*bias=*/true,
-                                         kInitialDeviation));
+  head_ =
+      register_module("head", Linear(stages * config.hidden_dim, config.num_classes, /*bias=*/true, kInitialDeviation));
 }
 
 at::Tensor GestureSsmImpl::forward(const at::Tensor& vectors) {

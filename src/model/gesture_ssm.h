@@ -26,7 +26,8 @@ class GestureSsmImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GestureSsm);
 
-/// The mean of `factor` tokens at a time, [B, T, width] to [B, ceil(T / factor), width]; the last of them may be of fewer.
+/// The mean of `factor` tokens at a time, [B, T, width] to [B, ceil(T / factor), width]; the last of them may be of
+/// fewer.
 at::Tensor mean_pooled(const at::Tensor& x, int64_t factor);
 
 }  // namespace plimsoll::model

@@ -31,7 +31,8 @@ MambaMixerImpl::MambaMixerImpl(const GestureSsmConfig& config, double residual_d
       state_(config.d_state),
       chunk_(config.chunk_size) {
   const int64_t convolved = width_ + 2 * state_;
-  in_ = register_module("in", Linear(config.hidden_dim, width_ + convolved + heads_, /*bias=*/false, kInitialDeviation));
+  in_ =
+      register_module("in", Linear(config.hidden_dim, width_ + convolved + heads_, /*bias=*/false, kInitialDeviation));
   const double bound = 1 / std::sqrt(static_cast<double>(config.conv_width));
   conv_weight_ = register_parameter("conv_weight", torch::empty({convolved, config.conv_width}));
   torch::nn::init::uniform_(conv_weight_, -bound, bound);
@@ -58,9 +59,8 @@ at::Tensor MambaMixerImpl::scanned(const Projected& in, bool reverse) {
   const int64_t batch = in.xbc.size(0), time = in.xbc.size(1);
   const auto parts =
       ops::causal_conv1d(in.xbc, conv_weight_, conv_bias_, reverse).split_with_sizes({width_, state_, state_}, -1);
-  const at::Tensor y =
-      ops::ssd_scan(parts[0].view({batch, time, heads_, width_ / heads_}), in.dt, -wide(a_log_).exp(),
-                    parts[1].unsqueeze(2), parts[2].unsqueeze(2), wide(d_), chunk_, reverse);
+  const at::Tensor y = ops::ssd_scan(parts[0].view({batch, time, heads_, width_ / heads_}), in.dt, -wide(a_log_).exp(),
+                                     parts[1].unsqueeze(2), parts[2].unsqueeze(2), wide(d_), chunk_, reverse);
   return norm_(y.view({batch, time, width_}) * in.gate);
 }
 

@@ -22,9 +22,10 @@ Tensor empty_result(const Tensor& x, const Tensor& weight, const Tensor& bias, b
   constexpr const char* op = "plimsoll::causal_conv1d";
   require_floating(op, "x", x);
   require_floating(op, "weight", weight);
-  require(x.dim() == 3 && weight.dim() == 2 && weight.size(0) == x.size(2) && bias.sizes() == weight.sizes().slice(0, 1),
-          op, "x has shape ", x.sizes(), ", weight ", weight.sizes(), " and bias ", bias.sizes(),
-          "; they must be [batch, time, channels], [channels, taps] and [channels]");
+  require(
+      x.dim() == 3 && weight.dim() == 2 && weight.size(0) == x.size(2) && bias.sizes() == weight.sizes().slice(0, 1),
+      op, "x has shape ", x.sizes(), ", weight ", weight.sizes(), " and bias ", bias.sizes(),
+      "; they must be [batch, time, channels], [channels, taps] and [channels]");
   require(weight.size(1) >= 1 && weight.size(1) <= kConvTaps, op, "weight has ", weight.size(1),
           " taps; allowed are 1 to ", kConvTaps);
   require(x.numel() > 0, op, "x ", x.sizes(), " is empty");
@@ -80,8 +81,7 @@ Tensor causal_conv1d_cpu(const Tensor& x, const Tensor& weight, const Tensor& bi
   const Tensor from = side_by_side(x), taps = taps_of(x, weight, bias);
   const CausalConv args = arguments(from, taps, reverse);
   void* to = y.data_ptr();
-  at::parallel_for(0, blocks_of(x), 1,
-                   [&](int64_t begin, int64_t end) { causal_conv_blocks(args, to, begin, end); });
+  at::parallel_for(0, blocks_of(x), 1, [&](int64_t begin, int64_t end) { causal_conv_blocks(args, to, begin, end); });
   return y;
 }
 

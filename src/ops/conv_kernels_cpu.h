@@ -29,8 +29,8 @@ inline int64_t conv_block(int64_t time) {
 /// y [batch, time, channels], contiguous, for blocks `begin` to `end` of the batch x blocks.
 void causal_conv_blocks(const CausalConv& in, void* y, int64_t begin, int64_t end);
 
-/// dx as y; each block's share of the gradients of filter and bias to `shares` [batch x blocks, kConvTaps + 1, channels],
-/// accumulator.
+/// dx as y; each block's share of the gradients of filter and bias to `shares` [batch x blocks, kConvTaps + 1,
+/// channels], accumulator.
 void causal_conv_backward_blocks(const CausalConv& in, const void* grad_y, int64_t grad_batch_stride,
                                  int64_t grad_time_stride, void* dx, void* shares, int64_t begin, int64_t end);
 

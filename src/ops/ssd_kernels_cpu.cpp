@@ -42,7 +42,8 @@ PLIMSOLL_INLINE Chunk chunk_of(const SsdShape& s, int64_t batch, int64_t index) 
 }
 
 template <typename T>
-PLIMSOLL_INLINE const T* row_at(const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk, int64_t i, int64_t head) {
+PLIMSOLL_INLINE const T* row_at(const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk, int64_t i,
+                                int64_t head) {
   return static_cast<const T*>(tensor.data) + chunk.batch * tensor.batch_stride +
          chunk.time(s, i) * tensor.time_stride + head * tensor.head_stride;
 }
@@ -53,7 +54,9 @@ PLIMSOLL_INLINE void load_rows(const SsdTensor& tensor, const SsdShape& s, const
                                int64_t width, Scalar<T>* to) {
   for (int64_t i = 0; i < chunk.length; ++i) {
     const T* from = row_at<T>(tensor, s, chunk, i, head);
-    PLIMSOLL_FOR_LANES(j, partial, width) { store_some(to + i * width + j, load_some(from + j, partial), partial); }
+    PLIMSOLL_FOR_LANES(j, partial, width) {
+      store_some(to + i * width + j, load_some(from + j, partial), partial);
+    }
   }
 }
 
@@ -84,8 +87,7 @@ PLIMSOLL_INLINE void load_decays(const SsdOperands& in, const Chunk& chunk, int6
 
 template <typename S>
 PLIMSOLL_INLINE void scale_rows(S* rows, int64_t count, int64_t width, const S* factors) {
-  for (int64_t i = 0; i < count; ++i)
-    PLIMSOLL_FOR_LANES(j, partial, width) {
+  for (int64_t i = 0; i < count; ++i) PLIMSOLL_FOR_LANES(j, partial, width) {
       store_some(rows + i * width + j, load_some(static_cast<const S*>(rows) + i * width + j, partial) * factors[i],
                  partial);
     }
@@ -93,7 +95,9 @@ PLIMSOLL_INLINE void scale_rows(S* rows, int64_t count, int64_t width, const S* 
 
 template <typename S>
 PLIMSOLL_INLINE void scaled_copy(S* to, const S* from, int64_t count, S factor) {
-  PLIMSOLL_FOR_LANES(j, partial, count) { store_some(to + j, load_some(from + j, partial) * factor, partial); }
+  PLIMSOLL_FOR_LANES(j, partial, count) {
+    store_some(to + j, load_some(from + j, partial) * factor, partial);
+  }
 }
 
 template <typename S>
@@ -104,7 +108,9 @@ PLIMSOLL_INLINE void set_zero(S* to, int64_t count) {
 template <typename S>
 PLIMSOLL_INLINE S dot(const S* a, const S* b, int64_t count) {
   VectorOf<S> sums{};
-  PLIMSOLL_FOR_LANES(j, partial, count) { sums += load_some(a + j, partial) * load_some(b + j, partial); }
+  PLIMSOLL_FOR_LANES(j, partial, count) {
+    sums += load_some(a + j, partial) * load_some(b + j, partial);
+  }
   return sum(sums);
 }
 
@@ -124,7 +130,9 @@ PLIMSOLL_INLINE void state_weights(const S* dt, const S* sums, int64_t length, S
 
 template <typename S>
 PLIMSOLL_INLINE void exponentials(const S* sums, int64_t length, S* to) {
-  PLIMSOLL_FOR_LANES(i, partial, length) { store_some(to + i, lanes::exp(load_some(sums + i, partial)), partial); }
+  PLIMSOLL_FOR_LANES(i, partial, length) {
+    store_some(to + i, lanes::exp(load_some(sums + i, partial)), partial);
+  }
 }
 
 template <typename T>
@@ -274,7 +282,9 @@ PLIMSOLL_INLINE void store_rows(const Scalar<T>* from, const SsdShape& s, const 
                                 int64_t heads, int64_t width, void* out) {
   for (int64_t i = 0; i < chunk.length; ++i) {
     T* to = static_cast<T*>(out) + ((chunk.batch * s.time + chunk.time(s, i)) * heads + head) * width;
-    PLIMSOLL_FOR_LANES(j, partial, width) { store_some(to + j, load_some(from + i * width + j, partial), partial); }
+    PLIMSOLL_FOR_LANES(j, partial, width) {
+      store_some(to + j, load_some(from + i * width + j, partial), partial);
+    }
   }
 }
 

@@ -26,13 +26,13 @@ struct SsdOperands {
   SsdShape shape{};
   DType dtype = DType::float32;
   SsdTensor x, b, c;
-  SsdTensor dt;          ///< accumulator [batch, time, heads]
+  SsdTensor dt;             ///< accumulator [batch, time, heads]
   const void* a = nullptr;  ///< accumulator [heads]
   const void* d = nullptr;  ///< accumulator [heads]
 };
 
-/// states [batch, heads, chunks, state, width], accumulator: what enters each chunk; for `begin` to `end` of the batch x
-/// heads.
+/// states [batch, heads, chunks, state, width], accumulator: what enters each chunk; for `begin` to `end` of the batch
+/// x heads.
 void ssd_states(const SsdOperands& in, void* states, void* scratch, int64_t begin, int64_t end);
 
 /// y [batch, time, heads, width], contiguous; for `begin` to `end` of the batch x chunks x groups.

@@ -31,11 +31,11 @@ SsdShape check_shape(const Tensor& x, const Tensor& dt, const Tensor& a, const T
   require(x.numel() > 0 && b.numel() > 0, op, "x ", x.sizes(), " or B ", b.sizes(), " is empty");
   require(x.size(2) % b.size(2) == 0, op, "B has ", b.size(2), " groups, which do not divide the ", x.size(2),
           " heads of x");
-  require(dt.sizes() == x.sizes().slice(0, 3), op, "dt has shape ", dt.sizes(), "; it must be ",
-          x.sizes().slice(0, 3), ", one a head of every position");
+  require(dt.sizes() == x.sizes().slice(0, 3), op, "dt has shape ", dt.sizes(), "; it must be ", x.sizes().slice(0, 3),
+          ", one a head of every position");
   for (const auto& [name, vector] : {std::pair{"A", &a}, std::pair{"D", &d}})
-    require(vector->dim() == 1 && vector->size(0) == x.size(2), op, name, " has shape ", vector->sizes(), "; it must be [",
-            x.size(2), "], one a head");
+    require(vector->dim() == 1 && vector->size(0) == x.size(2), op, name, " has shape ", vector->sizes(),
+            "; it must be [", x.size(2), "], one a head");
   require(x.scalar_type() == b.scalar_type() && x.scalar_type() == c.scalar_type(), op, "x is ",
           c10::toString(x.scalar_type()), ", B ", c10::toString(b.scalar_type()), " and C ",
           c10::toString(c.scalar_type()), "; they must be of one type");

@@ -25,8 +25,8 @@ struct Left {
 };
 
 template <int kRows, int kVectors, typename S>
-PLIMSOLL_INLINE void product_block(S* c, int64_t c_row, const Left<S>& a, int64_t i, const S* b, int64_t b_row, int64_t j,
-                                   int64_t begin, int64_t end, int64_t partial, bool add) {
+PLIMSOLL_INLINE void product_block(S* c, int64_t c_row, const Left<S>& a, int64_t i, const S* b, int64_t b_row,
+                                   int64_t j, int64_t begin, int64_t end, int64_t partial, bool add) {
   using V = VectorOf<S>;
   V sums[kRows][kVectors];
 #pragma GCC unroll 8
@@ -67,8 +67,8 @@ PLIMSOLL_INLINE void product_rows(S* c, int64_t c_row, const Left<S>& a, int64_t
   }
 }
 
-/// c [rows, columns] = a b, or c + a b with `add`; b [depth, columns]. Of a triangular `a` the zeros next to the diagonal
-/// (up to two a row) are read and must be there.
+/// c [rows, columns] = a b, or c + a b with `add`; b [depth, columns]. Of a triangular `a` the zeros next to the
+/// diagonal (up to two a row) are read and must be there.
 template <typename S>
 PLIMSOLL_INLINE void product(S* c, int64_t c_row, const Left<S>& a, const S* b, int64_t b_row, int64_t rows,
                              int64_t depth, int64_t columns, bool add) {

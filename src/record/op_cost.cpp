@@ -29,8 +29,8 @@ double attention_flops(const View* query, const View* key, double products) {
   return products * 2.0 * static_cast<double>(query->elements()) * static_cast<double>(key->sizes[2]);
 }
 
-// Products within chunks of L positions, [L, N] x [N, L] a group and [L, L] x [L, P] a head, and [N, P] states in and out
-// of each; in backward two more products of each kind, the states a second time, and their gradients.
+// Products within chunks of L positions, [L, N] x [N, L] a group and [L, L] x [L, P] a head, and [N, P] states in and
+// out of each; in backward two more products of each kind, the states a second time, and their gradients.
 double scan_flops(const Op& op, size_t x_at, bool backward) {
   const View *x = operand(op, x_at), *b = operand(op, x_at + 3);
   if (!x || !b || x->sizes.size() != 4 || b->sizes.size() != 4 || op.results.empty()) return 0;

@@ -11,7 +11,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr const char* kBase = "model: {type: gesture_ssm}\ndata: {type: series, files: a.ts, validation_files: [b.ts]}\n";
+constexpr const char* kBase =
+    "model: {type: gesture_ssm}\ndata: {type: series, files: a.ts, validation_files: [b.ts]}\n";
 
 Job parse(const std::vector<std::string>& overrides, const std::string& more = "") {
   return parse_job(kBase + more, "job.yaml", "folder", overrides);
@@ -41,9 +42,10 @@ TEST(GestureJob, ReadsFilesScalesAndAxes) {
 }
 
 TEST(GestureJob, SizesAreThereWithoutData) {
-  const Job job = parse_job("{model.type: gesture_ssm, data.type: synthetic, data.length: 1000, "
-                            "data.train_ratio_of_vectors: 0.2}",
-                            "job.yaml", "");
+  const Job job = parse_job(
+      "{model.type: gesture_ssm, data.type: synthetic, data.length: 1000, "
+      "data.train_ratio_of_vectors: 0.2}",
+      "job.yaml", "");
   EXPECT_EQ(job.data.series.vectors(), 200);
 }
 
@@ -54,8 +56,8 @@ TEST(GestureJob, UseCheckpointIsAnotherName) {
   EXPECT_EQ(parse({"model.use_checkpoint=true", "gradient_checkpointing=true"}).gradient_checkpointing, Choice::on);
   EXPECT_THAT(refusal({"model.use_checkpoint=true", "gradient_checkpointing=false"}), HasSubstr("two names of one"));
   // What the command line says replaces what the file says by the other name.
-  const auto replaced = parse_job("model: {type: gesture_ssm, use_checkpoint: true}\ndata.type: synthetic\n", "job.yaml",
-                                  "", {"gradient_checkpointing=false"});
+  const auto replaced = parse_job("model: {type: gesture_ssm, use_checkpoint: true}\ndata.type: synthetic\n",
+                                  "job.yaml", "", {"gradient_checkpointing=false"});
   EXPECT_EQ(replaced.gradient_checkpointing, Choice::off);
 }
 
@@ -64,7 +66,8 @@ TEST(GestureJob, RefusesWhatDoesNotGoTogether) {
   EXPECT_THAT(refusal({"model.pooling_scales=7"}), HasSubstr("makes 7 scales; model.num_layers is 6"));
   EXPECT_THAT(refusal({"model.pooling_scales=[]", "model.num_layers=1"}), IsEmpty());
   EXPECT_THAT(refusal({"model.pooling_scales=[1]"}), HasSubstr("model.pooling_scales"));
-  EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_bits=10"}), HasSubstr("7 axes of 10 bits; together they may have 64"));
+  EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_bits=10"}),
+              HasSubstr("7 axes of 10 bits; together they may have 64"));
   EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_axes=[6]"}), HasSubstr("the last is 5"));
   EXPECT_THAT(refusal({"data.hilbert_axes=[1, 1]"}), HasSubstr("names an axis twice"));
   EXPECT_THAT(refusal({"data.hilbert_axes=[-1]"}), HasSubstr("data.hilbert_axes"));

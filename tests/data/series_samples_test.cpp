@@ -167,8 +167,13 @@ TEST(SeriesSamples, RefuseOtherShapes) {
   fixture.config.series.length = 9;
   EXPECT_THAT(refusal(), HasSubstr("data.length is 9: raise it"));
   fixture.config.series.length = 10;
-  EXPECT_THAT(user_error_of([&] { series_samples(fixture.config, {3, 2}, 1); }), HasSubstr("model.channels is 3: set it to 2"));
-  EXPECT_THAT(user_error_of([&] { series_samples(fixture.config, {2, 5}, 1); }),
+  EXPECT_THAT(user_error_of([&] {
+                series_samples(fixture.config, {3, 2}, 1);
+              }),
+              HasSubstr("model.channels is 3: set it to 2"));
+  EXPECT_THAT(user_error_of([&] {
+                series_samples(fixture.config, {2, 5}, 1);
+              }),
               HasSubstr("model.num_classes is 5: set it to 2"));
   fixture.config.series.validation_files = {
       put_file(fixture.folder / "other.ts", "@classLabel true plus zero\n@data\n")};

@@ -64,7 +64,8 @@ TEST(TsFile, SaysWhatIsWrongWithASeries) {
 
 TEST(TsFile, LeavesBadSeriesOutWhereItMay) {
   std::vector<std::string> bad;
-  const TsFile file = read(std::string(kHeader) + "1,2,3:4,5,6:up\nnonsense\n1,2,3:4,5,6:left\n7,8,9:4,5,6:down\n", &bad);
+  const TsFile file =
+      read(std::string(kHeader) + "1,2,3:4,5,6:up\nnonsense\n1,2,3:4,5,6:left\n7,8,9:4,5,6:down\n", &bad);
   EXPECT_EQ(file.series.size(), 2u);
   EXPECT_THAT(bad, ElementsAre(HasSubstr("waves.ts:11"), HasSubstr("waves.ts:12")));
 }
@@ -81,8 +82,9 @@ TEST(TsFile, RefusesHeadersThatItCannotUse) {
   for (const char* many : {"0", "-3", "two", "99999999999999999999"})
     EXPECT_THAT(refusal(std::string("@dimensions ") + many + "\n"), HasSubstr("whole number above 0"));
   // A declared size makes nothing be allocated.
-  EXPECT_THAT(refusal("@dimensions 4611686018427387904\n@seriesLength 4611686018427387904\n@classLabel true a\n@data\n1:a\n"),
-              HasSubstr("has 1 channels; the file's series have 4611686018427387904"));
+  EXPECT_THAT(
+      refusal("@dimensions 4611686018427387904\n@seriesLength 4611686018427387904\n@classLabel true a\n@data\n1:a\n"),
+      HasSubstr("has 1 channels; the file's series have 4611686018427387904"));
 }
 
 TEST(TsFile, RefusesWhatIsNoFile) {

@@ -31,9 +31,9 @@ GestureSsmConfig small(const std::string& share_weights = "false") {
 StepInputs inputs_of(const Step& step, torch::ScalarType dtype = torch::kFloat) {
   StepInputs inputs;
   for (const InputSpec& spec : step.inputs)
-    inputs.set(spec.name, spec.name == kCounted              ? torch::ones(spec.sizes)
-                          : spec.dtype == torch::kLong       ? torch::randint(spec.values, spec.sizes, torch::kLong)
-                                                             : torch::randn(spec.sizes).to(dtype));
+    inputs.set(spec.name, spec.name == kCounted        ? torch::ones(spec.sizes)
+                          : spec.dtype == torch::kLong ? torch::randint(spec.values, spec.sizes, torch::kLong)
+                                                       : torch::randn(spec.sizes).to(dtype));
   return inputs;
 }
 
@@ -82,7 +82,8 @@ TEST(GestureSsm, HasTheGradientOfFiniteDifferences) {
       };
       const double slope = (loss_at(before + 1e-5) - loss_at(before - 1e-5)) / 2e-5;
       flat[i].fill_(before);
-      EXPECT_NEAR(entry.value().grad().view({-1})[i].item<double>(), slope, 1e-7 + 1e-5 * std::abs(slope)) << entry.key();
+      EXPECT_NEAR(entry.value().grad().view({-1})[i].item<double>(), slope, 1e-7 + 1e-5 * std::abs(slope))
+          << entry.key();
     }
   }
 }
@@ -132,8 +133,8 @@ TEST(GestureSsm, WhatDoesNotCountIsWithoutEffect) {
   EXPECT_NEAR(a.loss.item<double>(), b.loss.item<double>(), 1e-5);
   ASSERT_EQ(a.sums.size(), 2u);
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(a.sums[i].second.item<double>(), b.sums[i].second.item<double>());
-  const auto metrics = three.metrics({{"right", torch::tensor(3.0, torch::kDouble)},
-                                      {"counted", torch::tensor(4.0, torch::kDouble)}});
+  const auto metrics =
+      three.metrics({{"right", torch::tensor(3.0, torch::kDouble)}, {"counted", torch::tensor(4.0, torch::kDouble)}});
   ASSERT_EQ(metrics.size(), 1u);
   EXPECT_EQ(metrics[0].first, "accuracy");
   EXPECT_EQ(metrics[0].second, 0.75);
@@ -158,7 +159,10 @@ TEST(GestureSsm, RefusesWhatDoesNotDivide) {
     return std::string();
   };
   EXPECT_THAT(refusal([](auto& c) { c.head_dim = 7; }), HasSubstr("model.head_dim is 7; it must divide"));
-  EXPECT_THAT(refusal([](auto& c) { c.pooling_scales = {2, 2, 2}; }), HasSubstr("makes 4 scales; model.num_layers is 3"));
+  EXPECT_THAT(refusal([](auto& c) {
+                c.pooling_scales = {2, 2, 2};
+              }),
+              HasSubstr("makes 4 scales; model.num_layers is 3"));
   EXPECT_THAT(refusal([](auto& c) { c.pooling_scales = {7, 4}; }), HasSubstr("has 4; 3 tokens are there"));
   EXPECT_THAT(refusal([](auto& c) { c.conv_width = 5; }), HasSubstr("model.conv_width is 5"));
   EXPECT_THAT(refusal([](auto& c) { c.share_weights = "some"; }), HasSubstr("model.share_weights is 'some'"));

@@ -13,12 +13,20 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
+struct Threads {
+  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before); }
+  int before;
+};
+
 Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
   const int64_t channels = weight.size(0), taps = weight.size(1);
   const Tensor in = (reverse ? x.flip(1) : x).transpose(1, 2);
-  const Tensor y = at::silu(at::conv1d(at::constant_pad_nd(in, {taps - 1, 0}), weight.unsqueeze(1), bias, 1, 0, 1,
-                                       channels))
-                       .transpose(1, 2);
+  const int64_t one[] = {1}, none[] = {0};
+  const Tensor padded = at::constant_pad_nd(in, {taps - 1, 0});
+  const Tensor sums = at::conv1d(padded, weight.unsqueeze(1), bias, at::IntArrayRef(one), at::IntArrayRef(none),
+                                 at::IntArrayRef(one), channels);
+  const Tensor y = at::silu(sums).transpose(1, 2);
   return reverse ? y.flip(1) : y;
 }
 
@@ -51,6 +59,7 @@ TEST(CausalConv1d, AgreesWithConvolutionAndSilu) {
 }
 
 TEST(CausalConv1d, HasTheGradientOfFiniteDifferences) {
+  const Threads one(1);  // thousands of small calls: waiting for a second thread would take longer than they do
   torch::manual_seed(2);
   for (const bool reverse : {false, true}) {
     const Tensor x = torch::randn({1, 7, 3}, at::kDouble).requires_grad_(true);
@@ -102,12 +111,11 @@ TEST(CausalConv1d, DoesNotDependOnTheThreadCount) {
   torch::manual_seed(4);
   const std::vector<c10::IValue> backward = {torch::randn({2, 900, 40}), torch::randn({2, 900, 40}),
                                              torch::randn({40, 4}), torch::randn({40}), false};
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = call("plimsoll::causal_conv1d_backward", backward);
-  at::set_num_threads(3);
-  const auto three = call("plimsoll::causal_conv1d_backward", backward);
-  at::set_num_threads(before);
+  const auto with = [&](int threads) {
+    const Threads guard(threads);
+    return call("plimsoll::causal_conv1d_backward", backward);
+  };
+  const auto one = with(1), three = with(3);
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i].toTensor(), three[i].toTensor())) << i;
 }
 

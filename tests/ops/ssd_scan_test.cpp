@@ -15,6 +15,12 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
+struct Threads {
+  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before); }
+  int before;
+};
+
 struct Case {
   int64_t batch, time, heads, width, groups, state, chunk;
   bool reverse = false;
@@ -22,8 +28,8 @@ struct Case {
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {1, 1, 1, 1, 1, 1, 4},      {2, 7, 2, 3, 1, 5, 3},       {1, 33, 4, 16, 2, 8, 8},
-      {2, 64, 3, 20, 3, 17, 16},  {1, 50, 2, 32, 1, 16, 64},   {3, 29, 4, 8, 2, 40, 10, true},
+      {1, 1, 1, 1, 1, 1, 4},      {2, 7, 2, 3, 1, 5, 3},        {1, 33, 4, 16, 2, 8, 8},
+      {2, 64, 3, 20, 3, 17, 16},  {1, 50, 2, 32, 1, 16, 64},    {3, 29, 4, 8, 2, 40, 10, true},
       {1, 100, 2, 16, 1, 32, 32}, {2, 41, 6, 5, 3, 4, 7, true}, {1, 130, 2, 33, 2, 24, 64, true},
   };
   return all;
@@ -115,6 +121,7 @@ TEST(SsdScan, AgreesForAnyShape) {
 }
 
 TEST(SsdScan, HasTheGradientOfFiniteDifferences) {
+  const Threads one(1);  // thousands of small calls: waiting for a second thread would take longer than they do
   torch::manual_seed(3);
   for (const Case& c : {Case{1, 9, 2, 3, 1, 4, 4}, Case{2, 11, 4, 2, 2, 3, 5, true}}) {
     const Operands in = random_operands(c, at::kDouble).map([](const Tensor& t) { return t.requires_grad_(true); });
@@ -219,12 +226,11 @@ TEST(SsdScan, DoesNotDependOnTheThreadCount) {
   const Operands in = random_operands(c, at::kFloat);
   std::vector<c10::IValue> backward = arguments(in, c);
   backward.insert(backward.begin(), torch::randn(in.x.sizes()));
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = call("plimsoll::ssd_scan_backward", backward);
-  at::set_num_threads(3);
-  const auto three = call("plimsoll::ssd_scan_backward", backward);
-  at::set_num_threads(before);
+  const auto with = [&](int threads) {
+    const Threads guard(threads);
+    return call("plimsoll::ssd_scan_backward", backward);
+  };
+  const auto one = with(1), three = with(3);
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i].toTensor(), three[i].toTensor())) << i;
 }
 

@@ -89,16 +89,18 @@ void check_gesture(const Job& job, const Places& places) {
   const bool replaced = places.overridden("gradient_checkpointing") && !places.overridden("model.use_checkpoint");
   if (config.use_checkpoint && !replaced &&
       job.gradient_checkpointing != (*config.use_checkpoint ? Choice::on : Choice::off))
-    refuse(places.of({"model.use_checkpoint"}),
-           fmt::format("model.use_checkpoint is {}, and gradient_checkpointing says otherwise; they are two names of one "
-                       "choice: leave one of them out",
-                       *config.use_checkpoint));
+    refuse(
+        places.of({"model.use_checkpoint"}),
+        fmt::format("model.use_checkpoint is {}, and gradient_checkpointing says otherwise; they are two names of one "
+                    "choice: leave one of them out",
+                    *config.use_checkpoint));
   constexpr double countable = 4.6e18;  // 2^62
   const double width = static_cast<double>(config.expand) * static_cast<double>(config.hidden_dim);
   const double token = 64 * width + 16 * static_cast<double>(config.d_state) + static_cast<double>(config.channels);
   const int64_t samples = job.micro_batch_size.value_or(*job.batch_size);
-  const double bytes = 4 * static_cast<double>(samples) * static_cast<double>(vectors) *
-                       (static_cast<double>(config.num_layers) * token * 2 + width * static_cast<double>(config.d_state));
+  const double bytes =
+      4 * static_cast<double>(samples) * static_cast<double>(vectors) *
+      (static_cast<double>(config.num_layers) * token * 2 + width * static_cast<double>(config.d_state));
   if (bytes > countable)
     refuse(places.of({"data.length", "micro_batch_size", "batch_size", "model.hidden_dim"}),
            fmt::format("{} samples at a time of {} vectors need about {:.0e} bytes, more than can be counted; make one "
