@@ -30,7 +30,11 @@ Step step_of(const Job& job, int64_t micro_batch_size) {
   const std::string& type = job.model.type;
   if (type == "fmri_autoencoder") return fmri_autoencoder_step(job.model.fmri, micro_batch_size);
   if (type == "gesture_ssm") return gesture_ssm_step(job, micro_batch_size);
-  if (type == "prompt_segmentation") return prompt_segmentation_step(job, micro_batch_size);
+  if (type == "prompt_segmentation") {
+    PromptSegmentationConfig config = job.model.segmentation;
+    config.llm.vocab_size = vocabulary_of(job, config.llm, "model.llm");
+    return prompt_segmentation_step(config, micro_batch_size);
+  }
   if (type == "video_llm") return video_llm_step(job, micro_batch_size);
   check(type == "decoder", "unknown model type " + type);
   DecoderConfig config = job.model.decoder;

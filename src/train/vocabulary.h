@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "data/tokenizer.h"
 #include "plimsoll/job.h"
@@ -15,5 +16,10 @@ int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer);
 /// The same from the job alone. The tokenizer's file is read only where the vocabulary is `auto`: a job with a size of
 /// its own can be planned on a machine that does not have the file.
 int64_t vocabulary_of(const Job& job);
+
+/// The same of a language model that is part of another, whose keys stand at `section` ("model.llm").
+int64_t vocabulary_of(const Job& job, const DecoderConfig& model, const std::string& section);
+int64_t vocabulary_of(const Job& job, const DecoderConfig& model, const std::string& section,
+                      const Tokenizer& tokenizer);
 
 }  // namespace plimsoll

@@ -46,6 +46,8 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
                 accepts("{data.type: synthetic, model.type: fmri_autoencoder}") ||
                 accepts("{data.type: synthetic, model.type: gesture_ssm}") ||
                 accepts("{data.type: synthetic, model.type: prompt_segmentation}") ||
+                accepts("{data.type: slices, data.files: a.nii, data.labels: b.nii, data.label_names: n.txt, "
+                        "model.type: prompt_segmentation}") ||
                 accepts("{data.type: synthetic, model.type: video_llm}"))
         << key.key;
   }

@@ -1,0 +1,56 @@
+// Volumes in NIfTI-1 files (.nii, .nii.gz; nifti.nimh.nih.gov/nifti-1), as scanners' and atlases' data are passed on.
+//
+// A reader of our own over zlib: the header is 348 bytes, and every size in it is held against the file before anything
+// is allocated. libniftiio allocates what a header asks for and prints what it thinks of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+/// Element types that occur, with their codes.
+enum class NiftiType : int16_t {
+  uint8 = 2,
+  int16 = 4,
+  int32 = 8,
+  float32 = 16,
+  float64 = 64,
+  int8 = 256,
+  uint16 = 512,
+  uint32 = 768,
+  int64 = 1024,
+  uint64 = 1280,
+};
+std::string_view name_of(NiftiType type);
+bool is_floating(NiftiType type);
+
+/// A volume as it stands in the file, 1 to 8 bytes a voxel, and what its numbers mean.
+struct NiftiVolume {
+  std::array<int64_t, 3> sizes = {};     ///< voxels along x, y, z; x is the fastest
+  std::array<double, 3> spacing = {};    ///< millimetres between them; 1 where the file does not say
+  std::array<double, 12> to_world = {};  ///< rows of the map to millimetres; all 0 where the file has none
+  NiftiType type = NiftiType::uint8;
+  double slope = 1, intercept = 0;  ///< value = slope x number + intercept
+  std::vector<std::byte> bytes;     ///< in this machine's order
+
+  int64_t voxels() const { return sizes[0] * sizes[1] * sizes[2]; }
+  int64_t index(int64_t x, int64_t y, int64_t z) const { return x + sizes[0] * (y + sizes[1] * z); }
+  /// The value of voxel `index`.
+  double at(int64_t index) const { return slope * number(index) + intercept; }
+  /// The same without slope and intercept.
+  double number(int64_t index) const;
+  std::string sizes_in_words() const;  ///< "181 x 217 x 181"
+};
+
+/// Reads one volume; a fourth dimension must be 1. Takes the volume's bytes and a buffer, whatever the file says.
+/// Throws UserError that names the file: missing, not NIfTI-1, truncated, of sizes that the file cannot hold, of a type
+/// that is not among NiftiType, a value that is not finite.
+NiftiVolume read_nifti(const std::filesystem::path& file);
+
+}  // namespace plimsoll
