@@ -24,8 +24,13 @@ Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_ba
 /// not divide.
 Step gesture_ssm_step(const GestureSsmConfig& config, int64_t micro_batch_size, int64_t vectors);
 
-/// An image and a prompt to a mask.
-Step prompt_segmentation_step(const Job& job, int64_t micro_batch_size);
+/// An image and a prompt to a mask, B samples of image_size S and prompt_length L. Inputs: "image" float32 [B, S, S,
+/// channels]; "tokens" and "targets" int64 [B, L], the targets -100 where no answer is to be learned; "read_at" float32
+/// [B, L], 1 where the language model's state is what the mask is made from and 0 elsewhere; "mask" uint8 [B, S, S];
+/// kCounted. Metric "dice": of the masks where they are likelier than not, the mean over samples. The loss is computed
+/// in float32 whatever the precision. `config.llm.vocab_size` must be set. Throws UserError for a configuration that
+/// does not divide, or a loss whose parts are all left out.
+Step prompt_segmentation_step(const PromptSegmentationConfig& config, int64_t micro_batch_size);
 
 /// Video frames into a language model that goes on with a caption. Inputs of B clips: "frames", float32 [B, frames, 3,
 /// image_size, image_size], "tokens" and "targets", int64 [B, text_tokens] (targets of -100 are not learned), and

@@ -40,7 +40,7 @@ struct PlanOptions {
   int64_t disk_budget = 0;               ///< bytes of a disk, for what host memory has no room for
   int64_t micro_batches = 1;             ///< of a step: how often what is done for each counts
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
-  std::string checkpointed_module;  ///< `on`: only blocks within this module ("llm"); empty: all
+  std::string checkpointed_module;                    ///< `on`: only blocks within this module ("llm"); empty: all
   /// `automatic`: where the step does not fit, or is slower, without. `on`: UserError where that cannot be.
   Choice update_in_backward = Choice::off;
   int64_t context_bytes = 0;              ///< added to the peak: what the device's runtime takes

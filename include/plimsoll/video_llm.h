@@ -18,8 +18,9 @@ struct VisionConfig {
 };
 
 struct VideoLlmConfig {
-  int64_t image_size = 224;      ///< height and width of a frame
-  int64_t tokens_per_frame = 4;  ///< that the language model reads: patches averaged over a square grid of so many cells
+  int64_t image_size = 224;  ///< height and width of a frame
+  int64_t tokens_per_frame =
+      4;  ///< that the language model reads: patches averaged over a square grid of so many cells
   VisionConfig vision;
   DecoderConfig llm;
   std::optional<DType> llm_dtype;  ///< of the language model's weights; empty: as the model's

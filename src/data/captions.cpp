@@ -26,9 +26,10 @@ CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prom
   result.caption.push_back(tokenizer.end_of_text());
   all.insert(all.end(), result.caption.begin(), result.caption.end());
   if (std::ssize(all) - 1 > length)
-    throw UserError(fmt::format("{}: prompt and caption are {} tokens; data.sequence_length is {}: give it that "
-                                "many, or shorten the caption",
-                                place, all.size() - 1, length));
+    throw UserError(
+        fmt::format("{}: prompt and caption are {} tokens; data.sequence_length is {}: give it that "
+                    "many, or shorten the caption",
+                    place, all.size() - 1, length));
   const auto size = static_cast<size_t>(length);
   result.tokens.assign(size, tokenizer.end_of_text());
   result.targets.assign(size, kIgnored);

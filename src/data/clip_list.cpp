@@ -62,9 +62,10 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list) {
     const std::vector<std::string> fields = fields_of(line);
     if ((fields.size() != 2 && fields.size() != 4) || fields[0].empty() || fields[1].empty() ||
         line.find('\0') != std::string::npos)
-      throw UserError(fmt::format("{}: a line is a video, a tab and its caption, and of a part of the video a tab, its "
-                                  "start, a tab and its end in seconds; this one has {} fields",
-                                  place, fields.size()));
+      throw UserError(
+          fmt::format("{}: a line is a video, a tab and its caption, and of a part of the video a tab, its "
+                      "start, a tab and its end in seconds; this one has {} fields",
+                      place, fields.size()));
     CaptionedVideo video{list.parent_path() / fields[0], fields[1], 0, -1, place};
     if (fields.size() == 4) {
       video.start = seconds_of(fields[2], place);
@@ -99,9 +100,10 @@ void check_overlaps(const std::vector<CaptionedVideo>& videos) {
     for (size_t i = 1; i < parts.size(); ++i) {
       const CaptionedVideo &one = *parts[i - 1], &other = *parts[i];
       if ((one.start == other.start && one.end == other.end) || end_of(one) <= other.start) continue;
-      throw UserError(fmt::format("{}: this part of {} overlaps that of {}; what is held out of one would be learned "
-                                  "from the other: make them the same or apart",
-                                  other.place, other.file.filename().string(), one.place));
+      throw UserError(
+          fmt::format("{}: this part of {} overlaps that of {}; what is held out of one would be learned "
+                      "from the other: make them the same or apart",
+                      other.place, other.file.filename().string(), one.place));
     }
   }
 }
@@ -119,9 +121,10 @@ std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& con
   // The rounding of a sum of strides must not cost the last clip.
   const double count = std::floor((length - config.clip_seconds) / stride + 1e-6) + 1;
   if (count > kMostClips)
-    throw UserError(fmt::format("a video of {:.0f} s has {:.0f} clips, more than {:.0f}; make data.clip_seconds or "
-                                "data.clip_stride longer",
-                                whole, count, kMostClips));
+    throw UserError(
+        fmt::format("a video of {:.0f} s has {:.0f} clips, more than {:.0f}; make data.clip_seconds or "
+                    "data.clip_stride longer",
+                    whole, count, kMostClips));
   for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
     const double from = begin + static_cast<double>(i) * stride;
     clips.push_back({from, std::min(from + config.clip_seconds, begin + length)});

@@ -31,7 +31,9 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40);
 
-std::span<const std::byte> bytes_of(const std::vector<uint8_t>& pixels) { return std::as_bytes(std::span(pixels)); }
+std::span<const std::byte> bytes_of(const std::vector<uint8_t>& pixels) {
+  return std::as_bytes(std::span(pixels));
+}
 
 [[noreturn]] void refuse(const CachedClip& clip, const char* what) {
   throw UserError(fmt::format("the frames in {} {}; delete the file, it is made again", clip.file.string(), what),
@@ -78,8 +80,7 @@ CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& 
   const uint64_t key =
       mix64(hash_bytes(fmt::format("{}:{}:{}:{}:{}:{}:{}:{}", kCacheFormat, video.bytes, video.changed_at, time.start,
                                    time.end, frames, size, video.path.string())));
-  return {time, key,
-          directory / fmt::format("{}-{:016x}.frames", video.path.stem().string().substr(0, 100), key)};
+  return {time, key, directory / fmt::format("{}-{:016x}.frames", video.path.stem().string().substr(0, 100), key)};
 }
 
 void decode_clips(const VideoFile& video, const std::vector<CachedClip>& clips, int64_t frames, int64_t size,
@@ -91,8 +92,8 @@ void decode_clips(const VideoFile& video, const std::vector<CachedClip>& clips, 
   int64_t there = std::ssize(clips) - std::ssize(missing);
   done(there);
   // Several clips in one pass over the video: a seek decodes from the key frame before it.
-  const auto at_once = static_cast<size_t>(
-      std::clamp<int64_t>(std::min(kDecodedAtOnce / clip_bytes, kMostPictures / frames), 1, 1024));
+  const auto at_once =
+      static_cast<size_t>(std::clamp<int64_t>(std::min(kDecodedAtOnce / clip_bytes, kMostPictures / frames), 1, 1024));
   for (size_t first = 0; first < missing.size(); first += at_once) {
     const std::span group = std::span(missing).subspan(first, std::min(at_once, missing.size() - first));
     std::vector<double> seconds;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <type_traits>
 
 #include "data/hash.h"
 #include "plimsoll/error.h"
@@ -15,12 +16,13 @@ double uniform(SplitMix64& stream) {
 }
 
 void fill(const SyntheticField& field, SplitMix64& stream, int64_t count, std::byte* to) {
-  if (field.dtype == DType::int64) {
-    auto* numbers = reinterpret_cast<int64_t*>(to);
+  const auto whole_numbers = [&](auto* numbers) {
     for (int64_t i = 0; i < count; ++i)
-      numbers[i] = static_cast<int64_t>(stream.below(static_cast<uint64_t>(field.values)));
-    return;
-  }
+      numbers[i] =
+          static_cast<std::remove_pointer_t<decltype(numbers)>>(stream.below(static_cast<uint64_t>(field.values)));
+  };
+  if (field.dtype == DType::int64) return whole_numbers(reinterpret_cast<int64_t*>(to));
+  if (field.dtype == DType::uint8) return whole_numbers(reinterpret_cast<uint8_t*>(to));
   auto* numbers = reinterpret_cast<float*>(to);
   for (int64_t i = 0; i < count; i += 2) {  // Box and Muller 1958
     const double radius = std::sqrt(-2 * std::log(uniform(stream))), angle = 2 * std::numbers::pi * uniform(stream);
@@ -37,8 +39,9 @@ Batch make_synthetic_batch(const std::vector<SyntheticField>& fields, uint64_t s
   Batch batch{position, static_cast<int64_t>(indices.size()), {}};
   for (size_t f = 0; f < fields.size(); ++f) {
     const SyntheticField& field = fields[f];
-    check(field.dtype == DType::float32 || (field.dtype == DType::int64 && field.values > 0),
-          "synthetic inputs are float32, or int64 below a number above 0");
+    const bool whole = field.dtype == DType::int64 || (field.dtype == DType::uint8 && field.values <= 256);
+    check(field.dtype == DType::float32 || (whole && field.values > 0),
+          "synthetic inputs are float32, or whole numbers below a number above 0");
     int64_t count = 1;
     for (int64_t size : field.sizes) count *= size;
     const auto bytes = static_cast<size_t>(count * element_bytes(field.dtype));

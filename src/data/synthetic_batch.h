@@ -12,9 +12,9 @@ namespace plimsoll {
 /// One input of a sample.
 struct SyntheticField {
   std::string name;
-  DType dtype = DType::float32;  ///< float32: from N(0, 1); int64: uniform in [0, values)
+  DType dtype = DType::float32;  ///< float32: from N(0, 1); int64, uint8: uniform in [0, values)
   std::vector<int64_t> sizes;    ///< without the samples
-  int64_t values = 0;            ///< of int64
+  int64_t values = 0;            ///< of whole numbers
 };
 
 /// Samples `indices` of the endless line of random samples that `seed` stands for: what a sample is depends on seed and

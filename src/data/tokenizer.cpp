@@ -4,6 +4,7 @@
 
 #include "data/gpt2_tokenizer.h"
 #include "data/hash.h"
+#include "data/sentencepiece_tokenizer.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -41,7 +42,8 @@ class ByteTokenizer : public Tokenizer {
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
   if (name == "gpt2") return std::make_unique<Gpt2Tokenizer>(file);
-  throw UserError(fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes and gpt2", name));
+  if (name == "sentencepiece") return std::make_unique<SentencePieceTokenizer>(file);
+  throw UserError(fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes, gpt2 and sentencepiece", name));
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Text to tokens and back. Every tokenizer round-trips any bytes, valid UTF-8 or not.
+// Text to tokens and back. "bytes" and "gpt2" round-trip any bytes, valid UTF-8 or not; a SentencePiece model may have
+// rules by which it changes a text.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +13,12 @@
 
 namespace plimsoll {
 
-/// Tokens are [0, vocab_size()); the last one is the end of text, which encode() never gives. All calls may come from
-/// any thread.
+/// Tokens are [0, vocab_size()). All calls may come from any thread.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// The tokens of `text`, any bytes; decode() gives the same bytes back.
+  /// The tokens of `text`, any bytes; decode() gives the same bytes back. Never the end of text.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
 
   /// The bytes of `tokens`; end of text stands for none. Throws UserError for a token outside the vocabulary.
@@ -26,10 +26,10 @@ class Tokenizer {
 
   virtual int64_t vocab_size() const = 0;
 
-  /// The token that is put between documents.
-  int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
+  /// The token that is put between documents: the last one, unless the vocabulary has one of its own.
+  virtual int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
 
-  /// As the job file names it: "bytes", "gpt2".
+  /// As the job file names it: "bytes", "gpt2", "sentencepiece".
   virtual std::string name() const = 0;
 
   /// Differs between tokenizers that give different tokens, even where both have one name: the key of cached tokens.
@@ -40,8 +40,9 @@ class Tokenizer {
   virtual std::size_t last_cut(std::string_view text) const = 0;
 };
 
-/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text) or "gpt2" (src/data/gpt2_tokenizer.h;
-/// `file` is its rank file). Throws UserError for another name and for a rank file that is missing or malformed.
+/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2" (src/data/gpt2_tokenizer.h;
+/// `file` is its rank file) or "sentencepiece" (src/data/sentencepiece_tokenizer.h; `file` is its model). Throws
+/// UserError for another name and for a file that is missing or malformed.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file);
 
 }  // namespace plimsoll

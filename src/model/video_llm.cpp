@@ -42,16 +42,15 @@ at::Tensor learned_positions(int64_t count, int64_t width) {
 
 FrameEncoderImpl::FrameEncoderImpl(const VisionConfig& config, int64_t image_size, int64_t grid)
     : patch_(config.patch), side_(image_size / config.patch), grid_(grid) {
-  embed_ = register_module(
-      "embed", Linear(kChannels * patch_ * patch_, config.width, /*bias=*/true, kInitialDeviation));
+  embed_ =
+      register_module("embed", Linear(kChannels * patch_ * patch_, config.width, /*bias=*/true, kInitialDeviation));
   positions_ = register_parameter("positions", learned_positions(side_ * side_, config.width));
   const double depth = static_cast<double>(std::max<int64_t>(1, config.depth));
-  blocks_ = register_module("blocks",
-                            blocks<EncoderBlock>(config.depth, {.width = config.width,
-                                                                .num_heads = config.num_heads,
-                                                                .norm_eps = kNormEps,
-                                                                .residual_deviation =
-                                                                    kInitialDeviation / std::sqrt(2.0 * depth)}));
+  blocks_ = register_module(
+      "blocks", blocks<EncoderBlock>(config.depth, {.width = config.width,
+                                                    .num_heads = config.num_heads,
+                                                    .norm_eps = kNormEps,
+                                                    .residual_deviation = kInitialDeviation / std::sqrt(2.0 * depth)}));
   norm_ = register_module("norm", Norm("rmsnorm", config.width, kNormEps));
 }
 
@@ -117,8 +116,7 @@ CaptionLoss caption_loss(VideoLlmImpl& model, const StepInputs& inputs) {
   result.targets = counted_targets(inputs);
   result.tokens = result.targets.ne(kIgnored).to(at::kFloat).sum();
   result.nats = model.llm().loss_of(result.hidden, result.targets) * result.tokens;
-  result.loss =
-      result.nats / (inputs[kCounted].to(at::kFloat).sum() * static_cast<double>(result.targets.size(1)));
+  result.loss = result.nats / (inputs[kCounted].to(at::kFloat).sum() * static_cast<double>(result.targets.size(1)));
   return result;
 }
 

@@ -49,7 +49,8 @@ class VideoLlmImpl : public torch::nn::Module {
  public:
   VideoLlmImpl(const VideoLlmConfig& config, int64_t frames, int64_t text_tokens);
 
-  /// What the last layer makes of the text after the video: frames [B, F, 3, S, S], tokens int64 [B, T] -> [B, T, hidden].
+  /// What the last layer makes of the text after the video: frames [B, F, 3, S, S], tokens int64 [B, T] -> [B, T,
+  /// hidden].
   at::Tensor hidden(const at::Tensor& frames, const at::Tensor& tokens);
   DecoderImpl& llm() { return *llm_; }
 

@@ -26,8 +26,9 @@ inline std::optional<ConfigProblem> problem_of(const VideoLlmConfig& config) {
                                     {"model.vision.num_heads", config.vision.num_heads}})
     if (number < 1) return ConfigProblem{key, fmt::format("{} is {}; it must be at least 1", key, number)};
   if (config.image_size % config.vision.patch != 0)
-    return ConfigProblem{"model.vision.patch", fmt::format("model.vision.patch is {}; it must divide model.image_size {}",
-                                                           config.vision.patch, config.image_size)};
+    return ConfigProblem{"model.vision.patch",
+                         fmt::format("model.vision.patch is {}; it must divide model.image_size {}",
+                                     config.vision.patch, config.image_size)};
   if (config.vision.width % config.vision.num_heads != 0)
     return ConfigProblem{"model.vision.num_heads",
                          fmt::format("model.vision.num_heads is {}; it must divide model.vision.width {}",

@@ -80,11 +80,11 @@ struct Planner::Impl {
         pinned->reasons.insert(
             pinned->reasons.begin(),
             pinned->checkpointed
-                ? Reason{"gradient_checkpointing: on",
-                         options.checkpointed_module.empty()
-                             ? "set in the job: of each block only its input is kept"
-                             : "set in the job: of each block of '" + options.checkpointed_module +
-                                   "' only its input is kept"}
+                ? Reason{"gradient_checkpointing: on", options.checkpointed_module.empty()
+                                                           ? "set in the job: of each block only its input is kept"
+                                                           : "set in the job: of each block of '" +
+                                                                 options.checkpointed_module +
+                                                                 "' only its input is kept"}
                 : Reason{"gradient_checkpointing: off", "set in the job, but the model has no blocks to recompute"});
         break;
       case Choice::automatic:

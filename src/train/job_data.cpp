@@ -2,6 +2,7 @@
 
 #include "data/clip_samples.h"
 #include "data/series_samples.h"
+#include "data/slice_samples.h"
 #include "data/stimuli_samples.h"
 #include "data/tokenizer.h"
 #include "plimsoll/error.h"
@@ -29,6 +30,15 @@ StimuliShape shape_of(const FmriAutoencoderConfig& model) {
           .text_features = model.text_features};
 }
 
+std::unique_ptr<SampleSource> open_slices(const Job& job, const DataProgress& progress) {
+  const PromptSegmentationConfig& model = job.model.segmentation;
+  const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
+  // Where the model's vocabulary was given the tokenizer's file has not been read yet.
+  vocabulary_of(job, *tokenizer);
+  return slice_samples(job.data, {model.image_size, model.channels, model.prompt_length}, *tokenizer,
+                       [&](double fraction) { progress("reading volumes", fraction); });
+}
+
 }  // namespace
 
 std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress) {
@@ -37,6 +47,7 @@ std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, con
     return series_samples(job.data, {job.model.gesture.channels, job.model.gesture.num_classes}, job.seed);
   if (type == "clips") return open_clips(job, progress);
   if (type == "stimuli") return stimuli_samples(job.data, shape_of(job.model.fmri), progress);
+  if (type == "slices") return open_slices(job, progress);
   check(type == "synthetic", "unknown data type " + type);
   return synthetic_samples(job.data, job.seed, synthetic_fields(step.inputs));
 }

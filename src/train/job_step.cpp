@@ -29,9 +29,12 @@ std::string micro_batches_in_words(const JobSettings& settings) {
 Step step_of(const Job& job, int64_t micro_batch_size) {
   const std::string& type = job.model.type;
   if (type == "fmri_autoencoder") return fmri_autoencoder_step(job.model.fmri, micro_batch_size);
-  if (type == "gesture_ssm")
-    return return gesture_ssm_step(job.model.gesture, micro_batch_size, job.data.series.vectors());
-  if (type == "prompt_segmentation") return prompt_segmentation_step(job, micro_batch_size);
+  if (type == "gesture_ssm") return gesture_ssm_step(job.model.gesture, micro_batch_size, job.data.series.vectors());
+  if (type == "prompt_segmentation") {
+    PromptSegmentationConfig config = job.model.segmentation;
+    config.llm.vocab_size = vocabulary_of(job);
+    return prompt_segmentation_step(config, micro_batch_size);
+  }
   if (type == "video_llm") {
     VideoLlmConfig config = job.model.video_llm;
     config.llm.vocab_size = vocabulary_of(job);

@@ -12,6 +12,7 @@ constexpr int64_t kRowMultiple = 64;
 // The rows that the job's language model is given, and the key that says so.
 std::pair<int64_t, const char*> rows_asked_for(const Job& job) {
   if (job.model.type == "video_llm") return {job.model.video_llm.llm.vocab_size, "model.llm.vocab_size"};
+  if (job.model.type == "prompt_segmentation") return {job.model.segmentation.llm.vocab_size, "model.llm.vocab_size"};
   return {job.model.decoder.vocab_size, "model.vocab_size"};
 }
 
@@ -22,9 +23,8 @@ int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
   const int64_t tokens = tokenizer.vocab_size();
   if (rows == 0) return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
   if (rows < tokens)
-    throw UserError(
-        fmt::format("{}{} is {}; the tokenizer '{}' has {} tokens: give at least that, or auto",
-                    job.file.empty() ? "" : job.file.string() + ": ", key, rows, tokenizer.name(), tokens));
+    throw UserError(fmt::format("{}{} is {}; the tokenizer '{}' has {} tokens: give at least that, or auto",
+                                job.file.empty() ? "" : job.file.string() + ": ", key, rows, tokenizer.name(), tokens));
   return rows;
 }
 

@@ -47,6 +47,8 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
                 accepts("{data.type: synthetic, model.type: gesture_ssm}") ||
                 accepts("{data.type: series, data.files: a.ts, model.type: gesture_ssm}") ||
                 accepts("{data.type: synthetic, model.type: prompt_segmentation}") ||
+                accepts("{data.type: slices, data.files: a.nii, data.labels: b.nii, data.label_names: n.txt, "
+                        "model.type: prompt_segmentation}") ||
                 accepts("{data.type: synthetic, model.type: video_llm}"))
         << key.key;
   }

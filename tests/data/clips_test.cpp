@@ -34,8 +34,8 @@ DataConfig three_videos(const TempFolder& folder) {
     if (name[0] != 'r') grey.assign(40, name[0] == 'b' ? 0 : 255);
     put_file(folder / (std::string(name) + ".y4m"), grey_video(grey, 32, 32, 10));
   }
-  config.clips.list = put_file(folder / "list.tsv",
-                               "# three\nrising.y4m\tit grows\nblack.y4m\tnight\r\n\nwhite.y4m\tday\t1\t3\n");
+  config.clips.list =
+      put_file(folder / "list.tsv", "# three\nrising.y4m\tit grows\nblack.y4m\tnight\r\n\nwhite.y4m\tday\t1\t3\n");
   config.cache_dir = folder / "cache";
   config.clips.clip_seconds = 1;
   config.clips.prompt = "Say: ";
@@ -55,8 +55,8 @@ const Number* numbers(const Batch& batch, size_t field) {
 
 TEST(ClipList, ReadsPartsAndCaptions) {
   TempFolder folder;
-  const auto videos = read_clip_list(put_file(
-      folder / "list.tsv", "#comment\n\nsub/a.mp4\ta red ball, \"thrown\"\r\nb.mp4\tb\t1.5\t2\n"));
+  const auto videos = read_clip_list(
+      put_file(folder / "list.tsv", "#comment\n\nsub/a.mp4\ta red ball, \"thrown\"\r\nb.mp4\tb\t1.5\t2\n"));
   ASSERT_EQ(videos.size(), 2u);
   EXPECT_EQ(videos[0].file, folder / "sub/a.mp4");
   EXPECT_EQ(videos[0].caption, "a red ball, \"thrown\"");
@@ -99,7 +99,8 @@ TEST(CutClips, NeverTouchAcrossTheGap) {
     ClipsConfig config;
     config.clip_seconds = 0.1 + static_cast<double>(random.below(50)) / 10;
     config.clip_stride = static_cast<double>(random.below(3)) * config.clip_seconds / 2;
-    const double start = static_cast<double>(random.below(100)) / 7, length = 0.2 + static_cast<double>(random.below(400)) / 9;
+    const double start = static_cast<double>(random.below(100)) / 7,
+                 length = 0.2 + static_cast<double>(random.below(400)) / 9;
     const double fraction = static_cast<double>(random.below(6)) / 10;
     const auto train = cut_clips(start, start + length, config, fraction, Split::train);
     const auto held_out = cut_clips(start, start + length, config, fraction, Split::validation);

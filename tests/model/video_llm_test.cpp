@@ -38,7 +38,8 @@ StepInputs random_inputs(int64_t batch) {
 
 StepInputs rows_of(const StepInputs& inputs, int64_t first, int64_t count) {
   StepInputs some;
-  for (const char* name : {"frames", "tokens", "targets", kCounted}) some.set(name, inputs[name].narrow(0, first, count));
+  for (const char* name : {"frames", "tokens", "targets", kCounted})
+    some.set(name, inputs[name].narrow(0, first, count));
   return some;
 }
 
@@ -85,8 +86,7 @@ TEST(VideoLlm, LossAndMetricsAreThoseOfTheLogits) {
 
   const torch::Tensor targets = inputs["targets"].narrow(0, 0, 2).reshape({-1});
   const torch::Tensor flat = logits.narrow(0, 0, 2).reshape({-1, 50});
-  const double nats =
-      at::cross_entropy_loss(flat, targets, {}, at::Reduction::Sum, -100).item<double>();
+  const double nats = at::cross_entropy_loss(flat, targets, {}, at::Reduction::Sum, -100).item<double>();
   const double tokens = targets.ne(-100).sum().item<double>();
   const double right = flat.argmax(-1).eq(targets).sum().item<double>();
   const auto metrics = step.metrics(sums);
@@ -114,7 +114,8 @@ TEST(VideoLlm, TheTextSeesTheVideo) {
   EXPECT_GT((model.hidden(swapped, inputs["tokens"]) - before).abs().max().item<double>(), 1e-6);
   torch::Tensor tokens = inputs["tokens"].clone();
   tokens[0][kText - 1] = (tokens[0][kText - 1] + 1) % 50;
-  EXPECT_TRUE(torch::equal(model.hidden(inputs["frames"], tokens).narrow(1, 0, kText - 1), before.narrow(1, 0, kText - 1)));
+  EXPECT_TRUE(
+      torch::equal(model.hidden(inputs["frames"], tokens).narrow(1, 0, kText - 1), before.narrow(1, 0, kText - 1)));
 }
 
 TEST(VideoLlm, TheLanguageModelHasATypeOfItsOwn) {

@@ -111,9 +111,8 @@ TEST(VideoLlmJob, AFrozenLanguageModelInBfloat16) {
 
 TEST(VideoLlmJob, TypesThatDoNotGoTogetherAreRefused) {
   const auto refusal = [](const std::string& keys) {
-    return user_error_of([&] {
-      parse_job("{data.type: synthetic, model.type: video_llm, " + keys + "}", "job.yaml", "");
-    });
+    return user_error_of(
+        [&] { parse_job("{data.type: synthetic, model.type: video_llm, " + keys + "}", "job.yaml", ""); });
   };
   EXPECT_THAT(refusal("model.llm.dtype: float16"), HasSubstr("loss scaling; set precision: 16-mixed"));
   EXPECT_THAT(refusal("model.llm.dtype: bfloat16, precision: auto"), HasSubstr("name a precision"));
@@ -126,8 +125,9 @@ TEST(VideoLlmJob, TypesThatDoNotGoTogetherAreRefused) {
               HasSubstr("the language model reads at most"));
   EXPECT_THAT(user_error_of([] { parse_job("{data.type: clips, model.type: video_llm}", "job.yaml", ""); }),
               HasSubstr("data.files is missing"));
-  const Job job = parse_job("{data: {type: clips, list: a.tsv, max_frames: none, clip_seconds: 2.5}, model.type: video_llm}",
-                            "job.yaml", "/folder");
+  const Job job =
+      parse_job("{data: {type: clips, list: a.tsv, max_frames: none, clip_seconds: 2.5}, model.type: video_llm}",
+                "job.yaml", "/folder");
   EXPECT_EQ(frames_of_clip(job.data.clips), 75);
   EXPECT_EQ(job.data.clips.list, "/folder/a.tsv");
 }

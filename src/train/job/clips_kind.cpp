@@ -26,9 +26,10 @@ DataKind clips_kind() {
   kind.meaning = "clips of video files, with a caption each";
   kind.keys = {
       paths("data.files", &D::files, "videos; the caption is the file's name, - and _ as spaces"),
-      path("data.list", &C::list, "(none)",
-           "in place of data.files: lines of a video, tab, its caption, and where only a part is meant tab, start, tab, "
-           "end in seconds; videos are relative to the list"),
+      path(
+          "data.list", &C::list, "(none)",
+          "in place of data.files: lines of a video, tab, its caption, and where only a part is meant tab, start, tab, "
+          "end in seconds; videos are relative to the list"),
       number("data.clip_seconds", &C::clip_seconds, {.least = 0, .least_open = true, .most = 86400},
              "length of a clip"),
       number("data.clip_stride", &C::clip_stride, {.least = 0, .most = 86400},
@@ -38,8 +39,10 @@ DataKind clips_kind() {
       word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
       path("data.tokenizer_file", &D::tokenizer_file, "(none)",
            "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
-      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where decoded frames are kept, relative to the job file"),
-      boolean("data.skip_bad", &D::skip_bad, "videos that cannot be read are left out and named; false: the first stops"),
+      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache",
+           "where decoded frames are kept, relative to the job file"),
+      boolean("data.skip_bad", &D::skip_bad,
+              "videos that cannot be read are left out and named; false: the first stops"),
   };
   kind.check = [](const Job& job, const Places& places) {
     const C& clips = job.data.clips;

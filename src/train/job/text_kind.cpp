@@ -1,9 +1,13 @@
 // What a job file says of text, and of data that are none.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "train/job/data_kind.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
+#include "train/job/tokenizer_keys.h"
 
 namespace plimsoll::job {
 
@@ -14,19 +18,15 @@ DataKind text_kind() {
   kind.meaning = "files cut into windows of tokens";
   kind.keys = {
       paths("data.files", &D::files, "text: files, relative to the job file"),
-      word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
-      path("data.tokenizer_file", &D::tokenizer_file, "(none)",
-           "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
       path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where token files are kept, relative to the job file"),
   };
   kind.keys.front().help.default_value = "(required)";
+  std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
   kind.check = [](const Job& job, const Places& places) {
     if (job.data.files.empty())
       refuse(places.of({"data.type"}),
              "data.files is missing; name the text to train on, for example files: [corpus.txt]");
-    if (job.data.tokenizer == "gpt2" && job.data.tokenizer_file.empty())
-      refuse(places.of({"data.tokenizer"}),
-             "data.tokenizer is 'gpt2'; it needs data.tokenizer_file, a tiktoken rank file");
+    check_tokenizer(job, places);
   };
   return kind;
 }

@@ -24,14 +24,16 @@ std::vector<Key> video_llm_keys() {
   const Place<V> vision = [](Job& job) -> V& { return job.model.video_llm.vision; };
   std::vector<Key> keys = {
       integer("model.image_size", &M::image_size, kPixels, "video_llm: height and width that frames are scaled to"),
-      integer("model.tokens_per_frame", &M::tokens_per_frame, kCells,
-              "a frame's patches are averaged over a square grid of so many cells: what the language model reads of it"),
+      integer(
+          "model.tokens_per_frame", &M::tokens_per_frame, kCells,
+          "a frame's patches are averaged over a square grid of so many cells: what the language model reads of it"),
       integer_at("model.vision.patch", vision, &V::patch, kPixels,
                  "height and width of a patch, which is a token of the encoder; must divide model.image_size"),
       integer_at("model.vision.width", vision, &V::width, kWidth, "of the frames' encoder"),
       integer_at("model.vision.depth", vision, &V::depth, kDepth,
                  "transformer blocks of the frames' encoder: where they are trained, activations of every frame"),
-      integer_at("model.vision.num_heads", vision, &V::num_heads, {1, kMostHeads}, "attention heads of it; must divide its width"),
+      integer_at("model.vision.num_heads", vision, &V::num_heads, {1, kMostHeads},
+                 "attention heads of it; must divide its width"),
   };
   for (Key& key : decoder_keys("model.llm", llm_of)) keys.push_back(std::move(key));
   const std::vector<std::string> types = {"auto", "float32", "bfloat16", "float16"};
@@ -48,9 +50,8 @@ std::vector<Key> video_llm_keys() {
   keys.push_back({{"data.max_frames", "none | " + kFrames.text(), "100",
                    "pictures of a clip, evenly spaced; none: 30 for each of its seconds. Activations grow with them"},
                   [=](const Value& value, Job& job) {
-                    job.data.clips.max_frames = value.is("none")
-                                                    ? std::nullopt
-                                                    : std::optional<int64_t>(read_integer(value, kFrames, "none"));
+                    job.data.clips.max_frames =
+                        value.is("none") ? std::nullopt : std::optional<int64_t>(read_integer(value, kFrames, "none"));
                   }});
   keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
                          "tokens of prompt and caption after the video"));
@@ -79,8 +80,8 @@ void check_video_llm(const Job& job, const Places& places) {
   const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
   const double frames = static_cast<double>(frames_of_clip(job.data.clips));
   const double side = static_cast<double>(config.image_size) / static_cast<double>(config.vision.patch);
-  const double sequence = frames * static_cast<double>(config.tokens_per_frame) +
-                          static_cast<double>(job.data.sequence_length);
+  const double sequence =
+      frames * static_cast<double>(config.tokens_per_frame) + static_cast<double>(job.data.sequence_length);
   if (sequence > static_cast<double>(kLongestSequence))
     refuse(places.of({"data.max_frames", "model.tokens_per_frame", "data.sequence_length"}),
            fmt::format("data.max_frames {} x model.tokens_per_frame {} and data.sequence_length {} are {:.0f} tokens; "
@@ -92,10 +93,11 @@ void check_video_llm(const Job& job, const Places& places) {
   const double bytes = 4 * static_cast<double>(at_a_time) * frames * side * side * 64 *
                        static_cast<double>(config.vision.width) * static_cast<double>(config.vision.depth + 1);
   if (bytes > countable)
-    refuse(places.of({"data.max_frames", "model.image_size", "micro_batch_size", "batch_size"}),
-           fmt::format("{} clips at a time of {:.0f} frames need about {:.0e} bytes, more than can be counted; make one "
-                       "of them smaller",
-                       at_a_time, frames, bytes));
+    refuse(
+        places.of({"data.max_frames", "model.image_size", "micro_batch_size", "batch_size"}),
+        fmt::format("{} clips at a time of {:.0f} frames need about {:.0e} bytes, more than can be counted; make one "
+                    "of them smaller",
+                    at_a_time, frames, bytes));
   check_llm_dtype(job, places);
   if (config.llm_checkpointing && job.gradient_checkpointing == Choice::off)
     refuse(places.of({"model.llm.use_gradient_checkpointing", "gradient_checkpointing"}),

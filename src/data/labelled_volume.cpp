@@ -1,0 +1,178 @@
+#include "data/labelled_volume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+// Of spacing and position, relative and in millimetres: what single precision and other programs' rounding leave.
+constexpr double kSameGrid = 1e-2;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UserError(what, UserError::Kind::failure);
+}
+
+std::string listed(const auto& numbers) {
+  return fmt::format("{:.4g}", fmt::join(numbers, ", "));
+}
+
+void check_same_grid(const NiftiVolume& image, const std::filesystem::path& image_file, const NiftiVolume& labels,
+                     const std::filesystem::path& label_file) {
+  const auto differ = [&](const char* what, const std::string& one, const std::string& other) {
+    refuse(
+        fmt::format("{} and its labels {} do not lie on the same grid: {} {} and {}; resample the labels to the "
+                    "image's grid",
+                    image_file.string(), label_file.string(), what, one, other));
+  };
+  if (image.sizes != labels.sizes) differ("sizes", image.sizes_in_words(), labels.sizes_in_words());
+  for (size_t i = 0; i < 3; ++i)
+    if (std::abs(image.spacing[i] - labels.spacing[i]) > kSameGrid * image.spacing[i])
+      differ("voxels of", listed(image.spacing) + " mm", listed(labels.spacing) + " mm");
+  const std::array<double, 12> unknown = {};
+  if (image.to_world == unknown || labels.to_world == unknown) return;
+  for (size_t i = 0; i < 12; ++i)
+    if (std::abs(image.to_world[i] - labels.to_world[i]) > kSameGrid * std::max(1.0, std::abs(image.to_world[i])))
+      differ("maps to the world", listed(image.to_world), listed(labels.to_world));
+}
+
+void check_labels(const NiftiVolume& labels, const std::filesystem::path& file) {
+  if (is_floating(labels.type))
+    refuse(fmt::format("{}: has {} voxels; labels are whole numbers: convert it, for example to int16", file.string(),
+                       name_of(labels.type)));
+  if (labels.slope != 1 || labels.intercept != 0)
+    refuse(fmt::format("{}: scales its numbers (by {}, plus {}); labels are whole numbers as they stand", file.string(),
+                       labels.slope, labels.intercept));
+}
+
+}  // namespace
+
+struct LabelledVolume::Line {
+  std::vector<int64_t> lower, upper;  // neighbours
+  std::vector<float> part;            // of the upper one
+  std::vector<int64_t> nearest;       // -1: outside
+};
+
+LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
+                               const std::unordered_map<int64_t, int64_t>& structures, int axis)
+    : axis_(axis), columns_(axis == 0 ? 1 : 0), rows_(axis == 2 ? 1 : 2) {
+  check(axis >= 0 && axis < 3, "an axis is 0, 1 or 2");
+  check(structures.size() < std::numeric_limits<uint16_t>::max(), "more structures than 16 bits can tell apart");
+  image_ = read_nifti(image);
+  const NiftiVolume numbers = read_nifti(labels);
+  check_labels(numbers, labels);
+  check_same_grid(image_, image, numbers, labels);
+  const int64_t voxels = image_.voxels();
+  structure_.resize(static_cast<size_t>(voxels));
+  for (int64_t i = 0; i < voxels; ++i) {
+    const auto found = structures.find(static_cast<int64_t>(numbers.number(i)));
+    structure_[static_cast<size_t>(i)] = found == structures.end() ? 0 : static_cast<uint16_t>(found->second + 1);
+  }
+  // What is not background: above the least value.
+  least_ = std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < voxels; ++i) least_ = std::min(least_, image_.at(i));
+  double count = 0, sum = 0, squares = 0;
+  for (int64_t i = 0; i < voxels; ++i) {
+    const double value = image_.at(i) - least_;
+    if (value <= 0) continue;
+    ++count;
+    sum += value;
+    squares += value * value;
+  }
+  if (count == 0) refuse(fmt::format("{}: all voxels have the same value", image.string()));
+  mean_ = least_ + sum / count;
+  const double variance = squares / count - (sum / count) * (sum / count);
+  deviation_ = variance > 0 ? std::sqrt(variance) : 1;
+  if (!std::isfinite(mean_) || !std::isfinite(deviation_))
+    refuse(fmt::format("{}: its values are too large to be normalised", image.string()));
+}
+
+double LabelledVolume::scale(int64_t size) const {
+  const auto millimetres = [&](size_t axis) { return static_cast<double>(image_.sizes[axis]) * image_.spacing[axis]; };
+  return std::max(millimetres(columns_), millimetres(rows_)) / static_cast<double>(size);
+}
+
+LabelledVolume::Line LabelledVolume::line(size_t axis, double scale, int64_t size) const {
+  const auto voxels = static_cast<double>(image_.sizes[axis]);
+  const double step = scale / image_.spacing[axis];
+  Line line;
+  for (int64_t i = 0; i < size; ++i) {
+    // Of the pixel's middle, in voxels from the middle of the first.
+    const double at = (static_cast<double>(i) + 0.5 - static_cast<double>(size) / 2) * step + voxels / 2 - 0.5;
+    const double inside = std::clamp(at, 0.0, voxels - 1);
+    const auto lower = static_cast<int64_t>(std::floor(inside));
+    line.lower.push_back(lower);
+    line.upper.push_back(std::min(lower + 1, image_.sizes[axis] - 1));
+    line.part.push_back(static_cast<float>(inside - static_cast<double>(lower)));
+    line.nearest.push_back(at < -0.5 || at >= voxels - 0.5 ? -1 : std::llround(inside));
+  }
+  return line;
+}
+
+void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::span<float> to) const {
+  check(std::ssize(to) == size * size * channels, "an image of another size");
+  const double scale = this->scale(size);
+  const Line columns = line(columns_, scale, size), rows = line(rows_, scale, size);
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const auto outside = static_cast<float>((least_ - mean_) / deviation_);
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
+    const int64_t base = at * steps[static_cast<size_t>(axis_)];
+    const auto value = [&](int64_t column, int64_t row) {
+      return static_cast<float>((image_.at(base + column * steps[columns_] + row * steps[rows_]) - mean_) / deviation_);
+    };
+    for (int64_t r = 0; r < size; ++r)
+      for (int64_t c = 0; c < size; ++c) {
+        const auto i = static_cast<size_t>(r), j = static_cast<size_t>(c);
+        float& pixel = to[static_cast<size_t>((r * size + c) * channels + channel)];
+        if (rows.nearest[i] < 0 || columns.nearest[j] < 0) {
+          pixel = outside;
+          continue;
+        }
+        const auto across = [&](int64_t row) {
+          const float left = value(columns.lower[j], row);
+          return columns.part[j] > 0 ? left + columns.part[j] * (value(columns.upper[j], row) - left) : left;
+        };
+        const float above = across(rows.lower[i]);
+        pixel = rows.part[i] > 0 ? above + rows.part[i] * (across(rows.upper[i]) - above) : above;
+      }
+  }
+}
+
+// visit(pixel, structure from 1 on, or 0), row by row.
+template <typename Visit>
+void LabelledVolume::each_pixel(int64_t slice, int64_t size, const Visit& visit) const {
+  const double scale = this->scale(size);
+  const Line columns = line(columns_, scale, size), rows = line(rows_, scale, size);
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const int64_t base = slice * steps[static_cast<size_t>(axis_)];
+  for (int64_t r = 0; r < size; ++r)
+    for (int64_t c = 0; c < size; ++c) {
+      const int64_t row = rows.nearest[static_cast<size_t>(r)], column = columns.nearest[static_cast<size_t>(c)];
+      const bool outside = row < 0 || column < 0;
+      visit(r * size + c, outside
+                              ? uint16_t{0}
+                              : structure_[static_cast<size_t>(base + column * steps[columns_] + row * steps[rows_])]);
+    }
+}
+
+void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, std::span<uint8_t> to) const {
+  check(std::ssize(to) == size * size, "a mask of another size");
+  each_pixel(slice, size,
+             [&](int64_t pixel, uint16_t found) { to[static_cast<size_t>(pixel)] = found == structure + 1 ? 1 : 0; });
+}
+
+std::vector<int64_t> LabelledVolume::pixels_of_each(int64_t slice, int64_t structures, int64_t size) const {
+  std::vector<int64_t> pixels(static_cast<size_t>(structures) + 1, 0);
+  each_pixel(slice, size, [&](int64_t, uint16_t found) { ++pixels[found]; });
+  pixels.erase(pixels.begin());
+  return pixels;
+}
+
+}  // namespace plimsoll

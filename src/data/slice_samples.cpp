@@ -1,0 +1,233 @@
+#include "data/slice_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <unordered_map>
+
+#include "data/hash.h"
+#include "data/label_names.h"
+#include "data/labelled_volume.h"
+#include "data/slice_prompt.h"
+#include "data/slice_split.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Sample {
+  int32_t volume, slice, structure;
+};
+
+/// Thresholds that a mean mask is cut at.
+constexpr int kThresholds = 19;  // 0.05, 0.10, ..., 0.95
+
+double dice(int64_t both, int64_t one, int64_t other) {
+  return one + other > 0 ? 2.0 * static_cast<double>(both) / static_cast<double>(one + other) : 0;
+}
+
+template <typename Number>
+BatchField field_of(const char* name, DType dtype, std::vector<int64_t> sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  return {name, dtype, std::move(sizes), std::vector<std::byte>(static_cast<size_t>(count) * sizeof(Number))};
+}
+
+/// Row `row` of a field of so many rows.
+template <typename Number>
+std::span<Number> row_of(BatchField& field, int64_t row) {
+  const auto numbers = static_cast<int64_t>(field.bytes.size() / sizeof(Number)) / field.sizes.front();
+  // operator new aligns the bytes for any type.
+  return {reinterpret_cast<Number*>(field.bytes.data()) + row * numbers, static_cast<size_t>(numbers)};
+}
+
+class SliceSamples final : public SampleSource {
+ public:
+  SliceSamples(const DataConfig& config, const SliceShape& shape, const Tokenizer& tokenizer,
+               const std::function<void(double)>& progress)
+      : shape_(shape) {
+    const SlicesConfig& slices = config.slices;
+    const std::vector<LabelName> names =
+        matching(read_label_names(slices.label_names), slices.structures, slices.label_names);
+    std::unordered_map<int64_t, int64_t> structures;
+    for (const LabelName& label : names) {
+      structures.emplace(label.number, std::ssize(prompts_));
+      prompts_.push_back(make_slice_prompt(slices.prompt, slices.answer, label.name, shape.prompt_length, tokenizer));
+    }
+    read_volumes(config, structures, progress);
+    find_samples(config);
+  }
+
+  int64_t samples(Split split) const override { return std::ssize(split == Split::train ? train_ : held_out_); }
+
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    check(order.count() == samples(split), "the order is of another split");
+    const int64_t size = shape_.image_size, length = shape_.prompt_length;
+    Batch batch{first, count, {}};
+    batch.fields.push_back(field_of<float>("image", DType::float32, {count, size, size, shape_.channels}));
+    batch.fields.push_back(field_of<int64_t>("tokens", DType::int64, {count, length}));
+    batch.fields.push_back(field_of<int64_t>("targets", DType::int64, {count, length}));
+    batch.fields.push_back(field_of<float>("read_at", DType::float32, {count, length}));
+    batch.fields.push_back(field_of<uint8_t>("mask", DType::uint8, {count, size, size}));
+    for (int64_t i = 0; i < count; ++i) {
+      const Sample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(order.index(first + i))];
+      const LabelledVolume& volume = volumes_[static_cast<size_t>(sample.volume)];
+      const SlicePrompt& prompt = prompts_[static_cast<size_t>(sample.structure)];
+      volume.image(sample.slice, shape_.channels, size, row_of<float>(batch.fields[0], i));
+      std::ranges::copy(prompt.tokens, row_of<int64_t>(batch.fields[1], i).begin());
+      std::ranges::copy(prompt.targets, row_of<int64_t>(batch.fields[2], i).begin());
+      std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
+      volume.mask(sample.slice, sample.structure, size, row_of<uint8_t>(batch.fields[4], i));
+    }
+    return batch;
+  }
+
+  std::vector<Baseline> baselines() const override {
+    if (held_out_.empty()) return {};
+    double mean_mask = 0, nearest = 0;
+    for (size_t structure = 0; structure < prompts_.size(); ++structure)
+      mean_mask += mean_mask_dice(static_cast<int32_t>(structure));
+    for (const Sample& sample : held_out_) nearest += nearest_slice_dice(sample);
+    const auto count = static_cast<double>(held_out_.size());
+    return {{"dice", "the structure's mean mask", mean_mask / count},
+            {"dice", "the mask of the nearest slice trained on", nearest / count}};
+  }
+
+  std::vector<std::string> skipped() const override { return skipped_; }
+
+ private:
+  void read_volumes(const DataConfig& config, const std::unordered_map<int64_t, int64_t>& structures,
+                    const std::function<void(double)>& progress) {
+    const size_t count = config.files.size();
+    check(config.slices.labels.size() == count, "each image has labels");
+    for (size_t i = 0; i < count; ++i) {
+      if (progress) progress(static_cast<double>(i) / static_cast<double>(count));
+      try {
+        volumes_.emplace_back(config.files[i], config.slices.labels[i], structures, config.slices.axis.front() - 'x');
+      } catch (const UserError& error) {
+        if (!config.skip_bad) throw;
+        skipped_.emplace_back(error.what());
+      }
+    }
+    if (volumes_.empty())
+      throw UserError(fmt::format("none of data.files can be read; the first: {}", skipped_.front()),
+                      UserError::Kind::failure);
+  }
+
+  void find_samples(const DataConfig& config) {
+    const SlicesConfig& slices = config.slices;
+    for (size_t v = 0; v < volumes_.size(); ++v) {
+      std::vector<Sample> found;
+      for (int64_t slice = 0; slice < volumes_[v].slices(); ++slice) {
+        const auto pixels = volumes_[v].pixels_of_each(slice, std::ssize(prompts_), shape_.image_size);
+        for (size_t s = 0; s < pixels.size(); ++s)
+          if (pixels[s] >= slices.min_pixels)
+            found.push_back({static_cast<int32_t>(v), static_cast<int32_t>(slice), static_cast<int32_t>(s)});
+      }
+      if (found.empty()) continue;
+      const int32_t first = found.front().slice;
+      const std::vector<SliceUse> use = split_slices(found.back().slice - first + 1, config.validation_fraction,
+                                                     slices.validation_block, slices.validation_gap);
+      for (const Sample& sample : found) {
+        const SliceUse one = use[static_cast<size_t>(sample.slice - first)];
+        if (one == SliceUse::train) train_.push_back(sample);
+        if (one == SliceUse::held_out) held_out_.push_back(sample);
+      }
+    }
+    if (train_.empty() && held_out_.empty())
+      throw UserError(
+          fmt::format("no slice shows {} pixels of any of data.structures at model.image_size {}; lower "
+                      "data.min_pixels",
+                      slices.min_pixels, shape_.image_size));
+    if (train_.empty())
+      throw UserError(
+          "held-out slices and the gaps beside them leave none to train on; lower data.validation_fraction, "
+          "data.validation_block or data.validation_gap");
+    // An evaluation of the first few sees all of the volumes.
+    std::ranges::sort(held_out_, {}, [](const Sample& sample) {
+      return mix64(mix64(mix64(static_cast<uint64_t>(sample.volume)) + static_cast<uint64_t>(sample.slice)) +
+                   static_cast<uint64_t>(sample.structure));
+    });
+  }
+
+  std::vector<uint8_t> mask_of(const Sample& sample) const {
+    std::vector<uint8_t> mask(static_cast<size_t>(shape_.image_size * shape_.image_size));
+    volumes_[static_cast<size_t>(sample.volume)].mask(sample.slice, sample.structure, shape_.image_size, mask);
+    return mask;
+  }
+
+  /// The sum over held-out samples of a structure of the Dice of its mean mask, cut where that is best for those
+  /// trained on.
+  double mean_mask_dice(int32_t structure) const {
+    const auto of_structure = [&](const Sample& sample) { return sample.structure == structure; };
+    std::vector<int32_t> count(static_cast<size_t>(shape_.image_size * shape_.image_size), 0);
+    int32_t masks = 0;
+    for (const Sample& sample : train_) {
+      if (!of_structure(sample)) continue;
+      ++masks;
+      const std::vector<uint8_t> mask = mask_of(sample);
+      for (size_t i = 0; i < mask.size(); ++i) count[i] += mask[i];
+    }
+    if (masks == 0) return 0;
+    // The thresholds that each pixel of the mean is above.
+    std::vector<uint8_t> level(count.size());
+    std::array<int64_t, kThresholds + 1> area = {};
+    for (size_t i = 0; i < count.size(); ++i) {
+      level[i] = static_cast<uint8_t>(
+          std::min<int64_t>(kThresholds, (static_cast<int64_t>(count[i]) * (kThresholds + 1)) / masks));
+      ++area[level[i]];
+    }
+    for (size_t t = kThresholds; t-- > 0;) area[t] += area[t + 1];
+    const auto dices = [&](const std::vector<Sample>& samples) {
+      std::array<double, kThresholds + 1> sums = {};
+      for (const Sample& sample : samples) {
+        if (!of_structure(sample)) continue;
+        const std::vector<uint8_t> mask = mask_of(sample);
+        std::array<int64_t, kThresholds + 1> both = {};
+        for (size_t i = 0; i < mask.size(); ++i) both[level[i]] += mask[i];
+        for (size_t t = kThresholds; t-- > 0;) both[t] += both[t + 1];
+        for (size_t t = 1; t < sums.size(); ++t) sums[t] += dice(both[t], area[t], both[0]);
+      }
+      return sums;
+    };
+    const auto learned = dices(train_);
+    const auto best = std::max_element(learned.begin() + 1, learned.end()) - learned.begin();
+    return dices(held_out_)[static_cast<size_t>(best)];
+  }
+
+  double nearest_slice_dice(const Sample& sample) const {
+    const Sample* nearest = nullptr;
+    for (const Sample& other : train_)
+      if (other.volume == sample.volume &&
+          (!nearest || std::abs(other.slice - sample.slice) < std::abs(nearest->slice - sample.slice)))
+        nearest = &other;
+    if (!nearest) return 0;
+    const std::vector<uint8_t> wanted = mask_of(sample),
+                               got = mask_of({sample.volume, nearest->slice, sample.structure});
+    int64_t both = 0, one = 0, other = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      both += wanted[i] & got[i];
+      one += wanted[i];
+      other += got[i];
+    }
+    return dice(both, one, other);
+  }
+
+  SliceShape shape_;
+  std::vector<SlicePrompt> prompts_;  // of each structure
+  std::vector<LabelledVolume> volumes_;
+  std::vector<Sample> train_, held_out_;
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> slice_samples(const DataConfig& config, const SliceShape& shape,
+                                            const Tokenizer& tokenizer, const std::function<void(double)>& progress) {
+  return std::make_unique<SliceSamples>(config, shape, tokenizer, progress);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,26 @@
+#include "train/job/tokenizer_keys.h"
+
+#include <fmt/format.h>
+
+#include "train/job/key_kinds.h"
+#include "train/job/model_kind.h"
+
+namespace plimsoll::job {
+
+std::vector<Key> tokenizer_keys() {
+  return {
+      word("data.tokenizer", &DataConfig::tokenizer, {"bytes", "gpt2", "sentencepiece"},
+           "gpt2: byte-pair encoding; sentencepiece: as Llama and Mistral have it; both need tokenizer_file"),
+      path("data.tokenizer_file", &DataConfig::tokenizer_file, "(none)",
+           "gpt2: a tiktoken rank file (lines of base64 token, space, rank); sentencepiece: a .model file"),
+  };
+}
+
+void check_tokenizer(const Job& job, const Places& places) {
+  if (job.data.tokenizer == "bytes" || !job.data.tokenizer_file.empty()) return;
+  refuse(places.of({"data.tokenizer"}),
+         fmt::format("data.tokenizer is '{}'; it needs data.tokenizer_file, a {}", job.data.tokenizer,
+                     job.data.tokenizer == "gpt2" ? "tiktoken rank file" : "SentencePiece .model file"));
+}
+
+}  // namespace plimsoll::job

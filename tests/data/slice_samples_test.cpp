@@ -1,0 +1,205 @@
+#include "data/slice_samples.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+#include "data/labelled_volume.h"
+#include "data/slice_files.h"
+#include "data/slice_prompt.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class SliceSamplesTest : public testing::Test {
+ protected:
+  std::unique_ptr<SampleSource> open(const SliceShape& shape = {24, 1, 48}) {
+    return slice_samples(config_, shape, *tokenizer_, {});
+  }
+  std::string refusal() {
+    return user_error_of([&] { open(); });
+  }
+  Batch batch(const SampleSource& source, Split split, int64_t first, int64_t count) {
+    return source.batch(WindowOrder(source.samples(split), 0, false), split, first, count);
+  }
+  template <typename Number>
+  static const Number* numbers(const Batch& batch, const char* name) {
+    for (const BatchField& field : batch.fields)
+      if (field.name == name) return reinterpret_cast<const Number*>(field.bytes.data());
+    return nullptr;
+  }
+
+  TempFolder folder_;
+  DataConfig config_ = box_slices(folder_);
+  std::unique_ptr<Tokenizer> tokenizer_ = make_tokenizer("bytes", "");
+};
+
+TEST_F(SliceSamplesTest, AreSlicesWithStructuresThatTheyShow) {
+  const auto source = open();
+  // 28 slices of two boxes: two blocks of 3 held out, gaps of 1 beside them.
+  EXPECT_EQ(source->samples(Split::validation), 2 * 6);
+  EXPECT_EQ(source->samples(Split::train), 2 * (28 - 10));
+  const Batch one = batch(*source, Split::train, 0, 2);
+  ASSERT_THAT(one.fields, SizeIs(5));
+  const auto* image = numbers<float>(one, "image");
+  const auto* mask = numbers<uint8_t>(one, "mask");
+  const auto* tokens = numbers<int64_t>(one, "tokens");
+  const auto* targets = numbers<int64_t>(one, "targets");
+  const auto* read_at = numbers<float>(one, "read_at");
+  // At the volume's own size pixels are voxels: the first slice with boxes is z = 2.
+  for (int64_t sample = 0; sample < 2; ++sample)
+    for (int64_t y = 0; y < 24; ++y)
+      for (int64_t x = 0; x < 24; ++x)
+        EXPECT_EQ(mask[(sample * 24 + y) * 24 + x], box_at(x, y, 2) == (sample == 0 ? 5 : 9) ? 1 : 0);
+  EXPECT_GT(image[(2 + 2 + 2) * 24 + 4], image[0] + 0.5f);
+  for (int64_t i = 0; i < 24 * 24; ++i) EXPECT_EQ(image[i], image[24 * 24 + i]);
+  std::string text;
+  for (int64_t i = 0; i < 48; ++i)
+    if (tokens[i] != 256) text += static_cast<char>(tokens[i]);
+  EXPECT_EQ(text, "Segment the left box. It is here:");
+  const auto end = std::ssize(text), asked = std::ssize(std::string("Segment the left box."));
+  for (int64_t i = 0; i < 48; ++i) {
+    EXPECT_EQ(read_at[i], i == end ? 1.0f : 0.0f);
+    EXPECT_EQ(targets[i], i >= asked - 1 && i < end ? tokens[i + 1] : -100) << i;
+  }
+}
+
+TEST_F(SliceSamplesTest, DependOnOrderFirstAndCountAlone) {
+  const auto source = open({16, 3, 40});
+  const WindowOrder order(source->samples(Split::train), 5, true);
+  const Batch whole = source->batch(order, Split::train, 3, 4);
+  for (int64_t i = 0; i < 4; ++i) {
+    const Batch one = source->batch(order, Split::train, 3 + i, 1);
+    for (size_t f = 0; f < one.fields.size(); ++f) {
+      const auto& bytes = one.fields[f].bytes;
+      EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), whole.fields[f].bytes.begin() + i * std::ssize(bytes)));
+    }
+  }
+}
+
+TEST_F(SliceSamplesTest, NormaliseWhatIsNotBackground) {
+  const auto source = open();
+  double sum = 0, squares = 0, count = 0;
+  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {}, 2);
+  std::vector<float> image(24 * 24);
+  float least = 1e9f;
+  for (int64_t z = 0; z < kBoxSlices; ++z) {
+    volume.image(z, 1, 24, image);
+    for (float each : image) least = std::min(least, each);
+  }
+  for (int64_t z = 0; z < kBoxSlices; ++z) {
+    volume.image(z, 1, 24, image);
+    for (float each : image)
+      if (each > least) {
+        ++count;
+        sum += each;
+        squares += static_cast<double>(each) * each;
+      }
+  }
+  EXPECT_NEAR(sum / count, 0, 1e-3);
+  EXPECT_NEAR(squares / count, 1, 1e-3);
+}
+
+TEST_F(SliceSamplesTest, ChannelsAreNeighboursAndEndsRepeat) {
+  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {}, 2);
+  std::vector<float> three(24 * 24 * 3), one(24 * 24);
+  for (int64_t slice : {int64_t{0}, int64_t{11}, kBoxSlices - 1}) {
+    volume.image(slice, 3, 24, three);
+    for (int64_t channel = 0; channel < 3; ++channel) {
+      volume.image(std::clamp<int64_t>(slice + channel - 1, 0, kBoxSlices - 1), 1, 24, one);
+      for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(three[3 * i + channel], one[i]);
+    }
+  }
+}
+
+TEST_F(SliceSamplesTest, KeepProportionsOnEveryAxis) {
+  // Across x a slice is 24 x 30: its rows fill the square, and at the sides there is nothing.
+  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {{5, 0}, {9, 1}}, 0);
+  EXPECT_EQ(volume.slices(), 24);
+  std::vector<uint8_t> mask(30 * 30);
+  volume.mask(4, 0, 30, mask);
+  for (int64_t z = 0; z < 30; ++z)
+    for (int64_t c = 0; c < 30; ++c)
+      EXPECT_EQ(mask[z * 30 + c], c >= 3 && c < 27 && box_at(4, c - 3, z) == 5 ? 1 : 0) << z << " " << c;
+  const auto pixels = volume.pixels_of_each(4, 2, 30);
+  EXPECT_EQ(pixels[0], std::count(mask.begin(), mask.end(), 1));
+  EXPECT_EQ(pixels[1], 0);
+  volume.mask(4, 0, 60, std::span(mask = std::vector<uint8_t>(60 * 60)));
+  EXPECT_EQ(std::count(mask.begin(), mask.end(), 1), 4 * pixels[0]);
+}
+
+TEST_F(SliceSamplesTest, BaselinesAreBetweenNothingAndAll) {
+  const auto baselines = open()->baselines();
+  ASSERT_THAT(baselines, SizeIs(2));
+  for (const Baseline& each : baselines) {
+    EXPECT_EQ(each.metric, "dice");
+    EXPECT_GT(each.value, 0.2) << each.name;
+    EXPECT_LT(each.value, 0.95) << each.name;
+  }
+  config_.validation_fraction = 0;
+  EXPECT_THAT(open()->baselines(), IsEmpty());
+}
+
+TEST_F(SliceSamplesTest, TheMeanMaskOfWhatNeverChangesIsRight) {
+  std::vector<uint8_t> labels(24 * 24 * 30, 0);
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = i % 24 < 6 ? 5 : 0;
+  put_file(config_.slices.labels[0], nifti_bytes(NiftiType::uint8, {24, 24, 30}, labels));
+  config_.slices.structures = {"left *"};
+  for (const Baseline& each : open()->baselines()) EXPECT_DOUBLE_EQ(each.value, 1) << each.name;
+}
+
+TEST_F(SliceSamplesTest, RefuseGridsThatDiffer) {
+  const auto other = nifti_bytes<uint8_t>(NiftiType::uint8, {24, 23, 30}, std::vector<uint8_t>(24 * 23 * 30, 5));
+  put_file(config_.slices.labels[0], other);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("image.nii"), HasSubstr("labels.nii"), HasSubstr("24 x 24 x 30"),
+                               HasSubstr("24 x 23 x 30")));
+  const auto right = nifti_bytes<uint8_t>(NiftiType::uint8, {24, 24, 30}, std::vector<uint8_t>(24 * 24 * 30, 5));
+  put_file(config_.slices.labels[0], with_field(right, 84, 2.0f));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("1, 1, 1 mm"), HasSubstr("1, 2, 1 mm")));
+}
+
+TEST_F(SliceSamplesTest, RefuseLabelsThatAreNoWholeNumbers) {
+  put_file(config_.slices.labels[0],
+           nifti_bytes<float>(NiftiType::float32, {24, 24, 30}, std::vector<float>(24 * 24 * 30, 5)));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("labels.nii"), HasSubstr("float32 voxels; labels are whole numbers")));
+  const auto scaled = nifti_bytes<uint8_t>(NiftiType::uint8, {24, 24, 30}, std::vector<uint8_t>(24 * 24 * 30, 5));
+  put_file(config_.slices.labels[0], with_field(scaled, 112, 0.5f));
+  EXPECT_THAT(refusal(), HasSubstr("scales its numbers"));
+}
+
+TEST_F(SliceSamplesTest, RefuseWhatLeavesNothing) {
+  config_.slices.min_pixels = 1000;
+  EXPECT_THAT(refusal(), HasSubstr("lower data.min_pixels"));
+  config_.slices.min_pixels = 4;
+  config_.slices.validation_gap = 30;
+  EXPECT_THAT(refusal(), HasSubstr("leave none to train on"));
+  config_.slices.validation_gap = 1;
+  config_.slices.prompt = "Please, if it is not too much to ask, segment the {}.";
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("model.prompt_length is 48"), HasSubstr("'left box'")));
+  put_file(config_.files[0], nifti_bytes<float>(NiftiType::float32, {24, 24, 30}, std::vector<float>(24 * 24 * 30, 3)));
+  config_.slices.prompt = "{}";
+  EXPECT_THAT(refusal(), HasSubstr("all voxels have the same value"));
+}
+
+TEST_F(SliceSamplesTest, SkipsBadFilesWhereAskedTo) {
+  config_.files.push_back(put_file(folder_ / "bad.nii", "nothing"));
+  config_.slices.labels.push_back(config_.slices.labels[0]);
+  EXPECT_THAT(refusal(), HasSubstr("bad.nii"));
+  config_.skip_bad = true;
+  const auto source = open();
+  ASSERT_THAT(source->skipped(), SizeIs(1));
+  EXPECT_THAT(source->skipped()[0], HasSubstr("bad.nii"));
+  EXPECT_EQ(source->samples(Split::train), 36);
+  config_.files = {config_.files[1]};
+  config_.slices.labels.pop_back();
+  EXPECT_THAT(refusal(), HasSubstr("none of data.files can be read"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// Training of prompt segmentation, from files to metric.
+#include <gmock/gmock.h>
+
+#include "data/slice_files.h"
+#include "plimsoll/train_job.h"
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+Job box_job(const TempFolder& folder) {
+  Job job;
+  job.model.type = "prompt_segmentation";
+  PromptSegmentationConfig& model = job.model.segmentation;
+  model.image_size = 32;
+  model.prompt_length = 40;
+  model.image_tokens = 4;
+  model.encoder.widths = {8, 12, 16, 16};
+  model.encoder.depths = {1, 1, 1, 1};
+  model.encoder.num_heads = {2, 2, 2};
+  model.encoder.windows = {4, 2, 2};
+  model.encoder.expansion = 2;
+  model.llm.hidden_size = 24;
+  model.llm.num_layers = 1;
+  model.llm.num_heads = 2;
+  model.decoder = {.width = 16, .depth = 1, .num_heads = 2, .intermediate_size = 32};
+  model.loss.text = 0.01;
+  job.data = box_slices(folder);
+  job.batch_size = 8;
+  job.micro_batch_size = 4;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+  job.memory_budget = int64_t{1} << 30;
+  job.optimizer.learning_rate = 4e-3;
+  job.max_steps = 60;
+  job.threads = 1;
+  return job;
+}
+
+TEST(PromptSegmentationTraining, LearnsInsideThePlan) {
+  const TempFolder folder;
+  const TrainReport report = train(box_job(folder));
+  EXPECT_TRUE(report.fits);
+  ASSERT_EQ(report.losses.size(), 60u);
+  EXPECT_LT(report.losses.back(), 0.6 * report.losses.front());
+  EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
+  EXPECT_GE(static_cast<double>(report.measured_peak_bytes), 0.995 * static_cast<double>(report.planned_peak_bytes));
+  ASSERT_EQ(report.metrics.size(), 1u);
+  EXPECT_EQ(report.metrics[0].first, "dice");
+  EXPECT_GT(report.metrics[0].second, 0.5);
+  EXPECT_EQ(report.baselines.size(), 2u);
+}
+
+TEST(PromptSegmentationTraining, TheMicroBatchDoesNotChangeTheLosses) {
+  const TempFolder folder;
+  Job job = box_job(folder);
+  job.max_steps = 3;
+  const TrainReport parts = train(job);
+  job.micro_batch_size = 8;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  const TrainReport whole = train(job);
+  EXPECT_THAT(parts.losses, testing::Pointwise(testing::DoubleNear(1e-4), whole.losses));
+  ASSERT_EQ(parts.metrics.size(), whole.metrics.size());
+  EXPECT_NEAR(parts.metrics[0].second, whole.metrics[0].second, 1e-2);
+}
+
+TEST(PromptSegmentationTraining, AFrozenQuantisedAdaptedReaderStaysInsideThePlan) {
+  const TempFolder folder;
+  Job job = box_job(folder);
+  job.max_steps = 4;
+  job.precision = Precision::bf16_mixed;
+  job.fine_tuning.lora = {.modules = {"llm.layers"}, .rank = 2};
+  job.fine_tuning.train = {"encoder", "image_projection", "prompt_projection", "mask_decoder"};
+  job.fine_tuning.quantize = {.modules = {"llm.layers"}};
+  const TrainReport report = train(job);
+  EXPECT_TRUE(report.fits);
+  EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
+  EXPECT_GE(static_cast<double>(report.measured_peak_bytes), 0.99 * static_cast<double>(report.planned_peak_bytes));
+}
+
+}  // namespace
+}  // namespace plimsoll
