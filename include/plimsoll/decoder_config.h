@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-/// Rotary frequencies stretched for longer texts than a model began with, as Llama 3.1 has it: those whose wavelength is
-/// above original_length / low_frequency_factor turn `factor` times slower, those below original_length /
+/// Rotary frequencies stretched for longer texts than a model began with, as Llama 3.1 has it: those whose wavelength
+/// is above original_length / low_frequency_factor turn `factor` times slower, those below original_length /
 /// high_frequency_factor as they did, and in between the two are mixed.
 struct RopeScaling {
   double factor = 1;  ///< at least 1; 1: none
@@ -34,14 +34,14 @@ struct DecoderConfig {
   bool qkv_bias = false;              ///< biases on the query, key and value projections (Qwen 2)
   bool mlp_bias = false;              ///< biases on the feed-forward projections
   bool qk_norm = false;               ///< queries and keys of each head are normalised (RMSNorm, Qwen 3)
-  bool post_norms = false;            ///< attention and feed-forward are normalised again before they are added (Gemma 2)
-  bool embedding_scale = false;       ///< embeddings are multiplied by sqrt(hidden_size) (Gemma)
-  double query_scale = 0;             ///< scores are divided by its square root; 0: head_dim
-  double attention_softcap = 0;       ///< c: scores become c tanh(score / c) (Gemma 2); 0: as they are
-  double logit_softcap = 0;           ///< likewise the logits
-  int64_t sliding_window = 0;         ///< positions that a token looks back on, itself included; 0: all
-  int64_t sliding_window_every = 1;   ///< n: in the first of every n layers; the others look back on all
-  double dropout = 0.0;               ///< [0, 1): on attention output and feed-forward output
+  bool post_norms = false;       ///< attention and feed-forward are normalised again before they are added (Gemma 2)
+  bool embedding_scale = false;  ///< embeddings are multiplied by sqrt(hidden_size) (Gemma)
+  double query_scale = 0;        ///< scores are divided by its square root; 0: head_dim
+  double attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: as they are
+  double logit_softcap = 0;      ///< likewise the logits
+  int64_t sliding_window = 0;    ///< positions that a token looks back on, itself included; 0: all
+  int64_t sliding_window_every = 1;  ///< n: in the first of every n layers; the others look back on all
+  double dropout = 0.0;              ///< [0, 1): on attention output and feed-forward output
   double norm_eps = 1e-5;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;

@@ -56,7 +56,7 @@ struct DataConfig {
   SlicesConfig slices;
   ClipsConfig clips;
   StimuliConfig stimuli;
-  std::string tokenizer = "bytes";       ///< bytes | gpt2
+  std::string tokenizer = "bytes";       ///< bytes | gpt2 | gguf
   std::filesystem::path tokenizer_file;  ///< gpt2: a tiktoken rank file (base64 token, space, rank)
   int64_t sequence_length = 512;         ///< tokens of a window
   double validation_fraction = 0.05;     ///< [0, 0.5]: the end of the text, held out for evaluation

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "data/gguf_tokenizer.h"
 #include "data/gpt2_tokenizer.h"
 #include "data/hash.h"
 #include "plimsoll/error.h"
@@ -41,7 +42,8 @@ class ByteTokenizer : public Tokenizer {
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
   if (name == "gpt2") return std::make_unique<Gpt2Tokenizer>(file);
-  throw UserError(fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes and gpt2", name));
+  if (name == "gguf") return open_gguf_tokenizer(file);
+  throw UserError(fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes, gpt2 and gguf", name));
 }
 
 }  // namespace plimsoll

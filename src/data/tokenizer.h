@@ -1,4 +1,5 @@
-// Text to tokens and back. Every tokenizer round-trips any bytes, valid UTF-8 or not.
+// Text to tokens and back. Every tokenizer round-trips any bytes, valid UTF-8 or not, but for a "gguf" one whose
+// vocabulary lacks some of them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace plimsoll {
 
-/// Tokens are [0, vocab_size()); the last one is the end of text, which encode() never gives. All calls may come from
+/// Tokens are [0, vocab_size()); one of them is the end of text, which encode() never gives. All calls may come from
 /// any thread.
 class Tokenizer {
  public:
@@ -27,9 +28,9 @@ class Tokenizer {
   virtual int64_t vocab_size() const = 0;
 
   /// The token that is put between documents.
-  int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
+  virtual int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
 
-  /// As the job file names it: "bytes", "gpt2".
+  /// As the job file names it: "bytes", "gpt2", "gguf".
   virtual std::string name() const = 0;
 
   /// Differs between tokenizers that give different tokens, even where both have one name: the key of cached tokens.
@@ -40,8 +41,9 @@ class Tokenizer {
   virtual std::size_t last_cut(std::string_view text) const = 0;
 };
 
-/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text) or "gpt2" (src/data/gpt2_tokenizer.h;
-/// `file` is its rank file). Throws UserError for another name and for a rank file that is missing or malformed.
+/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2" (src/data/gpt2_tokenizer.h;
+/// `file` is its rank file) or "gguf" (src/data/gguf_tokenizer.h; `file` is a model's). Throws UserError for another
+/// name and for a file that is missing or malformed.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file);
 
 }  // namespace plimsoll

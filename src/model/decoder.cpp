@@ -82,15 +82,14 @@ DecoderConfig resolved(DecoderConfig config) {
   if (config.positions == "rope" && config.head_dim % 2 != 0)
     throw UserError(fmt::format("model.head_dim is {}; it must be even where positions are rope", config.head_dim));
   if (config.intermediate_size == 0)
-    config.intermediate_size =
-        is_gated(config) ? (8 * config.hidden_size / 3 + 63) / 64 * 64 : 4 * config.hidden_size;
+    config.intermediate_size = is_gated(config) ? (8 * config.hidden_size / 3 + 63) / 64 * 64 : 4 * config.hidden_size;
   return config;
 }
 
 AttentionImpl::AttentionImpl(const DecoderConfig& config) : config_(config) {
   const int64_t queries = config.num_heads * config.head_dim, keys = config.num_kv_heads * config.head_dim;
-  qkv_ = register_module("qkv", Linear(config.hidden_size, queries + 2 * keys,
-                                       config.attention_bias || config.qkv_bias, kInitialDeviation));
+  qkv_ = register_module("qkv", Linear(config.hidden_size, queries + 2 * keys, config.attention_bias || config.qkv_bias,
+                                       kInitialDeviation));
   out_ = register_module("out", Linear(queries, config.hidden_size, config.attention_bias, residual_deviation(config)));
   if (!config.qk_norm) return;
   q_norm_ = register_module("q_norm", Norm("rmsnorm", config.head_dim, config.norm_eps));

@@ -49,7 +49,8 @@ Tensor empty_heads(const Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-Results empty_results(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale, double softcap) {
+Results empty_results(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                      double softcap) {
   check_shape(q, k, v, causal, window, softcap);
   return {empty_heads(q),
           at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(accumulator(q.scalar_type())))};
@@ -71,7 +72,8 @@ double scale_of(const Tensor& q, Scale scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
 }
 
-Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale, double softcap) {
+Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                      double softcap) {
   auto [out, logsumexp] = empty_results(q, k, v, causal, window, scale, softcap);
   const AttentionShape shape = check_shape(q, k, v, causal, window, softcap);
   if (softcap > 0)
@@ -82,7 +84,8 @@ Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool ca
 }
 
 Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
-                             const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale, double softcap) {
+                             const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                             double softcap) {
   auto [dq, dk, dv] = empty_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
   const AttentionShape shape = check_shape(q, k, v, causal, window, softcap);
   if (softcap > 0)
@@ -93,7 +96,8 @@ Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tens
   return {dq, dk, dv};
 }
 
-Results call_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale, double softcap) {
+Results call_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                       double softcap) {
   static const auto handle = operator_handle<Forward>("plimsoll::attention");
   return handle.call(q, k, v, causal, window, scale, softcap);
 }
@@ -126,15 +130,15 @@ struct Attention : torch::autograd::Function<Attention> {
   }
 };
 
-Results attention_autograd(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
-                           Scale scale, double softcap) {
+Results attention_autograd(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                           double softcap) {
   auto results = Attention::apply(q, k, v, causal, window, scale, softcap);
   return {results[0], results[1]};
 }
 
 template <c10::DeviceType device>
-Results attention_autocast(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
-                           Scale scale, double softcap) {
+Results attention_autocast(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                           double softcap) {
   const AutocastOff off(device);
   return call_attention(autocast(q, device), autocast(k, device), autocast(v, device), causal, window, scale, softcap);
 }
@@ -143,7 +147,8 @@ Results attention_autocast(const Tensor& q, const Tensor& k, const Tensor& v, bo
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def(
-      "attention(Tensor q, Tensor k, Tensor v, bool causal, int window, float? scale=None, float softcap=0.0) -> (Tensor out, Tensor "
+      "attention(Tensor q, Tensor k, Tensor v, bool causal, int window, float? scale=None, float softcap=0.0) -> "
+      "(Tensor out, Tensor "
       "logsumexp)");
   m.def(
       "attention_backward(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor logsumexp, bool causal, "

@@ -389,13 +389,13 @@ PLIMSOLL_KERNELS(split_add, (const SplitAdd& args, int64_t begin, int64_t end), 
 PLIMSOLL_KERNELS(sum_squares, (const void* data, int64_t begin, int64_t end, double& total), (data, begin, end, total))
 
 // Scores are in the accumulator's type.
-#define PLIMSOLL_CAPPED(T, suffix)                                                                                   \
-  PLIMSOLL_CLONES static void capped_softmax_##suffix(const CappedSoftmax& args, int64_t begin, int64_t end) {       \
-    capped_softmax<T>(args, begin, end);                                                                             \
-  }                                                                                                                  \
-  PLIMSOLL_CLONES static void capped_softmax_backward_##suffix(const CappedSoftmax& args, const Rows& grad,          \
-                                                               const void* delta, int64_t begin, int64_t end) {      \
-    capped_softmax_backward<T>(args, grad, delta, begin, end);                                                       \
+#define PLIMSOLL_CAPPED(T, suffix)                                                                              \
+  PLIMSOLL_CLONES static void capped_softmax_##suffix(const CappedSoftmax& args, int64_t begin, int64_t end) {  \
+    capped_softmax<T>(args, begin, end);                                                                        \
+  }                                                                                                             \
+  PLIMSOLL_CLONES static void capped_softmax_backward_##suffix(const CappedSoftmax& args, const Rows& grad,     \
+                                                               const void* delta, int64_t begin, int64_t end) { \
+    capped_softmax_backward<T>(args, grad, delta, begin, end);                                                  \
   }
 PLIMSOLL_CAPPED(float, f32)
 PLIMSOLL_CAPPED(double, f64)

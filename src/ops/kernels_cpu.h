@@ -75,7 +75,8 @@ void geglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t 
 void geglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
                          int64_t begin, int64_t end);
 
-/// Softmax of rows of c = cap tanh(scale x / cap) over the columns that a row sees; the others get 0. `x` is accumulator.
+/// Softmax of rows of c = cap tanh(scale x / cap) over the columns that a row sees; the others get 0. `x` is
+/// accumulator.
 struct CappedSoftmax {
   Rows scores;  ///< x; overwritten with the probabilities
   double scale, cap;

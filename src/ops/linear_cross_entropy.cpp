@@ -101,7 +101,8 @@ Results autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, i
 }
 
 /// The loss alone has no gradient: whoever wants one calls the other operator.
-Tensor loss_autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
+Tensor loss_autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                     double softcap) {
   require(!at::GradMode::is_enabled() || !(x.requires_grad() || weight.requires_grad()),
           "plimsoll::linear_cross_entropy_loss",
           "computes no gradient, but x or weight requires one; call plimsoll::linear_cross_entropy");
@@ -118,7 +119,8 @@ Results with_gradients_autocast(const Tensor& x, const Tensor& weight, const Ten
 }
 
 template <c10::DeviceType device>
-Tensor loss_autocast(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
+Tensor loss_autocast(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                     double softcap) {
   const AutocastOff off(device);
   return call_loss(autocast(x, device), autocast(weight, device), targets, ignore_index, softcap);
 }
@@ -130,7 +132,8 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "linear_cross_entropy(Tensor x, Tensor weight, Tensor targets, int ignore_index, bool wants_x, bool "
       "wants_weight, float softcap) -> "
       "(Tensor loss, Tensor count, Tensor grad_x, Tensor grad_weight)");
-  m.def("linear_cross_entropy_loss(Tensor x, Tensor weight, Tensor targets, int ignore_index, float softcap) -> Tensor");
+  m.def(
+      "linear_cross_entropy_loss(Tensor x, Tensor weight, Tensor targets, int ignore_index, float softcap) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("linear_cross_entropy", empty_results);
@@ -147,7 +150,8 @@ TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
 PLIMSOLL_AUTOCAST("linear_cross_entropy", with_gradients_autocast)
 PLIMSOLL_AUTOCAST("linear_cross_entropy_loss", loss_autocast)
 
-Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                            double softcap) {
   const Tensor tokens = x.reshape({-1, x.size(-1)}), flat = targets.reshape({-1});
   const bool gradients = at::GradMode::is_enabled();
   const bool wants_x = gradients && x.requires_grad(), wants_weight = gradients && weight.requires_grad();

@@ -25,8 +25,8 @@ Tensor empty_result(const Tensor& x, int64_t position, double theta, bool invers
   require(x.dim() == 4 && x.size(3) % 2 == 0, op, "x has shape ", x.sizes(),
           "; it must be [batch, tokens, heads, width] with an even width");
   require(theta > 0, op, "theta is ", theta, "; it must be positive");
-  require(scaling.empty() || (scaling.size() == 4 && scaling[0] >= 1 && scaling[1] > 0 && scaling[2] > scaling[1] &&
-                              scaling[3] > 0),
+  require(scaling.empty() ||
+              (scaling.size() == 4 && scaling[0] >= 1 && scaling[1] > 0 && scaling[2] > scaling[1] && scaling[3] > 0),
           op, "scaling is ", scaling, "; it must be a factor of at least 1, 0 < low < high, and a length above 0");
   return at::empty(x.sizes(), x.options());
 }

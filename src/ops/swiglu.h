@@ -1,5 +1,5 @@
-// SwiGLU and GeGLU (N. Shazeer, "GLU Variants Improve Transformer"): the gate and the product of a feed-forward layer, as
-// one operator.
+// SwiGLU and GeGLU (N. Shazeer, "GLU Variants Improve Transformer"): the gate and the product of a feed-forward layer,
+// as one operator.
 #pragma once
 
 #include <ATen/core/Tensor.h>

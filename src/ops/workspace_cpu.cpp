@@ -118,12 +118,19 @@ double number(const Op& op, size_t index) {
 
 AttentionShape attention_shape(const Op& op, size_t q_at, size_t causal_at) {
   const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
-  return {q[0], q[1], k[1], q[2], k[2], q[3], integer(op, causal_at) != 0, integer(op, causal_at + 1),
+  return {q[0],
+          q[1],
+          k[1],
+          q[2],
+          k[2],
+          q[3],
+          integer(op, causal_at) != 0,
+          integer(op, causal_at + 1),
           number(op, causal_at + 3) > 0};
 }
 
-/// capped_attention_cpu.cpp: so many matrices of a block's queries, of a head's keys and of a block's scores, and so many
-/// numbers a query.
+/// capped_attention_cpu.cpp: so many matrices of a block's queries, of a head's keys and of a block's scores, and so
+/// many numbers a query.
 int64_t capped_attention(const AttentionShape& shape, DType dtype, int64_t queries, int64_t keys, int64_t scores,
                          int64_t numbers) {
   const std::vector<QueryBlock> blocks = capped_blocks(shape);

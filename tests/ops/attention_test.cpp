@@ -178,8 +178,8 @@ TEST(Attention, ACapAnnouncesItsResultsAndItsWorkspace) {
       expect_workspace("plimsoll::attention", forward);
       const auto results = call("plimsoll::attention", forward);
       const Tensor apart = q.transpose(2, 3).contiguous().transpose(2, 3);
-      const std::vector<c10::IValue> backward = {q,        apart,    k,         k,   results[0], results[1],
-                                                 c.causal, c.window, c10::IValue(), 20.0};
+      const std::vector<c10::IValue> backward = {q,        apart,         k,   k, results[0], results[1], c.causal,
+                                                 c.window, c10::IValue(), 20.0};
       expect_meta_agrees("plimsoll::attention_backward", backward);
       expect_workspace("plimsoll::attention_backward", backward);
     }
@@ -222,8 +222,8 @@ TEST(Attention, AnnouncesItsResultsAndItsWorkspace) {
         for (const Tensor& grad : {random_heads(c.batch, c.heads, c.queries, c.width, type),
                                    torch::ones({}).to(type).expand(q.sizes()), torch::randn(q.sizes()).to(type)}) {
           if (type == at::kBFloat16 && !grad.is_non_overlapping_and_dense()) continue;
-          const std::vector<c10::IValue> backward = {grad,         q, k, v, results[0], results[1], c.causal, c.window,
-                                                     c10::IValue(), 0.0};
+          const std::vector<c10::IValue> backward = {
+              grad, q, k, v, results[0], results[1], c.causal, c.window, c10::IValue(), 0.0};
           expect_meta_agrees("plimsoll::attention_backward", backward);
           expect_workspace("plimsoll::attention_backward", backward, type == at::kBFloat16 ? kMatrixScratchBytes : 0,
                            2048);

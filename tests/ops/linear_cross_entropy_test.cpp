@@ -212,7 +212,8 @@ TEST(LinearCrossEntropy, AnnouncesItsResultsAndItsWorkspace) {
     }
   }
   const Tensor apart = torch::randn({8, 20}).t(), targets = torch::zeros({20}, at::kLong);
-  expect_workspace("plimsoll::linear_cross_entropy", {apart, torch::randn({30, 8}), targets, int64_t{-1}, true, true, 0.0});
+  expect_workspace("plimsoll::linear_cross_entropy",
+                   {apart, torch::randn({30, 8}), targets, int64_t{-1}, true, true, 0.0});
 }
 
 TEST(LinearCrossEntropy, StatesTheWorkspaceOfManyChunks) {

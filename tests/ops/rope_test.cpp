@@ -76,8 +76,7 @@ TEST(Rope, StretchesSlowFrequencies) {
       wanted[i] = frequency / stretched.factor;
       kinds.insert(1);
     } else {
-      const double smooth =
-          (stretched.original_length / wavelength - stretched.low) / (stretched.high - stretched.low);
+      const double smooth = (stretched.original_length / wavelength - stretched.low) / (stretched.high - stretched.low);
       wanted[i] = (1 - smooth) * frequency / stretched.factor + smooth * frequency;
       kinds.insert(2);
     }

@@ -77,9 +77,8 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
                     "key and value heads, a divisor of num_heads (grouped-query attention); 0: num_heads"),
       integer_at<D>(section + ".head_dim", place, &D::head_dim, {0, kWidest},
                     "width of a head, even where positions are rope; 0: hidden_size / num_heads"),
-      integer_at<D>(
-          section + ".intermediate_size", place, &D::intermediate_size, {0, kWidestFeedForward},
-          "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (gated)"),
+      integer_at<D>(section + ".intermediate_size", place, &D::intermediate_size, {0, kWidestFeedForward},
+                    "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (gated)"),
       word_at<D>(section + ".norm", place, &D::norm, {"rmsnorm", "layernorm"},
                  "normalisation before attention and feed-forward"),
       word_at<D>(section + ".positions", place, &D::positions, {"rope", "learned"},

@@ -14,9 +14,10 @@ DataKind text_kind() {
   kind.meaning = "files cut into windows of tokens";
   kind.keys = {
       paths("data.files", &D::files, "text: files, relative to the job file"),
-      word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
+      word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2", "gguf"},
+           "gpt2, gguf: byte-pair encoding, needs tokenizer_file"),
       path("data.tokenizer_file", &D::tokenizer_file, "(none)",
-           "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
+           "gpt2: a tiktoken rank file (lines of base64 token, space, rank); gguf: the GGUF file of a model"),
       path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where token files are kept, relative to the job file"),
   };
   kind.keys.front().help.default_value = "(required)";
@@ -24,6 +25,9 @@ DataKind text_kind() {
     if (job.data.files.empty())
       refuse(places.of({"data.type"}),
              "data.files is missing; name the text to train on, for example files: [corpus.txt]");
+    if (job.data.tokenizer == "gguf" && job.data.tokenizer_file.empty())
+      refuse(places.of({"data.tokenizer"}),
+             "data.tokenizer is 'gguf'; it needs data.tokenizer_file, the GGUF file that holds it");
     if (job.data.tokenizer == "gpt2" && job.data.tokenizer_file.empty())
       refuse(places.of({"data.tokenizer"}),
              "data.tokenizer is 'gpt2'; it needs data.tokenizer_file, a tiktoken rank file");
