@@ -57,8 +57,8 @@ struct DataConfig {
   SlicesConfig slices;
   ClipsConfig clips;
   StimuliConfig stimuli;
-  std::string tokenizer = "bytes";       ///< bytes | gpt2 | sentencepiece
-  std::filesystem::path tokenizer_file;  ///< gpt2: a tiktoken rank file; sentencepiece: a .model file
+  std::string tokenizer = "bytes";       ///< bytes | gpt2 | sentencepiece | gguf
+  std::filesystem::path tokenizer_file;  ///< gpt2: a tiktoken rank file; sentencepiece: a .model file; gguf: a model's
   int64_t sequence_length = 512;         ///< tokens of a window
   double validation_fraction = 0.05;     ///< [0, 0.5]: the end of the text, held out for evaluation
   bool shuffle = true;

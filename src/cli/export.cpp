@@ -11,6 +11,7 @@
 #include "cli/job_arguments.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "train/huggingface_export.h"
 #include "train/weights_file.h"
 
 namespace plimsoll::cli {
@@ -20,11 +21,12 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  plimsoll export job.yaml --out model.safetensors\n"
     "  plimsoll export job.yaml --out merged.safetensors --merge --dtype bfloat16\n"
+    "  plimsoll export job.yaml --out model/ --format huggingface\n"
     "  plimsoll export job.yaml --out early.safetensors --checkpoint run1/step-00000100.safetensors\n";
 
 struct ExportArguments {
   JobArguments job;
-  std::string out, checkpoint, dtype;
+  std::string out, checkpoint, dtype, format = "safetensors";
   bool merge = false;
 };
 
@@ -56,7 +58,11 @@ int run_export(const ExportArguments& arguments) {
   if (std::filesystem::equivalent(checkpoint, arguments.out, ignored))
     throw UserError(fmt::format("--out is {}, the checkpoint itself; name another file", arguments.out));
   arguments.job.output.require_writable();
-  const ExportReport report = export_weights(checkpoint, arguments.out, options);
+  if (arguments.format != "safetensors" && arguments.format != "huggingface")
+    throw UserError(fmt::format("--format is '{}'; allowed: safetensors, huggingface", arguments.format));
+  const ExportReport report = arguments.format == "huggingface"
+                                  ? export_huggingface(job, checkpoint, arguments.out, options)
+                                  : export_weights(checkpoint, arguments.out, options);
   arguments.job.output.print(fmt::format("{}: {} tensors, {}, of {} (step {}){}\n", arguments.out, report.tensors,
                                          format_bytes(report.bytes), checkpoint.string(), report.step,
                                          report.merged > 0 ? fmt::format("; {} adapters merged", report.merged) : ""));
@@ -72,10 +78,15 @@ int run_export(const ExportArguments& arguments) {
 }  // namespace
 
 void add_export(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("export", "write a checkpoint's weights as a safetensors file");
+  CLI::App* command =
+      app.add_subcommand("export", "write a checkpoint's weights as a safetensors file, or for transformers");
   const auto arguments = std::make_shared<ExportArguments>();
   arguments->job.add_to(*command);
-  command->add_option("--out", arguments->out, "the file to write")->required()->option_text("FILE");
+  command->add_option("--out", arguments->out, "the file or folder to write")->required()->option_text("PATH");
+  command
+      ->add_option("--format", arguments->format,
+                   "safetensors: one file with our names; huggingface: a folder that transformers loads")
+      ->option_text("FORMAT");
   command->add_option("--checkpoint", arguments->checkpoint, "instead of the newest in checkpoint.directory")
       ->option_text("FILE");
   command->add_option("--dtype", arguments->dtype, "float32, bfloat16 or float16; as they are held, if not given")

@@ -151,6 +151,21 @@ BpeRanks BpeRanks::parse(std::string_view text, const std::string& name) {
   return ranks;
 }
 
+BpeRanks BpeRanks::of_tokens(std::vector<std::string> tokens, const std::string& name) {
+  BpeRanks ranks;
+  ranks.tokens_ = std::move(tokens);
+  ranks.ranks_.reserve(ranks.tokens_.size());
+  ranks.fingerprint_ = hash_bytes({});
+  for (std::size_t rank = 0; rank < ranks.tokens_.size(); ++rank) {
+    const std::string& token = ranks.tokens_[rank];
+    if (!token.empty() && !ranks.ranks_.emplace(token, static_cast<int32_t>(rank)).second)
+      throw UserError(fmt::format("{}: the token {} comes twice", name, rank));
+    ranks.fingerprint_ = hash_bytes(fmt::format("{}:", token.size()), ranks.fingerprint_);
+    ranks.fingerprint_ = hash_bytes(token, ranks.fingerprint_);
+  }
+  return ranks;
+}
+
 void BpeRanks::merge(std::string_view piece, std::vector<int32_t>& out) const {
   // A part is named by the position of its first byte; end[p] is where it ends, 0 once a merge has taken it up.
   struct Candidate {

@@ -22,6 +22,10 @@ class BpeRanks {
   /// The same from text; `name` stands for the file in messages.
   static BpeRanks parse(std::string_view text, const std::string& name);
 
+  /// Tokens in order of rank, as another program keeps them; an empty one is in no text. Single bytes may be missing.
+  /// Throws UserError that begins with `name` for a token that comes twice.
+  static BpeRanks of_tokens(std::vector<std::string> tokens, const std::string& name);
+
   /// The rank of the token with exactly these bytes, or -1.
   int32_t rank(std::string_view bytes) const {
     const auto found = ranks_.find(bytes);
@@ -37,7 +41,7 @@ class BpeRanks {
   uint64_t fingerprint() const { return fingerprint_; }
 
   /// The tokens of one piece of text, appended to `out`: pairs are merged by rank, leftmost first among equals; takes
-  /// n log n steps for n bytes.
+  /// n log n steps for n bytes. -1 for a byte that is no token.
   void merge(std::string_view piece, std::vector<int32_t>& out) const;
 
  private:

@@ -5,6 +5,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <unordered_map>
@@ -20,17 +21,21 @@ namespace {
 // GPT-2's pattern, '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+, with two changes that leave
 // the pieces as they are. \s is spelt out as Unicode's White_Space, since PCRE2's has U+180E more. Repeats that never
 // need to give a character back say so (++): a run of a million letters then takes no stack.
+// `ends` is what a run of white space gives its last character to: anything else, or with digits apart, where a digit
+// stands alone, anything else but those.
 #define PLIMSOLL_WHITE_SPACE \
   "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-constexpr std::string_view kPattern =
-    "'(?:[sdmt]|ll|ve|re)"
-    "| ?\\p{L}++"
-    "| ?\\p{N}++"
-    "| ?[^" PLIMSOLL_WHITE_SPACE
-    "\\p{L}\\p{N}]++"
-    "|[" PLIMSOLL_WHITE_SPACE "]+(?![^" PLIMSOLL_WHITE_SPACE
-    "])"
-    "|[" PLIMSOLL_WHITE_SPACE "]++";
+#define PLIMSOLL_PATTERN(digits, ends)                          \
+  "'(?:[sdmt]|ll|ve|re)"                                        \
+  "| ?\\p{L}++"                                                 \
+  "|" digits "| ?[^" PLIMSOLL_WHITE_SPACE                       \
+  "\\p{L}\\p{N}]++"                                             \
+  "|[" PLIMSOLL_WHITE_SPACE "]+(?![^" ends PLIMSOLL_WHITE_SPACE \
+  "])"                                                          \
+  "|[" PLIMSOLL_WHITE_SPACE "]++"
+constexpr std::string_view kPattern = PLIMSOLL_PATTERN(" ?\\p{N}++", "");
+constexpr std::string_view kDigitsApart = PLIMSOLL_PATTERN("\\p{N}", "\\p{N}");
+#undef PLIMSOLL_PATTERN
 #undef PLIMSOLL_WHITE_SPACE
 
 constexpr std::size_t kLongestCachedPiece = 64;  // bytes: words; longer pieces seldom come twice
@@ -49,15 +54,15 @@ struct FreeMatch {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
 };
 
-/// Cuts text into the pieces of kPattern.
+/// Cuts text into the pieces of a pattern.
 class Splitter {
  public:
-  Splitter() {
+  explicit Splitter(std::string_view pattern) {
     int error = 0;
     PCRE2_SIZE at = 0;
     // Anchored when compiled and not when matched: the second would rule out the JIT.
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern.data()), kPattern.size(),
-                              PCRE2_UTF | PCRE2_ANCHORED, &error, &at, nullptr));
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_ANCHORED,
+                              &error, &at, nullptr));
     if (!code_) throw InternalError(fmt::format("GPT-2's pattern at {}: {}", at, error_text(error)));
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is slower and the same
     match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
@@ -116,29 +121,40 @@ struct StringHash {
 }  // namespace
 
 struct Gpt2Tokenizer::Impl {
-  explicit Impl(BpeRanks vocabulary) : ranks(std::move(vocabulary)) {}
+  Impl(BpeRanks vocabulary, BpeVariant what)
+      : ranks(std::move(vocabulary)),
+        variant(std::move(what)),
+        splitter(variant.digits_apart ? kDigitsApart : kPattern) {}
 
   void encode_piece(std::string_view piece, std::vector<int32_t>& out) {
     if (const int32_t whole = ranks.rank(piece); whole >= 0) return out.push_back(whole);
-    if (piece.size() > kLongestCachedPiece) return ranks.merge(piece, out);
+    if (piece.size() > kLongestCachedPiece) return merge(piece, out);
     auto found = cache.find(piece);
     if (found == cache.end()) {
       if (cache.size() >= kCachedPieces) cache.clear();
       std::vector<int32_t> tokens;
-      ranks.merge(piece, tokens);
+      merge(piece, tokens);
       found = cache.emplace(std::string(piece), std::move(tokens)).first;
     }
     out.insert(out.end(), found->second.begin(), found->second.end());
   }
 
+  void merge(std::string_view piece, std::vector<int32_t>& out) const {
+    const auto begin = static_cast<std::ptrdiff_t>(out.size());
+    ranks.merge(piece, out);
+    std::replace(out.begin() + begin, out.end(), -1, variant.unknown_byte.value_or(-1));
+  }
+
   const BpeRanks ranks;
+  const BpeVariant variant;
   std::mutex mutex;  // guards what follows: encode() from several threads takes turns
   Splitter splitter;
   std::unordered_map<std::string, std::vector<int32_t>, StringHash, std::equal_to<>> cache;
 };
 
-Gpt2Tokenizer::Gpt2Tokenizer(const std::filesystem::path& rank_file)
-    : impl_(std::make_unique<Impl>(BpeRanks::read(rank_file))) {}
+Gpt2Tokenizer::Gpt2Tokenizer(const std::filesystem::path& rank_file) : Gpt2Tokenizer(BpeRanks::read(rank_file), {}) {}
+Gpt2Tokenizer::Gpt2Tokenizer(BpeRanks ranks, BpeVariant variant)
+    : impl_(std::make_unique<Impl>(std::move(ranks), std::move(variant))) {}
 
 Gpt2Tokenizer::~Gpt2Tokenizer() = default;
 
@@ -155,15 +171,23 @@ std::string Gpt2Tokenizer::decode(std::span<const int32_t> tokens) const {
   for (int32_t token : tokens) {
     if (token == end_of_text()) continue;
     if (token < 0 || token >= impl_->ranks.size())
-      throw UserError(
-          fmt::format("token {} is not in the vocabulary of tokenizer 'gpt2' (0 to {})", token, end_of_text()));
+      throw UserError(fmt::format("token {} is not in the vocabulary of tokenizer '{}' (0 to {})", token, name(),
+                                  vocab_size() - 1));
     text += impl_->ranks.bytes(token);
   }
   return text;
 }
 
 int64_t Gpt2Tokenizer::vocab_size() const {
-  return impl_->ranks.size() + 1;
+  return impl_->ranks.size() + (impl_->variant.end_of_text ? 0 : 1);
+}
+
+int32_t Gpt2Tokenizer::end_of_text() const {
+  return impl_->variant.end_of_text.value_or(static_cast<int32_t>(impl_->ranks.size()));
+}
+
+std::string Gpt2Tokenizer::name() const {
+  return impl_->variant.name;
 }
 
 uint64_t Gpt2Tokenizer::fingerprint() const {

@@ -1,18 +1,12 @@
 #include "data/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <set>
 #include <utility>
 
-#include "base/file_error.h"
 #include "base/quoted.h"
 #include "plimsoll/error.h"
 
@@ -29,64 +23,35 @@ std::string hash_text(uint64_t hash) {
   return fmt::format("{:016x}", hash);
 }
 
-struct Map {
-  std::shared_ptr<const std::byte> bytes;
-  int64_t size = 0;
-};
-
-Map map_file(const std::filesystem::path& path) {
-  // O_NONBLOCK: a pipe in the file's place is refused below instead of waited for.
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw_file_error("read", path, errno);
-  struct stat status {};
-  void* address = MAP_FAILED;
-  int error = ::fstat(descriptor, &status) == 0 ? 0 : errno;
-  bool regular = S_ISREG(status.st_mode);
-  size_t size = static_cast<size_t>(status.st_size);
-  if (error == 0 && regular && size > 0) {
-    address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (address == MAP_FAILED) error = errno;
-  }
-  ::close(descriptor);
-  if (error != 0) throw_file_error("read", path, error);
-  if (!regular) {
-    throw UserError(fmt::format("cannot read {}: it is not a regular file", path.string()), UserError::Kind::failure);
-  }
-  if (size == 0) return {};
-  return {std::shared_ptr<const std::byte>(static_cast<const std::byte*>(address),
-                                           [address, size](const std::byte*) { ::munmap(address, size); }),
-          status.st_size};
-}
-
 }  // namespace
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile file;
   file.path_ = path.string();
-  Map map = map_file(path);
-  if (map.size < kLengthBytes) {
-    throw truncated_file(
-        file.path_, fmt::format("it holds {} bytes, the length of its header alone takes {}", map.size, kLengthBytes));
+  const MappedFile map = MappedFile::open(path);
+  if (map.size() < kLengthBytes) {
+    throw truncated_file(file.path_, fmt::format("it holds {} bytes, the length of its header alone takes {}",
+                                                 map.size(), kLengthBytes));
   }
   uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, map.bytes.get(), sizeof header_bytes);
+  std::memcpy(&header_bytes, map.data(), sizeof header_bytes);
   if (header_bytes > static_cast<uint64_t>(kMaxSafetensorsHeader)) {
     throw corrupt_file(file.path_, fmt::format("its header would take {} bytes where {} are allowed (is it a "
                                                "safetensors file?)",
                                                header_bytes, kMaxSafetensorsHeader));
   }
   int64_t data_begin = kLengthBytes + static_cast<int64_t>(header_bytes);
-  if (data_begin > map.size) {
-    throw truncated_file(file.path_, fmt::format("its header ends at byte {}, the file at {}", data_begin, map.size));
+  if (data_begin > map.size()) {
+    throw truncated_file(file.path_, fmt::format("its header ends at byte {}, the file at {}", data_begin, map.size()));
   }
-  std::string_view json(reinterpret_cast<const char*>(map.bytes.get()) + kLengthBytes, header_bytes);
-  file.header_ = parse_safetensors_header(json, map.size - data_begin, file.path_);
-  const std::byte* data = map.bytes.get() + data_begin;
+  std::string_view json(reinterpret_cast<const char*>(map.data()) + kLengthBytes, header_bytes);
+  file.header_ = parse_safetensors_header(json, map.size() - data_begin, file.path_);
+  const std::byte* data = map.data() + data_begin;
   for (const SafetensorsEntry& entry : file.header_.tensors) {
     std::span<const std::byte> bytes(data + entry.begin, static_cast<size_t>(entry.end - entry.begin));
     file.tensors_.emplace(entry.name, StoredTensor{entry.dtype, entry.sizes, bytes});
   }
-  file.map_ = std::move(map.bytes);
+  file.map_ = map;
   return file;
 }
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +17,7 @@
 
 #include "base/atomic_file.h"
 #include "data/content_hash.h"
+#include "data/mapped_file.h"
 #include "data/safetensors_header.h"
 #include "plimsoll/dtype.h"
 
@@ -30,9 +30,7 @@ struct StoredTensor {
   std::span<const std::byte> bytes;  ///< in the map; aligned to nothing: copy with memcpy
 };
 
-/// An open file. Opening reads the header only; the data come from the disk as their bytes are touched. A file that
-/// AtomicFile replaces stays as it was for those who have it open; one that another program cuts short meanwhile
-/// takes the process down (SIGBUS), as every memory map does.
+/// An open file, as a MappedFile is one. Opening reads the header only.
 class SafetensorsFile {
  public:
   /// Throws UserError (failure): the file is missing, unreadable, truncated or corrupt.
@@ -51,7 +49,7 @@ class SafetensorsFile {
   SafetensorsFile() = default;
 
   std::string path_;
-  std::shared_ptr<const std::byte> map_;
+  MappedFile map_;
   SafetensorsHeader header_;
   std::map<std::string, StoredTensor> tensors_;
 };

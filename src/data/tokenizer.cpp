@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "data/gguf_tokenizer.h"
 #include "data/gpt2_tokenizer.h"
 #include "data/hash.h"
 #include "data/sentencepiece_tokenizer.h"
@@ -43,7 +44,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::fi
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
   if (name == "gpt2") return std::make_unique<Gpt2Tokenizer>(file);
   if (name == "sentencepiece") return std::make_unique<SentencePieceTokenizer>(file);
-  throw UserError(fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes, gpt2 and sentencepiece", name));
+  if (name == "gguf") return open_gguf_tokenizer(file);
+  throw UserError(
+      fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes, gpt2, sentencepiece and gguf", name));
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // Text to tokens and back. "bytes" and "gpt2" round-trip any bytes, valid UTF-8 or not; a SentencePiece model may have
-// rules by which it changes a text.
+// rules by which it changes a text, and a "gguf" vocabulary may lack some bytes.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class Tokenizer {
   /// The token that is put between documents: the last one, unless the vocabulary has one of its own.
   virtual int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
 
-  /// As the job file names it: "bytes", "gpt2", "sentencepiece".
+  /// As the job file names it: "bytes", "gpt2", "sentencepiece", "gguf".
   virtual std::string name() const = 0;
 
   /// Differs between tokenizers that give different tokens, even where both have one name: the key of cached tokens.
@@ -41,8 +41,9 @@ class Tokenizer {
 };
 
 /// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2" (src/data/gpt2_tokenizer.h;
-/// `file` is its rank file) or "sentencepiece" (src/data/sentencepiece_tokenizer.h; `file` is its model). Throws
-/// UserError for another name and for a file that is missing or malformed.
+/// `file` is its rank file), "sentencepiece" (src/data/sentencepiece_tokenizer.h; `file` is its model) or "gguf"
+/// (src/data/gguf_tokenizer.h; `file` is a model's). Throws UserError for another name and for a file that is missing
+/// or malformed.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file);
 
 }  // namespace plimsoll

@@ -17,10 +17,10 @@
 #include "train/job_units.h"
 #include "train/measured.h"
 #include "train/micro_batches.h"
+#include "train/model_weights.h"
 #include "train/plan_target.h"
 #include "train/schedule.h"
 #include "train/vocabulary.h"
-#include "train/weights_file.h"
 
 namespace plimsoll {
 namespace {
@@ -75,7 +75,7 @@ class Run {
       if (checkpoint)
         resume(*checkpoint);
       else if (!job_.model.weights.empty())
-        load_weights(job_.model.weights, training_->state());
+        load_model_weights(job_.model, training_->state());
       open_metrics();
       data_->start(position_);
       train();

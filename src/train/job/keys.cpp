@@ -208,10 +208,9 @@ std::vector<Key> model_keys() {
       word("model.type", &ModelConfig::type, types_of(model_kinds()), meanings_of(model_kinds())),
       weight_dtype(
           "model.dtype", [](Job & job) -> auto& { return job.model.dtype; }),
-      path(
-          "model.weights", &ModelConfig::weights, "(none)",
-          "a safetensors file of the model's weights to start from, such as plimsoll export writes; quantised and cast "
-          "on the way in as the job says"),
+      path("model.weights", &ModelConfig::weights, "(none)",
+           "weights to start from: a safetensors file as plimsoll export writes it, or of a decoder a folder with a "
+           "config.json and safetensors, or a GGUF file; quantised and cast on the way in as the job says"),
   };
 }
 

@@ -17,6 +17,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "train/job/aliases.h"
+#include "train/job/architecture.h"
 #include "train/job/batch_sizes.h"
 #include "train/job/checks.h"
 #include "train/job/data_kind.h"
@@ -126,6 +127,7 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
   if (const DataKind& kind = data_kind(job.data.type); kind.paths)
     for (std::filesystem::path* path : kind.paths(job)) place_data(*path);
   place(job.model.weights);
+  place(job.model.config);
   place(job.checkpoint.directory);
   place(job.log.metrics_file);
   place(job.disk_path);
@@ -192,6 +194,7 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
   }
   resolve_optimizer_name(job, places);
   complete_batch_sizes(job, places);
+  take_architecture(job, places, directory);
   check_keys_together(job, places);
   make_relative_to(directory, job);
   return job;

@@ -9,10 +9,14 @@ namespace plimsoll::job {
 
 std::vector<Key> tokenizer_keys() {
   return {
-      word("data.tokenizer", &DataConfig::tokenizer, {"bytes", "gpt2", "sentencepiece"},
-           "gpt2: byte-pair encoding; sentencepiece: as Llama and Mistral have it; both need tokenizer_file"),
+      word("data.tokenizer", &DataConfig::tokenizer, {"bytes", "gpt2", "sentencepiece", "gguf"},
+           "gpt2: byte-pair encoding; sentencepiece: as Llama and Mistral have it; gguf: as a model's file has it; all "
+           "but "
+           "bytes need tokenizer_file"),
       path("data.tokenizer_file", &DataConfig::tokenizer_file, "(none)",
-           "gpt2: a tiktoken rank file (lines of base64 token, space, rank); sentencepiece: a .model file"),
+           "gpt2: a tiktoken rank file (lines of base64 token, space, rank); sentencepiece: a .model file; gguf: the "
+           "GGUF "
+           "file of a model"),
   };
 }
 
@@ -20,7 +24,9 @@ void check_tokenizer(const Job& job, const Places& places) {
   if (job.data.tokenizer == "bytes" || !job.data.tokenizer_file.empty()) return;
   refuse(places.of({"data.tokenizer"}),
          fmt::format("data.tokenizer is '{}'; it needs data.tokenizer_file, a {}", job.data.tokenizer,
-                     job.data.tokenizer == "gpt2" ? "tiktoken rank file" : "SentencePiece .model file"));
+                     job.data.tokenizer == "gpt2"            ? "tiktoken rank file"
+                     : job.data.tokenizer == "sentencepiece" ? "SentencePiece .model file"
+                                                             : "GGUF file of a model"));
 }
 
 }  // namespace plimsoll::job

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Makes tests/train/families: a small random checkpoint of every family of models that Plimsoll reads, as transformers
+writes it, and what transformers computes from it. The tests read these files; only making them anew takes transformers:
+
+    python3 -m venv .venv-families && .venv-families/bin/pip install torch==2.11.0 numpy transformers==5.23.0
+    .venv-families/bin/python scripts/make-weights-fixtures.py
+
+The same versions give the same bytes.
+"""
+
+import json
+import pathlib
+import shutil
+
+import torch
+import transformers as hf
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "train" / "families"
+VOCAB, HIDDEN, TOKENS, WINDOWS = 64, 16, 12, 2
+
+COMMON = dict(
+    vocab_size=VOCAB,
+    hidden_size=HIDDEN,
+    intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+    bos_token_id=None,
+    eos_token_id=None,
+    pad_token_id=None,
+)
+
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+
+# name: (configuration, model, how it is saved). Every number that a family knows is unlike its default.
+FAMILIES = {
+    "llama": (
+        hf.LlamaConfig(**COMMON, tie_word_embeddings=True, rms_norm_eps=2e-5),
+        hf.LlamaForCausalLM,
+        {},
+    ),
+    "llama3": (
+        hf.LlamaConfig(
+            **COMMON, tie_word_embeddings=False, attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3_ROPE
+        ),
+        hf.LlamaForCausalLM,
+        {"max_shard_size": "6KB"},
+    ),
+    "mistral": (
+        hf.MistralConfig(**COMMON, sliding_window=5, head_dim=6),
+        hf.MistralForCausalLM,
+        {},
+    ),
+    "gemma2": (
+        hf.Gemma2Config(
+            **COMMON,
+            head_dim=8,
+            sliding_window=4,
+            query_pre_attn_scalar=10,
+            attn_logit_softcapping=1.5,
+            final_logit_softcapping=2.5,
+        ),
+        hf.Gemma2ForCausalLM,
+        {},
+    ),
+    "qwen2": (
+        hf.Qwen2Config(**COMMON, tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+        hf.Qwen2ForCausalLM,
+        {},
+    ),
+    "qwen3": (
+        hf.Qwen3Config(**COMMON, head_dim=8, tie_word_embeddings=True),
+        hf.Qwen3ForCausalLM,
+        {},
+    ),
+    "gpt2": (
+        hf.GPT2Config(
+            vocab_size=VOCAB,
+            n_embd=HIDDEN,
+            n_layer=2,
+            n_head=4,
+            n_positions=20,
+            bos_token_id=None,
+            eos_token_id=None,
+        ),
+        hf.GPT2LMHeadModel,
+        {},
+    ),
+}
+
+
+def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
+    """Norms and biases too, which start as ones and zeros: a tensor in the wrong place must show."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            base = 1.0 if "norm" in name or ".ln_" in name else 0.0
+            if type(model).__name__.startswith("Gemma") or name.endswith("bias"):
+                base = 0.0
+            parameter.copy_(base + (0.2 if parameter.dim() == 1 else 0.35) * noise)
+    return model
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    shutil.rmtree(OUT, ignore_errors=True)
+    for seed, (name, (config, kind, saving)) in enumerate(FAMILIES.items()):
+        config._attn_implementation = "eager"  # the only one that caps scores
+        model = randomised(kind(config).float().eval(), seed)
+        folder = OUT / name
+        model.save_pretrained(folder, **saving)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        generator = torch.Generator().manual_seed(1000 + seed)
+        tokens = torch.randint(VOCAB, (WINDOWS, TOKENS + 1), generator=generator)
+        with torch.no_grad():
+            logits = model(tokens[:, :-1]).logits
+            exact = model.double()(tokens[:, :-1]).logits
+        losses = torch.nn.functional.cross_entropy(
+            exact.reshape(-1, VOCAB), tokens[:, 1:].reshape(-1), reduction="none"
+        )
+        expected = {
+            "made_by": f"transformers {hf.__version__}, torch {torch.__version__.split('+')[0]}",
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "tokens": tokens.tolist(),
+            "losses": losses.tolist(),
+            "float32_error": float((logits.double() - exact).abs().max() / exact.abs().max()),
+            "logits": [round(value, 9) for value in exact.reshape(-1).tolist()],
+        }
+        (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+        print(name, expected["parameters"], expected["float32_error"], losses.mean().item())
+
+
+if __name__ == "__main__":
+    main()

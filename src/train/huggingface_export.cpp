@@ -1,0 +1,196 @@
+#include "train/huggingface_export.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "base/file_error.h"
+#include "base/quoted.h"
+#include "data/json_file.h"
+#include "data/safetensors.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "record/dtypes.h"
+#include "train/checkpoint_weights.h"
+#include "train/weights/decoder_fields.h"
+#include "train/weights/families.h"
+#include "train/weights/source.h"
+#include "train/weights/tensor_names.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+constexpr int64_t kLargestConfig = 4 * MiB;
+
+/// One tensor that is written: some rows of a parameter of ours.
+struct Part {
+  const weights::Parameter* parameter;
+  const weights::Piece* piece;
+  int64_t row;
+  int64_t bytes;
+};
+
+void make_empty_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw_file_error("make the folder", folder, error.value());
+  // Shards of another model beside ours would be taken for its.
+  if (!std::filesystem::is_empty(folder, error))
+    throw UserError(fmt::format("the folder {} is not empty; name another", folder.string()));
+}
+
+void write_json(const std::filesystem::path& path, const Json& json) {
+  write_file_atomically(path, json.dump(2) + "\n");
+}
+
+/// The config.json that the job took its architecture from, or nothing.
+std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
+  std::error_code error;
+  for (std::filesystem::path path : {model.config, model.weights}) {
+    if (path.empty()) continue;
+    if (std::filesystem::is_directory(path, error)) path /= "config.json";
+    if (path.extension() == ".json" && std::filesystem::exists(path, error)) return path;
+  }
+  return std::nullopt;
+}
+
+class FolderExport {
+ public:
+  FolderExport(const Job& job, const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+               const ExportOptions& options)
+      : out_(out), from_(checkpoint, options) {
+    if (job.model.type != "decoder")
+      throw UserError(
+          fmt::format("the model is of type {}; transformers' folders are written of decoders", job.model.type));
+    if (from_.adapters() > 0 && !options.merge)
+      throw UserError("the checkpoint has adapters, which such a folder has no place for; add --merge");
+    for (const auto& [name, make] : from_.all()) made_[name] = &make;
+    const at::Tensor embedding = tensor("embedding");
+    dtype_ = dtype_of(embedding.scalar_type());
+    DecoderConfig config = job.model.decoder;
+    config.vocab_size = embedding.size(0);
+    if (made_.contains("positions")) config.max_positions = tensor("positions").size(0);
+    choose(job, config);
+    parameters_ = weights::parameters_of(architecture_.family, architecture_.config);
+  }
+
+  int64_t merged() const { return from_.adapters(); }
+
+  ExportReport write(int64_t shard_bytes) {
+    std::vector<std::vector<Part>> shards = {{}};
+    ExportReport report;
+    int64_t in_shard = 0;
+    for (const weights::Parameter& parameter : parameters_) {
+      int64_t row = 0;
+      for (const weights::Piece& piece : parameter.pieces) {
+        const int64_t bytes = *safetensors_bytes(dtype_, piece.sizes);
+        if (in_shard > 0 && in_shard + bytes > shard_bytes) {
+          shards.emplace_back();
+          in_shard = 0;
+        }
+        shards.back().push_back({&parameter, &piece, row, bytes});
+        row += piece.rows();
+        in_shard += bytes;
+        report.bytes += bytes;
+        ++report.tensors;
+      }
+    }
+    make_empty_folder(out_);
+    Json places = Json::object();
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const std::string name = shards.size() == 1
+                                   ? "model.safetensors"
+                                   : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      write_shard(name, shards[i]);
+      for (const Part& part : shards[i]) places[part.piece->name] = name;
+    }
+    if (shards.size() > 1)
+      write_json(out_ / "model.safetensors.index.json",
+                 {{"metadata", {{"total_size", report.bytes}}}, {"weight_map", places}});
+    write_json(out_ / "config.json", json_);
+    return report;
+  }
+
+ private:
+  at::Tensor tensor(const std::string& name) const {
+    const auto found = made_.find(name);
+    if (found == made_.end())
+      throw UserError(fmt::format("the checkpoint has no {}; it is of another model than the job's", in_quotes(name)));
+    return (*found->second)();
+  }
+
+  void choose(const Job& job, const DecoderConfig& config) {
+    const std::string type(name_of(dtype_));
+    if (const auto file = config_of(job.model)) {
+      json_ = read_json_file(*file, kLargestConfig);
+      architecture_ = weights::architecture_of(json_, file->string());
+      if (weights::differences(architecture_.config, weights::canonical(config)).empty()) {
+        json_[json_.contains("dtype") ? "dtype" : "torch_dtype"] = type;
+        return;
+      }
+    }
+    architecture_ = weights::family_of(config);
+    json_ = weights::config_json_of(architecture_, type, job.data.sequence_length);
+  }
+
+  void write_shard(const std::string& name, const std::vector<Part>& parts) {
+    std::vector<TensorDeclaration> declarations;
+    for (const Part& part : parts) declarations.push_back({part.piece->name, dtype_, part.piece->sizes, {}});
+    SafetensorsWriter writer(out_ / name, declarations, {{"format", "pt"}});
+    at::Tensor whole;  // the parts of one follow one another
+    const weights::Parameter* of = nullptr;
+    for (const Part& part : parts) {
+      if (part.parameter != of) {
+        whole.reset();  // before the next is made
+        whole = tensor(part.parameter->name);
+        of = part.parameter;
+      }
+      check_size(part, whole);
+      at::Tensor piece = whole.narrow(0, part.row, part.piece->rows());
+      if (part.piece->transposed) piece = piece.t();
+      if (part.parameter->less_one) piece = piece.to(at::kDouble) - 1;
+      writer.write(part.piece->name, bytes_of(piece.to(scalar_type_of(dtype_)).contiguous()));
+    }
+    writer.commit();
+  }
+
+  static void check_size(const Part& part, const at::Tensor& whole) {
+    int64_t rows = 0;
+    for (const weights::Piece& piece : part.parameter->pieces) rows += piece.rows();
+    const bool matrix = part.piece->sizes.size() == 2;
+    const int64_t columns = matrix ? part.piece->sizes[part.piece->transposed ? 0 : 1] : 1;
+    if (whole.dim() != (matrix ? 2 : 1) || whole.size(0) != rows || (matrix && whole.size(1) != columns))
+      throw UserError(
+          fmt::format("the checkpoint's '{}' is not of the size that the job's model has; it is of another "
+                      "model",
+                      part.parameter->name));
+  }
+
+  std::filesystem::path out_;
+  CheckpointWeights from_;
+  std::map<std::string, const std::function<at::Tensor()>*> made_;
+  DType dtype_ = DType::float32;
+  weights::Architecture architecture_;
+  std::vector<weights::Parameter> parameters_;
+  Json json_;
+};
+
+}  // namespace
+
+ExportReport export_huggingface(const Job& job, const std::filesystem::path& checkpoint,
+                                const std::filesystem::path& out, const ExportOptions& options, int64_t shard_bytes) {
+  const at::NoGradGuard no_grad;
+  const CheckpointInfo info = describe_checkpoint(checkpoint);
+  FolderExport writing(job, checkpoint, out, options);
+  ExportReport report = writing.write(shard_bytes);
+  report.step = info.step;
+  report.merged = options.merge ? writing.merged() : 0;
+  return report;
+}
+
+}  // namespace plimsoll

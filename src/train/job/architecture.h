@@ -1,0 +1,23 @@
+// Settings of a decoder out of the files that its weights come in.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "plimsoll/decoder_config.h"
+#include "plimsoll/job.h"
+#include "train/job/places.h"
+
+namespace plimsoll::job {
+
+/// Sets all but the dropout of `config`, the decoder at `section` ("model"), from `file`: a config.json, the folder of
+/// one, or a GGUF file. Throws UserError where a key that the job gives says otherwise, with all such keys; and as
+/// read_architecture does.
+void take_architecture(const std::filesystem::path& file, const std::string& section, const Places& places,
+                       DecoderConfig& config);
+
+/// The same for a job whose model is a decoder: from model.config, or what model.weights has beside it. Paths are
+/// relative to `directory`.
+void take_architecture(Job& job, const Places& places, const std::filesystem::path& directory);
+
+}  // namespace plimsoll::job

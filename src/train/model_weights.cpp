@@ -1,0 +1,230 @@
+#include "train/model_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/quoted.h"
+#include "data/safetensors.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "record/dtypes.h"
+#include "train/wanted_weights.h"
+#include "train/weights/families.h"
+#include "train/weights/gguf_source.h"
+#include "train/weights/source.h"
+#include "train/weights/tensor_names.h"
+#include "train/weights_file.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kProblemsShown = 12;
+constexpr int64_t kAtATime = 4 * MiB;  // of a tensor: what is converted or taken apart lies beside it for a moment
+
+/// A tensor of a source, read from front to back.
+class Reading {
+ public:
+  Reading(const weights::Source& source, const std::string& name)
+      : source_(source), name_(name), tensor_(source.tensors().at(name)) {}
+  ~Reading() { source_.let_go(name_); }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  /// Rows at a time such that they are some MiB; the least unit is `unit` rows.
+  int64_t rows_at_a_time(int64_t unit = 1) const {
+    int64_t row_bytes = element_bytes(tensor_.dtype);
+    for (size_t i = 1; i < tensor_.sizes.size(); ++i) row_bytes *= tensor_.sizes[i];
+    // Numbers of a vector may be in blocks: all at once.
+    if (tensor_.sizes.size() < 2) return tensor_.sizes[0];
+    return std::max<int64_t>(1, kAtATime / (row_bytes * unit)) * unit;
+  }
+
+  /// Holds until the next call.
+  at::Tensor rows(int64_t begin, int64_t end) {
+    const std::span<const std::byte> bytes = source_.rows(name_, begin, end, buffer_);
+    std::vector<int64_t> sizes = tensor_.sizes;
+    sizes[0] = end - begin;
+    const auto options = at::TensorOptions().dtype(scalar_type_of(tensor_.dtype));
+    if (reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<uintptr_t>(element_bytes(tensor_.dtype)) == 0)
+      return at::from_blob(const_cast<std::byte*>(bytes.data()), sizes, options);  // NOLINT: it is only read
+    at::Tensor copy = at::empty(sizes, options);
+    std::memcpy(copy.mutable_data_ptr(), bytes.data(), bytes.size());
+    return copy;
+  }
+
+ private:
+  const weights::Source& source_;
+  std::string name_;
+  const weights::Source::Tensor& tensor_;
+  std::vector<std::byte> buffer_;
+};
+
+/// Puts a piece into its rows of ours.
+void read_piece(const weights::Source& source, const weights::Piece& piece, const std::string& name, bool less_one,
+                const at::Tensor& to) {
+  Reading reading(source, name);
+  const auto put = [&](const at::Tensor& place, const at::Tensor& part) {
+    place.copy_(less_one ? part.to(at::kFloat) + 1 : part);
+  };
+  if (piece.interleaved_heads > 0) {
+    const int64_t head = piece.sizes[0] / piece.interleaved_heads;
+    for (int64_t h = 0; h < piece.interleaved_heads; ++h) {
+      const at::Tensor place = to.narrow(0, h * head, head).unflatten(0, {2, head / 2});
+      put(place, reading.rows(h * head, (h + 1) * head).unflatten(0, {head / 2, 2}).transpose(0, 1));
+    }
+    return;
+  }
+  const int64_t count = piece.sizes[0], step = reading.rows_at_a_time();
+  for (int64_t begin = 0; begin < count; begin += step) {
+    const int64_t size = std::min(step, count - begin);
+    const at::Tensor part = reading.rows(begin, begin + size);
+    if (piece.transposed)
+      put(to.narrow(1, begin, size), part.t());
+    else
+      put(to.narrow(0, begin, size), part);
+  }
+}
+
+struct Found {
+  const weights::Parameter* parameter;
+  const Wanted* wanted;
+  std::vector<std::string> names;  // of its pieces, as the file has them
+};
+
+class Loading {
+ public:
+  Loading(const std::filesystem::path& path, const weights::Architecture& architecture, const NamedTensors& state,
+          const std::string& prefix)
+      : path_(path),
+        config_(architecture.config),
+        source_(weights::open_source(path)),
+        parameters_(weights::parameters_of(architecture.family, config_)) {
+    prefix_ = weights::optional_prefix(architecture.family);
+    const std::string& first = parameters_.front().pieces.front().name;
+    left_out_ = !prefix_.empty() && first.starts_with(prefix_) && !source_->tensors().contains(first) &&
+                source_->tensors().contains(first.substr(prefix_.size()));
+    for (Wanted& each : wanted_by(state)) {
+      if (!each.name.starts_with(prefix)) continue;
+      each.name = each.name.substr(prefix.size());
+      wanted_.emplace(each.name, std::move(each));
+    }
+    match();
+    look_for_others();
+    if (problems_.empty()) return;
+    const size_t shown = std::min(problems_.size(), kProblemsShown);
+    throw UserError(fmt::format(
+        "model.weights: {} does not hold the weights of this model; nothing was loaded\n  {}{}", path.string(),
+        fmt::join(problems_.begin(), problems_.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
+        problems_.size() > shown ? fmt::format("\n  and {} more", problems_.size() - shown) : ""));
+  }
+
+  void load() const {
+    for (const Found& each : found_) {
+      const Wanted& wanted = *each.wanted;
+      const bool direct = wanted.as_it_is.defined();
+      const DType type = source_->tensors().at(each.names.front()).dtype;
+      const at::Tensor whole =
+          direct ? wanted.as_it_is : at::empty(wanted.sizes, at::TensorOptions().dtype(scalar_type_of(type)));
+      int64_t row = 0;
+      for (size_t i = 0; i < each.names.size(); ++i) {
+        const weights::Piece& piece = each.parameter->pieces[i];
+        read_piece(*source_, piece, each.names[i], each.parameter->less_one, whole.narrow(0, row, piece.rows()));
+        row += piece.rows();
+      }
+      if (!direct) wanted.put(whole);
+    }
+  }
+
+ private:
+  std::string name_in_file(const std::string& name) const {
+    return left_out_ && name.starts_with(prefix_) ? name.substr(prefix_.size()) : name;
+  }
+
+  void match() {
+    for (const weights::Parameter& parameter : parameters_) {
+      const auto wanted = wanted_.find(parameter.name);
+      Found found{&parameter, wanted == wanted_.end() ? nullptr : &wanted->second, {}};
+      if (!found.wanted) problems_.push_back(fmt::format("'{}' is not in the model that is trained", parameter.name));
+      std::vector<int64_t> sizes = parameter.pieces.front().sizes;
+      if (parameter.pieces.front().transposed) std::swap(sizes[0], sizes[1]);
+      sizes[0] = 0;
+      for (const weights::Piece& piece : parameter.pieces) {
+        const std::string& name = found.names.emplace_back(name_in_file(piece.name));
+        used_.insert(name);
+        sizes[0] += piece.rows();
+        const auto tensor = source_->tensors().find(name);
+        if (tensor == source_->tensors().end())
+          problems_.push_back(fmt::format("'{}' {} is missing", name, sizes_text(piece.sizes)));
+        else if (tensor->second.sizes != piece.sizes || !is_floating(tensor->second.dtype))
+          problems_.push_back(fmt::format("'{}' is {} {} in the file, floating {} in the model", name,
+                                          name_of(tensor->second.dtype), sizes_text(tensor->second.sizes),
+                                          sizes_text(piece.sizes)));
+      }
+      if (found.wanted && found.wanted->sizes != sizes)
+        problems_.push_back(fmt::format("'{}' is {} in the files' architecture, {} in the model that is trained",
+                                        parameter.name, sizes_text(sizes), sizes_text(found.wanted->sizes)));
+      found_.push_back(std::move(found));
+    }
+  }
+
+  void look_for_others() {
+    for (const auto& [name, tensor] : source_->tensors())
+      if (!used_.contains(name) && !weights::is_no_parameter(name, config_))
+        problems_.push_back(fmt::format("{} {} is in the file only", in_quotes(name), sizes_text(tensor.sizes)));
+    std::set<std::string> known;
+    for (const weights::Parameter& parameter : parameters_) known.insert(parameter.name);
+    for (const auto& [name, wanted] : wanted_)
+      if (!wanted.optional && !known.contains(name))
+        problems_.push_back(
+            fmt::format("'{}' {} is in the model that is trained only", name, sizes_text(wanted.sizes)));
+  }
+
+  std::filesystem::path path_;
+  DecoderConfig config_;
+  std::unique_ptr<weights::Source> source_;
+  std::vector<weights::Parameter> parameters_;
+  std::string prefix_;
+  bool left_out_ = false;  // the prefix, in this file
+  std::map<std::string, Wanted> wanted_;
+  std::vector<Found> found_;
+  std::set<std::string> used_;
+  std::vector<std::string> problems_;
+};
+
+/// Whether it is a file as plimsoll export writes it, by the one name that every model of ours has.
+bool has_our_names(const std::filesystem::path& file) {
+  return SafetensorsFile::open(file).tensors().contains("embedding");
+}
+
+}  // namespace
+
+void load_decoder_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
+                          const NamedTensors& state, const std::string& prefix) {
+  const at::NoGradGuard no_grad;
+  const weights::Architecture architecture = weights::is_gguf(weights)
+                                                 ? weights::read_gguf_architecture(weights)
+                                                 : weights::read_architecture(config.empty() ? weights : config);
+  Loading(weights, architecture, state, prefix).load();
+}
+
+void load_model_weights(const ModelConfig& model, const NamedTensors& state) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(model.weights, error);
+  const bool theirs =
+      folder || weights::is_gguf(model.weights) || (!model.config.empty() && !has_our_names(model.weights));
+  if (!theirs) return load_weights(model.weights, state);
+  if (model.type != "decoder")
+    throw UserError(
+        fmt::format("model.weights is {}; a model of type {} starts from a safetensors file of its own, such "
+                    "as plimsoll export writes",
+                    model.weights.string(), model.type));
+  load_decoder_weights(model.weights, model.config, state);
+}
+
+}  // namespace plimsoll
