@@ -37,8 +37,7 @@ struct StimuliFiles {
     config.validation_fraction = 0.25;
     config.cache_dir = folder / "cache";
     config.stimuli.delay = delay;
-    config.stimuli.fmri =
-        put_packed(folder / "bold.nii.gz", scan({3, 2, 1, static_cast<int16_t>(volumes)}, values));
+    config.stimuli.fmri = put_file(folder / "bold.nii", scan({3, 2, 1, static_cast<int16_t>(volumes)}, values));
     config.stimuli.mask = put_file(folder / "mask.nii", scan({3, 2, 1}, std::vector<int16_t>{1, 1, 1, 1, 1, 0}));
     config.stimuli.texts = put_file(folder / "labels.txt", texts);
     config.stimuli.text_embeddings = folder / "vectors.safetensors";
