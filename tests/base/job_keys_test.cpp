@@ -44,6 +44,7 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
     };
     EXPECT_TRUE(accepts("data.files: a.txt") || accepts("data.type: synthetic") ||
                 accepts("{data.type: synthetic, model.type: fmri_autoencoder}") ||
+                accepts("{data: {type: stimuli, fmri: a.nii}, model.type: fmri_autoencoder}") ||
                 accepts("{data.type: synthetic, model.type: gesture_ssm}") ||
                 accepts("{data.type: series, data.files: a.ts, model.type: gesture_ssm}") ||
                 accepts("{data.type: synthetic, model.type: prompt_segmentation}") ||

@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-/// `runs` runs of 12 volumes, 2 seconds each, on a grid of 3 x 2: rest, then "bright" and "dark" for blocks of 3
-/// volumes. Voxels follow the label of `delay` volumes before, with noise; the last voxel is outside of the mask.
+/// `runs` runs of 12 volumes, 2 seconds each, on a grid of 3 x 2: rest, then "bright" and "dark" for blocks of 3 volumes.
+/// Voxels follow the label of `delay` volumes before, with noise; the last voxel is outside of the mask.
 struct StimuliFiles {
   static constexpr int64_t kVoxels = 5, kPerRun = 12, kFeatures = 4;
 
@@ -37,7 +37,7 @@ struct StimuliFiles {
     config.validation_fraction = 0.25;
     config.cache_dir = folder / "cache";
     config.stimuli.delay = delay;
-    config.stimuli.fmri = put_packed(folder / "bold.nii.gz", scan({3, 2, 1, static_cast<int16_t>(volumes)}, values));
+    config.stimuli.fmri = put_file(folder / "bold.nii", scan({3, 2, 1, static_cast<int16_t>(volumes)}, values));
     config.stimuli.mask = put_file(folder / "mask.nii", scan({3, 2, 1}, std::vector<int16_t>{1, 1, 1, 1, 1, 0}));
     config.stimuli.texts = put_file(folder / "labels.txt", texts);
     config.stimuli.text_embeddings = folder / "vectors.safetensors";

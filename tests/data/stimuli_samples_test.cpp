@@ -203,7 +203,7 @@ TEST(StimuliSamples, LeavesOutWhatIsBadWhereAsked) {
   StimuliFiles files(folder, 4, 0, true);
   std::vector<float> values = files.values;
   values[7 * 6 + 2] = NAN;
-  put_packed(folder / "bold.nii.gz", scan({3, 2, 1, 48}, values));
+  put_file(folder / "bold.nii", scan({3, 2, 1, 48}, values));
   EXPECT_THAT(user_error_of([&] { opened(files.config); }), HasSubstr("volume 7 has values that are not finite"));
   files.config.skip_bad = true;
   put_file(files.config.stimuli.videos / "dark.y4m", "no video");
@@ -215,7 +215,7 @@ TEST(StimuliSamples, LeavesOutWhatIsBadWhereAsked) {
   const Batch batch = in_order(*source, Split::train);
   for (int64_t i = 0; i < 35 * StimuliFiles::kVoxels; ++i) EXPECT_TRUE(std::isfinite(value(batch, 3, i)));
   files.config.skip_bad = false;
-  put_packed(folder / "bold.nii.gz", scan({3, 2, 1, 48}, files.values));
+  put_file(folder / "bold.nii", scan({3, 2, 1, 48}, files.values));
   EXPECT_THAT(user_error_of([&] { opened(files.config); }), HasSubstr("dark.y4m"));
 }
 
