@@ -128,7 +128,13 @@ ModelKind gesture_ssm_kind() {
           .keys = gesture_keys(),
           .check = check_gesture,
           .data_types = {"series"},
-          .origin = origin_of_gesture};
+          .origin = origin_of_gesture,
+          .shrinks = {
+              {"data.length", "shorter series", [](const Job& job) { return job.data.series.length; }, 4},
+              {"model.hidden_dim", "a narrower model", [](const Job& job) { return job.model.gesture.hidden_dim; }, 32},
+              {"model.d_state", "a smaller state", [](const Job& job) { return job.model.gesture.d_state; }, 8},
+              {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.gesture.num_layers; }},
+          }};
 }
 
 }  // namespace plimsoll::job

@@ -133,12 +133,20 @@ std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
 }  // namespace
 
 ModelKind prompt_segmentation_kind() {
-  return {.type = "prompt_segmentation",
-          .meaning = "an image and a prompt to a mask",
-          .keys = segmentation_keys(),
-          .check = check_segmentation,
-          .data_types = {"slices"},
-          .origin = origin_of_segmentation};
+  return {
+      .type = "prompt_segmentation",
+      .meaning = "an image and a prompt to a mask",
+      .keys = segmentation_keys(),
+      .check = check_segmentation,
+      .data_types = {"slices"},
+      .origin = origin_of_segmentation,
+      .shrinks = {
+          {"model.image_size", "a smaller image", [](const Job& job) { return job.model.segmentation.image_size; }, 16},
+          {"model.prompt_length", "a shorter prompt",
+           [](const Job& job) { return job.model.segmentation.prompt_length; }},
+          {"model.llm.num_layers", "fewer layers of the language model",
+           [](const Job& job) { return job.model.segmentation.llm.num_layers; }},
+      }};
 }
 
 }  // namespace plimsoll::job

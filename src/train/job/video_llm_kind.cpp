@@ -125,7 +125,14 @@ ModelKind video_llm_kind() {
           .keys = video_llm_keys(),
           .check = check_video_llm,
           .data_types = {"clips"},
-          .origin = origin_of_video_llm};
+          .origin = origin_of_video_llm,
+          .shrinks = {
+              {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }},
+              {"model.image_size", "smaller frames", [](const Job& job) { return job.model.video_llm.image_size; }, 16},
+              {"data.sequence_length", "a shorter text", [](const Job& job) { return job.data.sequence_length; }, 8},
+              {"model.llm.num_layers", "fewer layers of the language model",
+               [](const Job& job) { return job.model.video_llm.llm.num_layers; }},
+          }};
 }
 
 }  // namespace plimsoll::job
