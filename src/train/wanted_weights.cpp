@@ -67,7 +67,7 @@ std::vector<Wanted> wanted_by(const NamedTensors& state) {
     for (const char* kind : kCompanionKinds)
       // The next update begins from what the companion says: it is the file's weight too, not the one that was drawn.
       if (const auto companion = known.find(companion_name(kind, name)); companion != known.end()) {
-        wanted.back().as_it_is = {};
+        wanted.back().as_it_is = at::Tensor();
         wanted.back().put = [parameter = tensor, companion = companion->second, kind](const at::Tensor& weight) {
           put_whole_weights(weight.to(at::kFloat).contiguous(), kind, parameter, companion);
         };
