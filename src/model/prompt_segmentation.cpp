@@ -64,7 +64,7 @@ Segmented PromptSegmentationImpl::forward(const at::Tensor& image, const at::Ten
     words = at::cat({seen.to(words.scalar_type()), words}, 1);
   }
   const at::Tensor hidden = llm_->hidden(words).narrow(1, config_.image_tokens, config_.prompt_length);
-  // One token's state as a product: its place differs from sample to sample, the shapes do not.
+  // As a product: where the prompt ends differs from sample to sample, the shapes do not.
   const at::Tensor asked = at::bmm(read_at.to(hidden.scalar_type()).unsqueeze(1), hidden);
   const at::Tensor small = mask_decoder_(features, prompt_projection_(asked));
   const int64_t size = config_.image_size;
