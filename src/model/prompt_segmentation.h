@@ -50,6 +50,7 @@ class PromptSegmentationImpl : public torch::nn::Module {
   ImageEncoder encoder_{nullptr};
   Projection image_projection_{nullptr}, prompt_projection_{nullptr};
   Decoder llm_{nullptr};
+  Norm prompt_norm_{nullptr};
   MaskDecoder mask_decoder_{nullptr};
 };
 TORCH_MODULE(PromptSegmentation);
