@@ -26,7 +26,7 @@ Step gesture_ssm_step(const GestureSsmConfig& config, int64_t micro_batch_size, 
 
 /// An image and a prompt to a mask, B samples of image_size S and prompt_length L. Inputs: "image" float32 [B, S, S,
 /// channels]; "tokens" and "targets" int64 [B, L], the targets -100 where no answer is to be learned; "read_at" float32
-/// [B, L], 1 where the language model's state is what the mask is made from and 0 elsewhere; "mask" uint8 [B, S, S];
+/// [B, L], what the language model's state at each token counts for in what asks for the mask; "mask" uint8 [B, S, S];
 /// kCounted. Metric "dice": of the masks where they are likelier than not, the mean over samples. The loss is computed
 /// in float32 whatever the precision. `config.llm.vocab_size` must be set. Throws UserError for a configuration that
 /// does not divide, or a loss whose parts are all left out.

@@ -38,7 +38,7 @@ SlicePrompt make_slice_prompt(const std::string& prompt, const std::string& answ
   std::copy(tokens.begin(), tokens.end(), made.tokens.begin());
   for (int64_t i = std::max<int64_t>(0, asked - 1); i < end; ++i)
     made.targets[static_cast<size_t>(i)] = made.tokens[static_cast<size_t>(i) + 1];
-  made.read_at[static_cast<size_t>(end)] = 1;
+  std::fill_n(made.read_at.begin(), end + 1, 1 / static_cast<float>(end + 1));
   return made;
 }
 

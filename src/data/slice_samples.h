@@ -23,7 +23,8 @@ struct SliceShape {
 /// slices between the first and the last that show any.
 ///
 /// Tokens are the prompt, the answer and the end of text, which fills the rest; targets are the tokens that follow,
-/// from the prompt's last one to the end of text, and -100 elsewhere; read_at is 1 at the end of text.
+/// from the prompt's last one to the end of text, and -100 elsewhere; read_at is their mean up to the
+/// end of text.
 ///
 /// Volumes are read at once and held in memory. `progress` hears how far it is and may throw. Throws UserError for
 /// files that cannot be read, names that are not there, a prompt that is too long, and where nothing is left to train

@@ -10,6 +10,7 @@ namespace plimsoll::model {
 namespace {
 
 constexpr int64_t kIgnoredTarget = -100;
+constexpr double kNormEps = 1e-5;
 
 /// [B, side, side, C] averaged to `to` x `to` tokens: [B, to^2, C].
 at::Tensor pooled(const at::Tensor& features, int64_t to) {
@@ -52,6 +53,8 @@ PromptSegmentationImpl::PromptSegmentationImpl(const PromptSegmentationConfig& c
     image_projection_ = register_module("image_projection", Projection(width, config.llm.hidden_size));
   llm_ = register_module("llm", Decoder(config.llm, config.image_tokens + config.prompt_length));
   prompt_projection_ = register_module("prompt_projection", Projection(config.llm.hidden_size, width));
+  // What is asked for must not be faint beside the mask's own token.
+  prompt_norm_ = register_module("prompt_norm", Norm("rmsnorm", width, kNormEps));
   mask_decoder_ = register_module("mask_decoder", MaskDecoder(config.decoder, feature_side(config)));
 }
 
@@ -64,9 +67,9 @@ Segmented PromptSegmentationImpl::forward(const at::Tensor& image, const at::Ten
     words = at::cat({seen.to(words.scalar_type()), words}, 1);
   }
   const at::Tensor hidden = llm_->hidden(words).narrow(1, config_.image_tokens, config_.prompt_length);
-  // One token's state as a product: its place differs from sample to sample, the shapes do not.
+  // As a product: where the prompt ends differs from sample to sample, the shapes do not.
   const at::Tensor asked = at::bmm(read_at.to(hidden.scalar_type()).unsqueeze(1), hidden);
-  const at::Tensor small = mask_decoder_(features, prompt_projection_(asked));
+  const at::Tensor small = mask_decoder_(features, prompt_norm_(prompt_projection_(asked)));
   const int64_t size = config_.image_size;
   const at::Tensor logits =
       at::upsample_bilinear2d(small.to(at::kFloat).unsqueeze(1), {size, size}, /*align_corners=*/false).squeeze(1);

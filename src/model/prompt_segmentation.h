@@ -36,7 +36,8 @@ class PromptSegmentationImpl : public torch::nn::Module {
  public:
   explicit PromptSegmentationImpl(const PromptSegmentationConfig& config);
 
-  /// image [B, S, S, channels], tokens int64 [B, L], read_at [B, L]: 1 at the token whose state asks for the mask.
+  /// image [B, S, S, channels], tokens int64 [B, L], read_at [B, L]: the weight of each token's state in
+  /// what asks for the mask.
   Segmented forward(const at::Tensor& image, const at::Tensor& tokens, const at::Tensor& read_at);
 
   /// The weighted loss of samples whose `counted` [B] is 1, a float32 scalar; mask uint8 [B, S, S], targets int64
@@ -49,6 +50,7 @@ class PromptSegmentationImpl : public torch::nn::Module {
   ImageEncoder encoder_{nullptr};
   Projection image_projection_{nullptr}, prompt_projection_{nullptr};
   Decoder llm_{nullptr};
+  Norm prompt_norm_{nullptr};
   MaskDecoder mask_decoder_{nullptr};
 };
 TORCH_MODULE(PromptSegmentation);

@@ -88,7 +88,6 @@ TEST_F(NiftiTest, RefusesWhatIsNoNifti) {
   EXPECT_THAT(refusal(""), HasSubstr("truncated"));
   EXPECT_THAT(refusal(std::string(1000, 'x')), HasSubstr("does not begin with 348"));
   EXPECT_THAT(refusal(with_field(good_, 344, 'x')), HasSubstr("no 'n+1'"));
-  EXPECT_THAT(refusal(with_field(good_, 345, 'i')), HasSubstr("no 'n+1'"));
   EXPECT_THAT(refusal(with_field(good_, 344, std::array<char, 4>{'n', 'i', '1', 0})), HasSubstr("pair of files"));
   EXPECT_THAT(refusal(with_field(good_, 0, int32_t{540})), HasSubstr("NIfTI-2"));
   EXPECT_THAT(user_error_of([&] { read_nifti(folder_ / "none.nii"); }), HasSubstr("cannot read"));

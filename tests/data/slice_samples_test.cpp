@@ -65,7 +65,7 @@ TEST_F(SliceSamplesTest, AreSlicesWithStructuresThatTheyShow) {
   EXPECT_EQ(text, "Segment the left box. It is here:");
   const auto end = std::ssize(text), asked = std::ssize(std::string("Segment the left box."));
   for (int64_t i = 0; i < 48; ++i) {
-    EXPECT_EQ(read_at[i], i == end ? 1.0f : 0.0f);
+    EXPECT_FLOAT_EQ(read_at[i], i <= end ? 1.0f / static_cast<float>(end + 1) : 0.0f);
     EXPECT_EQ(targets[i], i >= asked - 1 && i < end ? tokens[i + 1] : -100) << i;
   }
 }

@@ -169,7 +169,7 @@ TEST(PromptSegmentation, DiceIsOneForTheMaskItself) {
 
 TEST(PromptSegmentation, WindowsSeeOnlyThemselvesAndTheirNeighboursConvolution) {
   torch::manual_seed(8);
-  const auto block = model::WindowBlock(8, 2, 4, 2);
+  model::WindowBlock block(8, 2, 4, 2);
   const torch::NoGradGuard no_grad;
   torch::Tensor x = torch::randn({1, 12, 12, 8});
   const torch::Tensor before = block->forward(x);
@@ -184,7 +184,7 @@ TEST(PromptSegmentation, WindowsSeeOnlyThemselvesAndTheirNeighboursConvolution) 
 
 TEST(PromptSegmentation, UpscaleIsATransposedConvolution) {
   torch::manual_seed(9);
-  const auto upscale = model::Upscale(6, 3);
+  model::Upscale upscale(6, 3);
   const torch::NoGradGuard no_grad;
   const torch::Tensor x = torch::randn({2, 4, 5, 6});
   const auto parameters = upscale->named_parameters();

@@ -69,7 +69,7 @@ TEST(PromptSegmentationTraining, AFrozenQuantisedAdaptedReaderStaysInsideThePlan
   job.max_steps = 4;
   job.precision = Precision::bf16_mixed;
   job.fine_tuning.lora = {.modules = {"llm.layers"}, .rank = 2};
-  job.fine_tuning.train = {"encoder", "image_projection", "prompt_projection", "mask_decoder"};
+  job.fine_tuning.train = {"encoder", "image_projection", "prompt_projection", "prompt_norm", "mask_decoder"};
   job.fine_tuning.quantize = {.modules = {"llm.layers"}};
   const TrainReport report = train(job);
   EXPECT_TRUE(report.fits);

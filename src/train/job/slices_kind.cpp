@@ -70,7 +70,7 @@ DataKind slices_kind() {
   kind.type = "slices";
   kind.meaning = "slices of volumes with anatomical labels";
   kind.keys = {
-      paths("data.files", &DataConfig::files, "slices: images, NIfTI files (.nii, .nii.gz)"),
+      paths("data.files", &DataConfig::files, "images, NIfTI files (.nii, .nii.gz)"),
       paths("data.labels", &S::labels,
             "NIfTI files of whole numbers, one for each of data.files on the same grid: what each voxel belongs to"),
       path("data.label_names", &S::label_names, "(required)",

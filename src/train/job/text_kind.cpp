@@ -17,7 +17,7 @@ DataKind text_kind() {
   kind.type = "text";
   kind.meaning = "files cut into windows of tokens";
   kind.keys = {
-      paths("data.files", &D::files, "text: files, relative to the job file"),
+      paths("data.files", &D::files, "files, relative to the job file"),
       path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where token files are kept, relative to the job file"),
   };
   kind.keys.front().help.default_value = "(required)";
