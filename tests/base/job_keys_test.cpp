@@ -46,7 +46,8 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
                 accepts("{data.type: synthetic, model.type: fmri_autoencoder}") ||
                 accepts("{data.type: synthetic, model.type: gesture_ssm}") ||
                 accepts("{data.type: synthetic, model.type: prompt_segmentation}") ||
-                accepts("{data.type: synthetic, model.type: video_llm}"))
+                accepts("{data.type: synthetic, model.type: video_llm}") ||
+                accepts("{data.type: clips, data.files: a.mp4, model.type: video_llm}"))
         << key.key;
   }
 }
