@@ -50,7 +50,8 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
                 accepts("{data.type: synthetic, model.type: prompt_segmentation}") ||
                 accepts("{data.type: slices, data.files: a.nii, data.labels: b.nii, data.label_names: n.txt, "
                         "model.type: prompt_segmentation}") ||
-                accepts("{data.type: synthetic, model.type: video_llm}"))
+                accepts("{data.type: synthetic, model.type: video_llm}") ||
+                accepts("{data.type: clips, data.files: a.mp4, model.type: video_llm}"))
         << key.key;
   }
 }
