@@ -137,9 +137,10 @@ class Training {
   void start();
 
   /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU,
-  /// with the sizes and dtype declared (or that which the precision has inputs in: bfloat16 with bf16-true); those of the last of several may have TrainingOptions::last_micro_batch as
-  /// their first size, and then each micro batch's loss counts by its samples. After the first step the plan may be
-  /// made anew with the scratch that kernels turned out to take; UserError(does_not_fit) if that is over the budget.
+  /// with the sizes and dtype declared (or that which the precision has inputs in: bfloat16 with bf16-true); those of
+  /// the last of several may have TrainingOptions::last_micro_batch as their first size, and then each micro batch's
+  /// loss counts by its samples. After the first step the plan may be made anew with the scratch that kernels turned
+  /// out to take; UserError(does_not_fit) if that is over the budget.
   StepResult step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate);
 
   /// The same with `count` micro batches that are asked for one at a time: what next(i) gives need live only until it

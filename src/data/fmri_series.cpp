@@ -22,7 +22,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kSameGrid = 1e-3;  // millimetres
+constexpr double kSameGrid = 1e-3;                 // millimetres
 constexpr int64_t kMostVoxels = int64_t{1} << 26;  // of a volume: 406 x 406 x 406
 
 UserError bad(const std::filesystem::path& path, const std::string& what) {
@@ -68,8 +68,7 @@ FmriSeries read_table(const std::filesystem::path& path) {
       series.voxels = std::ssize(cells);
       continue;
     }
-    if (wrong != cells.end())
-      throw bad(path, fmt::format("line {}: {} is not a number", number, in_quotes(*wrong)));
+    if (wrong != cells.end()) throw bad(path, fmt::format("line {}: {} is not a number", number, in_quotes(*wrong)));
     if (series.voxels == 0) series.voxels = std::ssize(cells);
     if (std::ssize(cells) != series.voxels)
       throw bad(path, fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
@@ -93,9 +92,10 @@ std::vector<size_t> chosen_by(const std::filesystem::path& path, const NiftiVolu
   if (mask.to_world != nowhere && layout.to_world != nowhere)
     for (size_t i = 0; i < nowhere.size(); ++i) same &= std::abs(mask.to_world[i] - layout.to_world[i]) <= kSameGrid;
   if (!same)
-    throw bad(path, fmt::format("this mask has as many voxels as {}, and they lie elsewhere: {} mm apart against {} mm, "
-                                "or with another origin; resample it",
-                                of.string(), fmt::join(mask.spacing, " x "), fmt::join(layout.spacing, " x ")));
+    throw bad(path,
+              fmt::format("this mask has as many voxels as {}, and they lie elsewhere: {} mm apart against {} mm, "
+                          "or with another origin; resample it",
+                          of.string(), fmt::join(mask.spacing, " x "), fmt::join(layout.spacing, " x ")));
   std::vector<size_t> chosen;
   for (int64_t i = 0; i < mask.voxels(); ++i)
     if (mask.at(i) != 0) chosen.push_back(static_cast<size_t>(i));
@@ -125,7 +125,8 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
   // Outside of the head nothing varies.
   std::vector<char> varies(chosen.size(), 0);
   const auto voxels = static_cast<size_t>(series.voxels);
-  for (size_t i = voxels; i < series.values.size(); ++i) varies[i % voxels] |= series.values[i] != series.values[i - voxels];
+  for (size_t i = voxels; i < series.values.size(); ++i)
+    varies[i % voxels] |= series.values[i] != series.values[i - voxels];
   const auto kept = std::ranges::count(varies, 1);
   if (kept == 0) throw bad(path, "no voxel of it varies over time");
   size_t to = 0;
@@ -141,7 +142,8 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
 FmriSeries read_fmri(const std::filesystem::path& path, const std::filesystem::path& mask) {
   const std::string extension = path.extension().string();
   const bool table = extension == ".csv" || extension == ".tsv" || extension == ".txt";
-  if (table && !mask.empty()) throw bad(mask, fmt::format("{} is a table, which has no grid for a mask", path.string()));
+  if (table && !mask.empty())
+    throw bad(mask, fmt::format("{} is a table, which has no grid for a mask", path.string()));
   return table ? read_table(path) : read_scan(path, mask);
 }
 

@@ -20,17 +20,17 @@ namespace {
 
 // The header; offsets as in nifti1.h.
 constexpr size_t kHeaderBytes = 348;
-constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffset = 108, kSlope = 112, kIntercept = 116,
-                 kUnits = 123, kSformCode = 254, kSform = 280, kMagic = 344;
+constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffset = 108, kSlope = 112,
+                 kIntercept = 116, kUnits = 123, kSformCode = 254, kSform = 280, kMagic = 344;
 constexpr uint32_t kNifti2HeaderBytes = 540;
 // Deflate cannot pack more than this into a byte (zlib.net/zlib_tech.html).
 constexpr int64_t kMostDeflated = 1032;
 constexpr size_t kPiece = size_t{1} << 24;
 constexpr int64_t kFirstVoxel = 352;  // behind the header and a flag of four bytes
 
-constexpr NiftiType kTypes[] = {NiftiType::uint8, NiftiType::int16,  NiftiType::int32,  NiftiType::float32,
-                                NiftiType::float64, NiftiType::int8, NiftiType::uint16, NiftiType::uint32,
-                                NiftiType::int64, NiftiType::uint64};
+constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType::int32,  NiftiType::float32,
+                                NiftiType::float64, NiftiType::int8,  NiftiType::uint16, NiftiType::uint32,
+                                NiftiType::int64,   NiftiType::uint64};
 
 size_t bytes_of(NiftiType type) {
   switch (type) {
@@ -127,7 +127,8 @@ class Reader {
 
 void reverse_each(std::span<std::byte> bytes, size_t element) {
   for (size_t i = 0; i + element <= bytes.size(); i += element)
-    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i), bytes.begin() + static_cast<std::ptrdiff_t>(i + element));
+    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                 bytes.begin() + static_cast<std::ptrdiff_t>(i + element));
 }
 
 /// The header's fields, in this machine's order.
@@ -198,8 +199,8 @@ int64_t offset_of_voxels(const Header& header, const std::filesystem::path& file
   // Some writers leave it 0.
   if (offset == 0) return kFirstVoxel;
   if (!(offset >= kFirstVoxel && offset <= 1e9) || offset != std::floor(offset))
-    refuse(file, fmt::format("says that its voxels begin at byte {}; they cannot begin before byte {}", offset,
-                             kFirstVoxel));
+    refuse(file,
+           fmt::format("says that its voxels begin at byte {}; they cannot begin before byte {}", offset, kFirstVoxel));
   return static_cast<int64_t>(offset);
 }
 
@@ -262,11 +263,11 @@ NiftiVolume layout_of(const Header& header, Reader& reader, const std::filesyste
   const double bytes = static_cast<double>(volume.voxels()) * static_cast<double>(bytes_of(volume.type)) *
                        static_cast<double>(volumes != nullptr ? *volumes : 1);
   if (static_cast<double>(offset) + bytes > static_cast<double>(reader.most_bytes()))
-    refuse(file, fmt::format("says {} voxels of {}{}, {:.0f} bytes; the file cannot hold more than {}: it is truncated or "
-                             "damaged",
-                             volume.sizes_in_words(), name_of(volume.type),
-                             volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes,
-                             reader.most_bytes()));
+    refuse(file,
+           fmt::format("says {} voxels of {}{}, {:.0f} bytes; the file cannot hold more than {}: it is truncated or "
+                       "damaged",
+                       volume.sizes_in_words(), name_of(volume.type),
+                       volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.most_bytes()));
   reader.skip(offset - static_cast<int64_t>(kHeaderBytes), "the header");
   return volume;
 }

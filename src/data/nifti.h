@@ -1,7 +1,7 @@
 // Volumes in NIfTI-1 files (.nii, .nii.gz; nifti.nimh.nih.gov/nifti-1), as scanners' and atlases' data are passed on.
 //
-// A reader of our own over zlib: the header is 348 bytes, and every size in it is held against the file before anything is
-// allocated. libniftiio allocates what a header asks for and prints what it thinks of it.
+// A reader of our own over zlib: the header is 348 bytes, and every size in it is held against the file before anything
+// is allocated. libniftiio allocates what a header asks for and prints what it thinks of it.
 #pragma once
 
 #include <array>
@@ -34,9 +34,9 @@ bool is_floating(NiftiType type);
 
 /// A volume as it stands in the file, 1 to 8 bytes a voxel, and what its numbers mean.
 struct NiftiVolume {
-  std::array<int64_t, 3> sizes = {};    ///< voxels along x, y, z; x is the fastest
-  std::array<double, 3> spacing = {};   ///< millimetres between them; 1 where the file does not say
-  std::array<double, 12> to_world = {}; ///< rows of the map to millimetres; all 0 where the file has none
+  std::array<int64_t, 3> sizes = {};     ///< voxels along x, y, z; x is the fastest
+  std::array<double, 3> spacing = {};    ///< millimetres between them; 1 where the file does not say
+  std::array<double, 12> to_world = {};  ///< rows of the map to millimetres; all 0 where the file has none
   NiftiType type = NiftiType::uint8;
   double slope = 1, intercept = 0;  ///< value = slope x number + intercept
   std::vector<std::byte> bytes;     ///< in this machine's order

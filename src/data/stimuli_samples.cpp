@@ -99,10 +99,10 @@ class StimuliSamples final : public SampleSource {
                                   series_.volumes));
     vectors_ = read_label_vectors(config_.text_embeddings, labels_.names);
     if (std::ssize(vectors_.front()) != shape_.text_features)
-      throw UserError(fmt::format("data.text_embeddings: the vectors in {} have {} values, and model.text.features is "
-                                  "{}; set model.text.features: {}",
-                                  config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features,
-                                  vectors_.front().size()));
+      throw UserError(fmt::format(
+          "data.text_embeddings: the vectors in {} have {} values, and model.text.features is "
+          "{}; set model.text.features: {}",
+          config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features, vectors_.front().size()));
   }
 
   void choose_volumes(const DataConfig& config) {
@@ -123,8 +123,7 @@ class StimuliSamples final : public SampleSource {
       begin_[at] = v > 0 && labels_.run[at] == labels_.run[at - 1] ? begin_[at - 1] : v;
       const float* values = series_.values.data() + v * series_.voxels;
       if (!std::all_of(values, values + series_.voxels, [](float value) { return std::isfinite(value); })) {
-        const std::string what =
-            fmt::format("{}: volume {} has values that are not finite", config_.fmri.string(), v);
+        const std::string what = fmt::format("{}: volume {} has values that are not finite", config_.fmri.string(), v);
         if (!config.skip_bad)
           throw UserError(what + "; data.skip_bad: true leaves such volumes out", UserError::Kind::failure);
         skipped_.push_back(what);
@@ -134,14 +133,16 @@ class StimuliSamples final : public SampleSource {
       (labels_.run[at] >= runs - held ? held_out_ : train_).push_back(v);
     }
     if (train_.empty())
-      throw UserError(fmt::format("data.fmri: {} has no volume to train on: runs are of {} volumes at most, and "
-                                  "data.fmri_delay is {}",
-                                  config_.fmri.string(), series_.volumes, config_.delay));
+      throw UserError(
+          fmt::format("data.fmri: {} has no volume to train on: runs are of {} volumes at most, and "
+                      "data.fmri_delay is {}",
+                      config_.fmri.string(), series_.volumes, config_.delay));
   }
 
   void prepare_responses() {
     for (int64_t v = 0; v < series_.volumes; ++v)
-      if (!usable_[static_cast<size_t>(v)]) std::fill_n(series_.values.data() + v * series_.voxels, series_.voxels, 0.f);
+      if (!usable_[static_cast<size_t>(v)])
+        std::fill_n(series_.values.data() + v * series_.voxels, series_.voxels, 0.f);
     if (config_.detrend != "none") detrend(series_, labels_.run, usable_, config_.detrend == "linear");
     standardise(series_, train_);
   }
@@ -150,9 +151,10 @@ class StimuliSamples final : public SampleSource {
     seconds_ = config_.repetition_time > 0 ? config_.repetition_time : series_.repetition_time;
     if (config_.videos.empty()) return;
     if (!(seconds_ > 0))
-      throw UserError(fmt::format("data.videos is given, and {} does not say how many seconds pass from volume to "
-                                  "volume; set data.repetition_time",
-                                  config_.fmri.string()));
+      throw UserError(
+          fmt::format("data.videos is given, and {} does not say how many seconds pass from volume to "
+                      "volume; set data.repetition_time",
+                      config_.fmri.string()));
     const double window = seconds_ * static_cast<double>(shape_.text_tokens);
     const ClipGrid grid{window / static_cast<double>(shape_.video_frames), shape_.video_size,
                         window / static_cast<double>(shape_.audio_frames), shape_.audio_mels};
@@ -180,7 +182,8 @@ class StimuliSamples final : public SampleSource {
   void fill_frames(int64_t volume, float* frames) const {
     const int64_t pixels = shape_.video_size * shape_.video_size;
     for (int64_t i = 0; i < shape_.video_frames; ++i) {
-      const double at = time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.video_frames));
+      const double at =
+          time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.video_frames));
       const auto picture = at < 0 ? std::span<const std::byte>() : media_.frame(at);
       if (picture.empty()) continue;
       float* planes = frames + i * 3 * pixels;  // colours apart, from -1 to 1
@@ -193,7 +196,8 @@ class StimuliSamples final : public SampleSource {
 
   void fill_mel(int64_t volume, float* mel) const {
     for (int64_t i = 0; i < shape_.audio_frames; ++i) {
-      const double at = time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.audio_frames));
+      const double at =
+          time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.audio_frames));
       const auto bands = at < 0 ? std::span<const std::byte>() : media_.mel(at);
       if (!bands.empty()) std::memcpy(mel + i * shape_.audio_mels, bands.data(), bands.size());
     }

@@ -20,15 +20,15 @@ namespace plimsoll {
 /// What a sample consists of, as the model has it.
 struct StimuliShape {
   int64_t voxels = 0;
-  int64_t video_frames = 0, video_size = 0;   ///< over the window: "frames" [frames, 3, size, size], -1 black to 1
-  int64_t audio_frames = 0, audio_mels = 0;   ///< over the window: "mel" [frames, mels], as log_mel() gives them
+  int64_t video_frames = 0, video_size = 0;    ///< over the window: "frames" [frames, 3, size, size], -1 black to 1
+  int64_t audio_frames = 0, audio_mels = 0;    ///< over the window: "mel" [frames, mels], as log_mel() gives them
   int64_t text_tokens = 0, text_features = 0;  ///< the window's volumes, a vector each: "words" [tokens, features]
 };
 
 /// Reads the series and decodes the media. Whole runs are held out, the last ones, as many as come nearest to
-/// config.validation_fraction and at least one; of a single run the end. Voxels are standardised by the volumes that are
-/// trained on. `progress` is told what takes long. Throws UserError for files that cannot be read, do not go together
-/// or are not what `shape` asks for.
+/// config.validation_fraction and at least one; of a single run the end. Voxels are standardised by the volumes that
+/// are trained on. `progress` is told what takes long. Throws UserError for files that cannot be read, do not go
+/// together or are not what `shape` asks for.
 std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
                                               const std::function<void(const std::string&, double)>& progress);
 

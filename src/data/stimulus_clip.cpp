@@ -40,9 +40,9 @@ std::filesystem::path cache_file(const std::filesystem::path& file, const ClipGr
   const auto time = std::filesystem::last_write_time(absolute, error);
   if (error) throw_file_error("read", file, error.value());
   const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-  const uint64_t key = mix64(hash_bytes(fmt::format("{}:{}:{}:{}:{}:{}:{}:{}", kCacheFormat, bytes, since,
-                                                    grid.seconds_per_frame, grid.side, grid.seconds_per_mel, grid.bands,
-                                                    absolute.string())));
+  const uint64_t key =
+      mix64(hash_bytes(fmt::format("{}:{}:{}:{}:{}:{}:{}:{}", kCacheFormat, bytes, since, grid.seconds_per_frame,
+                                   grid.side, grid.seconds_per_mel, grid.bands, absolute.string())));
   return cache_dir / fmt::format("{}-{:016x}.safetensors", file.filename().string().substr(0, 100), key);
 }
 
@@ -51,7 +51,8 @@ void decode(const std::filesystem::path& file, const ClipGrid& grid, const std::
   const VideoInfo info = describe_video(file);
   if (!(info.seconds > 0))
     throw UserError(fmt::format("{} does not say how long it is", file.string()), UserError::Kind::failure);
-  const int64_t frames = places(info.seconds, grid.seconds_per_frame), mels = places(info.seconds, grid.seconds_per_mel);
+  const int64_t frames = places(info.seconds, grid.seconds_per_frame),
+                mels = places(info.seconds, grid.seconds_per_mel);
   if (frames == kMostGridPlaces || mels == kMostGridPlaces)
     throw UserError(fmt::format("{} is {:.0f} seconds long, too long for a picture or a mel frame every {:.2g} seconds",
                                 file.string(), info.seconds, std::min(grid.seconds_per_frame, grid.seconds_per_mel)),
@@ -92,8 +93,8 @@ StimulusClip::StimulusClip(const std::filesystem::path& file, const ClipGrid& gr
     : file_(decoded(file, grid, cache_dir, progress)), grid_(grid) {
   const auto tensor = [&](const char* name, DType dtype, size_t dimensions, int64_t last) {
     const auto found = file_.tensors().find(name);
-    return found != file_.tensors().end() && found->second.dtype == dtype &&
-           found->second.sizes.size() == dimensions && found->second.sizes[0] > 0 && found->second.sizes[1] == last;
+    return found != file_.tensors().end() && found->second.dtype == dtype && found->second.sizes.size() == dimensions &&
+           found->second.sizes[0] > 0 && found->second.sizes[1] == last;
   };
   const auto length = file_.metadata().find(kSeconds);
   if (length != file_.metadata().end())

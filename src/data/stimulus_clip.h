@@ -18,9 +18,9 @@ struct ClipGrid {
   int64_t bands = 0;
 };
 
-/// A file is decoded where no earlier job has: its pictures and spectrogram lie in `cache_dir` (made when it is missing)
-/// under a name made of the file's path, size and time of change and of the grid, and are mapped from there. May be read
-/// from any number of threads.
+/// A file is decoded where no earlier job has: its pictures and spectrogram lie in `cache_dir` (made when it is
+/// missing) under a name made of the file's path, size and time of change and of the grid, and are mapped from there.
+/// May be read from any number of threads.
 class StimulusClip {
  public:
   /// `progress` gets the fraction decoded; not called where there is nothing to do. Throws UserError (failure) that

@@ -71,7 +71,8 @@ std::vector<std::vector<float>> read_label_vectors(const std::filesystem::path& 
       std::vector<std::string> has;
       for (const auto& [each, tensor] : file.tensors())
         if (has.size() < kNamesShown) has.push_back(one_line(each));
-      throw bad(path, fmt::format("it has no vector for the label {}; it has: {}", in_quotes(name), fmt::join(has, ", ")));
+      throw bad(path,
+                fmt::format("it has no vector for the label {}; it has: {}", in_quotes(name), fmt::join(has, ", ")));
     }
     const StoredTensor& tensor = found->second;
     if (tensor.dtype != DType::float32 || tensor.sizes.size() != 1 || tensor.sizes[0] < 1)

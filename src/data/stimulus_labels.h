@@ -21,8 +21,8 @@ struct StimulusLabels {
 /// that goes on after another.
 StimulusLabels read_stimulus_labels(const std::filesystem::path& path);
 
-/// The vector of each label of `names`, all of one length: tensors [features] of float32 in a safetensors file, named as
-/// the labels are. Throws UserError (failure) that names the file and the label that it lacks.
+/// The vector of each label of `names`, all of one length: tensors [features] of float32 in a safetensors file, named
+/// as the labels are. Throws UserError (failure) that names the file and the label that it lacks.
 std::vector<std::vector<float>> read_label_vectors(const std::filesystem::path& path,
                                                    const std::vector<std::string>& names);
 

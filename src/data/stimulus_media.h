@@ -20,9 +20,9 @@ class StimulusMedia {
   StimulusMedia() = default;  ///< nothing to be seen or heard
 
   /// `videos`: a film, which begins with the series and lasts as long; or a folder of clips that have the labels' names
-  /// ("face.mp4"). A clip begins where its label does and is repeated as long as the label stays; a label without one is
-  /// black and silent. With `skip_bad` a clip that cannot be read is like none, and said in skipped(). Throws UserError
-  /// that names the file: a film shorter than the series, two clips for a label, no clip for any.
+  /// ("face.mp4"). A clip begins where its label does and is repeated as long as the label stays; a label without one
+  /// is black and silent. With `skip_bad` a clip that cannot be read is like none, and said in skipped(). Throws
+  /// UserError that names the file: a film shorter than the series, two clips for a label, no clip for any.
   StimulusMedia(const std::filesystem::path& videos, const StimulusLabels& labels, double seconds_per_volume,
                 const ClipGrid& grid, const std::filesystem::path& cache_dir, bool skip_bad,
                 const std::function<void(const std::string&, double)>& progress);

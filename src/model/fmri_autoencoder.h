@@ -62,7 +62,7 @@ TORCH_MODULE(ResidualStack);
 
 /// What a micro batch comes to.
 struct FmriOutputs {
-  at::Tensor loss;  ///< [B], float32: the weighted sum of the parts
+  at::Tensor loss;                                        ///< [B], float32: the weighted sum of the parts
   std::vector<std::pair<std::string, at::Tensor>> parts;  ///< [B] each, by the names of model.loss
   at::Tensor predicted;  ///< [B, voxels], float32, from the stimuli; undefined where model.loss.fmri is 0
 };

@@ -82,7 +82,8 @@ TEST(NiftiSeries, RefusesDamage) {
   EXPECT_THAT(refusal(good.substr(0, good.size() - 40), true), HasSubstr("truncated"));
   EXPECT_THAT(refusal(good.substr(0, 100)), HasSubstr("truncated"));
   EXPECT_THAT(refusal("no scan at all, but long enough to be read" + std::string(400, '.')), HasSubstr("NIfTI"));
-  EXPECT_THAT(refusal(scan_header({32767, 32767, 32767, 32767, 32767, 32767, 32767}, 64, 64)), HasSubstr("cannot hold"));
+  EXPECT_THAT(refusal(scan_header({32767, 32767, 32767, 32767, 32767, 32767, 32767}, 64, 64)),
+              HasSubstr("cannot hold"));
   EXPECT_THAT(refusal(scan_header({2000, 2000, 100, 1}, 2, 8), true), HasSubstr("cannot hold"));
   EXPECT_THAT(refusal(scan_header({2, -3, 1, 4}, 16, 32)), HasSubstr("dimension 2"));
   EXPECT_THAT(refusal(scan_header({2, 3, 1, 4}, 32, 64)), HasSubstr("type 32"));
@@ -97,7 +98,8 @@ TEST(NiftiSeries, RefusesDamage) {
 
 TEST(FmriSeries, TakesTheVoxelsOfTheMaskOrThoseThatVary) {
   const TempFolder folder;
-  const auto path = put_file(folder / "a.nii", scan({2, 2, 1, 3}, std::vector<float>{1, 0, 5, 2, 2, 0, 5, 1, 3, 0, 5, 2}));
+  const auto path =
+      put_file(folder / "a.nii", scan({2, 2, 1, 3}, std::vector<float>{1, 0, 5, 2, 2, 0, 5, 1, 3, 0, 5, 2}));
   const auto mask = put_file(folder / "mask.nii", scan({2, 2, 1}, std::vector<int16_t>{0, 1, 0, 7}));
   const FmriSeries masked = read_fmri(path, mask);
   EXPECT_EQ(masked.voxels, 2);

@@ -12,8 +12,8 @@ namespace {
 std::vector<float> tone(double hertz, double seconds, double loudness = 1) {
   std::vector<float> samples(static_cast<size_t>(seconds * kMelSampleRate));
   for (size_t i = 0; i < samples.size(); ++i)
-    samples[i] = static_cast<float>(
-        loudness * std::sin(2 * std::numbers::pi * hertz * static_cast<double>(i) / kMelSampleRate));
+    samples[i] =
+        static_cast<float>(loudness * std::sin(2 * std::numbers::pi * hertz * static_cast<double>(i) / kMelSampleRate));
   return samples;
 }
 

@@ -80,8 +80,9 @@ TEST(StimuliSamples, WordsComeBeforeTheirResponse) {
         const int64_t shown = volume - delay - 2 + token;
         const int64_t label = shown / 3 * (1 + run) % 3;
         for (int64_t f = 0; f < StimuliFiles::kFeatures; ++f)
-          ASSERT_EQ(value(batch, 2, (i * 3 + token) * StimuliFiles::kFeatures + f),
-                    shown < 0 ? 0 : f == label ? 2 : -1)
+          ASSERT_EQ(value(batch, 2, (i * 3 + token) * StimuliFiles::kFeatures + f), shown < 0    ? 0
+                                                                                    : f == label ? 2
+                                                                                                 : -1)
               << delay << " " << i << " " << token;
       }
     }
@@ -118,8 +119,8 @@ TEST(StimuliSamples, ClipsBeginWithTheirLabelAndAreRepeated) {
   const auto source = opened(files.config);
   const Batch batch = in_order(*source, Split::train);
   ASSERT_EQ(source->samples(Split::train), 36);
-  // Volumes 3 to 5 of run 0 are "bright". Volume 5 sees 6 seconds of it, a picture each: 0.5, 1.5, ..., 5.5 s into a clip
-  // of 2 s of white and 2 s of grey.
+  // Volumes 3 to 5 of run 0 are "bright". Volume 5 sees 6 seconds of it, a picture each: 0.5, 1.5, ..., 5.5 s into a
+  // clip of 2 s of white and 2 s of grey.
   const float wanted[] = {1, 1, 0, 0, 1, 1};
   for (int64_t i = 0; i < 6; ++i)
     for (int64_t pixel : {0, 17, 47}) EXPECT_NEAR(value(batch, 0, (5 * 6 + i) * 48 + pixel), wanted[i], 0.03) << i;
@@ -165,7 +166,9 @@ TEST(StimuliSamples, ABatchDependsOnItsPlaceAlone) {
     const Batch one = source->batch(order, Split::train, 5 + i, 1);
     for (size_t f = 0; f < 4; ++f) {
       const auto& bytes = one.fields[f].bytes;
-      EXPECT_EQ(std::memcmp(bytes.data(), whole.fields[f].bytes.data() + static_cast<size_t>(i) * bytes.size(), bytes.size()), 0);
+      EXPECT_EQ(
+          std::memcmp(bytes.data(), whole.fields[f].bytes.data() + static_cast<size_t>(i) * bytes.size(), bytes.size()),
+          0);
     }
   }
 }

@@ -13,7 +13,8 @@ using testing::HasSubstr;
 
 TEST(StimulusLabels, AreALineAVolume) {
   const TempFolder folder;
-  const StimulusLabels labels = read_stimulus_labels(put_file(folder / "a.txt", "rest 0\nface\t0\r\nrest 3\nface 3\n\n"));
+  const StimulusLabels labels =
+      read_stimulus_labels(put_file(folder / "a.txt", "rest 0\nface\t0\r\nrest 3\nface 3\n\n"));
   EXPECT_THAT(labels.names, ElementsAre("rest", "face"));
   EXPECT_THAT(labels.label, ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(labels.run, ElementsAre(0, 0, 1, 1));

@@ -100,13 +100,15 @@ TEST(FmriAutoencoder, TheLossIsFloat32InBfloat16) {
   EXPECT_EQ(loss_of(step, *model, inputs_of(step), torch::kBFloat16).scalar_type(), torch::kFloat);
 }
 
-Evaluation evaluation_of(const Step& step, torch::nn::Module& model, const std::map<std::string, torch::Tensor>& inputs) {
+Evaluation evaluation_of(const Step& step, torch::nn::Module& model,
+                         const std::map<std::string, torch::Tensor>& inputs) {
   StepInputs named;
   for (const auto& [name, tensor] : inputs) named.set(name, tensor);
   return step.evaluation(model, named);
 }
 
-std::map<std::string, torch::Tensor> rows(const std::map<std::string, torch::Tensor>& inputs, int64_t first, int64_t count) {
+std::map<std::string, torch::Tensor> rows(const std::map<std::string, torch::Tensor>& inputs, int64_t first,
+                                          int64_t count) {
   std::map<std::string, torch::Tensor> part;
   for (const auto& [name, tensor] : inputs) part[name] = tensor.narrow(0, first, count).clone();
   return part;

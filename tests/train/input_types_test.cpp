@@ -33,7 +33,8 @@ TrainingOptions options_with(Precision precision) {
 
 int64_t input_bytes(const Trace& trace, const Step& step) {
   int64_t bytes = 0;
-  for (const InputSpec& spec : step.inputs) bytes += trace.buffers[Trace::find(trace.inputs, spec.name)->view.buffer].bytes;
+  for (const InputSpec& spec : step.inputs)
+    bytes += trace.buffers[Trace::find(trace.inputs, spec.name)->view.buffer].bytes;
   return bytes;
 }
 
@@ -66,7 +67,8 @@ TEST(InputTypes, TheLossesAreThoseOfInputsCastInTheStep) {
   const Step step = fmri_autoencoder_step(small(), 4);
   const auto as_declared = losses_of(step, [](const torch::Tensor& x) { return x; });
   EXPECT_EQ(as_declared, losses_of(step, [](const torch::Tensor& x) { return x.to(torch::kBFloat16); }));
-  EXPECT_EQ(as_declared, losses_of(step, [](const torch::Tensor& x) { return x.to(torch::kBFloat16).to(torch::kFloat); }));
+  EXPECT_EQ(as_declared,
+            losses_of(step, [](const torch::Tensor& x) { return x.to(torch::kBFloat16).to(torch::kFloat); }));
   EXPECT_THAT(user_error_of([&] { losses_of(step, [](const torch::Tensor& x) { return x.to(torch::kDouble); }); }),
               HasSubstr("is Double"));
   EXPECT_THAT(user_error_of([&] { losses_of(step, [](const torch::Tensor& x) { return x.to(torch::kDouble); }); }),

@@ -59,14 +59,17 @@ TEST(StimuliJob, SaysWhichKeyDoesNotFitTheFiles) {
 
 TEST(StimuliJob, KeysAreChecked) {
   const auto refusal = [](const std::string& data) {
-    return user_error_of([&] { parse_job("{model.type: fmri_autoencoder, data: {type: stimuli" + data + "}}", "job.yaml", ""); });
+    return user_error_of(
+        [&] { parse_job("{model.type: fmri_autoencoder, data: {type: stimuli" + data + "}}", "job.yaml", ""); });
   };
   EXPECT_THAT(refusal(""), HasSubstr("data.fmri is missing"));
-  EXPECT_THAT(refusal(", fmri: a.nii, texts: b.txt"), HasSubstr("data.texts is given, and data.text_embeddings is not"));
+  EXPECT_THAT(refusal(", fmri: a.nii, texts: b.txt"),
+              HasSubstr("data.texts is given, and data.text_embeddings is not"));
   EXPECT_THAT(refusal(", fmri: a.nii, text_embeddings: b"), HasSubstr("data.text_embeddings is given, and data.texts"));
   EXPECT_THAT(refusal(", fmri: a.nii, fmri_detrend: cubic"), HasSubstr("allowed: none, mean, linear"));
   EXPECT_THAT(refusal(", fmri: a.nii, tokenizer: gpt2"), HasSubstr("data.tokenizer"));
-  const Job job = parse_job("{model.type: fmri_autoencoder, data: {type: stimuli, fmri: a.nii, videos: clips}}", "job.yaml", "/x");
+  const Job job =
+      parse_job("{model.type: fmri_autoencoder, data: {type: stimuli, fmri: a.nii, videos: clips}}", "job.yaml", "/x");
   EXPECT_EQ(job.data.stimuli.fmri, "/x/a.nii");
   EXPECT_EQ(job.data.stimuli.videos, "/x/clips");
   EXPECT_EQ(job.data.stimuli.delay, 2);
