@@ -13,8 +13,8 @@ namespace plimsoll {
 
 /// `data.type: series`: sequences of vectors with a class each, in .ts files (data.files).
 struct SeriesConfig {
-  std::vector<std::filesystem::path>
-      validation_files;                 ///< held out whole; empty: data.validation_fraction of the files
+  /// Held out whole; empty: the share data.validation_fraction of the files' series.
+  std::vector<std::filesystem::path> validation_files;
   int64_t length = 100;                 ///< vectors of a series
   double train_ratio_of_vectors = 1.0;  ///< (0, 1]: how many of them a sample has
   bool pad = false;                     ///< shorter series and missing values are filled up with the mean

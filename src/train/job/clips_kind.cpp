@@ -7,6 +7,7 @@
 #include "train/job/data_kind.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
+#include "train/job/tokenizer_keys.h"
 
 namespace plimsoll {
 
@@ -36,14 +37,10 @@ DataKind clips_kind() {
              "seconds from the start of a clip to that of the next; 0: clip_seconds. Clips held out lie side by side"),
       {{"data.prompt", "text", "Describe the video: ", "before the caption; not learned"},
        [](const Value& value, Job& job) { job.data.clips.prompt = read_text(value, "text, or \"\" for none"); }},
-      word("data.tokenizer", &D::tokenizer, {"bytes", "gpt2"}, "gpt2: byte-pair encoding, needs tokenizer_file"),
-      path("data.tokenizer_file", &D::tokenizer_file, "(none)",
-           "gpt2: a tiktoken rank file (lines of base64 token, space, rank)"),
       path("data.cache_dir", &D::cache_dir, ".plimsoll-cache",
            "where decoded frames are kept, relative to the job file"),
-      boolean("data.skip_bad", &D::skip_bad,
-              "videos that cannot be read are left out and named; false: the first stops"),
   };
+  std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
   kind.check = [](const Job& job, const Places& places) {
     const C& clips = job.data.clips;
     if (job.data.files.empty() && clips.list.empty())
@@ -55,9 +52,7 @@ DataKind clips_kind() {
       refuse(places.of({"data.clip_stride"}),
              fmt::format("data.clip_stride is {}; it must be at least a thousandth of data.clip_seconds {}",
                          clips.clip_stride, clips.clip_seconds));
-    if (job.data.tokenizer == "gpt2" && job.data.tokenizer_file.empty())
-      refuse(places.of({"data.tokenizer"}),
-             "data.tokenizer is 'gpt2'; it needs data.tokenizer_file, a tiktoken rank file");
+    check_tokenizer(job, places);
   };
   kind.paths = [](Job& job) { return std::vector<std::filesystem::path*>{&job.data.clips.list}; };
   kind.origin = [](const Job& job) {
