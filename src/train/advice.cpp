@@ -93,7 +93,8 @@ Steps smaller_state(const Job& job) {
 
 Steps fewer_layers(const Job& job) {
   Steps steps;
-  if (!is_language_model(job)) return steps;
+  // Weights that there are have as many layers as they have.
+  if (!is_language_model(job) || !job.model.weights.empty() || !job.model.config.empty()) return steps;
   for (int64_t layers = job.model.decoder.num_layers * 3 / 4; layers >= 1 && steps.size() < 12;
        layers = layers * 3 / 4) {
     std::string change = fmt::format("model.num_layers={}", layers);
