@@ -41,8 +41,8 @@ TEST(JobErrors, UnknownKeyNamesTheNearest) {
 }
 
 TEST(JobErrors, UnknownKeyOfAnotherSectionNamesThatSection) {
-  EXPECT_THAT(message("learning_rate: 1"), HasSubstr("did you mean 'optimizer.learning_rate'?"));
-  EXPECT_THAT(message("trainer: {max_steps: 1}"), HasSubstr("did you mean 'max_steps'?"));
+  EXPECT_THAT(message("min_lr_ratio: 1"), HasSubstr("did you mean 'scheduler.min_lr_ratio'?"));
+  EXPECT_THAT(message("run: {max_steps: 1}"), HasSubstr("did you mean 'max_steps'?"));
 }
 
 TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
