@@ -29,8 +29,7 @@ std::string micro_batches_in_words(const JobSettings& settings) {
 Step step_of(const Job& job, int64_t micro_batch_size) {
   const std::string& type = job.model.type;
   if (type == "fmri_autoencoder") return fmri_autoencoder_step(job.model.fmri, micro_batch_size);
-  if (type == "gesture_ssm")
-    return gesture_ssm_step(job.model.gesture, micro_batch_size, job.data.series.vectors());
+  if (type == "gesture_ssm") return gesture_ssm_step(job.model.gesture, micro_batch_size, job.data.series.vectors());
   if (type == "prompt_segmentation") return prompt_segmentation_step(job, micro_batch_size);
   if (type == "video_llm") return video_llm_step(job, micro_batch_size);
   check(type == "decoder", "unknown model type " + type);
