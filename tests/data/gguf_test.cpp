@@ -142,7 +142,7 @@ std::string seen(char byte) {
 }
 
 GgufText with_tokenizer(const std::string& pre) {
-  std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>"};
+  std::vector<std::string> tokens = {"<|endoftext|>", "<im_start>"};
   for (char byte = '!'; byte < '{'; ++byte) tokens.emplace_back(1, byte);
   tokens.push_back(seen(' '));
   const std::vector<std::string> merges = {"l o", "lo w", seen(' ') + " low", "5 6"};
@@ -171,7 +171,7 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
   EXPECT_THAT(gpt2->encode("56"), ElementsAre(fifty_six));
   EXPECT_THAT(smollm->encode("56"), ElementsAre(letter('5'), letter('6')));
   EXPECT_EQ(gpt2->decode(gpt2->encode("The low, 56 of 'em")), "The low, 56 of 'em");
-  EXPECT_THAT(gpt2->encode("<|im_start|>"), testing::Not(testing::Contains(1)));  // spelt out
+  EXPECT_THAT(gpt2->encode("<im_start>"), testing::Not(testing::Contains(1)));  // spelt out
   EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                              // a byte that it lacks
   EXPECT_NE(gpt2->fingerprint(), make_tokenizer("bytes", "")->fingerprint());
   const auto refused = [&](const GgufText& text) {
