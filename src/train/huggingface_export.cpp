@@ -59,11 +59,20 @@ std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
   return std::nullopt;
 }
 
+// The type that the checkpoint holds its weights in. They are taken out as float32, whatever is written: a norm's 1 + w
+// in 16 bits has lost what 1 is then taken from.
+DType held_type(const std::filesystem::path& checkpoint, const ExportOptions& options) {
+  const CheckpointWeights weights(checkpoint, options);
+  for (const auto& [name, make] : weights.all())
+    if (name == "embedding") return dtype_of(make().scalar_type());
+  return DType::float32;
+}
+
 class FolderExport {
  public:
   FolderExport(const Job& job, const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                const ExportOptions& options)
-      : out_(out), from_(checkpoint, options) {
+      : out_(out), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
     if (job.model.type != "decoder")
       throw UserError(
           fmt::format("the model is of type {}; transformers' folders are written of decoders", job.model.type));
@@ -71,7 +80,7 @@ class FolderExport {
       throw UserError("the checkpoint has adapters, which such a folder has no place for; add --merge");
     for (const auto& [name, make] : from_.all()) made_[name] = &make;
     const at::Tensor embedding = tensor("embedding");
-    dtype_ = dtype_of(embedding.scalar_type());
+    dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);
     DecoderConfig config = job.model.decoder;
     config.vocab_size = embedding.size(0);
     if (made_.contains("positions")) config.max_positions = tensor("positions").size(0);

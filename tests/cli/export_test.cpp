@@ -74,7 +74,7 @@ TEST_F(ExportCommand, SyntheticSamplesOfAnyModelAreTrainedOn) {
   EXPECT_EQ(report["unit"], "samples");
   EXPECT_EQ(report["losses"].size(), 3u);
   EXPECT_TRUE(report["evaluation_loss"].is_number());
-  expect_refusal(run({"train", "fmri.yaml", "data.type=text"}), 2, HasSubstr("takes data.type: synthetic"));
+  expect_refusal(run({"train", "fmri.yaml", "data.type=text"}), 2, HasSubstr("takes data.type: stimuli | synthetic"));
   expect_refusal(run({"plan", "fmri.yaml", "model.audio.patch=7"}), 2,
                  HasSubstr("model.audio.patch is 7; it must divide model.audio.frames 16"));
   const Outcome decoder = run({"train", "job.yaml", "data.type=synthetic", "max_steps=2"});

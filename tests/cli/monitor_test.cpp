@@ -33,7 +33,8 @@ TEST_F(MonitorCommand, ShowsARunThatIsUnderWay) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     const Outcome outcome = run({"monitor", "--once", "--json", "-"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    for (const json& each : json::parse(outcome.out)["runs"]) seen = each;
+    const json shown = json::parse(outcome.out);
+    for (const json& each : shown["runs"]) seen = each;
   }
   const Outcome table = run({"monitor", "--once"});
   ::kill(child, SIGTERM);

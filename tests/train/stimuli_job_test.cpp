@@ -30,7 +30,7 @@ Job stimuli_job(const StimuliFiles& files) {
   job.batch_size = job.micro_batch_size = 8;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
   job.memory_budget = int64_t{1} << 28;
-  job.max_steps = 60;
+  job.max_steps = 1000;
   job.threads = 1;
   return job;
 }

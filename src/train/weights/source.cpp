@@ -42,8 +42,9 @@ class SafetensorsSource : public Source {
     }
     if (files.size() > kMostShards)
       refuse(index, fmt::format("names {} files; at most {} are allowed", files.size(), kMostShards));
+    // All names before the first file is opened.
+    for (const auto& [file, names] : files) require_plain_name(index, file);
     for (const auto& [file, names] : files) {
-      require_plain_name(index, file);
       std::error_code error;
       if (!std::filesystem::exists(folder / file, error))
         refuse(index, fmt::format("names the file {}, which is not in its folder", in_quotes(file)));
