@@ -116,7 +116,7 @@ b eye.0 db = dd b a
   };
   EXPECT_EQ(again("llm"), "c");
   EXPECT_EQ(again("eye"), "a");
-  EXPECT_EQ(again(""), "eca");
+  EXPECT_EQ(again(""), "efca");
   EXPECT_EQ(again("ear"), "");
 }
 
