@@ -172,7 +172,7 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
   EXPECT_THAT(smollm->encode("56"), ElementsAre(letter('5'), letter('6')));
   EXPECT_EQ(gpt2->decode(gpt2->encode("The low, 56 of 'em")), "The low, 56 of 'em");
   EXPECT_THAT(gpt2->encode("<im_start>"), testing::Not(testing::Contains(1)));  // spelt out
-  EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                              // a byte that it lacks
+  EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                            // a byte that it lacks
   EXPECT_NE(gpt2->fingerprint(), make_tokenizer("bytes", "")->fingerprint());
   const auto refused = [&](const GgufText& text) {
     put_file(folder_ / "bad.gguf", text.text());

@@ -288,7 +288,8 @@ TEST_F(ModelWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
   EXPECT_THAT(said(std::string(100, '[')), HasSubstr("nested deeper"));
   EXPECT_THAT(said(R"({"model_type": "llama", "model_type": "gpt2"})"), HasSubstr("'model_type' twice"));
   EXPECT_THAT(said(R"({"model_type": "llama"})"), HasSubstr("vocab_size is missing"));
-  EXPECT_THAT(said(R"({"model_type": "llama", "num_hidden_layers": 1e30, )" + sizes.substr(0, sizes.find(", \"num_hidden_layers\"")) + "}"),
+  EXPECT_THAT(said(R"({"model_type": "llama", "num_hidden_layers": 1e30, )" +
+                   sizes.substr(0, sizes.find(", \"num_hidden_layers\"")) + "}"),
               HasSubstr("num_hidden_layers is 1e+30"));
   EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "num_key_value_heads": 3})"),
               HasSubstr("do not divide"));
