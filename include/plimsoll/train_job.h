@@ -53,6 +53,7 @@ struct PlannedJob {
 /// What a job is planned for.
 struct PlanTarget {
   std::string device = "cpu";            ///< whose casts and scratch: cpu | cuda | rocm | mps | xpu
+  bool here = true;                      ///< it is this machine's: kernels can be tried out on it
   CostModel cost;                        ///< how fast it is
   std::optional<int64_t> memory_budget;  ///< bytes, the context and what libraries take included
   std::string budget_reason;             ///< why so many

@@ -2,28 +2,25 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <thread>
 
+#include "device/copy_engine.h"
+
 namespace plimsoll {
 
-class CopyThread {
+class CopyThread final : public CopyEngine {
  public:
   CopyThread() = default;  ///< the thread begins with the first copy
-  ~CopyThread();           ///< waits for all copies
+  ~CopyThread() override;
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
 
-  /// Begins to copy, after those begun before. The ranges must not overlap. Gives the copy's number, for wait().
-  /// `then`, which must not throw, is called by the thread when it is copied, before the copy counts as done.
-  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {});
-  /// Returns when that copy, and all before it, are done.
-  void wait(int64_t copy);
-  void wait_for_all();
+  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {}) override;
+  void wait(int64_t copy) override;
+  void wait_on_host(int64_t copy) override { wait(copy); }
+  void wait_for_all() override;
 
  private:
   struct Copy {

@@ -2,7 +2,6 @@
 
 #include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
@@ -12,12 +11,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-int64_t rounded(size_t bytes) {
-  return static_cast<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment);
-}
-
 thread_local AllocationFrame* current_frame = nullptr;
+thread_local int64_t beside_at_start = 0;
 std::atomic<int> running_ops{0};
 
 // Bytes now, and the most there were.
@@ -34,8 +29,6 @@ struct Counter {
 Counter outside;  // on the heap, while ops run
 Counter beside;   // of these, by threads that run no op themselves: a kernel's workers
 
-}  // namespace
-
 // Requests made while no op runs go to the allocator that was there before.
 class CountingAllocator final : public c10::Allocator {
  public:
@@ -49,15 +42,9 @@ class CountingAllocator final : public c10::Allocator {
     const c10::Device cpu(c10::DeviceType::CPU);
     AllocationFrame* frame = current_frame;
     if (frame) {
-      if (void* place = frame->claim_output(bytes)) return {place, place, &keep, cpu};
-      const int64_t offset = frame->find_gap(rounded(bytes));
-      if (offset + rounded(bytes) <= frame->workspace_bytes_) {
-        void* address = frame->workspace_ + offset;
-        frame->add_block({offset, rounded(bytes), address, /*from_heap=*/false});
-        return {address, address, &keep, cpu};
-      }
+      if (void* place = frame->place_for(bytes)) return {place, place, &keep, cpu};
       void* address = take_from_heap(bytes);
-      frame->add_block({offset, rounded(bytes), address, /*from_heap=*/true});
+      frame->taken_outside(address, bytes);
       return {address, address, &release, cpu};
     }
     void* address = take_from_heap(bytes, /*by_worker=*/true);
@@ -90,7 +77,10 @@ class CountingAllocator final : public c10::Allocator {
 
   static void release(void* address) {
     // Through raw_allocate and raw_deallocate, memory that was only lent comes back here as well.
-    if (current_frame && current_frame->lent(address)) return current_frame->release(address);
+    if (current_frame && current_frame->lent(address)) {
+      current_frame->release(address);
+      return;
+    }
     CountingAllocator& self = get();
     HeapBlock block;
     {
@@ -115,78 +105,30 @@ class CountingAllocator final : public c10::Allocator {
   std::unordered_map<void*, HeapBlock> heap_blocks_;  // taken while an op ran
 };
 
-AllocationFrame::AllocationFrame() {
+}  // namespace
+
+void cpu_allocator::install() {
   CountingAllocator::get();
 }
-AllocationFrame::~AllocationFrame() = default;
 
-void AllocationFrame::begin(std::vector<Output>&& outputs, std::byte* workspace, int64_t workspace_bytes) {
+void cpu_allocator::begin_op(AllocationFrame& frame) {
   check(current_frame == nullptr, "two ops run on one thread at once");
-  outputs_ = std::move(outputs);
-  workspace_ = workspace;
-  workspace_bytes_ = workspace_bytes;
-  blocks_.clear();
-  high_water_ = outside_ = outside_high_ = 0;
-  current_frame = this;
+  current_frame = &frame;
   beside.reset_peak();
-  beside_at_start_ = beside.live;
+  beside_at_start = beside.live;
   ++running_ops;
 }
 
-AllocationFrame::Usage AllocationFrame::end() {
+int64_t cpu_allocator::end_op() {
   current_frame = nullptr;
   --running_ops;
-  Usage usage{high_water_, outside_high_, beside.peak - beside_at_start_};
-  for (const Block& block : blocks_) (block.from_heap ? usage.escaped : usage.escaped_arena) = true;
-  return usage;
+  return beside.peak - beside_at_start;
 }
 
-// An output is recognised by its exact size.
-void* AllocationFrame::claim_output(size_t bytes) {
-  for (Output& output : outputs_) {
-    if (output.taken || output.bytes != bytes) continue;
-    output.taken = true;
-    return output.place;
-  }
-  return nullptr;
-}
-
-// Scratch is laid out first-fit in an imaginary region without end: how far it reaches is what the op should have been
-// planned with.
-int64_t AllocationFrame::find_gap(int64_t bytes) const {
-  int64_t offset = 0;
-  for (const Block& block : blocks_) {
-    if (block.offset - offset >= bytes) break;
-    offset = std::max(offset, block.offset + block.bytes);
-  }
-  return offset;
-}
-
-void AllocationFrame::add_block(const Block& block) {
-  const auto at =
-      std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) { return other.offset > block.offset; });
-  blocks_.insert(at, block);
-  high_water_ = std::max(high_water_, block.offset + block.bytes);
-  if (block.from_heap) outside_high_ = std::max(outside_high_, outside_ += block.bytes);
-}
-
-bool AllocationFrame::lent(void* address) const {
-  if (workspace_ != nullptr && address >= workspace_ && address < workspace_ + workspace_bytes_) return true;
-  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& output) { return output.place == address; });
-}
-
-void AllocationFrame::release(void* address) {
-  const auto found =
-      std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.address == address; });
-  if (found == blocks_.end()) return;
-  if (found->from_heap) outside_ -= found->bytes;
-  blocks_.erase(found);
-}
-
-int64_t AllocationFrame::outside_peak() {
+int64_t cpu_allocator::outside_peak() {
   return outside.peak;
 }
-void AllocationFrame::reset_outside_peak() {
+void cpu_allocator::reset_outside_peak() {
   outside.reset_peak();
 }
 

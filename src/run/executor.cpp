@@ -1,12 +1,14 @@
 #include "run/executor.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/hash.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
+
+#include "device/cpu_backend.h"
 #include "plan/free_gaps.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
@@ -38,9 +40,9 @@ uint64_t seed_of(const RandomContext& random, int64_t random_id) {
   return mix(seed ^ static_cast<uint64_t>(random_id));
 }
 
-// A constant argument as the CPU wants it.
-c10::IValue on_cpu(const c10::IValue& value) {
-  if (value.isDevice() && value.toDevice().type() == kPlanDevice) return c10::Device(c10::kCPU);
+// A constant argument as the device wants it.
+c10::IValue on_device(const c10::IValue& value, c10::Device device) {
+  if (value.isDevice() && value.toDevice().type() == kPlanDevice) return device;
   if (value.isGenerator()) return {};
   return value;
 }
@@ -50,6 +52,7 @@ c10::IValue on_cpu(const c10::IValue& value) {
 struct Executor::BoundOp {
   int32_t index;
   const Op* op;
+  Backend* backend;
   std::optional<c10::OperatorHandle> handle;     // a copy has none
   std::vector<c10::IValue> arguments;            // tensors over the arena, constants
   std::vector<AllocationFrame::Output> outputs;  // what the kernel allocates itself
@@ -62,27 +65,49 @@ struct Executor::BoundOp {
 
 Executor::~Executor() = default;
 
-std::byte* Executor::arena_of(Memory memory) const {
-  return memory == Memory::device ? arena_.data() : memory == Memory::host ? host_->data() : disk_->data();
+Arena* Executor::arena_of(Memory memory) const {
+  return memory == Memory::device ? &arena_ : memory == Memory::host ? host_ : nullptr;
+}
+
+std::byte* Executor::address_in(Memory memory, int64_t offset) const {
+  return (memory == Memory::disk ? disk_->data() : arena_of(memory)->data()) + offset;
 }
 
 std::byte* Executor::place_of(BufferId buffer) const {
-  return plan_.offsets[buffer] < 0 ? nullptr : arena_of(plan_.trace.buffers[buffer].memory) + plan_.offsets[buffer];
+  return plan_.offsets[buffer] < 0 ? nullptr : address_in(plan_.trace.buffers[buffer].memory, plan_.offsets[buffer]);
 }
 
-Executor::Executor(const Plan& plan, CpuArena& arena, CpuArena* host, DiskArena* disk)
-    : plan_(plan), arena_(arena), host_(host), disk_(disk), copy_numbers_(plan.trace.buffers.size(), 0) {
+// What lies with the host is the CPU's, and so are the ops that the plan has run there.
+Backend& Executor::backend_of(const Op& op) const {
+  return op.on_host ? cpu_backend() : backend_;
+}
+
+Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host, DiskArena* disk)
+    : plan_(plan),
+      backend_(backend),
+      arena_(arena),
+      host_(host),
+      disk_(disk),
+      copy_numbers_(plan.trace.buffers.size(), 0),
+      copies_(backend.copy_engine()) {
   check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
   check(plan.host_bytes == 0 || (host && host->bytes() >= plan.host_bytes),
         "the host's arena is smaller than the plan");
   check(plan.disk_bytes == 0 || (disk && disk->bytes() >= plan.disk_bytes),
         "the disk's arena is smaller than the plan");
   const size_t count = plan.trace.buffers.size();
-  storages_.reserve(count);
+  places_.reserve(count);
   for (size_t b = 0; b < count; ++b) {
-    void* place = place_of(static_cast<BufferId>(b));
-    storages_.emplace_back(c10::Storage::use_byte_size_t(), static_cast<size_t>(plan.trace.buffers[b].bytes),
-                           c10::DataPtr(place, c10::Device(c10::kCPU)), /*allocator=*/nullptr, /*resizable=*/false);
+    const Buffer& buffer = plan.trace.buffers[b];
+    const int64_t offset = plan.offsets[b];
+    if (offset < 0 || buffer.memory == Memory::disk)
+      places_.push_back({c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(buffer.bytes),
+                                      c10::DataPtr(offset < 0 ? nullptr : disk->data() + offset, c10::kCPU),
+                                      /*allocator=*/nullptr, /*resizable=*/false)});
+    else if (buffer.memory == Memory::host)
+      places_.push_back(cpu_backend().place(*host, offset, buffer.bytes));
+    else
+      places_.push_back(backend.place(arena, offset, buffer.bytes));
   }
   ops_.reserve(plan.trace.ops.size());
   const std::vector<FreeGap> gaps = largest_free_gaps(plan);
@@ -96,7 +121,11 @@ Executor::Executor(const Plan& plan, CpuArena& arena, CpuArena* host, DiskArena*
   }
   for (const ConstantData& constant : plan.trace.constants) {
     check(plan.offsets[constant.buffer] >= 0, "a constant without a place");
-    std::copy(constant.bytes.begin(), constant.bytes.end(), place_of(constant.buffer));
+    if (plan.trace.buffers[constant.buffer].on_device())
+      backend.write(arena, plan.offsets[constant.buffer], constant.bytes.data(),
+                    static_cast<int64_t>(constant.bytes.size()));
+    else
+      std::copy(constant.bytes.begin(), constant.bytes.end(), place_of(constant.buffer));
   }
 }
 
@@ -104,10 +133,12 @@ const at::Tensor& Executor::bind(const View& view) {
   auto& bucket = tensors_[hash_of(view)];
   for (const auto& [key, tensor] : bucket)
     if (key == view) return tensor;
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[view.buffer]),
-                                                         c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                         c10::scalarTypeToTypeMeta(scalar_type_of(view.dtype)));
-  tensor.unsafeGetTensorImpl()->set_storage_offset(view.offset);
+  const Backend::Place& place = places_[view.buffer];
+  const bool on_device = plan_.trace.buffers[view.buffer].on_device() && plan_.offsets[view.buffer] >= 0;
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(place.storage), on_device ? backend_.keys() : c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(scalar_type_of(view.dtype)));
+  tensor.unsafeGetTensorImpl()->set_storage_offset(place.offset / element_bytes(view.dtype) + view.offset);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(view.sizes, view.strides);
   bucket.emplace_back(view, std::move(tensor));
   return bucket.back().second;
@@ -117,9 +148,25 @@ at::Tensor Executor::tensor(const View& view) {
   return bind(view);
 }
 
+void Executor::write(const View& view, const void* source, int64_t bytes) {
+  const int64_t begin = plan_.offsets[view.buffer] + view.offset * element_bytes(view.dtype);
+  if (plan_.trace.buffers[view.buffer].on_device())
+    backend_.write(arena_, begin, source, bytes);
+  else
+    std::memcpy(address_in(plan_.trace.buffers[view.buffer].memory, begin), source, static_cast<size_t>(bytes));
+}
+
+void Executor::read(const View& view, void* target, int64_t bytes) {
+  const int64_t begin = plan_.offsets[view.buffer] + view.offset * element_bytes(view.dtype);
+  if (plan_.trace.buffers[view.buffer].on_device())
+    backend_.read(arena_, begin, target, bytes);
+  else
+    std::memcpy(target, address_in(plan_.trace.buffers[view.buffer].memory, begin), static_cast<size_t>(bytes));
+}
+
 Executor::BoundOp Executor::bind_op(int32_t index) {
   const Op& op = plan_.trace.ops[index];
-  BoundOp bound{index, &op, {}, {}, {}, {}, {}};
+  BoundOp bound{index, &op, &backend_of(op), {}, {}, {}, {}, {}};
   for_each_view(op, [&](const View& view, bool) {
     const int64_t end = plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes);
     int64_t& extent = bound.extents[static_cast<int>(plan_.trace.buffers[view.buffer].memory)];
@@ -133,7 +180,7 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
     const auto tensor_of = [&](const View& view) { return view.buffer == kNoBuffer ? at::Tensor() : bind(view); };
     switch (argument.kind) {
       case Argument::Kind::constant:
-        bound.arguments.push_back(on_cpu(op.call->constants[i]));
+        bound.arguments.push_back(on_device(op.call->constants[i], bound.backend->device()));
         break;
       case Argument::Kind::tensor:
         bound.arguments.emplace_back(tensor_of(argument.views[0]));
@@ -162,14 +209,14 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
     }
     bound.results.push_back(bind(view));
     if (const int64_t bytes = plan_.trace.buffers[view.buffer].bytes; bytes > 0)
-      bound.outputs.push_back({static_cast<size_t>(bytes), arena_.data() + plan_.offsets[view.buffer]});
+      bound.outputs.push_back({static_cast<size_t>(bytes), place_of(view.buffer)});
   }
   // Outputs written in place are on the stack after the call too, between the fresh ones.
   for (size_t i = 0; i < schema.returns().size(); ++i)
     if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
   if (plan_.workspace_offsets[index] >= 0) {
     const Memory runs_in = op.on_host ? Memory::host : Memory::device;
-    bound.workspace = arena_of(runs_in) + plan_.workspace_offsets[index];
+    bound.workspace = address_in(runs_in, plan_.workspace_offsets[index]);
     bound.workspace_bytes = op.workspace_bytes;
     // Scratch by rule is the op's for its time, as an operand is, whether its kernel takes all of it or not.
     int64_t& extent = bound.extents[static_cast<int>(runs_in)];
@@ -187,7 +234,7 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
       else
         run_op(ops_[i], random);
   } catch (...) {
-    copies_.wait_for_all();  // whoever catches this may free what they touch
+    copies_->wait_for_all();  // whoever catches this may free what they touch
     throw;
   }
 }
@@ -203,9 +250,10 @@ void Executor::run_copy(BoundOp& op) {
         disk->let_go(offset, bytes, written);
       };
     }
-    copy_numbers_[target] = copies_.start(place_of(target), place_of(source), bytes, std::move(done));
+    copy_numbers_[target] = copies_->start(place_of(target), place_of(source), bytes, std::move(done));
   } else {
-    copies_.wait(copy_numbers_[target]);
+    copies_->wait(copy_numbers_[target]);
+    awaited_ = std::max(awaited_, copy_numbers_[target]);
     if (disk_) disk_->require_written();
   }
   note_use(op);
@@ -216,21 +264,26 @@ void Executor::note_use(const BoundOp& op) {
 }
 
 void Executor::run_op(BoundOp& op, const RandomContext& random) {
+  // Ops of a device wait where they are; one on the host reads and writes at once what copies may still be at.
+  if (op.op->on_host) copies_->wait_on_host(awaited_);
   stack_.assign(op.arguments.begin(), op.arguments.end());
   at::Tensor generator_state;
   if (op.op->random_id >= 0) {
     // The process's generator belongs to the user: it is given back as it was.
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    at::Generator generator = op.backend->generator();
     generator_state = generator.get_state();
     generator.unsafeGetGeneratorImpl()->set_current_seed(seed_of(random, op.op->random_id));
   }
-  frame_.begin(std::vector<AllocationFrame::Output>(op.outputs), op.workspace, op.workspace_bytes);
+  frame_.begin(op.outputs, op.workspace, op.workspace_bytes, op.backend->scratch_alignment());
+  op.backend->begin_op(frame_);
   AllocationFrame::Usage usage;
   // Whatever is thrown: the process's allocator and generator are given back.
   const auto finish = [&] {
     stack_.clear();
+    const int64_t beside = op.backend->end_op();
     usage = frame_.end();
-    if (generator_state.defined()) at::Generator(at::detail::getDefaultCPUGenerator()).set_state(generator_state);
+    usage.beside_bytes = beside;
+    if (generator_state.defined()) op.backend->generator().set_state(generator_state);
   };
   const auto refused = [&](const std::string& what) {
     const std::string& module = plan_.trace.modules[op.op->module];
@@ -240,7 +293,7 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
         UserError::Kind::failure);
   };
   try {
-    op.handle->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    op.handle->redispatchBoxed(op.backend->keys(), &stack_);
     settle_outputs(op);
   } catch (const c10::Error& error) {
     finish();
@@ -262,7 +315,7 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
   note_use(op);
   if (usage.workspace_bytes > usage.outside_bytes) {
     const Memory runs_in = op.op->on_host ? Memory::host : Memory::device;
-    const int64_t begin = op.workspace - arena_of(runs_in);
+    const int64_t begin = op.workspace - address_in(runs_in, 0);
     int64_t& used = bytes_used_[static_cast<int>(runs_in)];
     used = std::max(used, begin + std::min(op.workspace_bytes, usage.workspace_bytes));
   }

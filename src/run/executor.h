@@ -1,4 +1,4 @@
-// Replays a plan's segments on the CPU, op by op through libtorch's dispatcher, below autograd, inside one arena.
+// Replays a plan's segments on a device, op by op through libtorch's dispatcher, below autograd, inside one arena.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "device/copy_thread.h"
-#include "device/cpu_allocator.h"
-#include "device/cpu_arena.h"
+#include "device/backend.h"
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
 
@@ -27,10 +25,10 @@ struct RandomContext {
 
 class Executor {
  public:
-  /// Binds every op of the plan to its place in the arena; nothing is allocated for tensors after that. What the plan
-  /// moves to host memory lies in `host`, what it moves to disk in `disk`; either may be missing where that is nothing.
-  /// All must outlive the executor.
-  Executor(const Plan& plan, CpuArena& arena, CpuArena* host = nullptr, DiskArena* disk = nullptr);
+  /// Binds every op of the plan to its place in the backend's arena; nothing is allocated for tensors after that. What
+  /// the plan moves to host memory lies in `host`, what it moves to disk in `disk`; either may be missing where that is
+  /// nothing. All must outlive the executor.
+  Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host = nullptr, DiskArena* disk = nullptr);
   ~Executor();
 
   /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
@@ -39,6 +37,10 @@ class Executor {
 
   /// The tensor at a view's place in the arena; valid as long as the executor.
   at::Tensor tensor(const View& view);
+
+  /// Copies to the bytes of a contiguous view, from the host; and from them. `bytes` are the first of the view's.
+  void write(const View& view, const void* source, int64_t bytes);
+  void read(const View& view, void* target, int64_t bytes);
 
   /// The highest byte of the arena that any op run so far has used, plus one.
   int64_t arena_bytes_used() const { return bytes_used_[0]; }
@@ -50,7 +52,7 @@ class Executor {
   /// Scratch that ops took beyond what was planned for them, by op index: what to plan them with.
   const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
 
-  /// The most bytes at a time that other threads than the one that runs an op took from the heap for it.
+  /// The most bytes at a time that other threads than the one that runs an op took elsewhere for it.
   int64_t beside_bytes() const { return beside_bytes_; }
 
   /// Outputs that a kernel put elsewhere, so that they had to be copied to their place.
@@ -60,24 +62,28 @@ class Executor {
   struct BoundOp;
   const at::Tensor& bind(const View& view);
   BoundOp bind_op(int32_t index);
+  Backend& backend_of(const Op& op) const;
   void run_copy(BoundOp& op);
   void note_use(const BoundOp& op);
   void run_op(BoundOp& op, const RandomContext& random);
-  std::byte* arena_of(Memory memory) const;
+  Arena* arena_of(Memory memory) const;
+  std::byte* address_in(Memory memory, int64_t offset) const;
   std::byte* place_of(BufferId buffer) const;
   void settle_outputs(BoundOp& op);
 
   const Plan& plan_;
-  CpuArena& arena_;
-  CpuArena* host_;
+  Backend& backend_;
+  Arena& arena_;
+  Arena* host_;
   DiskArena* disk_;
   AllocationFrame frame_;
-  std::vector<c10::Storage> storages_;                                            // by buffer
+  std::vector<Backend::Place> places_;                                            // by buffer
   std::unordered_map<size_t, std::vector<std::pair<View, at::Tensor>>> tensors_;  // by hash of the view
   std::vector<BoundOp> ops_;
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> copy_numbers_;  // by buffer: the last copy to it that was started
-  CopyThread copies_;
+  int64_t awaited_ = 0;                // the last copy that ops have waited for
+  std::unique_ptr<CopyEngine> copies_;
   std::array<int64_t, kMemories> bytes_used_{};  // by memory
   std::map<int32_t, int64_t> unplanned_;
   int64_t beside_bytes_ = 0;

@@ -31,7 +31,7 @@ bool LearnedWorkspace::learn_beside(int64_t bytes) {
   return true;
 }
 
-void LearnedWorkspace::probe(const Trace& trace, int64_t bytes) {
+void LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend) {
   for (const Op& op : trace.ops) {
     if (!op.call || operand_bytes(trace, op) > bytes) continue;  // a large one may be asked for again, with more bytes
     const auto [entry, fresh] = bytes_.try_emplace(key_of(op), 0);
@@ -39,8 +39,9 @@ void LearnedWorkspace::probe(const Trace& trace, int64_t bytes) {
     try {
       Op ruled = op;  // by rule it takes this much; what comes on top is learned
       if (base_) ruled.workspace_bytes = placed_bytes(base_(op).value_or(0));
-      SingleOp single(trace, ruled);
+      SingleOp single(trace, ruled, op.on_host ? cpu_backend() : backend);
       single.run();
+      single.synchronize();
       entry->second = single.unplanned_bytes();
       learn_beside(single.beside_bytes());
     } catch (const MemoryUnavailable&) {

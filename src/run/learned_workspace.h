@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "device/backend.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {
@@ -19,14 +20,14 @@ class LearnedWorkspace {
   /// True if this is more than was known.
   bool learn(const Op& op, int64_t bytes);
 
-  /// The most that other threads than the one that runs an op took at a time, on the heap: it cannot lie in the arena.
+  /// The most that other threads than the one that runs an op took at a time, elsewhere: it cannot lie in the arena.
   int64_t beside_bytes() const { return beside_bytes_; }
   /// True if this is more than was known.
   bool learn_beside(int64_t bytes);
 
   /// Runs every distinct op of `trace` once, apart from everything, on zeros; ops whose operands take more than `bytes`
-  /// are left to the first step. The CPU's kernels only.
-  void probe(const Trace& trace, int64_t bytes);
+  /// are left to the first step.
+  void probe(const Trace& trace, int64_t bytes, Backend& backend);
 
   WorkspaceModel model() const;
 

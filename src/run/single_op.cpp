@@ -1,6 +1,5 @@
 #include "run/single_op.h"
 
-#include <cstring>
 #include <map>
 
 #include "plimsoll/liveness.h"
@@ -49,11 +48,12 @@ int64_t operand_bytes(const Trace& trace, const Op& op) {
   return sum;
 }
 
-SingleOp::SingleOp(const Trace& trace, const Op& op)
+SingleOp::SingleOp(const Trace& trace, const Op& op, Backend& backend)
     : plan_(plan_of(trace, op)),
-      arena_(std::max<int64_t>(plan_.arena_bytes, kArenaAlignment)),
-      executor_(plan_, arena_) {
-  std::memset(arena_.data(), 0, arena_.bytes());
+      backend_(backend),
+      arena_(backend.take_arena(std::max<int64_t>(plan_.arena_bytes, kArenaAlignment))),
+      executor_(plan_, backend, *arena_) {
+  backend.zero(*arena_);
 }
 
 int64_t SingleOp::unplanned_bytes() const {

@@ -1,7 +1,7 @@
 // One op of a trace on its own: run apart from everything, to see what it takes.
 #pragma once
 
-#include "device/cpu_arena.h"
+#include "device/cpu_backend.h"
 #include "plimsoll/plan.h"
 #include "run/executor.h"
 
@@ -13,20 +13,24 @@ int64_t operand_bytes(const Trace& trace, const Op& op);
 class SingleOp {
  public:
   /// Takes memory for the op's operands, filled with zeros: indices in range, numbers that are not slow.
-  SingleOp(const Trace& trace, const Op& op);
+  SingleOp(const Trace& trace, const Op& op, Backend& backend = cpu_backend());
 
   /// Throws UserError if the kernel refuses zeros.
   void run() { executor_.run(plan_.trace.segments[0], {}); }
 
+  /// Returns when a device has done what it was given.
+  void synchronize() { backend_.synchronize(); }
+
   /// Scratch beyond what the op was planned with, as planned: laid out first-fit.
   int64_t unplanned_bytes() const;
 
-  /// What other threads took from the heap at a time.
+  /// What other threads took elsewhere at a time.
   int64_t beside_bytes() const { return executor_.beside_bytes(); }
 
  private:
   Plan plan_;
-  CpuArena arena_;
+  Backend& backend_;
+  std::unique_ptr<Arena> arena_;
   Executor executor_;
 };
 

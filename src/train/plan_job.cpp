@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "device/backend.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
@@ -68,7 +69,8 @@ class Candidate {
     settings_.parameters = numbers_learned(recorded_);
     plan_options_ = plan_options_of(options);
     threads_ = threads_of(options);
-    to_be_probed_ = target.device == "cpu";
+    backend_ = target.here ? find_backend(target.device) : nullptr;
+    to_be_probed_ = backend_ != nullptr;
     planner_.emplace(recorded_, plan_options_);
     units_of_sample_ = units_of_sample(job);
   }
@@ -99,7 +101,7 @@ class Candidate {
     if (!to_be_probed_) return;
     LearnedWorkspace workspace(plan_options_.workspace);
     at::set_num_threads(threads_);
-    workspace.probe(recorded_, kProbedBytes);
+    workspace.probe(recorded_, kProbedBytes, *backend_);
     plan_options_.workspace = workspace.model();
     plan_options_.library_bytes += workspace.beside_bytes();
     planner_.emplace(recorded_, plan_options_);
@@ -110,6 +112,7 @@ class Candidate {
   int64_t units_of_sample_ = 0;
   PlanOptions plan_options_;
   int threads_ = 0;
+  Backend* backend_ = nullptr;  // of the device planned for, where it is here
   bool to_be_probed_ = false;
   Trace recorded_;
   double record_seconds_ = 0;

@@ -20,6 +20,7 @@ int64_t less_margin(int64_t available) {
 PlanTarget target_of(const DeviceSpec& device) {
   PlanTarget target;
   target.device = device.device;
+  target.here = false;
   target.cost = cost_model_of(device);
   target.memory_budget = device.usable_bytes;
   target.budget_reason =

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "device/backend.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -59,9 +60,7 @@ class Run {
   Run(const Job& job, TrainObserver& observer) : asked_(job), job_(job), observer_(observer) {}
 
   TrainReport run() {
-    if (job_.device != "cpu")
-      throw UserError(fmt::format("device is '{}'; plans can be made for it, training runs on the cpu: set device: cpu",
-                                  job_.device));
+    backend_for(job_.device);  // says what is missing
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
     if (checkpoint) go_on_with_formats(*checkpoint);
     plan(target_of(asked_));

@@ -8,15 +8,15 @@
 
 #include <charconv>
 
-#include "device/cpu_arena.h"
+#include "device/backend.h"
 #include "device/disk_arena.h"
 #include "device/host_memory.h"
+#include "device/moves.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "run/executor.h"
 #include "run/learned_workspace.h"
-#include "run/moves.h"
 #include "train/evaluation_sums.h"
 #include "train/loss_scaler.h"
 #include "train/plan_options.h"
@@ -28,12 +28,13 @@ struct Training::Impl {
         recorded(record_step(step, options)),
         ragged_steps(options.accumulate && options.last_micro_batch > 0),
         samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
+        backend(find_backend(options.device)),
         workspace(plan_options_of(options).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
     for (const InputSpec& spec : step.inputs) declared_types[spec.name] = spec.dtype;
     // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
-    if (options.device == "cpu") workspace.probe(recorded, kProbedBytes);
+    if (backend) workspace.probe(recorded, kProbedBytes, *backend);
     make_plan_anew();
   }
 
@@ -52,38 +53,46 @@ struct Training::Impl {
   }
 
   // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
-  // `taken`: what of it the program has already; `scratch`: what is wanted for a moment beside it.
-  void require_memory(int64_t taken = 0, int64_t scratch = 0) const {
-    const std::optional<int64_t> available = host_memory_now();
-    const int64_t wanted = plan.arena_bytes + plan.host_bytes - taken + scratch;
-    if (available && *available < wanted)
-      throw MemoryUnavailable(fmt::format("the machine has {} available now, and the arena takes {}",
-                                          format_bytes(*available), format_bytes(wanted)),
-                              wanted);
+  // What the program has already counts. `scratch`: what is wanted of the host for a moment beside it.
+  void require_memory(int64_t scratch = 0) const {
+    const int64_t of_device = plan.arena_bytes - (arena ? arena->bytes() : 0);
+    const int64_t of_host = plan.host_bytes - (host_arena ? host_arena->bytes() : 0) + scratch;
+    const auto require = [](const std::optional<int64_t>& available, int64_t wanted, const std::string& who) {
+      if (available && *available < wanted)
+        throw MemoryUnavailable(fmt::format("{} has {} available now, and the arena takes {}", who,
+                                            format_bytes(*available), format_bytes(wanted)),
+                                wanted);
+    };
+    if (backend->shares_host_memory()) return require(host_memory_now(), of_device + of_host, "the machine");
+    require(backend->available_bytes(), of_device, backend->name());
+    require(host_memory_now(), of_host, "the machine");
   }
 
   void start() {
     require_fit("");
-    require_memory();  // before large ops are tried out
-    if (options.device == "cpu") {
-      workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes));
-      make_plan_anew();
-      require_fit(" with the scratch that its kernels take");
-    }
+    if (!backend) backend = &backend_for(options.device);  // says what is missing
+    require_memory();                                      // before large ops are tried out
+    workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend);
+    make_plan_anew();
+    require_fit(" with the scratch that its kernels take");
     require_memory();
-    arena = std::make_unique<CpuArena>(plan.arena_bytes);
+    arena = backend->take_arena(plan.arena_bytes);
     take_other_arenas();
-    executor = std::make_unique<Executor>(plan, *arena, host_arena.get(), disk_arena.get());
-    AllocationFrame::reset_outside_peak();
+    make_executor();
+    backend->reset_outside_peak();
     run("initialize", 0);
     reset_scalars();
+  }
+
+  void make_executor() {
+    executor = std::make_unique<Executor>(plan, *backend, *arena, host_arena.get(), disk_arena.get());
   }
 
   // As large as the plan has them, or larger where they were.
   void take_other_arenas() {
     if (host_arena) host_arena->grow(plan.host_bytes);
     if (!host_arena && plan.host_bytes > 0)
-      host_arena = std::make_unique<CpuArena>(plan.host_bytes, options.host_memory_budget);
+      host_arena = backend->take_host_arena(plan.host_bytes, options.host_memory_budget);
     if (disk_arena) disk_arena->grow(plan.disk_bytes);
     if (!disk_arena && plan.disk_bytes > 0)
       disk_arena = std::make_unique<DiskArena>(options.disk_path, plan.disk_bytes, options.disk_budget);
@@ -104,13 +113,25 @@ struct Training::Impl {
 
   void run(const char* name, int64_t micro) { executor->run(segment(name), {options.seed, steps, micro}); }
 
-  at::Tensor place(const std::vector<NamedView>& list, const std::string& name) {
+  // A scalar of float32 or float64 that the host gives, or is given.
+  static const View& scalar(const std::vector<NamedView>& list, const std::string& name) {
     const NamedView* found = Trace::find(list, name);
     check(found != nullptr, "no scalar '" + name + "'");
-    return executor->tensor(found->view);
+    return found->view;
   }
-  void write(const std::string& name, double value) { place(plan.trace.inputs, name).fill_(value); }
-  double read(const std::string& name) { return place(plan.trace.outputs, name).item().toDouble(); }
+  void write(const std::string& name, double value) {
+    const View& view = scalar(plan.trace.inputs, name);
+    const auto single = static_cast<float>(value);
+    const bool is_double = view.dtype == DType::float64;
+    executor->write(view, is_double ? static_cast<const void*>(&value) : &single, element_bytes(view.dtype));
+  }
+  double read(const std::string& name) {
+    const View& view = scalar(plan.trace.outputs, name);
+    check(view.dtype == DType::float32, "the scalar '" + name + "' is not float32");
+    float value = 0;
+    executor->read(view, &value, sizeof value);
+    return value;
+  }
 
   // Whether a step's last micro batch is the smaller one that was recorded. If its tensors disagree, bind() says so.
   bool is_remainder(const std::map<std::string, at::Tensor>& batch) const {
@@ -138,7 +159,13 @@ struct Training::Impl {
             : ragged_steps
                 ? fmt::format(", and of the last of several micro batches {} samples", options.last_micro_batch)
                 : ""));
-      target.copy_(source);
+      if (target.device().is_cpu()) {
+        target.copy_(source);
+      } else {  // cast by the host: what crosses is what the step reads
+        check(target.is_contiguous(), "an input of the plan is not contiguous");
+        const at::Tensor cast = source.to(target.scalar_type()).contiguous();
+        executor->write(input.view, cast.const_data_ptr(), static_cast<int64_t>(cast.nbytes()));
+      }
     }
   }
 
@@ -167,7 +194,7 @@ struct Training::Impl {
     moves.reserve(moved.size());
     for (const BufferId b : moved)
       moves.push_back({place_of(before, b), place_of(plan, b), placed_bytes(before.trace.buffers[b].bytes)});
-    move_all(std::move(moves));
+    backend->move_all(std::move(moves));
     if (disk_arena) disk_arena->let_go(0, disk_arena->bytes(), /*written=*/true);
   }
 
@@ -183,15 +210,15 @@ struct Training::Impl {
     const Plan before = std::move(plan);
     make_plan_anew();
     require_fit(" with the scratch that its kernels turned out to take");
-    AllocationFrame::reset_outside_peak();
+    backend->reset_outside_peak();
     const std::vector<BufferId> moved = what_moves(before);
     int64_t moved_bytes = 0;
     for (const BufferId b : moved) moved_bytes += placed_bytes(before.trace.buffers[b].bytes);
-    require_memory(arena->bytes() + (host_arena ? host_arena->bytes() : 0), scratch_of_moves(moved_bytes));
+    require_memory(scratch_of_moves(moved_bytes));
     arena->grow(plan.arena_bytes);
     take_other_arenas();
     move_from(before, moved);
-    executor = std::make_unique<Executor>(plan, *arena, host_arena.get(), disk_arena.get());
+    make_executor();
   }
 
   // What was in use at a time under the plan that is in force.
@@ -199,10 +226,10 @@ struct Training::Impl {
     if (!executor) return;
     use.arena = std::max(use.arena, executor->arena_bytes_used());
     use.touched = std::max(use.touched, arena->touched_bytes());
-    use.workspace = std::max(use.workspace, AllocationFrame::outside_peak());
+    use.workspace = std::max(use.workspace, backend->outside_peak());
     use.host = std::max(use.host, executor->host_bytes_used());
     use.disk = std::max(use.disk, executor->disk_bytes_used());
-    use.peak = std::max(use.peak, executor->arena_bytes_used() + AllocationFrame::outside_peak());
+    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak());
   }
 
   // Only a training that runs has tensors.
@@ -215,10 +242,11 @@ struct Training::Impl {
   Trace recorded;
   bool ragged_steps;  // a step may end with a smaller micro batch
   int64_t samples;    // of the others, where it may
+  Backend* backend;
   LearnedWorkspace workspace;
   LossScaler scaler;
   Plan plan;
-  std::unique_ptr<CpuArena> arena, host_arena;
+  std::unique_ptr<Arena> arena, host_arena;
   std::unique_ptr<DiskArena> disk_arena;
   std::unique_ptr<Executor> executor;
   int64_t steps = 0, skipped = 0;
@@ -289,7 +317,9 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
   const double loss = impl_->read("evaluation_loss");
   for (const NamedView& output : impl_->plan.trace.outputs) {
     if (!output.name.starts_with(kSumPrefix)) continue;
-    const at::Tensor part = impl_->executor->tensor(output.view).to(at::kDouble);
+    at::Tensor part = at::empty(output.view.sizes, at::kFloat);
+    impl_->executor->read(output.view, part.mutable_data_ptr(), static_cast<int64_t>(part.nbytes()));
+    part = part.to(at::kDouble);
     at::Tensor& sum = sums[output.name.substr(kSumPrefix.size())];
     sum = sum.defined() ? sum + part : part;
   }

@@ -48,65 +48,76 @@ class Frame : public ::testing::Test {
   alignas(64) std::byte place_[1024];
   alignas(64) std::byte scratch_[1024];
   std::vector<torch::Tensor> tensors_;
+  void begin(const std::vector<AllocationFrame::Output>& outputs, std::byte* workspace, int64_t workspace_bytes) {
+    cpu_allocator::install();
+    frame_.begin(outputs, workspace, workspace_bytes);
+    cpu_allocator::begin_op(frame_);
+  }
+  AllocationFrame::Usage end() {
+    const int64_t beside = cpu_allocator::end_op();
+    AllocationFrame::Usage usage = frame_.end();
+    usage.beside_bytes = beside;
+    return usage;
+  }
   AllocationFrame frame_;
 };
 
 TEST_F(Frame, OutputsGetTheirPlacesBySize) {
-  frame_.begin({{100, place_}, {200, place_ + 128}, {100, place_ + 512}}, scratch_, 1024);
+  begin({{100, place_}, {200, place_ + 128}, {100, place_ + 512}}, scratch_, 1024);
   EXPECT_EQ(take(200), place_ + 128);
   EXPECT_EQ(take(100), place_);
   EXPECT_EQ(take(100), place_ + 512);
   tensors_.clear();
-  const auto usage = frame_.end();
+  const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 0);
   EXPECT_FALSE(usage.escaped || usage.escaped_arena);
 }
 
 TEST_F(Frame, ScratchComesFromTheWorkspaceAndIsUsedAgain) {
-  frame_.begin({}, scratch_, 1024);
+  begin({}, scratch_, 1024);
   EXPECT_EQ(take(100), scratch_);
   EXPECT_EQ(take(300), scratch_ + 128);
   tensors_.erase(tensors_.begin());
   EXPECT_EQ(take(64), scratch_);
   tensors_.clear();
-  const auto usage = frame_.end();
+  const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 128 + 320);
   EXPECT_EQ(usage.outside_bytes, 0);
 }
 
 TEST_F(Frame, WhatTheWorkspaceCannotHoldIsCounted) {
-  AllocationFrame::reset_outside_peak();
-  const int64_t before = AllocationFrame::outside_peak();
-  frame_.begin({}, scratch_, 256);
+  cpu_allocator::reset_outside_peak();
+  const int64_t before = cpu_allocator::outside_peak();
+  begin({}, scratch_, 256);
   take(128);
   const void* outside = take(1000);
   EXPECT_TRUE(outside < scratch_ || outside >= scratch_ + 1024);
   tensors_.clear();
-  const auto usage = frame_.end();
+  const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 128 + 1024);
   EXPECT_EQ(usage.outside_bytes, 1024);
   EXPECT_FALSE(usage.escaped);
-  EXPECT_EQ(AllocationFrame::outside_peak() - before, 1000);
+  EXPECT_EQ(cpu_allocator::outside_peak() - before, 1000);
 }
 
 TEST_F(Frame, WhatIsKeptIsNoticed) {
-  frame_.begin({}, scratch_, 64);
+  begin({}, scratch_, 64);
   take(64);
-  EXPECT_TRUE(frame_.end().escaped_arena);
+  EXPECT_TRUE(end().escaped_arena);
   tensors_.clear();
-  frame_.begin({}, scratch_, 0);
+  begin({}, scratch_, 0);
   take(64);
-  EXPECT_TRUE(frame_.end().escaped);
+  EXPECT_TRUE(end().escaped);
   tensors_.clear();
 }
 
 TEST_F(Frame, OtherThreadsGetTheirMemoryFromTheHeap) {
-  frame_.begin({{100, place_}}, scratch_, 1024);
+  begin({{100, place_}}, scratch_, 1024);
   void* taken = nullptr;
   torch::Tensor tensor;
   std::thread([&] { tensor = torch::empty({100}, torch::kUInt8), taken = tensor.data_ptr(); }).join();
   EXPECT_NE(taken, place_);
-  const auto usage = frame_.end();
+  const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 0);
   EXPECT_EQ(usage.beside_bytes, 100);
   tensor = torch::Tensor();  // freed on this thread, after the op

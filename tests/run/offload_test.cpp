@@ -10,6 +10,8 @@
 #include <algorithm>
 
 #include "data/test_files.h"
+#include "device/cpu_arena.h"
+#include "device/cpu_backend.h"
 #include "plan/lay_out.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -297,7 +299,7 @@ TEST(OffloadDisk, WhatTheDiskDoesNotTakeEndsTheStep) {
   const Plan plan = lay_out(std::move(trace), {});
   CpuArena arena(plan.arena_bytes);
   DiskArena disk(folder.path(), plan.disk_bytes);
-  Executor executor(plan, arena, nullptr, &disk);
+  Executor executor(plan, cpu_backend(), arena, nullptr, &disk);
   executor.run(plan.trace.segments[0], {});
   munmap(disk.data(), page);
   disk.let_go(0, page, /*written=*/true);

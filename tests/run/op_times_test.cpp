@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "device/cpu_backend.h"
 #include "plan/cost.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
@@ -78,13 +79,13 @@ TEST(OpTimes, PredictionsGoByThem) {
 TEST(LearnedWorkspace, ProbingFindsWhatKernelsTake) {
   const Trace trace = small_step();
   LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
-  workspace.probe(trace, 1 << 30);
+  workspace.probe(trace, 1 << 30, cpu_backend());
   const WorkspaceModel model = workspace.model();
   int64_t most = 0;
   for (const Op& op : trace.ops) most = std::max(most, model(op).value_or(0));
   EXPECT_GT(most, 0);  // attention, for one
   LearnedWorkspace none([](const Op&) { return std::nullopt; });
-  none.probe(trace, 0);
+  none.probe(trace, 0, cpu_backend());
   for (const Op& op : trace.ops) EXPECT_EQ(none.model()(op).value_or(0), 0);
 }
 

@@ -1,4 +1,4 @@
-#include "run/moves.h"
+#include "device/moves.h"
 
 #include <algorithm>
 #include <array>
@@ -105,7 +105,7 @@ class Moves {
 
 }  // namespace
 
-void move_all(std::vector<ByteMove> moves) {
+void move_on_host(std::vector<ByteMove> moves) {
   Moves(std::move(moves)).carry_out();
 }
 

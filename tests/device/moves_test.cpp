@@ -1,5 +1,5 @@
 // Ranges that change places in any permutation, over three arenas.
-#include "run/moves.h"
+#include "device/moves.h"
 
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST(Moves, AnyPermutationKeepsEveryByte) {
       std::copy_n(before.bytes.begin() + from[i] * kMoveUnit, units[i] * kMoveUnit,
                   expected.bytes.begin() + to[i] * kMoveUnit);
     }
-    move_all(moves);
+    move_on_host(moves);
     // Where no range came to lie everything is as it was: somebody who stays may have it.
     ASSERT_EQ(arenas->bytes, expected.bytes);
   }
@@ -72,8 +72,8 @@ TEST(Moves, TwoThatChangePlaces) {
   auto arenas = std::make_unique<Arenas>();
   std::fill_n(arenas->at(0), 4 * kMoveUnit, std::byte{1});
   std::fill_n(arenas->at(kArenaUnits), 3 * kMoveUnit, std::byte{2});
-  move_all({{arenas->at(0), arenas->at(kArenaUnits), 4 * kMoveUnit},
-            {arenas->at(kArenaUnits), arenas->at(0), 3 * kMoveUnit}});
+  move_on_host({{arenas->at(0), arenas->at(kArenaUnits), 4 * kMoveUnit},
+                {arenas->at(kArenaUnits), arenas->at(0), 3 * kMoveUnit}});
   EXPECT_EQ(std::count(arenas->at(0), arenas->at(3), std::byte{2}), 3 * kMoveUnit);
   EXPECT_EQ(std::count(arenas->at(kArenaUnits), arenas->at(kArenaUnits + 4), std::byte{1}), 4 * kMoveUnit);
 }
@@ -86,7 +86,7 @@ TEST(Moves, ScratchIsAFewThousandths) {
 
 TEST(Moves, WhatIsNotAlignedIsRefused) {
   auto arenas = std::make_unique<Arenas>();
-  EXPECT_THROW(move_all({{arenas->at(0), arenas->at(1) + 1, kMoveUnit}}), InternalError);
+  EXPECT_THROW(move_on_host({{arenas->at(0), arenas->at(1) + 1, kMoveUnit}}), InternalError);
 }
 
 }  // namespace

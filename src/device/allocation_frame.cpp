@@ -1,0 +1,77 @@
+#include "device/allocation_frame.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+void AllocationFrame::begin(const std::vector<Output>& outputs, std::byte* workspace, int64_t workspace_bytes,
+                            int64_t alignment) {
+  outputs_.assign(outputs.begin(), outputs.end());
+  workspace_ = workspace;
+  workspace_bytes_ = workspace_bytes;
+  alignment_ = alignment;
+  blocks_.clear();
+  high_water_ = outside_ = outside_high_ = 0;
+}
+
+AllocationFrame::Usage AllocationFrame::end() const {
+  Usage usage{.workspace_bytes = high_water_, .outside_bytes = outside_high_};
+  for (const Block& block : blocks_) (block.outside ? usage.escaped : usage.escaped_arena) = true;
+  return usage;
+}
+
+int64_t AllocationFrame::rounded(size_t bytes) const {
+  return (static_cast<int64_t>(bytes) + alignment_ - 1) / alignment_ * alignment_;
+}
+
+void* AllocationFrame::place_for(size_t bytes) {
+  for (Output& output : outputs_) {
+    if (output.taken || output.bytes != bytes) continue;
+    output.taken = true;
+    return output.place;
+  }
+  const int64_t offset = find_gap(rounded(bytes));
+  if (workspace_ == nullptr || offset + rounded(bytes) > workspace_bytes_) return nullptr;
+  void* const address = workspace_ + offset;
+  add_block({offset, rounded(bytes), address, /*outside=*/false});
+  return address;
+}
+
+void AllocationFrame::taken_outside(void* address, size_t bytes) {
+  add_block({find_gap(rounded(bytes)), rounded(bytes), address, /*outside=*/true});
+}
+
+// Scratch is laid out first-fit in an imaginary region without end: how far it reaches is what the op should have been
+// planned with.
+int64_t AllocationFrame::find_gap(int64_t bytes) const {
+  int64_t offset = 0;
+  for (const Block& block : blocks_) {
+    if (block.offset - offset >= bytes) break;
+    offset = std::max(offset, block.offset + block.bytes);
+  }
+  return offset;
+}
+
+void AllocationFrame::add_block(const Block& block) {
+  const auto at =
+      std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) { return other.offset > block.offset; });
+  blocks_.insert(at, block);
+  high_water_ = std::max(high_water_, block.offset + block.bytes);
+  if (block.outside) outside_high_ = std::max(outside_high_, outside_ += block.bytes);
+}
+
+bool AllocationFrame::lent(void* address) const {
+  if (workspace_ != nullptr && address >= workspace_ && address < workspace_ + workspace_bytes_) return true;
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& output) { return output.place == address; });
+}
+
+bool AllocationFrame::release(void* address) {
+  const auto found =
+      std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.address == address; });
+  if (found == blocks_.end()) return false;
+  if (found->outside) outside_ -= found->bytes;
+  blocks_.erase(found);
+  return true;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,48 @@
+#include "device/backend.h"
+
+#include <fmt/format.h>
+
+#include "device/backend_library.h"
+#include "device/cpu_backend.h"
+#include "device/generic_backend.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Found {
+  Backend* backend = nullptr;
+  std::string missing;  ///< why there is none
+};
+
+Found look_for(const std::string& device) {
+  if (device == "cpu") return {&cpu_backend(), {}};
+  // libtorch built for ROCm calls its devices CUDA's.
+  if (device == "cuda" || device == "rocm") {
+    Found found;
+    found.backend = backend_library::open(device, found.missing);
+    return found;
+  }
+  if (device == "mps") {
+    if (Backend* backend = generic_backend(c10::kMPS)) return {backend, {}};
+    return {nullptr, "this build of libtorch has no Metal device here"};
+  }
+  return {nullptr, "there is no such device; allowed are cpu, cuda, rocm, mps"};
+}
+
+}  // namespace
+
+Backend* find_backend(const std::string& device) {
+  return look_for(device).backend;
+}
+
+Backend& backend_for(const std::string& device) {
+  const Found found = look_for(device);
+  if (found.backend) return *found.backend;
+  throw UserError(fmt::format("device '{}' cannot be used: {}. A plan can be made for it all the same: plimsoll plan "
+                              "--gpu NAME",
+                              device, found.missing),
+                  UserError::Kind::failure);
+}
+
+}  // namespace plimsoll

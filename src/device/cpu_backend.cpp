@@ -1,0 +1,64 @@
+#include "device/cpu_backend.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstring>
+
+#include "device/copy_thread.h"
+#include "device/cpu_allocator.h"
+#include "device/cpu_arena.h"
+#include "device/cpu_workspace.h"
+#include "device/host_memory.h"
+#include "device/moves.h"
+
+namespace plimsoll {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend() { cpu_allocator::install(); }
+
+  std::string name() const override { return "cpu"; }
+  c10::Device device() const override { return c10::kCPU; }
+  c10::DispatchKeySet keys() const override { return c10::DispatchKeySet(c10::DispatchKey::CPU); }
+
+  std::unique_ptr<Arena> take_arena(int64_t bytes, int64_t most) override {
+    return std::make_unique<CpuArena>(bytes, most);
+  }
+  std::unique_ptr<Arena> take_host_arena(int64_t bytes, int64_t most) override { return take_arena(bytes, most); }
+  Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
+    return {c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
+                         c10::DataPtr(arena.data() + offset, c10::kCPU), /*allocator=*/nullptr, /*resizable=*/false)};
+  }
+
+  void begin_op(AllocationFrame& frame) override { cpu_allocator::begin_op(frame); }
+  int64_t end_op() override { return cpu_allocator::end_op(); }
+  WorkspaceModel workspace_model(int threads) const override { return cpu_workspace_model(threads); }
+  int64_t outside_peak() const override { return cpu_allocator::outside_peak(); }
+  void reset_outside_peak() override { cpu_allocator::reset_outside_peak(); }
+
+  std::optional<int64_t> available_bytes() const override { return host_memory_now(); }
+  bool shares_host_memory() const override { return true; }
+
+  at::Generator generator() const override { return at::detail::getDefaultCPUGenerator(); }
+
+  std::unique_ptr<CopyEngine> copy_engine() override { return std::make_unique<CopyThread>(); }
+  void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) override {
+    std::memcpy(arena.data() + offset, source, static_cast<size_t>(bytes));
+  }
+  void read(const Arena& arena, int64_t offset, void* target, int64_t bytes) override {
+    std::memcpy(target, arena.data() + offset, static_cast<size_t>(bytes));
+  }
+  void zero(Arena& arena) override { std::memset(arena.data(), 0, static_cast<size_t>(arena.bytes())); }
+  void move_all(std::vector<ByteMove> moves) override { move_on_host(std::move(moves)); }
+  void synchronize() override {}
+};
+
+}  // namespace
+
+Backend& cpu_backend() {
+  static auto* backend = new CpuBackend;  // arenas and executors of static lifetime may outlive a static object
+  return *backend;
+}
+
+}  // namespace plimsoll
