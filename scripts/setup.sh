@@ -15,6 +15,9 @@ readonly torch_version=2.11.0
 # The two libraries, besides its own, that libtorch_cpu.so is linked with. Everything else the wheel asks for is of use
 # to a GPU or to Python only, and is several times the size.
 readonly cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+# The compiler for NVIDIA devices, which needs none of them to compile: PLIMSOLL_CUDA=off leaves it out, and with it the
+# backend for these devices.
+readonly compiler_wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88)
 readonly packages=(
   g++ cmake ninja-build ccache pkg-config python3 python3-venv git ca-certificates
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev
@@ -154,25 +157,31 @@ install_torch() {
   fi
   local flavour=cpu had=""
   ! has_nvidia_gpu || flavour=gpu
+  local compiler=()
+  [[ "${PLIMSOLL_CUDA:-}" == off ]] || compiler=("${compiler_wheels[@]}")
   [[ ! -f "$stamp" ]] || had=$(<"$stamp")
   # The GPU's set holds all that the CPU's does: it stays good when the GPU goes away.
   if [[ "$had" == "$torch_version $flavour" || "$had" == "$torch_version gpu" ]] &&
     [[ -f "$(torch_dir)/lib/libtorch_cpu.so" ]]; then
     say "torch: $torch_version already there"
+    if ((${#compiler[@]} > 0)) && ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" >/dev/null; then
+      say "CUDA compiler: installing it beside torch (no device is needed; PLIMSOLL_CUDA=off leaves it out)"
+      pip_install --no-deps "${compiler[@]}"
+    fi
     return
   fi
   local python
   python=$(find_python)
-  if [[ "$flavour" == gpu ]]; then check_disk 8000; else check_disk 2500; fi
+  if [[ "$flavour" == gpu ]]; then check_disk 8500; else check_disk 3000; fi
   say "torch: installing $torch_version into $venv (with what a ${flavour^^} needs; some minutes on a slow line)"
   rm -f "$stamp"
   # Anything half-done, or left by another Python, goes: one environment must hold exactly one torch.
   [[ -n "$had" && -x "$venv/bin/python" ]] || quietly "$python" -m venv --clear "$venv" ||
     die "'$python -m venv $venv' failed (its output is above)."
   if [[ "$flavour" == gpu ]]; then
-    pip_install "torch==$torch_version"
+    pip_install "torch==$torch_version" "${compiler[@]}"
   else
-    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}"
+    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}" "${compiler[@]}"
   fi
   check_loads
   echo "$torch_version $flavour" >"$stamp"

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <mutex>
+
 #include "device/backend_library.h"
 #include "device/cpu_backend.h"
 #include "device/generic_backend.h"
@@ -15,7 +18,17 @@ struct Found {
   std::string missing;  ///< why there is none
 };
 
+std::mutex added_mutex;
+std::map<std::string, Backend*>& added() {
+  static auto* backends = new std::map<std::string, Backend*>;
+  return *backends;
+}
+
 Found look_for(const std::string& device) {
+  {
+    const std::lock_guard lock(added_mutex);
+    if (const auto found = added().find(device); found != added().end()) return {found->second, {}};
+  }
   if (device == "cpu") return {&cpu_backend(), {}};
   // libtorch built for ROCm calls its devices CUDA's.
   if (device == "cuda" || device == "rocm") {
@@ -31,6 +44,11 @@ Found look_for(const std::string& device) {
 }
 
 }  // namespace
+
+void add_backend(const std::string& device, Backend& backend) {
+  const std::lock_guard lock(added_mutex);
+  added()[device] = &backend;
+}
 
 Backend* find_backend(const std::string& device) {
   return look_for(device).backend;

@@ -100,7 +100,11 @@ class Backend {
 /// where there is none of that kind, or this build has no support for it, saying what is missing.
 Backend& backend_for(const std::string& device);
 
-/// The same, or nullptr: a step can be planned for any device on any machine.
+/// Makes a backend of the program's own known by a name, for TrainingOptions::device. It must live as long as trainings
+/// that use it.
+void add_backend(const std::string& device, Backend& backend);
+
+/// The same as backend_for(), or nullptr: a step can be planned for any device on any machine.
 Backend* find_backend(const std::string& device);
 
 }  // namespace plimsoll

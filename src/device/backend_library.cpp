@@ -38,8 +38,8 @@ Backend* load(const std::string& device, std::string& missing) {
   if (library == nullptr) {
     const char* const said = ::dlerror();
     missing = fmt::format(
-        "{} cannot be loaded ({}); it needs torch's CUDA libraries beside libtorch: "
-        "'scripts/setup.sh cuda' installs them",
+        "{} cannot be loaded ({}); it needs torch's CUDA libraries beside libtorch, "
+        "which 'make setup' installs where there is an NVIDIA device",
         kLibrary, said ? said : "no reason given");
     return nullptr;
   }

@@ -1,6 +1,7 @@
 #include "device/generic_backend.h"
 
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -167,7 +168,10 @@ class GenericBackend final : public Backend {
   int64_t outside_peak() const override { return 0; }
   void reset_outside_peak() override {}
 
-  at::Generator generator() const override { return at::globalContext().defaultGenerator(device_); }
+  // One that libtorch knows no generator of draws by the CPU's.
+  at::Generator generator() const override {
+    return at::globalContext().defaultGenerator(at::isAccelerator(device_.type()) ? device_ : c10::Device(c10::kCPU));
+  }
 
   std::unique_ptr<CopyEngine> copy_engine() override { return std::make_unique<WaitingCopies>(arenas_, *this); }
   void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) override {

@@ -89,7 +89,8 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
       host_(host),
       disk_(disk),
       copy_numbers_(plan.trace.buffers.size(), 0),
-      copies_(backend.copy_engine()) {
+      copies_(backend.copy_engine()),
+      captures_(backend, plan.trace) {
   check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
   check(plan.host_bytes == 0 || (host && host->bytes() >= plan.host_bytes),
         "the host's arena is smaller than the plan");
@@ -228,11 +229,16 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
 void Executor::run(const Segment& segment, const RandomContext& random) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
-    for (int32_t i = segment.begin; i < segment.end; ++i)
-      if (ops_[i].op->copy != CopyStage::none)
-        run_copy(ops_[i]);
-      else
-        run_op(ops_[i], random);
+    random_ = random;
+    captures_.run(
+        segment,
+        [this](int32_t i) {
+          if (ops_[i].op->copy != CopyStage::none)
+            run_copy(ops_[i]);
+          else
+            run_op(ops_[i]);
+        },
+        unplanned_.empty());
   } catch (...) {
     copies_->wait_for_all();  // whoever catches this may free what they touch
     throw;
@@ -263,7 +269,7 @@ void Executor::note_use(const BoundOp& op) {
   for (size_t m = 0; m < bytes_used_.size(); ++m) bytes_used_[m] = std::max(bytes_used_[m], op.extents[m]);
 }
 
-void Executor::run_op(BoundOp& op, const RandomContext& random) {
+void Executor::run_op(BoundOp& op) {
   // Ops of a device wait where they are; one on the host reads and writes at once what copies may still be at.
   if (op.op->on_host) copies_->wait_on_host(awaited_);
   stack_.assign(op.arguments.begin(), op.arguments.end());
@@ -272,7 +278,7 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
     // The process's generator belongs to the user: it is given back as it was.
     at::Generator generator = op.backend->generator();
     generator_state = generator.get_state();
-    generator.unsafeGetGeneratorImpl()->set_current_seed(seed_of(random, op.op->random_id));
+    generator.unsafeGetGeneratorImpl()->set_current_seed(seed_of(random_, op.op->random_id));
   }
   frame_.begin(op.outputs, op.workspace, op.workspace_bytes, op.backend->scratch_alignment());
   op.backend->begin_op(frame_);

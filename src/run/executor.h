@@ -13,6 +13,7 @@
 #include "device/backend.h"
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
+#include "run/captures.h"
 
 namespace plimsoll {
 
@@ -55,6 +56,9 @@ class Executor {
   /// The most bytes at a time that other threads than the one that runs an op took elsewhere for it.
   int64_t beside_bytes() const { return beside_bytes_; }
 
+  /// Sequences of ops that the device runs by itself.
+  int64_t captured() const { return captures_.captured(); }
+
   /// Outputs that a kernel put elsewhere, so that they had to be copied to their place.
   int64_t copied_outputs() const { return copied_outputs_; }
 
@@ -65,7 +69,7 @@ class Executor {
   Backend& backend_of(const Op& op) const;
   void run_copy(BoundOp& op);
   void note_use(const BoundOp& op);
-  void run_op(BoundOp& op, const RandomContext& random);
+  void run_op(BoundOp& op);
   Arena* arena_of(Memory memory) const;
   std::byte* address_in(Memory memory, int64_t offset) const;
   std::byte* place_of(BufferId buffer) const;
@@ -83,7 +87,9 @@ class Executor {
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> copy_numbers_;  // by buffer: the last copy to it that was started
   int64_t awaited_ = 0;                // the last copy that ops have waited for
+  RandomContext random_;               // of the segment that runs
   std::unique_ptr<CopyEngine> copies_;
+  Captures captures_;
   std::array<int64_t, kMemories> bytes_used_{};  // by memory
   std::map<int32_t, int64_t> unplanned_;
   int64_t beside_bytes_ = 0;

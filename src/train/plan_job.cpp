@@ -63,13 +63,14 @@ class Candidate {
     settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
     options.host_memory_budget = less_batches_ahead(target.host_memory_budget, pinned.data, step.inputs);
     options.disk_budget = target.disk_budget;
+    // Before libtorch is first asked what devices there are.
+    backend_ = target.here ? find_backend(target.device) : nullptr;
     const auto start = std::chrono::steady_clock::now();
     recorded_ = record_step(step, options);
     record_seconds_ = seconds_since(start);
     settings_.parameters = numbers_learned(recorded_);
     plan_options_ = plan_options_of(options);
     threads_ = threads_of(options);
-    backend_ = target.here ? find_backend(target.device) : nullptr;
     to_be_probed_ = backend_ != nullptr;
     planner_.emplace(recorded_, plan_options_);
     units_of_sample_ = units_of_sample(job);

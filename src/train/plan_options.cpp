@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "device/cpu_workspace.h"
+#include "device/cuda_workspace.h"
 
 namespace plimsoll {
 
@@ -24,6 +25,7 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   result.library_bytes = options.library_bytes;
   result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
+  if (options.device == "cuda") result.workspace = cuda_workspace_model();
   return result;
 }
 

@@ -25,10 +25,10 @@ namespace plimsoll {
 struct Training::Impl {
   explicit Impl(const Step& step, const TrainingOptions& training_options)
       : options(training_options),
+        backend(find_backend(options.device)),  // before libtorch is first asked what devices there are
         recorded(record_step(step, options)),
         ragged_steps(options.accumulate && options.last_micro_batch > 0),
         samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
-        backend(find_backend(options.device)),
         workspace(plan_options_of(options).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
@@ -239,10 +239,10 @@ struct Training::Impl {
 
   TrainingOptions options;
   std::map<std::string, c10::ScalarType> declared_types;  // of inputs, which may lie in memory as a narrower one
+  Backend* backend;
   Trace recorded;
   bool ragged_steps;  // a step may end with a smaller micro batch
   int64_t samples;    // of the others, where it may
-  Backend* backend;
   LearnedWorkspace workspace;
   LossScaler scaler;
   Plan plan;

@@ -1,0 +1,120 @@
+#include "device/cuda/cuda_arena.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/cuda/cuda_check.h"
+#include "device/cuda/driver.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr int kUnwritten = 0xff;  // NaN in every floating type
+
+CUmemAllocationProp memory_of(int device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  return properties;
+}
+
+int64_t rounded(int64_t bytes, int64_t piece) {
+  return (bytes + piece - 1) / piece * piece;
+}
+
+}  // namespace
+
+CudaArena::CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t most) : device_(device), stream_(stream) {
+  int supported = 0;
+  if (driver().attribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != CUDA_SUCCESS ||
+      supported == 0)
+    throw UserError(
+        "this device has no virtual memory management, which the arena is made with (CUDA, Pascal or later)",
+        UserError::Kind::failure);
+  const CUmemAllocationProp properties = memory_of(device);
+  size_t piece = 0;
+  if (driver().granularity(&piece, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || piece == 0)
+    throw UserError("the device does not say in what pieces it gives memory", UserError::Kind::failure);
+  piece_ = static_cast<int64_t>(piece);
+  size_t free = 0, total = 0;
+  require(cudaMemGetInfo(&free, &total), "asking the device for its memory");
+  reserved_ = rounded(std::max({bytes, most, static_cast<int64_t>(total)}), piece_);
+  CUdeviceptr address = 0;
+  if (driver().address_reserve(&address, static_cast<size_t>(reserved_), 0, 0, 0) != CUDA_SUCCESS)
+    throw MemoryUnavailable(fmt::format("the device has no address space for an arena of {}", format_bytes(bytes)),
+                            bytes);
+  data_ = reinterpret_cast<std::byte*>(address);
+  try {
+    grow(bytes);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+CudaArena::~CudaArena() {
+  release();
+}
+
+void CudaArena::release() noexcept {
+  cudaStreamSynchronize(stream_);  // kernels may still be at it
+  for (const Mapping& mapping : mappings_) {
+    driver().unmap(reinterpret_cast<CUdeviceptr>(data_ + mapping.offset), static_cast<size_t>(mapping.bytes));
+    driver().release(mapping.handle);
+  }
+  mappings_.clear();
+  if (data_) driver().address_free(reinterpret_cast<CUdeviceptr>(data_), static_cast<size_t>(reserved_));
+  data_ = nullptr;
+}
+
+void CudaArena::grow(int64_t bytes) {
+  if (bytes <= bytes_) return;
+  const auto refuse = [&](CUresult result) {
+    throw MemoryUnavailable(
+        fmt::format("the device has no memory for an arena of {} (CUDA error {})", format_bytes(bytes), int{result}),
+        bytes);
+  };
+  if (const int64_t wanted = rounded(bytes, piece_); wanted > mapped_) {
+    if (wanted > reserved_) refuse(CUDA_ERROR_OUT_OF_MEMORY);
+    const CUmemAllocationProp properties = memory_of(device_);
+    const auto size = static_cast<size_t>(wanted - mapped_);
+    const auto address = reinterpret_cast<CUdeviceptr>(data_ + mapped_);
+    CUmemGenericAllocationHandle handle{};
+    if (const CUresult result = driver().create(&handle, size, &properties, 0); result != CUDA_SUCCESS) refuse(result);
+    if (const CUresult result = driver().map(address, size, 0, handle, 0); result != CUDA_SUCCESS) {
+      driver().release(handle);
+      refuse(result);
+    }
+    mappings_.push_back({handle, mapped_, wanted - mapped_});
+    CUmemAccessDesc access{};
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (const CUresult result = driver().set_access(address, size, &access, 1); result != CUDA_SUCCESS) refuse(result);
+    mapped_ = wanted;
+  }
+  require(cudaMemsetAsync(data_ + bytes_, kUnwritten, static_cast<size_t>(bytes - bytes_), stream_),
+          "filling the arena");
+  bytes_ = bytes;
+}
+
+// From the end, a piece at a time.
+int64_t CudaArena::touched_bytes() const {
+  constexpr int64_t kPiece = int64_t{16} << 20;
+  std::vector<uint8_t> piece(static_cast<size_t>(std::min(bytes_, kPiece)));
+  for (int64_t end = bytes_; end > 0; end -= std::min(end, kPiece)) {
+    const int64_t size = std::min(end, kPiece);
+    require(
+        cudaMemcpyAsync(piece.data(), data_ + end - size, static_cast<size_t>(size), cudaMemcpyDeviceToHost, stream_),
+        "reading the arena");
+    require(cudaStreamSynchronize(stream_), "reading the arena");
+    for (int64_t i = size; i > 0; --i)
+      if (piece[static_cast<size_t>(i - 1)] != kUnwritten) return end - size + i;
+  }
+  return 0;
+}
+
+}  // namespace plimsoll::cuda

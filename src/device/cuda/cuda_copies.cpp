@@ -1,0 +1,93 @@
+#include "device/cuda/cuda_copies.h"
+
+#include <memory>
+#include <utility>
+
+#include "device/cuda/cuda_check.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+bool on_device(const void* address) {
+  cudaPointerAttributes attributes{};
+  require(cudaPointerGetAttributes(&attributes, address), "asking where memory lies");
+  return attributes.type == cudaMemoryTypeDevice;
+}
+
+void CUDART_CB call(void* function) {
+  const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(function));
+  (*owned)();
+}
+
+}  // namespace
+
+CudaCopies::CudaCopies(cudaStream_t compute) : compute_(compute) {
+  require(cudaStreamCreateWithFlags(&in_, cudaStreamNonBlocking), "making a stream for copies");
+  require(cudaStreamCreateWithFlags(&out_, cudaStreamNonBlocking), "making a stream for copies");
+  require(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "making an event");
+}
+
+CudaCopies::~CudaCopies() {
+  cudaStreamSynchronize(in_);
+  cudaStreamSynchronize(out_);
+  for (const Copy& copy : copies_) cudaEventDestroy(copy.done);
+  for (cudaEvent_t event : spare_) cudaEventDestroy(event);
+  cudaEventDestroy(ready_);
+  cudaStreamDestroy(in_);
+  cudaStreamDestroy(out_);
+}
+
+cudaEvent_t CudaCopies::take_event() {
+  if (!spare_.empty()) {
+    const cudaEvent_t event = spare_.back();
+    spare_.pop_back();
+    return event;
+  }
+  cudaEvent_t event = nullptr;
+  require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  return event;
+}
+
+// What is done needs no event any more: nobody has to wait for it.
+void CudaCopies::forget_finished() {
+  while (!copies_.empty() && cudaEventQuery(copies_.front().done) == cudaSuccess) {
+    spare_.push_back(copies_.front().done);
+    copies_.pop_front();
+  }
+  cudaGetLastError();  // "not ready" is an answer
+}
+
+int64_t CudaCopies::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then) {
+  forget_finished();
+  const cudaStream_t stream = on_device(target) ? in_ : out_;
+  // The source has been written, and the target's place is free, once the ops so far are done.
+  require(cudaEventRecord(ready_, compute_), "ordering a copy after the ops");
+  require(cudaStreamWaitEvent(stream, ready_, 0), "ordering a copy after the ops");
+  require(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), "copying between host and device");
+  if (then) {
+    auto function = std::make_unique<std::function<void()>>(std::move(then));
+    require(cudaLaunchHostFunc(stream, call, function.get()), "calling back after a copy");
+    function.release();  // call() owns it
+  }
+  const cudaEvent_t done = take_event();
+  copies_.push_back({++started_, done});
+  require(cudaEventRecord(done, stream), "marking the end of a copy");
+  return started_;
+}
+
+void CudaCopies::wait(int64_t copy) {
+  for (const Copy& pending : copies_)
+    if (pending.number == copy) require(cudaStreamWaitEvent(compute_, pending.done, 0), "waiting for a copy");
+}
+
+void CudaCopies::wait_on_host(int64_t copy) {
+  for (const Copy& pending : copies_)
+    if (pending.number <= copy) require(cudaEventSynchronize(pending.done), "waiting for a copy");
+}
+
+void CudaCopies::wait_for_all() {
+  require(cudaStreamSynchronize(in_), "waiting for copies");
+  require(cudaStreamSynchronize(out_), "waiting for copies");
+}
+
+}  // namespace plimsoll::cuda

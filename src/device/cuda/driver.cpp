@@ -1,0 +1,45 @@
+#include "device/cuda/driver.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr unsigned kVersion = 12000;  // all that is asked for is older
+
+template <typename Function>
+void find(const char* name, Function& function) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &result);
+  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || found == nullptr)
+    throw UserError(fmt::format("the NVIDIA driver has no {}; a driver for CUDA 13 is needed (580 or later)", name),
+                    UserError::Kind::failure);
+  function = reinterpret_cast<Function>(found);
+}
+
+Driver find_all() {
+  Driver driver{};
+  find("cuMemAddressReserve", driver.address_reserve);
+  find("cuMemAddressFree", driver.address_free);
+  find("cuMemGetAllocationGranularity", driver.granularity);
+  find("cuMemCreate", driver.create);
+  find("cuMemRelease", driver.release);
+  find("cuMemMap", driver.map);
+  find("cuMemUnmap", driver.unmap);
+  find("cuMemSetAccess", driver.set_access);
+  find("cuDeviceGetAttribute", driver.attribute);
+  return driver;
+}
+
+}  // namespace
+
+const Driver& driver() {
+  static const Driver all = find_all();  // tried again after an error
+  return all;
+}
+
+}  // namespace plimsoll::cuda

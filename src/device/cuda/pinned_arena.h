@@ -1,0 +1,32 @@
+// Memory of the host that a device copies from and to by itself, while ops run.
+#pragma once
+
+#include <vector>
+
+#include "device/cpu_arena.h"
+
+namespace plimsoll::cuda {
+
+/// An arena of the CPU whose pages are locked for the device.
+class PinnedArena final : public Arena {
+ public:
+  /// Throws MemoryUnavailable if the machine does not give `bytes`, or does not let them be locked.
+  explicit PinnedArena(int64_t bytes, int64_t most = 0);
+  ~PinnedArena() override;
+  PinnedArena(const PinnedArena&) = delete;
+  PinnedArena& operator=(const PinnedArena&) = delete;
+
+  std::byte* data() const override { return arena_.data(); }
+  int64_t bytes() const override { return arena_.bytes(); }
+  void grow(int64_t bytes) override;
+  int64_t touched_bytes() const override { return arena_.touched_bytes(); }
+
+ private:
+  void lock_pages();
+
+  CpuArena arena_;
+  int64_t locked_ = 0;
+  std::vector<std::byte*> ranges_;
+};
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,11 @@
+#include "device/cuda_workspace.h"
+
+#include "ops/workspace_cuda.h"
+
+namespace plimsoll {
+
+WorkspaceModel cuda_workspace_model() {
+  return [](const Op& op) { return ops::cuda_workspace_bytes(op); };
+}
+
+}  // namespace plimsoll

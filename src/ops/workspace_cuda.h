@@ -1,0 +1,14 @@
+// Scratch of the CUDA kernels, by rule: so that a plan for a GPU can be made on a machine without one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "plimsoll/trace.h"
+
+namespace plimsoll::ops {
+
+/// Bytes that the op's CUDA kernel takes beside its results; nullopt: not known, the first run tells.
+std::optional<int64_t> cuda_workspace_bytes(const Op& op);
+
+}  // namespace plimsoll::ops

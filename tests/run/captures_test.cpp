@@ -1,0 +1,116 @@
+// Sequences of ops that are handed over to a device.
+#include "run/captures.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+// Takes sequences down without running them, and runs what it took down. Nothing else is asked of it.
+class Recorder final : public Backend {
+ public:
+  bool takes = true;
+  int launched = 0;
+
+  bool captures() const override { return true; }
+  std::unique_ptr<CapturedOps> capture(const std::function<void()>& ops) override {
+    if (!takes) return nullptr;
+    struct Taken final : CapturedOps {
+      Taken(Recorder& recorder, std::function<void()> ops) : recorder(recorder), ops(std::move(ops)) {}
+      void launch() override {
+        ++recorder.launched;
+        ops();
+      }
+      Recorder& recorder;
+      std::function<void()> ops;
+    };
+    return std::make_unique<Taken>(*this, ops);
+  }
+
+  std::string name() const override { return "recorder"; }
+  c10::Device device() const override { return c10::kCPU; }
+  c10::DispatchKeySet keys() const override { return {}; }
+  std::unique_ptr<Arena> take_arena(int64_t, int64_t) override { return nullptr; }
+  std::unique_ptr<Arena> take_host_arena(int64_t, int64_t) override { return nullptr; }
+  Place place(Arena&, int64_t, int64_t) const override { return {}; }
+  void begin_op(AllocationFrame&) override {}
+  int64_t end_op() override { return 0; }
+  WorkspaceModel workspace_model(int) const override { return {}; }
+  std::optional<int64_t> available_bytes() const override { return {}; }
+  bool shares_host_memory() const override { return false; }
+  int64_t outside_peak() const override { return 0; }
+  void reset_outside_peak() override {}
+  at::Generator generator() const override { return {}; }
+  std::unique_ptr<CopyEngine> copy_engine() override { return nullptr; }
+  void write(Arena&, int64_t, const void*, int64_t) override {}
+  void read(const Arena&, int64_t, void*, int64_t) override {}
+  void zero(Arena&) override {}
+  void move_all(std::vector<ByteMove>) override {}
+  void synchronize() override {}
+};
+
+class CapturesTest : public ::testing::Test {
+ protected:
+  // A segment of ten ops; the sixth draws numbers.
+  CapturesTest() {
+    trace_.ops.resize(10);
+    trace_.ops[5].random_id = 1;
+  }
+  std::vector<int32_t> run(bool settled = true) {
+    order_.clear();
+    captures_.run(
+        {"micro", 0, 10}, [this](int32_t i) { order_.push_back(i); }, settled);
+    return order_;
+  }
+  std::vector<int32_t> all() const {
+    std::vector<int32_t> all(10);
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  Trace trace_;
+  Recorder recorder_;
+  Captures captures_{recorder_, trace_};
+  std::vector<int32_t> order_;
+};
+
+TEST_F(CapturesTest, EveryOpRunsOnceEachTimeInOrder) {
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(run(), ElementsAreArray(all())) << "run " << i;
+  EXPECT_EQ(captures_.captured(), 2);    // around the random one
+  EXPECT_EQ(recorder_.launched, 3 * 2);  // from the third run on
+}
+
+TEST_F(CapturesTest, WhatIsNotSettledGoesOpByOp) {
+  run();
+  run();
+  EXPECT_THAT(run(/*settled=*/false), ElementsAreArray(all()));
+  EXPECT_EQ(captures_.captured(), 0);
+  run();
+  run();
+  EXPECT_EQ(captures_.captured(), 0);  // the count began anew
+  run();
+  EXPECT_EQ(captures_.captured(), 2);
+}
+
+TEST_F(CapturesTest, CopiesAndOpsOnTheHostStayOutside) {
+  trace_.ops[2].copy = CopyStage::start;
+  trace_.ops[7].on_host = true;
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(run(), ElementsAreArray(all()));
+  EXPECT_EQ(captures_.captured(), 0);  // what is left in between is too short
+}
+
+TEST_F(CapturesTest, ADeviceThatRefusesIsAskedOnce) {
+  recorder_.takes = false;
+  for (int i = 0; i < 4; ++i) EXPECT_THAT(run(), ElementsAreArray(all()));
+  recorder_.takes = true;
+  EXPECT_THAT(run(), ElementsAreArray(all()));
+  EXPECT_EQ(captures_.captured(), 0);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,112 @@
+// The same plans on a device that nothing is known about.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "device/backend.h"
+#include "plimsoll/error.h"
+#include "plimsoll/models.h"
+#include "plimsoll/training.h"
+#include "run/batches.h"
+#include "run/equality.h"
+#include "run/made_up_device.h"
+#include "run/training_runs.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::RunResult;
+using testing::train;
+
+Step decoder() {
+  DecoderConfig config;
+  config.vocab_size = 512;
+  config.hidden_size = 64;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  return decoder_step(config, 2, 64);
+}
+
+RunResult train_on(const std::string& device, TrainingOptions options, int micro = 1) {
+  options.device = device;
+  options.accumulate = micro > 1;
+  return train(decoder(), options, micro, 3);
+}
+
+class GenericBackend : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::add_made_up_device(); }
+};
+
+TEST_F(GenericBackend, GivesTheLossesOfTheCpu) {
+  const RunResult cpu = train_on("cpu", {}), made_up = train_on("made_up", {});
+  EXPECT_GT(testing::made_up_use().kernels, 100);
+  EXPECT_EQ(made_up.losses, cpu.losses);
+  EXPECT_EQ(made_up.norms, cpu.norms);
+  for (const auto& [name, tensor] : cpu.state)
+    EXPECT_TRUE(testing::same_bits(made_up.state.at(name).cpu(), tensor)) << name;
+}
+
+// What is planned is what is taken of the device, but for what its kernels' results are made in before they are copied.
+TEST_F(GenericBackend, ItsArenaIsAsPlanned) {
+  const RunResult made_up = train_on("made_up", {.gradient_checkpointing = Choice::on});
+  EXPECT_EQ(made_up.used.arena, made_up.plan.arena_bytes);
+  EXPECT_LE(made_up.used.touched, made_up.plan.arena_bytes);
+}
+
+TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
+  const RunResult whole = train_on("made_up", {}, 2);
+  const int64_t least = [&] {
+    TrainingOptions options{.host_memory_budget = int64_t{1} << 30, .device = "made_up"};
+    options.accumulate = true;
+    return Training(decoder(), options).plan().minimum_budget_bytes;
+  }();
+  ASSERT_LT(least, whole.plan.peak_bytes);
+  const RunResult tight = train_on("made_up", {.memory_budget = least, .host_memory_budget = int64_t{1} << 30}, 2);
+  EXPECT_GT(tight.plan.host_bytes, 0);
+  EXPECT_LE(tight.used.arena, least);
+  EXPECT_EQ(tight.losses, whole.losses);
+  EXPECT_EQ(tight.norms, whole.norms);
+}
+
+TEST_F(GenericBackend, MovesRangesAsIfAtOnce) {
+  Backend& backend = backend_for("made_up");
+  const auto arena = backend.take_arena(1024), host = backend.take_host_arena(1024);
+  std::vector<uint8_t> values(1024);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(i / 64);
+  backend.write(*arena, 0, values.data(), 1024);
+  backend.move_all({{arena->data(), arena->data() + 64, 128}, {arena->data() + 128, host->data(), 64}});
+  std::vector<uint8_t> now(1024);
+  backend.read(*arena, 0, now.data(), 1024);
+  EXPECT_EQ(now[0], 0);
+  EXPECT_EQ(now[64], 0);
+  EXPECT_EQ(now[128], 1);
+  EXPECT_EQ(std::to_integer<int>(host->data()[0]), 2);
+}
+
+TEST_F(GenericBackend, GrowsWithItsContents) {
+  Backend& backend = backend_for("made_up");
+  const auto arena = backend.take_arena(100);
+  const float value = 3.5F;
+  backend.write(*arena, 64, &value, sizeof value);
+  EXPECT_EQ(arena->touched_bytes(), 68);
+  arena->grow(4096);
+  float read = 0;
+  backend.read(*arena, 64, &read, sizeof read);
+  EXPECT_EQ(read, value);
+  EXPECT_EQ(arena->bytes(), 4096);
+  EXPECT_EQ(arena->touched_bytes(), 68);
+}
+
+TEST(Backends, ADeviceThatIsNotHereSaysWhatIsMissing) {
+  EXPECT_EQ(find_backend("abacus"), nullptr);
+  try {
+    backend_for("abacus");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("allowed are cpu, cuda, rocm, mps"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
