@@ -28,8 +28,14 @@ constexpr int64_t kFormatVersion = 1;
 constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
 constexpr size_t kDifferencesShown = 8;
 
+// Of a tensor on the CPU, for as long as that is there.
 std::span<const std::byte> bytes_of(const at::Tensor& contiguous) {
   return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
+}
+
+// The tensor itself, but for layouts of the channels_last kind and for what lies on a device: one at a time.
+at::Tensor as_in_file(const at::Tensor& tensor) {
+  return tensor.cpu().contiguous();
 }
 
 std::string shape_text(DType dtype, const std::vector<int64_t>& sizes) {
@@ -143,13 +149,11 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
   NamedTensors tensors = state;
   std::ranges::stable_sort(tensors, std::greater(), [](const auto& entry) { return entry.second.element_size(); });
   std::vector<TensorDeclaration> declarations;
-  for (auto& [name, tensor] : tensors) {
-    tensor = tensor.contiguous();  // as it is, but for layouts of the channels_last kind
-    declarations.push_back(
-        {name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(), content_hash(bytes_of(tensor))});
-  }
+  for (const auto& [name, tensor] : tensors)
+    declarations.push_back({name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(),
+                            content_hash(bytes_of(as_in_file(tensor)))});
   SafetensorsWriter writer(file, declarations, {{kMetadataKey, metadata_of(info)}});
-  for (const auto& [name, tensor] : tensors) writer.write(name, bytes_of(tensor));
+  for (const auto& [name, tensor] : tensors) writer.write(name, bytes_of(as_in_file(tensor)));
   writer.commit();
 }
 
@@ -192,9 +196,10 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     if (converted.contains(name)) continue;
     const StoredTensor& stored = file.tensors().at(name);
     if (stored.bytes.empty()) continue;
-    at::Tensor target = tensor.is_contiguous() ? tensor : at::empty(tensor.sizes(), tensor.options());
+    const bool direct = tensor.is_contiguous() && tensor.device().is_cpu();
+    at::Tensor target = direct ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
     std::memcpy(target.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
-    if (!tensor.is_contiguous()) tensor.copy_(target);
+    if (!direct) tensor.copy_(target);
   }
   for (const StateConversion& conversion : conversions) conversion.apply();
   return info;

@@ -121,12 +121,14 @@ class Converter : public std::enable_shared_from_this<Converter> {
       return refuse();
     conversions_.push_back({{mean, scales}, {mean}, [=, this] {
                               at::Tensor codes_in_memory = read(mean);
+                              const at::Tensor like =  // by the host
+                                  target.device().is_cpu() ? target : at::empty_like(target, at::device(at::kCPU));
                               if (eight) {
                                 // In the order of indices in the file; scales belong to the order of memory.
-                                const at::Tensor ordered = at::empty_like(target, target.options().dtype(at::kByte));
+                                const at::Tensor ordered = at::empty_like(like, like.options().dtype(at::kByte));
                                 codes_in_memory = ordered.copy_(codes_in_memory);
                               }
-                              at::Tensor(target).copy_(ops::unpacked({codes_in_memory, read(scales)}, target, squares));
+                              at::Tensor(target).copy_(ops::unpacked({codes_in_memory, read(scales)}, like, squares));
                             }});
   }
 

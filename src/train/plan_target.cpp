@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "catalogue/device_cost.h"
+#include "device/backend.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
@@ -31,7 +32,49 @@ PlanTarget target_of(const DeviceSpec& device) {
   return target;
 }
 
+namespace {
+
+// The device of this machine, by what its driver calls it.
+const DeviceSpec* in_catalogue(const std::string& name) {
+  for (const char* prefix : {"", "NVIDIA ", "NVIDIA GeForce ", "AMD ", "AMD Radeon "})
+    if (name.starts_with(prefix))
+      if (const DeviceSpec* found = find_device(std::string_view(name).substr(std::string_view(prefix).size())))
+        return found;
+  return nullptr;
+}
+
+// What a device that is here is planned with: its speed by the catalogue, its memory as it is now. What the program's
+// own context takes is gone from that already.
+PlanTarget target_here(const Job& job, const Backend& backend) {
+  const DeviceSpec* const known = in_catalogue(backend.name());
+  PlanTarget target;
+  if (known) target = target_of(*known);
+  target.device = job.device;
+  target.here = true;
+  if (!known) {
+    target.cost = generic_cost_model();
+    target.unknown = fmt::format("how fast {} is, and what its context takes, is not known here", backend.name());
+  }
+  target.memory_budget = job.memory_budget;
+  target.host_memory_budget = job.host_memory_budget;
+  target.disk_budget = job.disk_budget;
+  if (job.memory_budget) return target;
+  const std::optional<int64_t> available = backend.available_bytes();
+  if (!available) {
+    target.budget_reason = fmt::format("{} does not say how much memory it has", backend.name());
+    return target;
+  }
+  target.memory_budget = std::max<int64_t>(1, *available / 50 * 49 + target.context_bytes + target.library_bytes);
+  target.budget_reason = fmt::format("the {} that {} has free now, less 2 %, and what this program took of it",
+                                     format_bytes(*available), backend.name());
+  return target;
+}
+
+}  // namespace
+
 PlanTarget target_of(const Job& job) {
+  if (job.device != "cpu")
+    if (const Backend* backend = find_backend(job.device)) return target_here(job, *backend);
   PlanTarget target;
   target.device = job.device;
   target.memory_budget = job.memory_budget;

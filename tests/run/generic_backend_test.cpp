@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "data/test_files.h"
 #include "device/backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -10,6 +11,7 @@
 #include "run/equality.h"
 #include "run/made_up_device.h"
 #include "run/training_runs.h"
+#include "train/checkpoint.h"
 
 namespace plimsoll {
 namespace {
@@ -67,6 +69,27 @@ TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
   EXPECT_LE(tight.used.arena, least);
   EXPECT_EQ(tight.losses, whole.losses);
   EXPECT_EQ(tight.norms, whole.norms);
+}
+
+// Written from one device and read into another.
+TEST_F(GenericBackend, ItsCheckpointsAreThoseOfTheCpu) {
+  const TempFolder folder;
+  const auto file = folder.path() / "step.safetensors";
+  Training made_up(decoder(), {.device = "made_up"}), cpu(decoder(), {.seed = 5});
+  made_up.start();
+  cpu.start();
+  made_up.step({testing::token_batch(2, 64, 512)}, 1e-3);
+  write_checkpoint(file, {.step = 1}, made_up.state());
+  read_checkpoint(file, {}, cpu.state());
+  const auto written = made_up.state(), read = cpu.state();
+  for (size_t i = 0; i < written.size(); ++i)
+    EXPECT_TRUE(testing::same_bits(written[i].second.cpu(), read[i].second)) << written[i].first;
+  Training again(decoder(), {.device = "made_up", .seed = 6});
+  again.start();
+  read_checkpoint(file, {}, again.state());
+  const auto back = again.state();
+  for (size_t i = 0; i < written.size(); ++i)
+    EXPECT_TRUE(testing::same_bits(written[i].second.cpu(), back[i].second.cpu())) << written[i].first;
 }
 
 TEST_F(GenericBackend, MovesRangesAsIfAtOnce) {
