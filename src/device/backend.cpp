@@ -30,10 +30,15 @@ Found look_for(const std::string& device) {
     if (const auto found = added().find(device); found != added().end()) return {found->second, {}};
   }
   if (device == "cpu") return {&cpu_backend(), {}};
-  // libtorch built for ROCm calls its devices CUDA's.
-  if (device == "cuda" || device == "rocm") {
+  if (device == "cuda") {
     Found found;
-    found.backend = backend_library::open(device, found.missing);
+    found.backend = backend_library::open_cuda(found.missing);
+    return found;
+  }
+  if (device == "rocm") {  // libtorch built for ROCm calls its devices CUDA's
+    Found found;
+    if (backend_library::load_hip(found.missing)) found.backend = generic_backend(c10::kCUDA);
+    if (!found.backend && found.missing.empty()) found.missing = "the HIP runtime shows no device to this program";
     return found;
   }
   if (device == "mps") {

@@ -1,10 +1,10 @@
 #include "device/backend_library.h"
 
+#include <c10/core/Device.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <map>
 #include <mutex>
 
 namespace plimsoll::backend_library {
@@ -13,34 +13,37 @@ namespace {
 constexpr const char* kLibrary = "libplimsoll_cuda.so.0";
 constexpr const char* kSymbol = "plimsoll_open_backend";
 
-bool loads(const char* library) {
-  void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-  if (handle != nullptr) ::dlclose(handle);
-  return handle != nullptr;
+// Stays loaded: kernels are registered by it. nullptr, and the loader's reason.
+void* load(const std::string& library, std::string& reason) {
+  void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const said = ::dlerror();
+    reason = said ? said : "no reason given";
+  }
+  return handle;
 }
 
-Backend* load(const std::string& device, std::string& missing) {
+// A file beside the library that a function is in, or where the system looks.
+std::string beside(const void* function, const std::string& name) {
+  Dl_info library{};
+  if (::dladdr(const_cast<void*>(function), &library) == 0 || library.dli_fname == nullptr) return name;
+  const auto path = std::filesystem::path(library.dli_fname).parent_path() / name;
+  return std::filesystem::exists(path) ? path.string() : name;
+}
+
+Backend* open(std::string& missing) {
+  std::string reason;
   // Asked first: without a driver, loading gigabytes of kernels comes to nothing, and its message says less.
-  if (device == "cuda" && !loads("libcuda.so.1")) {
+  if (load("libcuda.so.1", reason) == nullptr) {
     missing = "there is no NVIDIA driver on this machine (libcuda.so.1)";
     return nullptr;
   }
-  if (device == "rocm" && !loads("libamdhip64.so") && !loads("libamdhip64.so.6") && !loads("libamdhip64.so.7")) {
-    missing = "there is no HIP runtime on this machine (libamdhip64.so)";
-    return nullptr;
-  }
-  Dl_info self{};
-  std::string beside = kLibrary;  // the library that this function is in, or where the system looks
-  if (::dladdr(reinterpret_cast<void*>(&load), &self) != 0 && self.dli_fname != nullptr)
-    if (const auto path = std::filesystem::path(self.dli_fname).parent_path() / kLibrary; std::filesystem::exists(path))
-      beside = path.string();
-  void* const library = ::dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays: kernels are registered by it
+  void* const library = load(beside(reinterpret_cast<const void*>(&open_cuda), kLibrary), reason);
   if (library == nullptr) {
-    const char* const said = ::dlerror();
     missing = fmt::format(
-        "{} cannot be loaded ({}); it needs torch's CUDA libraries beside libtorch, "
-        "which 'make setup' installs where there is an NVIDIA device",
-        kLibrary, said ? said : "no reason given");
+        "{} cannot be loaded ({}); it needs torch's CUDA libraries beside libtorch, which 'make "
+        "setup' installs where there is an NVIDIA device",
+        kLibrary, reason);
     return nullptr;
   }
   const auto open_backend = reinterpret_cast<OpenBackend>(::dlsym(library, kSymbol));
@@ -48,23 +51,25 @@ Backend* load(const std::string& device, std::string& missing) {
     missing = fmt::format("{} is of another build of Plimsoll", kLibrary);
     return nullptr;
   }
-  return open_backend(device.c_str(), missing);
+  return open_backend(missing);
 }
 
 }  // namespace
 
-Backend* open(const std::string& device, std::string& missing) {
-  struct Opened {
-    Backend* backend;
-    std::string missing;
-  };
-  static std::mutex mutex;
-  static auto* opened = new std::map<std::string, Opened>;
-  const std::lock_guard lock(mutex);
-  const auto [entry, first] = opened->try_emplace(device);
-  if (first) entry->second.backend = load(device, entry->second.missing);
-  missing = entry->second.missing;
-  return entry->second.backend;
+Backend* open_cuda(std::string& missing) {
+  static std::string reason;
+  static Backend* const backend = open(reason);
+  missing = reason;
+  return backend;
+}
+
+bool load_hip(std::string& missing) {
+  static std::string reason;
+  static void* const library =
+      load(beside(reinterpret_cast<const void*>(&c10::isValidDeviceType), "libtorch_hip.so"), reason);
+  if (library == nullptr)
+    missing = fmt::format("this libtorch is not one for ROCm, or its kernels cannot be loaded ({})", reason);
+  return library != nullptr;
 }
 
 }  // namespace plimsoll::backend_library

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "device/cpu_arena.h"
+#include "device/device_memory.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -163,7 +164,12 @@ class GenericBackend final : public Backend {
   void begin_op(AllocationFrame& frame) override {}
   int64_t end_op() override { return 0; }
   WorkspaceModel workspace_model(int threads) const override { return {}; }
-  std::optional<int64_t> available_bytes() const override { return std::nullopt; }
+  std::optional<int64_t> available_bytes() const override {
+    const std::optional<DeviceMemory> memory = device_.is_mps()    ? metal_memory()
+                                               : device_.is_cuda() ? hip_memory()  // as libtorch for ROCm calls it
+                                                                   : std::nullopt;
+    return memory ? std::optional(memory->free) : std::nullopt;
+  }
   bool shares_host_memory() const override { return device_.is_mps(); }
   int64_t outside_peak() const override { return 0; }
   void reset_outside_peak() override {}

@@ -1,6 +1,5 @@
 #include "device/utilisation.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,25 +7,13 @@
 #include <memory>
 #include <sstream>
 
+#include "device/loaded_library.h"
+
 namespace plimsoll {
 namespace {
 
 constexpr unsigned kMostGpus = 64;
 constexpr int64_t kKiB = 1024;
-
-/// A library that may not be installed. It stays loaded: drivers do not like to be taken out.
-class Library {
- public:
-  explicit Library(const char* name) : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
-  bool loaded() const { return handle_ != nullptr; }
-  template <typename Function>
-  Function* find(const char* name) const {
-    return handle_ ? reinterpret_cast<Function*>(dlsym(handle_, name)) : nullptr;
-  }
-
- private:
-  void* handle_;
-};
 
 // The few declarations of nvml.h that are needed; its interface is stable by contract.
 struct NvmlMemory {
@@ -38,7 +25,7 @@ struct NvmlUtilisation {
 using NvmlDevice = void*;
 
 void add_nvidia(std::vector<GpuUse>& gpus) {
-  static const Library library("libnvidia-ml.so.1");
+  static const LoadedLibrary library("libnvidia-ml.so.1");
   static const auto init = library.find<int()>("nvmlInit_v2");
   static const auto count_of = library.find<int(unsigned*)>("nvmlDeviceGetCount_v2");
   static const auto handle_of = library.find<int(unsigned, NvmlDevice*)>("nvmlDeviceGetHandleByIndex_v2");
@@ -65,12 +52,12 @@ void add_nvidia(std::vector<GpuUse>& gpus) {
 }
 
 void add_amd(std::vector<GpuUse>& gpus) {
-  static const Library newest("librocm_smi64.so"), seventh("librocm_smi64.so.7"), sixth("librocm_smi64.so.6"),
+  static const LoadedLibrary newest("librocm_smi64.so"), seventh("librocm_smi64.so.7"), sixth("librocm_smi64.so.6"),
       fifth("librocm_smi64.so.5");
-  static const Library& library = newest.loaded()    ? newest
-                                  : seventh.loaded() ? seventh
-                                  : sixth.loaded()   ? sixth
-                                                     : fifth;
+  static const LoadedLibrary& library = newest.loaded()    ? newest
+                                        : seventh.loaded() ? seventh
+                                        : sixth.loaded()   ? sixth
+                                                           : fifth;
   static const auto init = library.find<int(uint64_t)>("rsmi_init");
   static const auto count_of = library.find<int(uint32_t*)>("rsmi_num_monitor_devices");
   static const auto name_of = library.find<int(uint32_t, char*, size_t)>("rsmi_dev_name_get");

@@ -150,8 +150,8 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
   std::ranges::stable_sort(tensors, std::greater(), [](const auto& entry) { return entry.second.element_size(); });
   std::vector<TensorDeclaration> declarations;
   for (const auto& [name, tensor] : tensors)
-    declarations.push_back({name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(),
-                            content_hash(bytes_of(as_in_file(tensor)))});
+    declarations.push_back(
+        {name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(), content_hash(bytes_of(as_in_file(tensor)))});
   SafetensorsWriter writer(file, declarations, {{kMetadataKey, metadata_of(info)}});
   for (const auto& [name, tensor] : tensors) writer.write(name, bytes_of(as_in_file(tensor)));
   writer.commit();

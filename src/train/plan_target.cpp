@@ -34,19 +34,10 @@ PlanTarget target_of(const DeviceSpec& device) {
 
 namespace {
 
-// The device of this machine, by what its driver calls it.
-const DeviceSpec* in_catalogue(const std::string& name) {
-  for (const char* prefix : {"", "NVIDIA ", "NVIDIA GeForce ", "AMD ", "AMD Radeon "})
-    if (name.starts_with(prefix))
-      if (const DeviceSpec* found = find_device(std::string_view(name).substr(std::string_view(prefix).size())))
-        return found;
-  return nullptr;
-}
-
 // What a device that is here is planned with: its speed by the catalogue, its memory as it is now. What the program's
 // own context takes is gone from that already.
 PlanTarget target_here(const Job& job, const Backend& backend) {
-  const DeviceSpec* const known = in_catalogue(backend.name());
+  const DeviceSpec* const known = find_device(backend.name());
   PlanTarget target;
   if (known) target = target_of(*known);
   target.device = job.device;

@@ -166,8 +166,7 @@ class CudaBackend final : public Backend {
 
 }  // namespace plimsoll::cuda
 
-extern "C" __attribute__((visibility("default"))) plimsoll::Backend* plimsoll_open_backend(const char* device,
-                                                                                           std::string& missing) {
+extern "C" __attribute__((visibility("default"))) plimsoll::Backend* plimsoll_open_backend(std::string& missing) {
   try {
     if (c10::cuda::device_count() < 1) {
       missing = "the driver shows no device to this program";

@@ -1,0 +1,170 @@
+// Arena, copies and staging of the CUDA backend, on a runtime of our own that does things late.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "cuda_device/fake_runtime.h"
+#include "device/cuda/cuda_arena.h"
+#include "device/cuda/cuda_copies.h"
+#include "device/cuda/pinned_arena.h"
+#include "device/cuda/staging.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+namespace fake = testing::fake_cuda;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+class CudaDevice : public ::testing::Test {
+ protected:
+  CudaDevice() { fake::reset(1, 64 * kMiB), stream_ = fake::make_stream(); }
+  ~CudaDevice() override { cudaStreamDestroy(stream_); }
+  std::vector<std::byte> read(const std::byte* from, int64_t bytes) {
+    cudaStreamSynchronize(stream_);
+    return {from, from + bytes};
+  }
+  cudaStream_t stream_ = nullptr;
+};
+
+TEST_F(CudaDevice, TheArenaTakesWholePiecesAndGivesThemBack) {
+  {
+    CudaArena arena(0, stream_, 3 * kMiB);
+    EXPECT_EQ(arena.bytes(), 3 * kMiB);
+    EXPECT_EQ(fake::mapped_bytes(), 4 * kMiB);
+    cudaStreamSynchronize(stream_);
+    EXPECT_EQ(arena.touched_bytes(), 0);
+    EXPECT_EQ(std::to_integer<int>(arena.data()[3 * kMiB - 1]), 0xff);
+  }
+  EXPECT_EQ(fake::mapped_bytes(), 0);
+}
+
+TEST_F(CudaDevice, TheArenaGrowsWhereItIs) {
+  CudaArena arena(0, stream_, kMiB);
+  std::byte* const before = arena.data();
+  fake::launch(stream_, [=] { before[100] = std::byte{7}; });
+  arena.grow(kMiB + 5);
+  EXPECT_EQ(fake::mapped_bytes(), 2 * kMiB);
+  arena.grow(9 * kMiB);
+  EXPECT_EQ(arena.data(), before);
+  EXPECT_EQ(fake::mapped_bytes(), 10 * kMiB);
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(std::to_integer<int>(before[100]), 7);
+  EXPECT_EQ(arena.touched_bytes(), 101);
+}
+
+TEST_F(CudaDevice, WhatTheDeviceDoesNotHaveIsAnErrorOfItsOwn) {
+  EXPECT_THROW(CudaArena(0, stream_, 65 * kMiB), MemoryUnavailable);
+  EXPECT_EQ(fake::mapped_bytes(), 0);
+  CudaArena arena(0, stream_, 60 * kMiB);
+  EXPECT_THROW(arena.grow(70 * kMiB), MemoryUnavailable);
+  EXPECT_EQ(arena.bytes(), 60 * kMiB);
+  EXPECT_EQ(fake::mapped_bytes(), 60 * kMiB);
+}
+
+TEST_F(CudaDevice, HostMemoryIsLockedWhollyAndOnce) {
+  {
+    PinnedArena arena(5000, 100000);
+    EXPECT_EQ(fake::locked_ranges(), 1);
+    arena.grow(6000);  // within the same pages
+    EXPECT_EQ(fake::locked_ranges(), 1);
+    arena.grow(20000);
+    EXPECT_EQ(fake::locked_ranges(), 2);
+    fake::refuse_to_lock();
+    EXPECT_THROW(arena.grow(90000), MemoryUnavailable);
+  }
+  EXPECT_EQ(fake::locked_ranges(), 0);
+}
+
+TEST_F(CudaDevice, StagingCarriesMoreThanItHolds) {
+  CudaArena arena(0, stream_, kMiB);
+  Staging staging(stream_, 1000);
+  std::vector<std::byte> values(12345), back(values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7);
+  const std::vector<std::byte> copy = values;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    fake::reset(seed, 64 * kMiB);
+    values = copy;
+    staging.write(arena.data() + 64, values.data(), static_cast<int64_t>(values.size()));
+    std::ranges::fill(values, std::byte{0});  // the source is the caller's again
+    staging.read(back.data(), arena.data() + 64, static_cast<int64_t>(back.size()));
+    EXPECT_EQ(back, copy) << "seed " << seed;
+    EXPECT_EQ(read(arena.data() + 64, static_cast<int64_t>(copy.size())), copy);
+  }
+}
+
+// Ops that write what they read elsewhere and one more, copies out and back in, places that are used again at once:
+// what comes out is what comes of doing it all in order.
+TEST_F(CudaDevice, CopiesAreOrderedWithOpsHoweverLateTheyAreDone) {
+  constexpr int64_t kSlots = 6, kBytes = 64;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    fake::reset(seed, 64 * kMiB);
+    std::mt19937_64 random(seed);
+    CudaArena device(0, stream_, kSlots * kBytes);
+    PinnedArena host(kSlots * kBytes);
+    std::vector<std::byte> device_reference(kSlots * kBytes, std::byte{0xff}), host_reference(host.bytes());
+    std::memcpy(host_reference.data(), host.data(), host_reference.size());
+    int called = 0, wanted = 0;
+    {
+      CudaCopies copies(stream_);
+      for (int step = 0; step < 40; ++step) {
+        const auto a = static_cast<int64_t>(random() % kSlots), b = static_cast<int64_t>(random() % kSlots);
+        const int action = static_cast<int>(random() % 4);
+        if (action <= 1) {  // an op
+          const auto op = [=](std::byte* memory) {
+            for (int64_t i = 0; i < kBytes; ++i)
+              memory[b * kBytes + i] =
+                  static_cast<std::byte>(std::to_integer<int>(memory[a * kBytes + i]) + static_cast<int>(i) + 1);
+          };
+          fake::launch(stream_, [=, memory = device.data()] { op(memory); });
+          op(device_reference.data());
+          continue;
+        }
+        // A copy, with ops that touch neither place in between, and then its wait: as a plan has it.
+        const bool out = action == 2;
+        std::byte *const from = (out ? device.data() : host.data()) + a * kBytes, *const to = (out ? host.data()
+                                                                                                   : device.data()) +
+                                                                                              b * kBytes;
+        std::vector<std::byte>&from_reference = out ? device_reference : host_reference,
+        &to_reference = out ? host_reference : device_reference;
+        const int64_t number = copies.start(to, from, kBytes, [&called] { ++called; });
+        ++wanted;
+        std::memcpy(to_reference.data() + b * kBytes, from_reference.data() + a * kBytes, kBytes);
+        const auto other = static_cast<int64_t>(random() % kSlots);
+        if (other != a && other != b) {
+          const auto op = [=](std::byte* memory) { std::memset(memory + other * kBytes, step, kBytes); };
+          fake::launch(stream_, [=, memory = device.data()] { op(memory); });
+          op(device_reference.data());
+        }
+        copies.wait(number);
+        if (random() % 3 == 0) {  // the host's turn
+          copies.wait_on_host(number);
+          std::memset(host.data() + a * kBytes, 3, kBytes);
+          std::memset(host_reference.data() + a * kBytes, 3, kBytes);
+        }
+      }
+      copies.wait_for_all();
+    }
+    EXPECT_EQ(called, wanted);
+    ASSERT_EQ(read(device.data(), kSlots * kBytes), device_reference) << "seed " << seed;
+    ASSERT_EQ(0, std::memcmp(host.data(), host_reference.data(), host_reference.size())) << "seed " << seed;
+  }
+}
+
+TEST_F(CudaDevice, NothingIsLeftBehind) {
+  const int64_t before = fake::alive();
+  {
+    CudaArena device(0, stream_, 4096);
+    PinnedArena host(4096);
+    CudaCopies copies(stream_);
+    for (int i = 0; i < 100; ++i) copies.start(host.data(), device.data(), 64);
+    Staging staging(stream_, 64);
+  }
+  EXPECT_EQ(fake::alive(), before);
+}
+
+}  // namespace
+}  // namespace plimsoll::cuda

@@ -1,0 +1,30 @@
+// A CUDA runtime of our own for tests on machines without a device: memory is the host's, and what is put on a stream
+// is done some time later, in an order that is drawn, within what streams and events allow. What waits for too little
+// shows as wrong bytes.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace plimsoll::testing::fake_cuda {
+
+/// Forgets everything; `seed` draws the order, `memory` is what the device has, bytes.
+void reset(uint64_t seed, int64_t memory = int64_t{1} << 30);
+
+/// Puts work of a test's own on a stream: a kernel.
+void launch(cudaStream_t stream, std::function<void()> kernel);
+
+/// A stream for ops.
+cudaStream_t make_stream();
+
+/// Bytes of the device that are mapped now; host ranges that are locked; streams and events that are alive.
+int64_t mapped_bytes();
+int64_t locked_ranges();
+int64_t alive();
+
+/// The next call of cudaHostRegister fails.
+void refuse_to_lock();
+
+}  // namespace plimsoll::testing::fake_cuda

@@ -1,0 +1,48 @@
+// Memory of devices, by runtimes that may not be here.
+#include "device/device_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "data/test_files.h"
+
+namespace plimsoll {
+namespace {
+
+// A HIP runtime of our own, compiled for the test.
+std::string runtime_that_answers(const TempFolder& folder, const std::string& body) {
+  const auto source = folder.path() / "hip.c", library = folder.path() / "libamdhip64.so";
+  std::ofstream(source) << "#include <stddef.h>\nint hipMemGetInfo(size_t* free, size_t* total) {" << body << "}\n";
+  const std::string command = "cc -shared -fPIC -o '" + library.string() + "' '" + source.string() + "'";
+  if (std::system(command.c_str()) != 0) return "";
+  return library.string();
+}
+
+TEST(DeviceMemory, IsWhatTheHipRuntimeSays) {
+  const TempFolder folder;
+  const std::string runtime = runtime_that_answers(folder, "*free = 3; *total = 8; return 0;");
+  ASSERT_FALSE(runtime.empty());
+  const auto memory = hip_memory(runtime.c_str());
+  ASSERT_TRUE(memory);
+  EXPECT_EQ(memory->free, 3);
+  EXPECT_EQ(memory->total, 8);
+}
+
+TEST(DeviceMemory, IsUnknownWhereTheRuntimeFailsOrLies) {
+  for (const char* body : {"return 100;", "*free = 9; *total = 8; return 0;", "*free = 0; *total = 0; return 0;"}) {
+    const TempFolder folder;
+    EXPECT_FALSE(hip_memory(runtime_that_answers(folder, body).c_str())) << body;
+  }
+  EXPECT_FALSE(hip_memory("/nowhere/libamdhip64.so"));
+}
+
+TEST(DeviceMemory, OfMetalIsUnknownElsewhere) {
+#ifndef __APPLE__
+  EXPECT_FALSE(metal_memory());
+#endif
+}
+
+}  // namespace
+}  // namespace plimsoll
