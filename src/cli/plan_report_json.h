@@ -1,0 +1,18 @@
+// What `plimsoll plan` says, as JSON.
+#pragma once
+
+#include "cli/json_output.h"
+#include "plimsoll/train_job.h"
+
+namespace plimsoll::cli {
+
+/// The plan of a job: docs/command-line.md lists the fields.
+Json plan_json(const Job& job, const PlannedJob& planned);
+
+/// [{"budget_bytes", "peak_bytes", "step_seconds", "choices", "fits"}, …]
+Json frontier_json(const std::vector<FrontierPoint>& frontier);
+
+/// [{"change", "peak_bytes", "step_seconds", "units_per_second"}, …]
+Json advice_json(const std::vector<Advice>& advice);
+
+}  // namespace plimsoll::cli

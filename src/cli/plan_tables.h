@@ -1,0 +1,22 @@
+// What `plimsoll plan` says, for people: tables, and a page for a browser.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plimsoll/train_job.h"
+
+namespace plimsoll::cli {
+
+/// The verdict, what fills the memory, the step, and the decisions with their reasons.
+std::string plan_text(const Job& job, const PlannedJob& planned, bool terminal);
+
+std::string frontier_table(const std::vector<FrontierPoint>& frontier, bool terminal);
+
+/// What would fit, each planned again.
+std::string advice_text(const std::vector<Advice>& advice, const Job& job);
+
+/// The page of `--html`.
+std::string plan_page(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier);
+
+}  // namespace plimsoll::cli
