@@ -1,0 +1,102 @@
+#include "plan/passes/fold_casts.h"
+
+#include <algorithm>
+#include <set>
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kGradient = 2;  // which argument of the ops below
+
+// The ops that convert a gradient as they read it: its norm, and the updates that go through it element by element.
+bool reads_any_type(const Op& op) {
+  static const std::set<std::string> names = {"plimsoll::gradient_norm_", "plimsoll::adamw_", "plimsoll::lion_",
+                                              "plimsoll::sgd_",          "plimsoll::adafactor_"};
+  return names.contains(op.name);
+}
+
+struct Use {
+  std::vector<int32_t> writers, readers;
+};
+
+std::vector<Use> uses_of(const Trace& trace) {
+  std::vector<Use> uses(trace.buffers.size());
+  for (size_t i = 0; i < trace.ops.size(); ++i)
+    for_each_view(trace.ops[i], [&](const View& view, bool written) {
+      Use& use = uses[view.buffer];
+      (written ? use.writers : use.readers).push_back(static_cast<int32_t>(i));
+    });
+  return uses;
+}
+
+bool is_whole(const Trace& trace, const View& view) {
+  return view.offset == 0 && view.elements() * element_bytes(view.dtype) == trace.buffers[view.buffer].bytes;
+}
+
+bool is_exact(DType from, DType to) {
+  return to == DType::float32 && (from == DType::bfloat16 || from == DType::float16);
+}
+
+class FoldCasts {
+ public:
+  explicit FoldCasts(Trace trace) : trace_(std::move(trace)), uses_(uses_of(trace_)) {
+    for (const auto* names : {&trace_.inputs, &trace_.outputs, &trace_.state})
+      for (const NamedView& entry : *names) known_.insert(entry.view.buffer);
+  }
+
+  Trace run() {
+    for (size_t i = 0; i < trace_.ops.size(); ++i)
+      if (can_fold(static_cast<int32_t>(i))) fold(trace_.ops[i]);
+    return std::move(trace_);
+  }
+
+ private:
+  // A cast of a whole buffer into another that nobody else writes and that only norm and update read, which find the
+  // source as the cast did.
+  bool can_fold(int32_t index) const {
+    const Op& op = trace_.ops[index];
+    if (op.name != "aten::copy_" || op.phase != Phase::backward || op.arguments.size() < 2) return false;
+    if (op.arguments[0].views.size() != 1 || op.arguments[1].views.size() != 1) return false;
+    const View &to = op.arguments[0].views[0], &from = op.arguments[1].views[0];
+    if (from.buffer == kNoBuffer || from.buffer == to.buffer || !is_exact(from.dtype, to.dtype)) return false;
+    const Buffer &target = trace_.buffers[to.buffer], &source = trace_.buffers[from.buffer];
+    if (target.role != Role::gradient || target.persistent || source.persistent || source.output || target.output ||
+        known_.contains(to.buffer) || known_.contains(from.buffer))
+      return false;
+    if (to.sizes != from.sizes || to.strides != from.strides || !is_whole(trace_, to) || !is_whole(trace_, from))
+      return false;
+    const Use& use = uses_[to.buffer];
+    if (use.writers.size() != 1 || use.readers.empty()) return false;
+    if (uses_[from.buffer].writers.empty() || uses_[from.buffer].writers.back() > index) return false;
+    return std::ranges::all_of(use.readers, [&](int32_t reader) {
+      const Op& reading = trace_.ops[reader];
+      return reader > index && reads_any_type(reading) && reading.arguments[kGradient].views == op.arguments[0].views;
+    });
+  }
+
+  // Nobody reads what the cast makes any more.
+  void fold(const Op& cast) {
+    const View to = cast.arguments[0].views[0], from = cast.arguments[1].views[0];
+    for (const int32_t reader : uses_[to.buffer].readers) {
+      Op& op = trace_.ops[reader];
+      op.arguments[kGradient].views = {from};
+      op.bytes_moved -= trace_.buffers[to.buffer].bytes - trace_.buffers[from.buffer].bytes;
+    }
+    trace_.buffers[from.buffer].role = Role::gradient;
+    trace_.buffers[from.buffer].label = trace_.buffers[to.buffer].label;
+    for (UpdatePiece& piece : trace_.update_pieces)
+      if (piece.gradient == to.buffer) piece.gradient = from.buffer;
+  }
+
+  Trace trace_;
+  std::vector<Use> uses_;
+  std::set<BufferId> known_;  // by the outside world
+};
+
+}  // namespace
+
+Trace fold_casts(Trace trace) {
+  return FoldCasts(std::move(trace)).run();
+}
+
+}  // namespace plimsoll

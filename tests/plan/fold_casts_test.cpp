@@ -1,0 +1,120 @@
+#include "plan/passes/fold_casts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr BufferId kParameter = 0, kLow = 1, kGradient = 2, kNorms = 3, kProduct = 4;
+
+View view(BufferId buffer, DType dtype, std::vector<int64_t> sizes = {4, 8}) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
+  return {buffer, dtype, 0, sizes, strides};
+}
+
+Argument tensor(const View& view, bool written = false) {
+  return {Argument::Kind::tensor, written, {view}};
+}
+
+Op op(const std::string& name, Phase phase, std::vector<Argument> arguments) {
+  Op made;
+  made.name = name;
+  made.phase = phase;
+  made.arguments = std::move(arguments);
+  made.bytes_moved = 1000;
+  return made;
+}
+
+// A product in 16 bits, cast to a float32 gradient; its norm, and the update.
+class FoldCasts : public ::testing::Test {
+ protected:
+  FoldCasts() {
+    trace_.modules = {""};
+    trace_.buffers = {{128, Role::parameter, true, false, "weight"},
+                      {64, Role::temporary, false, false, "mm"},
+                      {128, Role::gradient, false, false, "gradient of weight"},
+                      {64, Role::input, true, false, "norms"},
+                      {64, Role::temporary, false, false, "other"}};
+    trace_.ops = {op("aten::mm.out", Phase::backward, {tensor(view(kLow, DType::bfloat16), true)}),
+                  op("aten::copy_", Phase::backward,
+                     {tensor(view(kGradient, DType::float32), true), tensor(view(kLow, DType::bfloat16))}),
+                  op("plimsoll::gradient_norm_", Phase::update,
+                     {tensor(view(kNorms, DType::float32), true), tensor(view(kNorms, DType::float32), true),
+                      tensor(view(kGradient, DType::float32))}),
+                  op("plimsoll::adamw_", Phase::update,
+                     {tensor(view(kParameter, DType::float32), true), {}, tensor(view(kGradient, DType::float32))})};
+    trace_.segments = {{"micro", 0, 2}, {"update", 2, 4}};
+    trace_.update_pieces = {{UpdatePiece::Kind::norm, kParameter, kGradient, 2, 3},
+                            {UpdatePiece::Kind::update, kParameter, kGradient, 3, 4}};
+  }
+  bool folds() const { return prepare_trace(trace_).ops.size() == 3; }
+  Trace trace_;
+};
+
+TEST_F(FoldCasts, NormAndUpdateReadTheSixteenBits) {
+  const Trace folded = fold_casts(trace_);
+  for (const size_t reader : {2, 3}) {
+    EXPECT_EQ(folded.ops[reader].arguments[2].views[0], view(kLow, DType::bfloat16));
+    EXPECT_EQ(folded.ops[reader].bytes_moved, 1000 - 64);
+  }
+  EXPECT_EQ(folded.buffers[kLow].role, Role::gradient);
+  EXPECT_EQ(folded.buffers[kLow].label, "gradient of weight");
+  for (const UpdatePiece& piece : folded.update_pieces) EXPECT_EQ(piece.gradient, kLow);
+  // And the cast goes, with the float32's bytes.
+  const Trace prepared = prepare_trace(trace_);
+  EXPECT_EQ(prepared.ops.size(), 3);
+  for (const Op& each : prepared.ops)
+    for_each_view(each, [](const View& view, bool) { EXPECT_NE(view.buffer, kGradient); });
+}
+
+TEST_F(FoldCasts, AGradientThatIsSummedStaysFloat32) {
+  trace_.ops.insert(trace_.ops.begin() + 2,
+                    op("aten::add.out", Phase::backward, {tensor(view(kGradient, DType::float32), true)}));
+  trace_.segments = {{"micro", 0, 3}, {"update", 3, 5}};
+  trace_.update_pieces.clear();
+  EXPECT_EQ(prepare_trace(trace_).ops.size(), 5);
+}
+
+TEST_F(FoldCasts, SomebodyElseMayReadTheSourceButNotTheTarget) {
+  trace_.ops.push_back(op("aten::mm.out", Phase::update,
+                          {tensor(view(kNorms, DType::float32), true), tensor(view(kLow, DType::bfloat16))}));
+  trace_.segments[1].end = 5;
+  EXPECT_EQ(prepare_trace(trace_).ops.size(), 4);
+  trace_.ops.back().arguments[1] = tensor(view(kGradient, DType::float32));
+  EXPECT_EQ(prepare_trace(trace_).ops.size(), 5);
+}
+
+TEST_F(FoldCasts, ASourceThatIsWrittenAgainIsNoCopyOfItself) {
+  trace_.ops.insert(trace_.ops.begin() + 2,
+                    op("aten::mm.out", Phase::backward, {tensor(view(kLow, DType::bfloat16), true)}));
+  trace_.segments = {{"micro", 0, 3}, {"update", 3, 5}};
+  trace_.update_pieces.clear();
+  EXPECT_EQ(fold_casts(trace_).ops[4].arguments[2].views[0], view(kGradient, DType::float32));
+}
+
+TEST_F(FoldCasts, OtherCastsStay) {
+  Trace as_it_was = trace_;
+  trace_.ops[1].arguments[1] = tensor(view(kLow, DType::float16));
+  EXPECT_TRUE(folds());  // exact as well
+  trace_.ops[1].arguments[1] = tensor(view(kLow, DType::float64));
+  EXPECT_FALSE(folds());
+  trace_ = as_it_was;
+  trace_.ops[1].arguments[1].views[0].strides = {1, 4};  // another order
+  EXPECT_FALSE(folds());
+  trace_ = as_it_was;
+  trace_.buffers[kLow].bytes = 128;  // a part of something
+  EXPECT_FALSE(folds());
+  trace_ = as_it_was;
+  trace_.ops[3].name = "plimsoll::muon_";  // reads float32 alone
+  EXPECT_FALSE(folds());
+  trace_ = as_it_was;
+  trace_.outputs = {{"gradient", view(kGradient, DType::float32)}};
+  EXPECT_FALSE(folds());
+}
+
+}  // namespace
+}  // namespace plimsoll
