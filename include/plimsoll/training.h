@@ -118,6 +118,8 @@ struct MemoryUse {
   int64_t peak = 0;       ///< the most of both at a time
   int64_t host = 0;       ///< the highest byte of the host's arena that a copy or an op so far was given
   int64_t disk = 0;       ///< the same of the disk's; not host memory: pages are written back and dropped
+  /// How often kernels took memory beside the arenas since start(); of this process, other trainings included.
+  int64_t outside_allocations = 0;
   int64_t measured_peak() const { return peak; }
 };
 

@@ -72,6 +72,9 @@ class Backend {
   virtual int64_t outside_peak() const = 0;
   virtual void reset_outside_peak() = 0;
 
+  /// How often memory was taken so, since the process began.
+  virtual int64_t outside_allocations() const = 0;
+
   /// The generator that its random kernels draw from where they are given none.
   virtual at::Generator generator() const = 0;
 

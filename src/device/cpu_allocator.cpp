@@ -27,7 +27,8 @@ struct Counter {
   void reset_peak() { peak = live.load(); }
 };
 Counter outside;  // on the heap, while ops run
-Counter beside;   // of these, by threads that run no op themselves: a kernel's workers
+std::atomic<int64_t> heap_requests{0};
+Counter beside;  // of these, by threads that run no op themselves: a kernel's workers
 
 // Requests made while no op runs go to the allocator that was there before.
 class CountingAllocator final : public c10::Allocator {
@@ -61,6 +62,7 @@ class CountingAllocator final : public c10::Allocator {
 
   void* take_from_heap(size_t bytes, bool by_worker = false) {
     void* address = default_->raw_allocate(bytes);
+    ++heap_requests;
     {
       std::lock_guard lock(mutex_);
       heap_blocks_[address] = {bytes, by_worker};
@@ -130,6 +132,9 @@ int64_t cpu_allocator::outside_peak() {
 }
 void cpu_allocator::reset_outside_peak() {
   outside.reset_peak();
+}
+int64_t cpu_allocator::outside_allocations() {
+  return heap_requests;
 }
 
 }  // namespace plimsoll

@@ -19,5 +19,7 @@ int64_t end_op();
 /// program take from libtorch meanwhile is counted as well.
 int64_t outside_peak();
 void reset_outside_peak();
+/// How often the heap was asked meanwhile, since the process began.
+int64_t outside_allocations();
 
 }  // namespace plimsoll::cpu_allocator

@@ -37,6 +37,7 @@ class CpuBackend final : public Backend {
   int64_t outside_peak() const override { return cpu_allocator::outside_peak(); }
   void reset_outside_peak() override { cpu_allocator::reset_outside_peak(); }
 
+  int64_t outside_allocations() const override { return cpu_allocator::outside_allocations(); }
   std::optional<int64_t> available_bytes() const override { return host_memory_now(); }
   bool shares_host_memory() const override { return true; }
 

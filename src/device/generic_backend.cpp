@@ -173,6 +173,7 @@ class GenericBackend final : public Backend {
   bool shares_host_memory() const override { return device_.is_mps(); }
   int64_t outside_peak() const override { return 0; }
   void reset_outside_peak() override {}
+  int64_t outside_allocations() const override { return 0; }
 
   // One that libtorch knows no generator of draws by the CPU's.
   at::Generator generator() const override {

@@ -80,6 +80,7 @@ struct Training::Impl {
     take_other_arenas();
     make_executor();
     backend->reset_outside_peak();
+    allocations_at_start = backend->outside_allocations();
     run("initialize", 0);
     reset_scalars();
   }
@@ -224,6 +225,7 @@ struct Training::Impl {
   // What was in use at a time under the plan that is in force.
   void note_use() {
     if (!executor) return;
+    use.outside_allocations = backend->outside_allocations() - allocations_at_start;
     use.arena = std::max(use.arena, executor->arena_bytes_used());
     use.touched = std::max(use.touched, arena->touched_bytes());
     use.workspace = std::max(use.workspace, backend->outside_peak());
@@ -250,6 +252,7 @@ struct Training::Impl {
   std::unique_ptr<DiskArena> disk_arena;
   std::unique_ptr<Executor> executor;
   int64_t steps = 0, skipped = 0;
+  int64_t allocations_at_start = 0;
   MemoryUse use;
 };
 

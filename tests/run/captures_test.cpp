@@ -46,6 +46,7 @@ class Recorder final : public Backend {
   bool shares_host_memory() const override { return false; }
   int64_t outside_peak() const override { return 0; }
   void reset_outside_peak() override {}
+  int64_t outside_allocations() const override { return 0; }
   at::Generator generator() const override { return {}; }
   std::unique_ptr<CopyEngine> copy_engine() override { return nullptr; }
   void write(Arena&, int64_t, const void*, int64_t) override {}

@@ -237,5 +237,31 @@ TEST(Training, WrongInputsAreNamed) {
   EXPECT_THROW(training.step({batch}, 1e-3), UserError);  // out of the vocabulary: the kernel refuses
 }
 
+// Once it is known what kernels take, they take nothing beside the arena but what worker threads do.
+TEST(Budget, NothingIsAllocatedAfterTheSecondStep) {
+  Training training(decoder(), {.threads = 1});
+  training.start();
+  std::vector<int64_t> allocations;
+  for (int i = 0; i < 5; ++i) {
+    training.step({token_batch(2, 64, 512)}, 1e-3);
+    allocations.push_back(training.used().outside_allocations);
+  }
+  EXPECT_EQ(allocations[4], allocations[1]);
+}
+
+// In mixed precision a gradient that is not summed stays in the 16 bits that its product gave.
+TEST(Budget, GradientsOfMixedPrecisionTakeTwoBytes) {
+  const Training training(decoder(), {.precision = Precision::bf16_mixed});
+  const Trace& trace = training.plan().trace;
+  std::map<std::string, int64_t> bytes;
+  for (const Op& op : trace.ops)
+    for_each_view(op, [&](const View& view, bool) {
+      const Buffer& buffer = trace.buffers[view.buffer];
+      if (buffer.role == Role::gradient) bytes[buffer.label] = buffer.bytes;
+    });
+  EXPECT_EQ(bytes.at("gradient of layers.0.mlp.down.weight"),
+            2 * Trace::find(trace.state, "layers.0.mlp.down.weight")->view.elements());
+}
+
 }  // namespace
 }  // namespace plimsoll

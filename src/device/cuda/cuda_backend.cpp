@@ -88,6 +88,7 @@ class CudaBackend final : public Backend {
   bool shares_host_memory() const override { return false; }
   int64_t outside_peak() const override { return allocator::outside_peak() - library_bytes_; }
   void reset_outside_peak() override { allocator::reset_outside_peak(); }
+  int64_t outside_allocations() const override { return allocator::device_allocations(); }
 
   at::Generator generator() const override { return at::globalContext().defaultGenerator(device()); }
 
