@@ -25,15 +25,21 @@ class UserError : public std::runtime_error {
 /// a smaller plan mends it and nothing else does.
 class MemoryUnavailable : public UserError {
  public:
+  /// Whose memory: the machine's, or that of a device with its own.
+  enum class Whose : uint8_t { host, device };
   MemoryUnavailable(const std::string& fact, int64_t asked,
-                    const std::string& advice = "free memory, or give a lower memory_budget")
-      : UserError(fact + "; " + advice, Kind::failure), fact_(fact), asked_(asked) {}
+                    const std::string& advice = "free memory, or give a lower memory_budget", Whose whose = Whose::host)
+      : UserError(fact + "; " + advice, Kind::failure), fact_(fact), asked_(asked), whose_(whose) {}
+  MemoryUnavailable(const std::string& fact, int64_t asked, Whose whose)
+      : MemoryUnavailable(fact, asked, "free memory, or give a lower memory_budget", whose) {}
+  Whose whose() const { return whose_; }
   const std::string& fact() const { return fact_; }  ///< the message without its advice
   int64_t asked() const { return asked_; }           ///< bytes that could not be had
 
  private:
   std::string fact_;
   int64_t asked_;
+  Whose whose_;
 };
 
 /// The disk does not have the room that a plan counts on.

@@ -29,6 +29,8 @@ struct JobSettings {
   int64_t batches_ahead_bytes = 0;       ///< of host memory, for micro batches that are prepared ahead; they come off
                                          ///< host_memory_budget
   CostModel cost;                        ///< what times were predicted by
+  int64_t context_bytes = 0;             ///< within the budget: what the device's runtime takes
+  int64_t library_bytes = 0;             ///< likewise, what its libraries set aside
   std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
 
   /// Sequences of a step of `count` micro batches.

@@ -114,7 +114,7 @@ struct StepResult {
 struct MemoryUse {
   int64_t arena = 0;      ///< the highest byte of the arena that an op so far was given
   int64_t touched = 0;    ///< the highest byte of the arena that has been written to
-  int64_t workspace = 0;  ///< the most that kernels took from the heap beside the arena at a time
+  int64_t workspace = 0;  ///< the most that kernels took beside the arena at a time
   int64_t peak = 0;       ///< the most of both at a time
   int64_t host = 0;       ///< the highest byte of the host's arena that a copy or an op so far was given
   int64_t disk = 0;       ///< the same of the disk's; not host memory: pages are written back and dropped
@@ -125,8 +125,8 @@ struct MemoryUse {
 
 class Training {
  public:
-  /// Records and plans; takes no memory for tensors, but on the CPU runs small kernels once, apart, to learn what
-  /// scratch they take. plan().fits says whether the budget is enough.
+  /// Records and plans; takes no memory for tensors, but where the device is here runs small kernels once, apart, to
+  /// learn what scratch they take. plan().fits says whether the budget is enough.
   Training(const Step& step, const TrainingOptions& options);
   ~Training();
   Training(const Training&) = delete;
@@ -156,7 +156,9 @@ class Training {
   /// The same, and Step::evaluation's sums are added to `sums` (float64; made where they are not there yet).
   double evaluate(const std::map<std::string, at::Tensor>& micro_batch, std::map<std::string, at::Tensor>& sums);
 
+  /// Looks through the arena for how far it was written to; for what is asked every step there is peak_bytes_used().
   MemoryUse used() const;
+  int64_t peak_bytes_used() const;  ///< used().measured_peak(), at no cost
   int64_t steps_done() const;
   int64_t steps_skipped() const;
   double loss_scale() const;

@@ -90,6 +90,8 @@ class Backend {
   /// Carries out all of `moves`, as if by a copy of everything. No two may have a byte of their old places in common,
   /// nor of their new ones.
   virtual void move_all(std::vector<ByteMove> moves) = 0;
+  /// Host memory that this takes at the most where `bytes` are moved.
+  virtual int64_t scratch_of_moves(int64_t bytes) const = 0;
   /// Returns when all ops and copies are done. Throws UserError (failure) for what a kernel found out only now.
   virtual void synchronize() = 0;
 

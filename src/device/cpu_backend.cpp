@@ -52,6 +52,7 @@ class CpuBackend final : public Backend {
   }
   void zero(Arena& arena) override { std::memset(arena.data(), 0, static_cast<size_t>(arena.bytes())); }
   void move_all(std::vector<ByteMove> moves) override { move_on_host(std::move(moves)); }
+  int64_t scratch_of_moves(int64_t bytes) const override { return plimsoll::scratch_of_moves(bytes); }
   void synchronize() override {}
 };
 

@@ -15,6 +15,7 @@
 #include "device/cpu_arena.h"
 #include "device/device_memory.h"
 #include "device/host_memory.h"
+#include "device/moves.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -85,7 +86,8 @@ class TensorArena final : public Arena {
       const std::string what = error.what_without_backtrace();
       throw MemoryUnavailable(fmt::format("{} has no memory for an arena of {}: {}", device_.str(), format_bytes(bytes),
                                           what.substr(0, what.find('\n'))),
-                              bytes);
+                              bytes,
+                              device_.is_mps() ? MemoryUnavailable::Whose::host : MemoryUnavailable::Whose::device);
     }
   }
 
@@ -189,13 +191,17 @@ class GenericBackend final : public Backend {
   }
   void zero(Arena& arena) override { at::Tensor(dynamic_cast<TensorArena&>(arena).tensor()).zero_(); }
 
-  // By way of the host, whole.
   void move_all(std::vector<ByteMove> moves) override {
-    std::vector<at::Tensor> taken;
-    taken.reserve(moves.size());
-    for (const ByteMove& move : moves) taken.push_back(arenas_.bytes_of(move.from, move.bytes).cpu().clone());
-    for (size_t m = 0; m < moves.size(); ++m) arenas_.bytes_of(moves[m].to, moves[m].bytes).copy_(taken[m]);
+    move_by_copies(
+        std::move(moves),
+        [&](void* to, const std::byte* from, int64_t bytes) {
+          bytes_at(to, bytes).copy_(arenas_.bytes_of(from, bytes));
+        },
+        [&](std::byte* to, const void* from, int64_t bytes) {
+          arenas_.bytes_of(to, bytes).copy_(bytes_at(from, bytes));
+        });
   }
+  int64_t scratch_of_moves(int64_t bytes) const override { return bytes; }
   void synchronize() override { c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index()); }
 
  private:

@@ -27,13 +27,13 @@ class Moves {
   }
 
   void carry_out() {
-    move_whole();
+    for (const ByteMove& move : take_in_order()) std::memmove(move.to, move.from, static_cast<size_t>(move.bytes));
     move_units();
   }
 
- private:
-  // Whole ranges, as long as there is one whose new place nobody needs any more.
-  void move_whole() {
+  // Whole ranges, as long as there is one whose new place nobody needs any more. The others are left.
+  std::vector<ByteMove> take_in_order() {
+    std::vector<ByteMove> in_order;
     std::vector<int> in_its_way(moves_.size(), 0);
     std::vector<std::vector<size_t>> waits(moves_.size());  // by what is in the way: for whom
     for (size_t m = 0; m < moves_.size(); ++m) {
@@ -51,7 +51,7 @@ class Moves {
     while (!ready.empty()) {
       const size_t m = ready.back();
       ready.pop_back();
-      std::memmove(moves_[m].to, moves_[m].from, moves_[m].bytes);
+      in_order.push_back(moves_[m]);
       done[m] = 1;
       for (const size_t waiting : waits[m])
         if (--in_its_way[waiting] == 0) ready.push_back(waiting);
@@ -60,8 +60,11 @@ class Moves {
     for (size_t m = 0; m < moves_.size(); ++m)
       if (!done[m]) left.push_back(moves_[m]);
     moves_ = std::move(left);
+    return in_order;
   }
+  const std::vector<ByteMove>& left() const { return moves_; }
 
+ private:
   // The rest goes round in circles, or waits for one that does. Unit by unit: what lies where one goes is taken up and
   // goes on itself, until a place is free.
   void move_units() {
@@ -104,6 +107,31 @@ class Moves {
 };
 
 }  // namespace
+
+void move_by_copies(std::vector<ByteMove> moves, const std::function<void(void*, const std::byte*, int64_t)>& read,
+                    const std::function<void(std::byte*, const void*, int64_t)>& write) {
+  constexpr int64_t kPiece = int64_t{8} << 20;
+  Moves all(std::move(moves));
+  std::vector<std::byte> piece;
+  for (const ByteMove& move : all.take_in_order()) {
+    piece.resize(static_cast<size_t>(std::min(move.bytes, kPiece)));
+    // From the end that its own new place does not reach first.
+    const bool forwards = number(move.to) < number(move.from);
+    for (int64_t done = 0; done < move.bytes;) {
+      const int64_t size = std::min(move.bytes - done, kPiece), at = forwards ? done : move.bytes - done - size;
+      read(piece.data(), move.from + at, size);
+      write(move.to + at, piece.data(), size);
+      done += size;
+    }
+  }
+  std::vector<std::vector<std::byte>> held;
+  held.reserve(all.left().size());
+  for (const ByteMove& move : all.left()) {
+    held.emplace_back(static_cast<size_t>(move.bytes));
+    read(held.back().data(), move.from, move.bytes);
+  }
+  for (size_t m = 0; m < held.size(); ++m) write(all.left()[m].to, held[m].data(), all.left()[m].bytes);
+}
 
 void move_on_host(std::vector<ByteMove> moves) {
   Moves(std::move(moves)).carry_out();

@@ -301,6 +301,11 @@ void Executor::run_op(BoundOp& op) {
   try {
     op.handle->redispatchBoxed(op.backend->keys(), &stack_);
     settle_outputs(op);
+  } catch (const c10::OutOfMemoryError& error) {
+    finish();
+    throw MemoryUnavailable(
+        refused(error.what_without_backtrace()).what(), usage.workspace_bytes,
+        op.backend->shares_host_memory() ? MemoryUnavailable::Whose::host : MemoryUnavailable::Whose::device);
   } catch (const c10::Error& error) {
     finish();
     throw refused(error.what_without_backtrace());

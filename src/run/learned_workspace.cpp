@@ -44,9 +44,8 @@ void LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend
       single.synchronize();
       entry->second = single.unplanned_bytes();
       learn_beside(single.beside_bytes());
-    } catch (const MemoryUnavailable&) {
-      throw;
-    } catch (const UserError&) {  // refuses zeros: the first step will tell
+    } catch (const UserError&) {  // refuses zeros, or there is no room to try it: the first step will tell
+      bytes_.erase(entry);
     }
   }
 }

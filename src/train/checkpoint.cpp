@@ -24,7 +24,8 @@ namespace {
 
 constexpr const char* kMetadataKey = "plimsoll.checkpoint";
 constexpr const char* kHeaderHashKey = "hash:__metadata__";  // SafetensorsWriter's
-constexpr int64_t kFormatVersion = 1;
+// 2: codes of 8-bit optimizer state lie by vectors (place_of_bits8).
+constexpr int64_t kFormatVersion = 2;
 constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
 constexpr size_t kDifferencesShown = 8;
 
@@ -53,6 +54,13 @@ std::string metadata_of(const CheckpointInfo& info) {
   return json.dump();
 }
 
+bool has_8bit_state(const SafetensorsFile& file) {
+  return std::ranges::any_of(file.tensors(), [](const auto& entry) {
+    return entry.first.starts_with("optimizer.") && entry.second.dtype == DType::uint8 &&
+           entry.first.find("_scales.") == std::string::npos;
+  });
+}
+
 CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& path) {
   const auto found = file.metadata().find(kMetadataKey);
   if (found == file.metadata().end())
@@ -61,7 +69,13 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
   CheckpointInfo info;
   try {
     const nlohmann::json json = nlohmann::json::parse(found->second);
-    if (const auto version = json.at("format_version").get<int64_t>(); version != kFormatVersion)
+    const auto version = json.at("format_version").get<int64_t>();
+    if (version == 1 && has_8bit_state(file))
+      throw UserError(fmt::format("{} has 8-bit optimizer state in an order that this program does not read any more; "
+                                  "take its weights into a new run by model.weights",
+                                  path),
+                      UserError::Kind::failure);
+    if (version != 1 && version != kFormatVersion)
       throw UserError(
           fmt::format("{} has format version {}; this program reads version {}", path, version, kFormatVersion),
           UserError::Kind::failure);

@@ -173,6 +173,7 @@ MachineReport inspect_machine(int threads, bool again) {
 }
 
 int measure_machine(const Job& job, double seconds, int64_t since) {
+  if (job.device != "cpu") return 0;  // other devices go by the catalogue
   if (!job.precision) {  // the choice is between these two: by times of both, not by times of one and a guess
     int count = 0;
     for (Precision precision : {Precision::fp32_true, Precision::bf16_mixed}) {

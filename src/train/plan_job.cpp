@@ -59,6 +59,8 @@ class Candidate {
     options.cost = target.cost;
     options.context_bytes = target.context_bytes;
     options.library_bytes = target.library_bytes;
+    settings_.context_bytes = target.context_bytes;
+    settings_.library_bytes = target.library_bytes;
     const Step step = step_of(pinned, micro_batch_size);
     settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
     options.host_memory_budget = less_batches_ahead(target.host_memory_budget, pinned.data, step.inputs);

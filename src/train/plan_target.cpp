@@ -47,6 +47,7 @@ PlanTarget target_here(const Job& job, const Backend& backend) {
     target.unknown = fmt::format("how fast {} is, and what its context takes, is not known here", backend.name());
   }
   target.memory_budget = job.memory_budget;
+  target.budget_reason.clear();
   target.host_memory_budget = job.host_memory_budget;
   target.disk_budget = job.disk_budget;
   if (job.memory_budget) return target;

@@ -11,7 +11,6 @@
 #include "device/backend.h"
 #include "device/disk_arena.h"
 #include "device/host_memory.h"
-#include "device/moves.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
@@ -22,6 +21,12 @@
 #include "train/plan_options.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr int64_t kIgnored = -100;  // the target that losses leave out, as libtorch has it
+
+}  // namespace
+
 struct Training::Impl {
   explicit Impl(const Step& step, const TrainingOptions& training_options)
       : options(training_options),
@@ -32,7 +37,10 @@ struct Training::Impl {
         workspace(plan_options_of(options).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
-    for (const InputSpec& spec : step.inputs) declared_types[spec.name] = spec.dtype;
+    for (const InputSpec& spec : step.inputs) {
+      declared_types[spec.name] = spec.dtype;
+      if (spec.values > 0) declared_bounds[spec.name] = spec.values;
+    }
     // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
     if (backend) workspace.probe(recorded, kProbedBytes, *backend);
     make_plan_anew();
@@ -57,15 +65,18 @@ struct Training::Impl {
   void require_memory(int64_t scratch = 0) const {
     const int64_t of_device = plan.arena_bytes - (arena ? arena->bytes() : 0);
     const int64_t of_host = plan.host_bytes - (host_arena ? host_arena->bytes() : 0) + scratch;
-    const auto require = [](const std::optional<int64_t>& available, int64_t wanted, const std::string& who) {
+    using Whose = MemoryUnavailable::Whose;
+    const auto require = [](const std::optional<int64_t>& available, int64_t wanted, const std::string& who,
+                            Whose whose) {
       if (available && *available < wanted)
         throw MemoryUnavailable(fmt::format("{} has {} available now, and the arena takes {}", who,
                                             format_bytes(*available), format_bytes(wanted)),
-                                wanted);
+                                wanted, whose);
     };
-    if (backend->shares_host_memory()) return require(host_memory_now(), of_device + of_host, "the machine");
-    require(backend->available_bytes(), of_device, backend->name());
-    require(host_memory_now(), of_host, "the machine");
+    if (backend->shares_host_memory())
+      return require(host_memory_now(), of_device + of_host, "the machine", Whose::host);
+    require(backend->available_bytes(), of_device, backend->name(), Whose::device);
+    require(host_memory_now(), of_host, "the machine", Whose::host);
   }
 
   void start() {
@@ -141,6 +152,19 @@ struct Training::Impl {
            });
   }
 
+  // A kernel of a device finds an index that is too large later, without a name, and the device is lost for the
+  // program.
+  void require_in_range(const std::string& name, const at::Tensor& values) const {
+    const auto bound = declared_bounds.find(name);
+    if (bound == declared_bounds.end() || values.numel() == 0) return;
+    const auto [least, most] = at::aminmax(values);
+    const auto low = least.item<int64_t>(), high = most.item<int64_t>();
+    if (low >= kIgnored && high < bound->second) return;
+    throw UserError(
+        fmt::format("input '{}' has values from {} to {}; they must be below {}", name, low, high, bound->second),
+        UserError::Kind::failure);
+  }
+
   // `rows` > 0: into the first so many of every input.
   void bind(const std::map<std::string, at::Tensor>& batch, int64_t rows = 0) {
     for (const NamedView& input : plan.trace.inputs) {
@@ -164,6 +188,7 @@ struct Training::Impl {
         target.copy_(source);
       } else {  // cast by the host: what crosses is what the step reads
         check(target.is_contiguous(), "an input of the plan is not contiguous");
+        require_in_range(input.name, source);
         const at::Tensor cast = source.to(target.scalar_type()).contiguous();
         executor->write(input.view, cast.const_data_ptr(), static_cast<int64_t>(cast.nbytes()));
       }
@@ -215,7 +240,7 @@ struct Training::Impl {
     const std::vector<BufferId> moved = what_moves(before);
     int64_t moved_bytes = 0;
     for (const BufferId b : moved) moved_bytes += placed_bytes(before.trace.buffers[b].bytes);
-    require_memory(scratch_of_moves(moved_bytes));
+    require_memory(backend->scratch_of_moves(moved_bytes));
     arena->grow(plan.arena_bytes);
     take_other_arenas();
     move_from(before, moved);
@@ -223,11 +248,11 @@ struct Training::Impl {
   }
 
   // What was in use at a time under the plan that is in force.
-  void note_use() {
+  void note_use(bool look_through = true) {
     if (!executor) return;
     use.outside_allocations = backend->outside_allocations() - allocations_at_start;
     use.arena = std::max(use.arena, executor->arena_bytes_used());
-    use.touched = std::max(use.touched, arena->touched_bytes());
+    if (look_through) use.touched = std::max(use.touched, arena->touched_bytes());
     use.workspace = std::max(use.workspace, backend->outside_peak());
     use.host = std::max(use.host, executor->host_bytes_used());
     use.disk = std::max(use.disk, executor->disk_bytes_used());
@@ -241,6 +266,7 @@ struct Training::Impl {
 
   TrainingOptions options;
   std::map<std::string, c10::ScalarType> declared_types;  // of inputs, which may lie in memory as a narrower one
+  std::map<std::string, int64_t> declared_bounds;         // of whole numbers
   Backend* backend;
   Trace recorded;
   bool ragged_steps;  // a step may end with a smaller micro batch
@@ -335,6 +361,11 @@ MemoryUse Training::used() const {
   return impl_->use;
 }
 
+int64_t Training::peak_bytes_used() const {
+  impl_->note_use(/*look_through=*/false);
+  return impl_->use.measured_peak();
+}
+
 int64_t Training::steps_done() const {
   return impl_->steps;
 }
@@ -347,6 +378,7 @@ double Training::loss_scale() const {
 
 std::vector<std::pair<std::string, at::Tensor>> Training::state() {
   impl_->require_started();
+  impl_->backend->synchronize();  // whoever reads them does so on a stream of his own
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const NamedView& entry : impl_->plan.trace.state)
     state.emplace_back(entry.name, impl_->executor->tensor(entry.view));

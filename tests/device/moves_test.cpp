@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -65,6 +66,36 @@ TEST(Moves, AnyPermutationKeepsEveryByte) {
     move_on_host(moves);
     // Where no range came to lie everything is as it was: somebody who stays may have it.
     ASSERT_EQ(arenas->bytes, expected.bytes);
+    *arenas = before;
+    move_by_copies(
+        moves, [](void* to, const std::byte* from, int64_t bytes) { std::memcpy(to, from, bytes); },
+        [](std::byte* to, const void* from, int64_t bytes) { std::memcpy(to, from, bytes); });
+    ASSERT_EQ(arenas->bytes, expected.bytes);
+  }
+}
+
+// A piece at a time, and towards itself from either side.
+TEST(Moves, ALargeRangeMayLieOverItsOwnNewPlace) {
+  constexpr int64_t kLarge = (int64_t{20} << 20) + kMoveUnit;
+  for (const int64_t by : {3 * kMoveUnit, int64_t{12} << 20}) {
+    for (const bool forwards : {true, false}) {
+      std::vector<std::byte> memory(static_cast<size_t>(kLarge + by));
+      for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 31 >> 3);
+      std::vector<std::byte> expected = memory;
+      std::byte* const from = memory.data() + (forwards ? by : 0);
+      std::byte* const to = memory.data() + (forwards ? 0 : by);
+      std::memmove(expected.data() + (to - memory.data()), memory.data() + (from - memory.data()), kLarge);
+      int64_t most = 0;
+      move_by_copies(
+          {{from, to, kLarge}},
+          [&](void* target, const std::byte* source, int64_t bytes) {
+            most = std::max(most, bytes);
+            std::memcpy(target, source, bytes);
+          },
+          [](std::byte* target, const void* source, int64_t bytes) { std::memcpy(target, source, bytes); });
+      EXPECT_EQ(memory, expected) << by << forwards;
+      EXPECT_LE(most, int64_t{8} << 20);
+    }
   }
 }
 

@@ -53,6 +53,7 @@ class Recorder final : public Backend {
   void read(const Arena&, int64_t, void*, int64_t) override {}
   void zero(Arena&) override {}
   void move_all(std::vector<ByteMove>) override {}
+  int64_t scratch_of_moves(int64_t) const override { return 0; }
   void synchronize() override {}
 };
 

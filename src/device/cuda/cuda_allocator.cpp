@@ -116,10 +116,9 @@ class PlannedAllocator final : public CUDAAllocator {
     void* address = nullptr;
     if (const cudaError_t error = cudaMalloc(&address, bytes); error != cudaSuccess) {
       cudaGetLastError();
-      if (error == cudaErrorMemoryAllocation)
-        throw MemoryUnavailable(
-            fmt::format("the device has no {} left for what a kernel takes beside its plan", format_bytes(bytes)),
-            static_cast<int64_t>(bytes));
+      // libtorch's own type: where there are several, cuDNN's wrapper then tries a kernel that takes less.
+      TORCH_CHECK_WITH(OutOfMemoryError, error != cudaErrorMemoryAllocation, "the device has no ",
+                       format_bytes(static_cast<int64_t>(bytes)), " left for what a kernel takes beside its plan");
       require(error, "taking device memory");
     }
     PlannedAllocator& self = get();

@@ -1,6 +1,7 @@
 // NVIDIA's devices: one stream for the ops, arenas of mapped memory, copies on streams of their own, graphs of ops.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zero.h>
@@ -17,6 +18,7 @@
 #include "device/cuda/pinned_arena.h"
 #include "device/cuda/staging.h"
 #include "device/cuda_workspace.h"
+#include "device/moves.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cuda {
@@ -24,11 +26,8 @@ namespace {
 
 class Graph final : public CapturedOps {
  public:
-  Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream), graph_(graph) {
-    const cudaError_t error = cudaGraphInstantiate(&ready_, graph_, 0);
-    if (error != cudaSuccess) cudaGraphDestroy(graph_);
-    require(error, "making a graph of ops");
-  }
+  Graph(cudaStream_t stream, cudaGraph_t graph, cudaGraphExec_t ready)
+      : stream_(stream), graph_(graph), ready_(ready) {}
   ~Graph() override {
     cudaStreamSynchronize(stream_);
     cudaGraphExecDestroy(ready_);
@@ -40,8 +39,8 @@ class Graph final : public CapturedOps {
 
  private:
   const cudaStream_t stream_;
-  cudaGraph_t graph_;
-  cudaGraphExec_t ready_ = nullptr;
+  const cudaGraph_t graph_;
+  const cudaGraphExec_t ready_;
 };
 
 class CudaBackend final : public Backend {
@@ -70,12 +69,14 @@ class CudaBackend final : public Backend {
   }
 
   void begin_op(AllocationFrame& frame) override {
-    if (c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)) != stream_)
-      c10::cuda::setCurrentCUDAStream(stream_);  // each thread has a stream of its own in mind
+    take_library_workspaces();
+    callers_stream_ = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_));
+    c10::cuda::setCurrentCUDAStream(stream_);
     allocator::begin_op(frame);
   }
   int64_t end_op() override {
     allocator::end_op();
+    c10::cuda::setCurrentCUDAStream(*callers_stream_);
     return 0;
   }
   int64_t scratch_alignment() const override { return 256; }  // as cudaMalloc's, which kernels count on
@@ -86,7 +87,7 @@ class CudaBackend final : public Backend {
     return static_cast<int64_t>(free);
   }
   bool shares_host_memory() const override { return false; }
-  int64_t outside_peak() const override { return allocator::outside_peak() - library_bytes_; }
+  int64_t outside_peak() const override { return allocator::outside_peak() - library_bytes_ + graph_bytes_; }
   void reset_outside_peak() override { allocator::reset_outside_peak(); }
   int64_t outside_allocations() const override { return allocator::device_allocations(); }
 
@@ -103,24 +104,23 @@ class CudaBackend final : public Backend {
     require(cudaMemsetAsync(arena.data(), 0, static_cast<size_t>(arena.bytes()), stream_), "clearing the arena");
   }
 
-  // By way of the host: what moves is small beside the arenas, and the device has no room beside them.
   void move_all(std::vector<ByteMove> moves) override {
-    synchronize();
-    std::vector<std::vector<std::byte>> taken;
-    taken.reserve(moves.size());
-    for (const ByteMove& move : moves) {
-      taken.emplace_back(static_cast<size_t>(move.bytes));
-      require(cudaMemcpy(taken.back().data(), move.from, taken.back().size(), cudaMemcpyDefault),
-              "moving what is kept");
-    }
-    for (size_t m = 0; m < moves.size(); ++m)
-      require(cudaMemcpy(moves[m].to, taken[m].data(), taken[m].size(), cudaMemcpyDefault), "moving what is kept");
+    move_by_copies(
+        std::move(moves),
+        [&](void* to, const std::byte* from, int64_t bytes) {
+          staging_.read(static_cast<std::byte*>(to), from, bytes);
+        },
+        [&](std::byte* to, const void* from, int64_t bytes) {
+          staging_.write(to, static_cast<const std::byte*>(from), bytes);
+        });
+    synchronize();  // the host's arena is among the targets
   }
+  int64_t scratch_of_moves(int64_t bytes) const override { return bytes; }
   void synchronize() override { require(cudaStreamSynchronize(stream_), "a kernel failed"); }
 
   bool captures() const override { return true; }
   std::unique_ptr<CapturedOps> capture(const std::function<void()>& ops) override {
-    c10::cuda::setCurrentCUDAStream(stream_);
+    const c10::cuda::CUDAStreamGuard guard(stream_);
     const int64_t before = allocator::device_allocations();
     // Thread-local: other threads' calls (a copy of the next batch) are none of the capture's business.
     require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "taking ops down as a graph");
@@ -134,33 +134,45 @@ class CudaBackend final : public Backend {
       return nullptr;  // an op that cannot be taken down: they run one by one
     }
     const cudaError_t error = cudaStreamEndCapture(stream_, &graph);
-    if (error != cudaSuccess || graph == nullptr || allocator::device_allocations() != before) {
+    const std::optional<int64_t> free_before = available_bytes();
+    cudaGraphExec_t ready = nullptr;
+    if (error != cudaSuccess || graph == nullptr || allocator::device_allocations() != before ||
+        cudaGraphInstantiate(&ready, graph, 0) != cudaSuccess) {
       if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
       return nullptr;
     }
-    return std::make_unique<Graph>(stream_, graph);
+    // The driver keeps what it needs to run it on the device, beside all that was planned.
+    if (const auto free_now = available_bytes(); free_before && free_now)
+      graph_bytes_ += std::max<int64_t>(0, *free_before - *free_now);
+    return std::make_unique<Graph>(stream_, graph, ready);
   }
 
  private:
-  // cuBLAS takes its workspace with a handle's first product and keeps it: now, not in a step.
+  // cuBLAS and cuBLASLt take their workspaces with a thread's first products and keep them: before an op, not in it.
   void take_library_workspaces() {
+    thread_local bool taken = false;
+    if (taken) return;
+    taken = true;
     const c10::cuda::CUDAStreamGuard guard(stream_);
     const at::NoGradGuard no_grad;
     const int64_t before = allocator::outside_now();
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      const at::Tensor a = at::empty({16, 16}, at::TensorOptions().dtype(type).device(device())).zero_();
+      const auto options = at::TensorOptions().dtype(type).device(device());
+      const at::Tensor a = at::empty({64, 64}, options).zero_(), bias = at::empty({64}, options).zero_();
       at::mm(a, a);
+      at::addmm(bias, a, a);  // with a bias it is cuBLASLt's
     }
     synchronize();
-    library_bytes_ = allocator::outside_now() - before;
+    library_bytes_ += allocator::outside_now() - before;
   }
 
   const int device_;
   const c10::cuda::CUDAStream stream_;
   Staging staging_;
   std::string name_;
-  int64_t library_bytes_ = 0;
+  std::optional<c10::cuda::CUDAStream> callers_stream_;  // while an op runs
+  int64_t library_bytes_ = 0, graph_bytes_ = 0;
 };
 
 }  // namespace
@@ -169,10 +181,7 @@ class CudaBackend final : public Backend {
 
 extern "C" __attribute__((visibility("default"))) plimsoll::Backend* plimsoll_open_backend(std::string& missing) {
   try {
-    if (c10::cuda::device_count() < 1) {
-      missing = "the driver shows no device to this program";
-      return nullptr;
-    }
+    c10::cuda::device_count_ensure_non_zero();  // says why where there is none: a driver that is too old, say
     plimsoll::cuda::allocator::install();
     at::globalContext().lazyInitDevice(c10::kCUDA);
     static auto* backend = new plimsoll::cuda::CudaBackend(0);  // arenas of static lifetime may outlive a static object

@@ -14,29 +14,34 @@ PinnedArena::PinnedArena(int64_t bytes, int64_t most) : arena_(bytes, most) {
 }
 
 PinnedArena::~PinnedArena() {
-  for (std::byte* const range : ranges_) cudaHostUnregister(range);
+  unlock_pages();
 }
 
+void PinnedArena::unlock_pages() noexcept {
+  if (locked_ > 0) cudaHostUnregister(arena_.data());
+  locked_ = 0;
+}
+
+// No copy is under way while an arena grows.
 void PinnedArena::grow(int64_t bytes) {
   arena_.grow(bytes);
   lock_pages();
 }
 
-// Whole pages: the arena ends with one.
+// Whole pages, as the arena ends with one, and all as one range: a copy must not cross from one range into another.
 void PinnedArena::lock_pages() {
   const int64_t page = sysconf(_SC_PAGESIZE), wanted = (arena_.bytes() + page - 1) / page * page;
   if (wanted <= locked_) return;
-  std::byte* const begin = arena_.data() + locked_;
-  if (const cudaError_t error = cudaHostRegister(begin, static_cast<size_t>(wanted - locked_), cudaHostRegisterDefault);
+  unlock_pages();
+  if (const cudaError_t error = cudaHostRegister(arena_.data(), static_cast<size_t>(wanted), cudaHostRegisterDefault);
       error != cudaSuccess) {
     cudaGetLastError();
-    throw MemoryUnavailable(fmt::format("{} of host memory cannot be locked for the device's copies ({}); allow this "
-                                        "program more (ulimit -l, or memlock of its container), or lower "
-                                        "host_memory_budget",
+    throw MemoryUnavailable(fmt::format("{} of host memory cannot be locked for the device's copies ({})",
                                         format_bytes(arena_.bytes()), cudaGetErrorString(error)),
-                            arena_.bytes());
+                            arena_.bytes(),
+                            "allow this program more (ulimit -l, or memlock of its container), or lower "
+                            "host_memory_budget");
   }
-  ranges_.push_back(begin);
   locked_ = wanted;
 }
 

@@ -1,8 +1,6 @@
 // Memory of the host that a device copies from and to by itself, while ops run.
 #pragma once
 
-#include <vector>
-
 #include "device/cpu_arena.h"
 
 namespace plimsoll::cuda {
@@ -23,10 +21,10 @@ class PinnedArena final : public Arena {
 
  private:
   void lock_pages();
+  void unlock_pages() noexcept;
 
   CpuArena arena_;
   int64_t locked_ = 0;
-  std::vector<std::byte*> ranges_;
 };
 
 }  // namespace plimsoll::cuda

@@ -31,7 +31,7 @@ void Staging::write(std::byte* target, const std::byte* source, int64_t bytes) {
     const int64_t piece = std::min(bytes - done, bytes_);
     require(cudaEventSynchronize(buffer.free), "waiting for an input's copy");
     std::memcpy(buffer.data, source + done, static_cast<size_t>(piece));
-    require(cudaMemcpyAsync(target + done, buffer.data, static_cast<size_t>(piece), cudaMemcpyHostToDevice, stream_),
+    require(cudaMemcpyAsync(target + done, buffer.data, static_cast<size_t>(piece), cudaMemcpyDefault, stream_),
             "copying an input to the device");
     require(cudaEventRecord(buffer.free, stream_), "marking the end of a copy");
     done += piece;
@@ -43,7 +43,7 @@ void Staging::read(std::byte* target, const std::byte* source, int64_t bytes) {
     Buffer& buffer = buffers_[next_];
     const int64_t piece = std::min(bytes - done, bytes_);
     require(cudaEventSynchronize(buffer.free), "waiting for an input's copy");
-    require(cudaMemcpyAsync(buffer.data, source + done, static_cast<size_t>(piece), cudaMemcpyDeviceToHost, stream_),
+    require(cudaMemcpyAsync(buffer.data, source + done, static_cast<size_t>(piece), cudaMemcpyDefault, stream_),
             "copying a result from the device");
     require(cudaStreamSynchronize(stream_), "waiting for a result");
     std::memcpy(target + done, buffer.data, static_cast<size_t>(piece));

@@ -18,9 +18,9 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Copies to the device after the ops so far; `source` is free when it returns.
+  /// Copies to the device (or pinned host memory) after the ops so far; `source` is free when it returns.
   void write(std::byte* target, const std::byte* source, int64_t bytes);
-  /// Copies from the device after the ops so far, and waits for it.
+  /// Copies from the device (or pinned host memory) after the ops so far, and waits for it.
   void read(std::byte* target, const std::byte* source, int64_t bytes);
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace plimsoll::job {
 namespace {
@@ -28,20 +29,46 @@ Converted precision(const Value& value) {
   return word;
 }
 
-// What the optimizers of transformers and torchtune are called, as ours.
+// What other programs call the optimizers that are here: transformers' `optim`, the classes of torch, bitsandbytes and
+// torchao, DeepSpeed's types. By whole names: a "galore_adamw" is another algorithm, and is refused by its own name.
 Converted optimizer(const Value& value) {
+  static const std::map<std::string, const char*> known = {
+      {"adamw_torch", "adamw"},
+      {"adamw_torch_fused", "adamw"},
+      {"adamw_torch_xla", "adamw"},
+      {"adamw_hf", "adamw"},
+      {"adamw_apex_fused", "adamw"},
+      {"adamw_anyprecision", "adamw"},
+      {"paged_adamw", "adamw"},
+      {"paged_adamw_32bit", "adamw"},
+      {"torch.optim.adamw", "adamw"},
+      {"bitsandbytes.optim.pagedadamw", "adamw"},
+      {"adamw_bnb_8bit", "adamw_8bit"},
+      {"adamw_torch_8bit", "adamw_8bit"},
+      {"paged_adamw_8bit", "adamw_8bit"},
+      {"bitsandbytes.optim.adamw8bit", "adamw_8bit"},
+      {"bitsandbytes.optim.pagedadamw8bit", "adamw_8bit"},
+      {"torchao.optim.adamw8bit", "adamw_8bit"},
+      {"adamw_torch_4bit", "adamw_4bit"},
+      {"torchao.optim.adamw4bit", "adamw_4bit"},
+      {"lion_32bit", "lion"},
+      {"paged_lion", "lion"},
+      {"paged_lion_32bit", "lion"},
+      {"lion_8bit", "lion_8bit"},
+      {"paged_lion_8bit", "lion_8bit"},
+      {"bitsandbytes.optim.lion8bit", "lion_8bit"},
+      {"torch.optim.sgd", "sgd"},
+      {"torch.optim.adafactor", "adafactor"},
+      {"transformers.adafactor", "adafactor"},
+  };
   const std::string word = read_text(value, "an optimizer's name");
-  if (word.find("adafactor") != std::string::npos || word.find("Adafactor") != std::string::npos) return "adafactor";
-  const bool eight = word.find("8bit") != std::string::npos || word.find("_bnb") != std::string::npos;
-  const bool four = word.find("4bit") != std::string::npos;
-  for (const char* name : {"adamw", "lion", "sgd"}) {
-    std::string lower = word;
-    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (lower.find(name) == std::string::npos) continue;
-    if (std::string(name) == "sgd") return name;
-    return std::string(name) + (eight ? "_8bit" : four ? "_4bit" : "");
-  }
-  return word;
+  std::string lower = word;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* own :
+       {"adamw", "adamw_8bit", "adamw_4bit", "lion", "lion_8bit", "lion_4bit", "sgd", "adafactor", "muon"})
+    if (lower == own) return own;
+  const auto found = known.find(lower);
+  return found == known.end() ? word : std::string(found->second);
 }
 
 Converted scheduler(const Value& value) {

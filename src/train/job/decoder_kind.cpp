@@ -227,7 +227,7 @@ ModelKind decoder_kind() {
        [](const Job& job) {
          const DecoderConfig& model = job.model.decoder;
          if (model.intermediate_size > 0) return model.intermediate_size;
-         return model.activation == "gelu" ? 4 * model.hidden_size : (8 * model.hidden_size / 3 + 63) / 64 * 64;
+         return !model.activation.ends_with("glu") ? 4 * model.hidden_size : (8 * model.hidden_size / 3 + 63) / 64 * 64;
        },
        64},
   };
