@@ -19,8 +19,10 @@ class CopyThread {
   CopyThread& operator=(const CopyThread&) = delete;
 
   /// Begins to copy, after those begun before. The ranges must not overlap. Gives the copy's number, for wait().
-  /// `then`, which must not throw, is called by the thread when it is copied, before the copy counts as done.
-  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {});
+  /// `then`, which must not throw, is called by the thread when it is copied, before the copy counts as done; `first`,
+  /// likewise, before it is copied.
+  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {},
+                std::function<void()> first = {});
   /// Returns when that copy, and all before it, are done.
   void wait(int64_t copy);
   void wait_for_all();
@@ -30,7 +32,7 @@ class CopyThread {
     std::byte* target;
     const std::byte* source;
     size_t bytes;
-    std::function<void()> then;
+    std::function<void()> then, first;
   };
   void work();
 

@@ -181,15 +181,26 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
 void Executor::run(const Segment& segment, const RandomContext& random) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
-    for (int32_t i = segment.begin; i < segment.end; ++i)
-      if (ops_[i].op->copy != CopyStage::none)
-        run_copy(ops_[i]);
-      else
-        run_op(ops_[i], random);
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      if (observer_ == nullptr) [[likely]] {
+        run_one(ops_[i], random);
+        continue;
+      }
+      const auto begin = ProfileClock::now();
+      run_one(ops_[i], random);
+      observer_->ran(i, {begin, ProfileClock::now()});
+    }
   } catch (...) {
     copies_.wait_for_all();  // whoever catches this may free what they touch
     throw;
   }
+}
+
+void Executor::run_one(BoundOp& op, const RandomContext& random) {
+  if (op.op->copy != CopyStage::none)
+    run_copy(op);
+  else
+    run_op(op, random);
 }
 
 void Executor::run_copy(BoundOp& op) {
@@ -203,7 +214,17 @@ void Executor::run_copy(BoundOp& op) {
         disk->let_go(offset, bytes, written);
       };
     }
-    copy_numbers_[target] = copies_.start(place_of(target), place_of(source), bytes, std::move(done));
+    std::function<void()> first;
+    if (observer_ != nullptr) {
+      const auto span = std::make_shared<TimeSpan>();
+      first = [span] { span->begin = ProfileClock::now(); };
+      done = [span, done = std::move(done), observer = observer_, index = op.index] {
+        if (done) done();
+        span->end = ProfileClock::now();
+        observer->copied(index, *span);
+      };
+    }
+    copy_numbers_[target] = copies_.start(place_of(target), place_of(source), bytes, std::move(done), std::move(first));
   } else {
     copies_.wait(copy_numbers_[target]);
     if (disk_) disk_->require_written();
@@ -253,7 +274,8 @@ void Executor::run_op(BoundOp& op, const RandomContext& random) {
     throw refused(error.what());
   }
   finish();
-  check(!usage.escaped_arena, "a kernel of " + op.op->name + " keeps memory that it was lent for one call");
+  if (usage.escaped_arena)  // no check(): it would put its message together for every op
+    throw InternalError("a kernel of " + op.op->name + " keeps memory that it was lent for one call");
   beside_bytes_ = std::max(beside_bytes_, usage.beside_bytes);
   if (usage.outside_bytes > 0 && !usage.escaped) {
     int64_t& known = unplanned_[op.index];

@@ -15,6 +15,7 @@
 #include "device/cpu_arena.h"
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
+#include "run/op_observer.h"
 
 namespace plimsoll {
 
@@ -36,6 +37,13 @@ class Executor {
   /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
   /// module, or if the disk does not take what is moved there.
   void run(const Segment& segment, const RandomContext& random);
+
+  /// Who hears of every op and copy from now on; null: nobody, which costs a branch an op. Copies that were begun are
+  /// waited for: who was told of them so far is not called any more.
+  void set_observer(OpObserver* observer) {
+    copies_.wait_for_all();
+    observer_ = observer;
+  }
 
   /// The tensor at a view's place in the arena; valid as long as the executor.
   at::Tensor tensor(const View& view);
@@ -62,6 +70,7 @@ class Executor {
   BoundOp bind_op(int32_t index);
   void run_copy(BoundOp& op);
   void note_use(const BoundOp& op);
+  void run_one(BoundOp& op, const RandomContext& random);
   void run_op(BoundOp& op, const RandomContext& random);
   std::byte* arena_of(Memory memory) const;
   std::byte* place_of(BufferId buffer) const;
@@ -82,6 +91,7 @@ class Executor {
   std::map<int32_t, int64_t> unplanned_;
   int64_t beside_bytes_ = 0;
   int64_t copied_outputs_ = 0;
+  OpObserver* observer_ = nullptr;
 };
 
 }  // namespace plimsoll
