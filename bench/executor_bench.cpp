@@ -115,8 +115,8 @@ void boxed_call(benchmark::State& state, const char* name, const char* overload,
 
 }  // namespace
 
-#define BOTH(label, name, overload, form)                             \
-  BENCHMARK_CAPTURE(executor, label, name, overload, Form::form);     \
+#define BOTH(label, name, overload, form)                         \
+  BENCHMARK_CAPTURE(executor, label, name, overload, Form::form); \
   BENCHMARK_CAPTURE(boxed_call, label, name, overload, Form::form)
 
 BOTH(empty_out, "executor_bench::out", "", out);

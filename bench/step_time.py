@@ -42,11 +42,16 @@ CASES = [
 COLUMNS = ["plimsoll", "eager", "compiled"]
 
 
-def last_json_line(command):
+def output_of(command, good=(0,)):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
+    if done.returncode not in good:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def report_of(command):
+    """What `plimsoll … --json -` tells; that something does not fit is an answer."""
+    return json.loads(output_of(command, good=(0, 3)))
 
 
 def eager(options, case, precision, *flags):
@@ -54,7 +59,7 @@ def eager(options, case, precision, *flags):
                str(options.steps), "--threads", str(options.threads), *case["flags"], *flags]
     if options.fused_adamw:
         command.append("--fused-adamw")
-    return last_json_line(command)
+    return json.loads(output_of(command).splitlines()[-1])
 
 
 def overrides_of(options, case, precision):
@@ -62,20 +67,11 @@ def overrides_of(options, case, precision):
             f"threads={options.threads}", f"max_steps={options.steps}", *COMMON, *case["overrides"]]
 
 
-def plimsoll(options, case, precision):
-    command = [options.plimsoll, "train", str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout)
-
-
-def parameters_of_plan(options, case, precision):
-    command = [options.plimsoll, "plan", str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout)["parameters"]
+def plimsoll(options, case, precision, command="train"):
+    report = report_of([options.plimsoll, command, str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"])
+    if not report["fits"]:
+        sys.exit(f"{case['name']} {case['size']} {precision} does not fit into this machine's memory")
+    return report
 
 
 def spread(values):
@@ -83,7 +79,7 @@ def spread(values):
 
 
 def measure(options, case, precision):
-    planned = parameters_of_plan(options, case, precision)
+    planned = plimsoll(options, case, precision, "plan")["parameters"]
     results = {column: [] for column in options.columns}
     products = []
     for number in range(options.rounds):

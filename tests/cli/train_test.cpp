@@ -97,7 +97,7 @@ TEST_F(TrainCommand, ProfilesTheStepsAfterTheFirst) {
 
 TEST_F(TrainCommand, AProfileThatCannotBeIsRefusedBeforeTheTraining) {
   expect_refusal(run({"train", "job.yaml", "--profile", "missing/profile.json"}), 1,
-                 AllOf(HasSubstr("missing/profile.json"), HasSubstr("No such file or directory")));
+                 AllOf(HasSubstr("missing/profile.json"), HasSubstr("the folder missing does not exist")));
   expect_refusal(run({"train", "job.yaml", "--profile", "profile.json", "max_steps=1"}), 2,
                  HasSubstr("max_steps is 1"));
   expect_refusal(run({"train", "job.yaml", "--profile-steps", "2"}), 2, HasSubstr("--profile"));
