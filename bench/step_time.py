@@ -35,7 +35,7 @@ CASES = [
     small_lm(2, 512),
     small_lm(8, 1024),
     {"name": "gesture-ssm", "size": "10 x 20 vectors", "job": "examples/gesture-ssm/tiny.yaml", "eager": "eager_mamba.py",
-     "overrides": ["data.validation_files=[]"], "batch": 10, "flags": []},
+     "overrides": [], "batch": 10, "flags": []},
     {"name": "prompt-segmentation", "size": "16 x 96^2", "job": "examples/prompt-segmentation/tiny.yaml",
      "eager": "eager_segmentation.py", "overrides": ["data.validation_fraction=0"], "batch": 16, "flags": []},
 ]
