@@ -15,7 +15,7 @@ SANITIZED := base record plan run
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quickstart
 quickstart: setup text ## From a bare machine to a small language model in training
@@ -71,6 +71,21 @@ asan: setup ## Tests of base, record, plan and run under the address and undefin
 bench: setup ## Build, then run every bench (BENCHES=placement_bench for one)
 	@scripts/build.sh release $(or $(BENCHES),$(error no bench/*_bench.cpp here))
 	@for bench in $(BENCHES); do echo "==> bench: $$bench"; "build/$$bench"; done
+
+.PHONY: bench-step
+bench-step: setup text ## Step time and memory beside eager and compiled PyTorch, all models (ARGS='--cases small-lm')
+	@scripts/setup-bench.sh
+	@examples/gesture-ssm/prepare
+	@examples/prompt-segmentation/prepare
+	@scripts/build.sh release plimsoll_cli
+	@echo "==> bench: step times; an idle machine tells most"
+	@.venv-bench/bin/python bench/step_time.py $(ARGS)
+
+.PHONY: bench-scaling
+bench-scaling: setup text ## Step and planning time against layers, width, sequence, batch: figures and a picture
+	@scripts/build.sh release plimsoll_cli
+	@echo "==> bench: scaling"
+	@python3 bench/scaling.py $(ARGS)
 
 .PHONY: format
 format: ## Format the C++ sources

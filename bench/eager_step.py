@@ -1,17 +1,13 @@
 """The small language model's training step in eager PyTorch, from the same wheel: the peer of bench/step_time.py.
 
-Prints one JSON line: median step seconds, losses, peak resident bytes. The model is the decoder of src/model/decoder.cpp
-as a PyTorch user would write it: fused scaled_dot_product_attention, F.rms_norm, F.cross_entropy, AdamW, clipping.
+The model is the decoder of src/model/decoder.cpp as a PyTorch user would write it: fused scaled_dot_product_attention, F.rms_norm,
+F.cross_entropy, AdamW, clipping.
 """
-import argparse
-import json
-import resource
-import statistics
-import time
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+import eager_common
 
 VOCAB, WIDTH, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INNER = 50304, 448, 6, 7, 1, 64, 1088
 
@@ -61,36 +57,19 @@ class Decoder(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--precision", choices=["32-true", "bf16-mixed"], default="32-true")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--fused-adamw", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
-    model = Decoder(options.length)
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    plain = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
-                                  lr=6e-4, betas=(0.9, 0.95), fused=options.fused_adamw)
-    times, losses = [], []
-    for _ in range(options.steps):
-        tokens = torch.randint(VOCAB, (options.batch, options.length + 1))
-        begin = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16-mixed"):
-            logits = model(tokens[:, :-1])
-            loss = F.cross_entropy(logits.reshape(-1, VOCAB), tokens[:, 1:].reshape(-1))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
-        times.append(time.perf_counter() - begin)
-    print(json.dumps({"parameters": sum(p.numel() for p in model.parameters()), "step_seconds": statistics.median(times[2:]),
-                      "losses": losses, "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    flags = eager_common.parser(__doc__, batch=2)
+    flags.add_argument("--length", type=int, default=512)
+    options = flags.parse_args()
+    eager_common.prepare(options)
+
+    def make_batch():
+        return torch.randint(VOCAB, (options.batch, options.length + 1))
+
+    def loss_of(model, tokens):
+        logits = model(tokens[:, :-1])
+        return F.cross_entropy(logits.reshape(-1, VOCAB), tokens[:, 1:].reshape(-1))
+
+    eager_common.run(options, Decoder(options.length), make_batch, loss_of, learning_rate=6e-4)
 
 
 if __name__ == "__main__":

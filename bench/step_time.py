@@ -1,72 +1,185 @@
-"""Step time and peak resident memory of the small language model: Plimsoll beside eager PyTorch from the same wheel.
+"""Step time and peak resident memory: Plimsoll beside PyTorch from the same wheel, eager and through torch.compile.
 
-Alternating runs in one process tree, the same batch, precision and threads; medians over the runs. Needs a Python with torch
-2.11.0 and all that it depends on (scripts/setup-bench.sh makes .venv-bench). Writes a table, and JSON with --json FILE.
+For every model, size and precision: rounds in which each program runs once as a process of its own, one after the other, so
+that a machine that slows down slows all of them; the figures are medians over the rounds with the least and the most. In every
+round the matrix products of one step (linear layers and heads, forward and backward) are timed alone as well: the floor, of
+which a step's share is told. Where the numbers of parameters of the programs differ, nothing is measured.
+
+Needs a Python with torch 2.11.0 and all that it depends on, and g++ for torch.compile (scripts/setup-bench.sh makes
+.venv-bench). Writes RESULTS/DEVICE.json and the table RESULTS/DEVICE.md, anew after every configuration.
 """
 import argparse
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+BENCH = ROOT / "bench"
+
+# What is the same for all: no evaluation, nothing written, the step as eager runs it (nothing rebuilt).
+COMMON = ["gradient_checkpointing=false", "eval_every_n_steps=0", "memory_budget=auto", "gradient_accumulation_steps=1"]
 
 
-def eager(options, precision):
-    command = [options.python, str(ROOT / "bench" / "eager_step.py"), "--batch", str(options.batch), "--length",
-               str(options.length), "--precision", precision, "--steps", str(options.steps), "--threads", str(options.threads)]
+def small_lm(batch, length):
+    return {"name": "small-lm", "size": f"{batch} x {length}", "job": "examples/small-lm/job.yaml", "eager": "eager_step.py",
+            "overrides": [f"data.sequence_length={length}", "data.validation_fraction=0", 'checkpoint.directory=""',
+                          "checkpoint.every_n_steps=0", 'log.metrics_file=""'],
+            "batch": batch, "flags": ["--length", str(length)]}
+
+
+CASES = [
+    small_lm(2, 512),
+    small_lm(8, 1024),
+    {"name": "gesture-ssm", "size": "10 x 20 vectors", "job": "examples/gesture-ssm/tiny.yaml", "eager": "eager_mamba.py",
+     "overrides": [], "batch": 10, "flags": []},
+    {"name": "prompt-segmentation", "size": "16 x 96^2", "job": "examples/prompt-segmentation/tiny.yaml",
+     "eager": "eager_segmentation.py", "overrides": ["data.validation_fraction=0"], "batch": 16, "flags": []},
+]
+COLUMNS = ["plimsoll", "eager", "compiled"]
+
+
+def output_of(command, good=(0,)):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in good:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def report_of(command):
+    """What `plimsoll … --json -` tells; that something does not fit is an answer."""
+    return json.loads(output_of(command, good=(0, 3)))
+
+
+def eager(options, case, precision, *flags):
+    command = [options.python, str(BENCH / case["eager"]), "--batch", str(case["batch"]), "--precision", precision, "--steps",
+               str(options.steps), "--threads", str(options.threads), *case["flags"], *flags]
     if options.fused_adamw:
         command.append("--fused-adamw")
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    return json.loads(output_of(command).splitlines()[-1])
 
 
-def plimsoll(options, precision):
-    command = [options.plimsoll, "train", str(ROOT / "examples/small-lm/job.yaml"), f"precision={precision}",
-               f"micro_batch_size={options.batch}", f"batch_size={options.batch}", "gradient_accumulation_steps=1",
-               f"data.sequence_length={options.length}", f"max_steps={options.steps}", f"threads={options.threads}",
-               "gradient_checkpointing=false", "eval_every_n_steps=0", "data.validation_fraction=0",
-               "checkpoint.directory=\"\"", "checkpoint.every_n_steps=0", "log.metrics_file=\"\"", "--json", "-"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def overrides_of(options, case, precision):
+    return [f"precision={precision}", f"micro_batch_size={case['batch']}", f"batch_size={case['batch']}",
+            f"threads={options.threads}", f"max_steps={options.steps}", *COMMON, *case["overrides"]]
+
+
+def plimsoll(options, case, precision, command="train"):
+    report = report_of([options.plimsoll, command, str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"])
+    if not report["fits"]:
+        sys.exit(f"{case['name']} {case['size']} {precision} does not fit into this machine's memory")
+    return report
+
+
+def spread(values):
+    return {"median": statistics.median(values), "least": min(values), "most": max(values), "rounds": len(values)}
+
+
+def measure(options, case, precision):
+    planned = plimsoll(options, case, precision, "plan")["parameters"]
+    results = {column: [] for column in options.columns}
+    products = []
+    for number in range(options.rounds):
+        products.append(eager(options, case, precision, "--products"))
+        if products[-1]["parameters"] != planned:
+            sys.exit(f"{case['name']}: {planned} parameters are planned, {case['eager']} has {products[-1]['parameters']}")
+        for column in options.columns:
+            if column == "plimsoll":
+                result = plimsoll(options, case, precision)
+            else:
+                result = eager(options, case, precision, *(["--compile"] if column == "compiled" else []))
+            results[column].append(result)
+            print(f"{case['name']} {case['size']} {precision}, round {number + 1} of {options.rounds}, {column}: "
+                  f"{result['step_seconds']:.4f} s a step", file=sys.stderr)
+    floor = spread([each["products_seconds"] for each in products])
+    row = {"model": case["name"], "size": case["size"], "precision": precision, "parameters": planned,
+           "products": {"seconds": floor, "flops": products[0]["products_flops"],
+                        "flops_per_second": products[0]["products_flops"] / floor["median"]}}
+    for column, runs in results.items():
+        seconds = spread([each["step_seconds"] for each in runs])
+        row[column] = {"step_seconds": seconds, "floor_share": floor["median"] / seconds["median"],
+                       "resident_bytes": spread([each["resident_bytes"] for each in runs]),
+                       "first_loss": runs[0]["losses"][0]}
+        if column != "plimsoll":
+            row[column]["start_resident_bytes"] = runs[0]["start_resident_bytes"]
+        if column == "compiled":
+            row[column]["first_step_seconds"] = spread([each["first_step_seconds"] for each in runs])
+    return row
+
+
+def processor():
+    try:
+        for line in open("/proc/cpuinfo"):
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown processor"
+
+
+def milliseconds(seconds):
+    return f"{1000 * seconds['median']:.1f} ({1000 * seconds['least']:.1f} to {1000 * seconds['most']:.1f})"
+
+
+def table_of(document):
+    lines = [f"# Step times: {document['processor']}, {document['threads']} threads", "",
+             f"{document['rounds']} rounds of {document['steps']} steps, alternating; milliseconds a step as median (least to most) over "
+             "the rounds; resident", "memory of the whole process at its peak. The floor is the step's matrix products alone. How each "
+             "figure is measured: docs/benchmarks.md.", "",
+             "| model | batch | precision | floor | " + " | ".join(
+                 f"{column} | floor / step | resident GiB" for column in document["columns"]) + " |",
+             "|---" * (4 + 3 * len(document["columns"])) + "|"]
+    for row in document["rows"]:
+        cells = [row["model"], row["size"], row["precision"],
+                 f"{milliseconds(row['products']['seconds'])}, {row['products']['flops_per_second'] / 1e9:.0f} GFLOP/s"]
+        for column in document["columns"]:
+            part = row[column]
+            cells += [milliseconds(part["step_seconds"]), f"{100 * part['floor_share']:.0f} %",
+                      f"{part['resident_bytes']['median'] / 2**30:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def write(path, text):
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside.write_text(text)
+    aside.replace(path)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser.add_argument("--python", default=str(ROOT / ".venv-bench/bin/python"))
     parser.add_argument("--plimsoll", default=str(ROOT / "build/plimsoll"))
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--steps", type=int, default=10, help="of each run; the first two are not timed")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=cores)
     parser.add_argument("--precision", nargs="+", default=["32-true", "bf16-mixed"])
-    parser.add_argument("--fused-adamw", action="store_true", help="eager with torch.optim.AdamW(fused=True)")
-    parser.add_argument("--json")
+    parser.add_argument("--columns", nargs="+", default=COLUMNS, choices=COLUMNS)
+    parser.add_argument("--cases", nargs="+", default=[], metavar="TEXT",
+                        help="only those whose name and size have this in them: small-lm, '2 x 512'")
+    parser.add_argument("--fused-adamw", action="store_true", help="PyTorch with torch.optim.AdamW(fused=True)")
+    parser.add_argument("--results", type=pathlib.Path, default=BENCH / "results")
+    parser.add_argument("--device", default=f"cpu-{cores}-cores", help="name of the files of results")
     options = parser.parse_args()
-    rows = []
-    for precision in options.precision:
-        ours, theirs = [], []
-        for round_number in range(options.rounds):
-            for name, run, results in (("plimsoll", plimsoll, ours), ("eager", eager, theirs)):
-                result = run(options, precision)
-                results.append(result)
-                print(f"{precision} round {round_number + 1} {name}: {result['step_seconds']:.3f} s a step", file=sys.stderr)
-        row = {"precision": precision, "batch": options.batch, "length": options.length, "threads": options.threads}
-        for name, results in (("plimsoll", ours), ("eager", theirs)):
-            seconds = [r["step_seconds"] for r in results]
-            row[name] = {"step_seconds": statistics.median(seconds), "spread": [min(seconds), max(seconds)],
-                         "resident_bytes": statistics.median(r["resident_bytes"] for r in results)}
-        row["time_ratio"] = row["plimsoll"]["step_seconds"] / row["eager"]["step_seconds"]
-        row["memory_ratio"] = row["plimsoll"]["resident_bytes"] / row["eager"]["resident_bytes"]
-        rows.append(row)
-    print(f"{'precision':12} {'batch':>9} {'plimsoll s':>10} {'eager s':>8} {'ratio':>6} {'plimsoll GiB':>12} {'eager GiB':>10} {'ratio':>6}")
-    for row in rows:
-        print(f"{row['precision']:12} {row['batch']:>3} x {row['length']:>4} {row['plimsoll']['step_seconds']:10.3f} "
-              f"{row['eager']['step_seconds']:8.3f} {row['time_ratio']:6.3f} {row['plimsoll']['resident_bytes'] / 2**30:12.2f} "
-              f"{row['eager']['resident_bytes'] / 2**30:10.2f} {row['memory_ratio']:6.3f}")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+    cases = [case for case in CASES
+             if not options.cases or any(text in f"{case['name']} {case['size']}" for text in options.cases)]
+    if not cases:
+        parser.error(f"no case has {options.cases} in its name")
+    if options.steps < 3:
+        parser.error("--steps: at least 3, the first two are not timed")
+    document = {"processor": processor(), "threads": options.threads, "steps": options.steps, "rounds": options.rounds,
+                "fused_adamw": options.fused_adamw, "columns": options.columns, "rows": []}
+    options.results.mkdir(parents=True, exist_ok=True)
+    for case in cases:
+        for precision in options.precision:
+            document["rows"].append(measure(options, case, precision))
+            write(options.results / f"{options.device}.json", json.dumps(document, indent=1) + "\n")
+            write(options.results / f"{options.device}.md", table_of(document))
+    print(table_of(document))
 
 
 if __name__ == "__main__":

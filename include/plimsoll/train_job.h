@@ -182,6 +182,7 @@ struct TrainReport {
   int64_t steps = 0;             ///< done in all, those before a resume included
   int64_t steps_skipped = 0;     ///< of these
   int64_t resumed_step = 0;      ///< steps done before this run; 0: it began anew
+  int64_t steps_profiled = 0;    ///< that the profile holds; 0 where one was asked for: the run ended before, no file
   double step_seconds = 0;       ///< median over the steps of this run but the first two (scratch is learned there)
   double tokens_per_second = 0;  ///< over the same steps
   std::vector<double> losses;    ///< of every step of this run
@@ -200,6 +201,10 @@ struct TrainReport {
 /// `auto` the job is planned again instead, as often as it takes, until it fits what there is or nothing would.
 /// Same job, seed and machine: the same losses to the bit, stopped and resumed or not.
 TrainReport train_job(const Job& job, TrainObserver& observer);
+
+/// The same, with some of its steps timed op by op into profile.file. Throws UserError before anything is trained where
+/// that cannot be written, or where the job has too few steps for any of them to be timed.
+TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile);
 
 /// Asks the train_job in progress, or the next one, to finish its step, save a checkpoint if the job has a directory
 /// for it, and return. May be called from any thread and from a signal handler.

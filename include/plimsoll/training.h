@@ -20,6 +20,7 @@
 
 #include "plimsoll/job.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/profile.h"
 
 namespace plimsoll {
 
@@ -155,6 +156,13 @@ class Training {
   double evaluate(const std::map<std::string, at::Tensor>& micro_batch);
   /// The same, and Step::evaluation's sums are added to `sums` (float64; made where they are not there yet).
   double evaluate(const std::map<std::string, at::Tensor>& micro_batch, std::map<std::string, at::Tensor>& sums);
+
+  /// Times the chosen steps of those to come, op by op; the last of them writes the file. To be called before the first
+  /// step. Throws UserError where the file cannot be written.
+  void profile(const ProfileOptions& options);
+  /// Writes the file with the steps that there were, where they were fewer than chosen; gives how many it has. 0: no
+  /// step was timed, and there is no file.
+  int64_t write_profile();
 
   /// Looks through the arena for how far it was written to; for what is asked every step there is peak_bytes_used().
   MemoryUse used() const;

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/number_options.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
 #include "cli/run_publisher.h"
@@ -17,6 +18,7 @@
 #include "plimsoll/train_job.h"
 #include "report/table.h"
 #include "report/terminal.h"
+#include "report/text_width.h"
 #include "train/job_units.h"
 
 namespace plimsoll::cli {
@@ -26,9 +28,15 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  plimsoll train job.yaml\n"
     "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1 log.metrics_file=run1/metrics.jsonl\n"
-    "  plimsoll train job.yaml --json report.json\n\n"
+    "  plimsoll train job.yaml --json report.json\n"
+    "  plimsoll train job.yaml --profile profile.json    steps 2 to 4, op by op: open it in ui.perfetto.dev\n\n"
     "Interrupted (Ctrl-C, SIGTERM), a run ends at the next step, saves its checkpoint and reports; a second time, at "
     "once.\n\n";
+
+struct TrainArguments {
+  JobArguments job;
+  ProfileOptions profile;
+};
 
 Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -70,6 +78,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"steps_skipped", report.steps_skipped},
           {"resumed_step", report.resumed_step},
           {"stopped", report.stopped},
+          {"steps_profiled", report.steps_profiled},
           {"evaluation_loss", optional_json(report.last_evaluation)},
           {"metrics", metrics_json(report)},
           {"baselines", baselines_json(report)}};
@@ -120,7 +129,17 @@ std::string run_table(const Job& job, const TrainReport& report, bool terminal) 
   return table.to_string(terminal);
 }
 
-int run_train(const JobArguments& arguments) {
+// What came of --profile, in a line for people; empty where none was asked for.
+std::string profile_line(const ProfileOptions& profile, const TrainReport& report) {
+  if (profile.file.empty()) return "";
+  if (report.steps_profiled == 0)
+    return fmt::format("no profile: the run ended before step {} of its own\n", profile.first_step);
+  return fmt::format("profile of {} step{} in {}\n", report.steps_profiled, report.steps_profiled == 1 ? "" : "s",
+                     without_controls(profile.file.string()));
+}
+
+int run_train(const TrainArguments& all) {
+  const JobArguments& arguments = all.job;
   const Job job = arguments.read();
   arguments.output.require_writable();
   const bool terminal = colour_allowed(STDOUT_FILENO);
@@ -128,7 +147,7 @@ int run_train(const JobArguments& arguments) {
   TrainProgressView view(job);
   const TrainReport report = [&] {
     RunPublisher published(job, view);
-    return train_job(job, published);
+    return train_job(job, published, all.profile);
   }();
   view.finish();
   if (!report.fits) {
@@ -141,6 +160,7 @@ int run_train(const JobArguments& arguments) {
                                        report.resumed_step, job.checkpoint.directory.lexically_normal().string()));
   else
     arguments.output.print(memory_table(report, terminal) + "\n" + run_table(job, report, terminal));
+  if (const std::string line = profile_line(all.profile, report); !line.empty()) fmt::print(stderr, "{}", line);
   arguments.output.write(report_json(job, report));
   // Everything is saved; whoever waits for us is to see that we were interrupted, as a shell's loop has to.
   if (report.stopped && signals.received() != 0) {
@@ -154,8 +174,21 @@ int run_train(const JobArguments& arguments) {
 
 void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("train", "train a job inside its budget");
-  const auto arguments = std::make_shared<JobArguments>();
-  arguments->add_to(*command);
+  const auto arguments = std::make_shared<TrainArguments>();
+  arguments->job.add_to(*command);
+  command
+      ->add_option("--profile", arguments->profile.file,
+                   "time a few steps op by op and copy by copy into FILE, for ui.perfetto.dev or chrome://tracing; "
+                   "some 0.1 us an op in these steps, some 300 bytes of FILE an op and step")
+      ->type_name("FILE")
+      ->check([](const std::string& name) {
+        return name.empty() ? std::string("--profile wants a file's name") : std::string();
+      });
+  add_number_option(*command, "--profile-steps", 1, arguments->profile.steps,
+                    "how many, from the second of this run on (the first learns scratch and makes pages)")
+      ->type_name("N")
+      ->needs("--profile")
+      ->default_str(std::to_string(ProfileOptions().steps));
   command->footer(kExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_train(*arguments); }; });
 }

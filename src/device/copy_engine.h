@@ -13,8 +13,10 @@ class CopyEngine {
   virtual ~CopyEngine() = default;
 
   /// Begins a copy, after all ops that were run so far. The ranges must not overlap. Gives the copy's number.
-  /// `then`, which must not throw, is called when it is copied, before the copy counts as done, by any thread.
-  virtual int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {}) = 0;
+  /// `then`, which must not throw, is called when it is copied, before the copy counts as done, by any thread; `first`,
+  /// likewise, before it is copied.
+  virtual int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {},
+                        std::function<void()> first = {}) = 0;
 
   /// Ops run from now on see what that copy, and all before it in its direction, have copied.
   virtual void wait(int64_t copy) = 0;

@@ -15,12 +15,13 @@ CopyThread::~CopyThread() {
   thread_.join();
 }
 
-int64_t CopyThread::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then) {
+int64_t CopyThread::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then,
+                          std::function<void()> first) {
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   int64_t number;
   {
     std::lock_guard lock(mutex_);
-    queue_.push_back({target, source, bytes, std::move(then)});
+    queue_.push_back({target, source, bytes, std::move(then), std::move(first)});
     number = ++started_;
   }
   changed_.notify_all();
@@ -45,6 +46,7 @@ void CopyThread::work() {
     const Copy copy = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
+    if (copy.first) copy.first();
     std::memcpy(copy.target, copy.source, copy.bytes);
     if (copy.then) copy.then();
     lock.lock();

@@ -17,7 +17,8 @@ class CopyThread final : public CopyEngine {
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
 
-  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {}) override;
+  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {},
+                std::function<void()> first = {}) override;
   void wait(int64_t copy) override;
   void wait_on_host(int64_t copy) override { wait(copy); }
   void wait_for_all() override;
@@ -27,7 +28,7 @@ class CopyThread final : public CopyEngine {
     std::byte* target;
     const std::byte* source;
     size_t bytes;
-    std::function<void()> then;
+    std::function<void()> then, first;
   };
   void work();
 

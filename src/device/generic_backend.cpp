@@ -127,7 +127,9 @@ class WaitingCopies final : public CopyEngine {
  public:
   WaitingCopies(const ArenaList& arenas, Backend& backend) : arenas_(arenas), backend_(backend) {}
 
-  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then) override {
+  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then,
+                std::function<void()> first) override {
+    if (first) first();
     const auto count = static_cast<int64_t>(bytes);
     arenas_.bytes_of(target, count).copy_(arenas_.bytes_of(source, count));
     if (then) then();

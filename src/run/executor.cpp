@@ -230,19 +230,28 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
     random_ = random;
-    captures_.run(
-        segment,
-        [this](int32_t i) {
-          if (ops_[i].op->copy != CopyStage::none)
-            run_copy(ops_[i]);
-          else
-            run_op(ops_[i]);
-        },
-        unplanned_.empty());
+    if (observer_ == nullptr) {
+      captures_.run(
+          segment, [this](int32_t i) { run_one(ops_[i]); }, unplanned_.empty());
+      return;
+    }
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      const auto begin = ProfileClock::now();
+      run_one(ops_[i]);
+      ops_[i].backend->synchronize();
+      observer_->ran(i, {begin, ProfileClock::now()});
+    }
   } catch (...) {
     copies_->wait_for_all();  // whoever catches this may free what they touch
     throw;
   }
+}
+
+void Executor::run_one(BoundOp& op) {
+  if (op.op->copy != CopyStage::none)
+    run_copy(op);
+  else
+    run_op(op);
 }
 
 void Executor::run_copy(BoundOp& op) {
@@ -256,7 +265,17 @@ void Executor::run_copy(BoundOp& op) {
         disk->let_go(offset, bytes, written);
       };
     }
-    copy_numbers_[target] = copies_->start(place_of(target), place_of(source), bytes, std::move(done));
+    std::function<void()> first;
+    if (observer_ != nullptr) {
+      const auto span = std::make_shared<TimeSpan>();
+      first = [span] { span->begin = ProfileClock::now(); };
+      done = [span, done = std::move(done), observer = observer_, index = op.index] {
+        if (done) done();
+        span->end = ProfileClock::now();
+        observer->copied(index, *span);
+      };
+    }
+    copy_numbers_[target] = copies_->start(place_of(target), place_of(source), bytes, std::move(done), std::move(first));
   } else {
     copies_->wait(copy_numbers_[target]);
     awaited_ = std::max(awaited_, copy_numbers_[target]);
@@ -317,7 +336,8 @@ void Executor::run_op(BoundOp& op) {
     throw refused(error.what());
   }
   finish();
-  check(!usage.escaped_arena, "a kernel of " + op.op->name + " keeps memory that it was lent for one call");
+  if (usage.escaped_arena)  // no check(): it would put its message together for every op
+    throw InternalError("a kernel of " + op.op->name + " keeps memory that it was lent for one call");
   beside_bytes_ = std::max(beside_bytes_, usage.beside_bytes);
   if (usage.outside_bytes > 0 && !usage.escaped) {
     int64_t& known = unplanned_[op.index];

@@ -14,6 +14,7 @@
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
 #include "run/captures.h"
+#include "run/op_observer.h"
 
 namespace plimsoll {
 
@@ -35,6 +36,13 @@ class Executor {
   /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
   /// module, or if the disk does not take what is moved there.
   void run(const Segment& segment, const RandomContext& random);
+
+  /// Who hears of every op and copy from now on; null: nobody, which costs a branch an op. Copies that were begun are
+  /// waited for: who was told of them so far is not called any more.
+  void set_observer(OpObserver* observer) {
+    copies_.wait_for_all();
+    observer_ = observer;
+  }
 
   /// The tensor at a view's place in the arena; valid as long as the executor.
   at::Tensor tensor(const View& view);
@@ -69,6 +77,7 @@ class Executor {
   Backend& backend_of(const Op& op) const;
   void run_copy(BoundOp& op);
   void note_use(const BoundOp& op);
+  void run_one(BoundOp& op);
   void run_op(BoundOp& op);
   Arena* arena_of(Memory memory) const;
   std::byte* address_in(Memory memory, int64_t offset) const;
@@ -94,6 +103,7 @@ class Executor {
   std::map<int32_t, int64_t> unplanned_;
   int64_t beside_bytes_ = 0;
   int64_t copied_outputs_ = 0;
+  OpObserver* observer_ = nullptr;
 };
 
 }  // namespace plimsoll

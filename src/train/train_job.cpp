@@ -57,10 +57,12 @@ double median(std::vector<double> values) {
 
 class Run {
  public:
-  Run(const Job& job, TrainObserver& observer) : asked_(job), job_(job), observer_(observer) {}
+  Run(const Job& job, TrainObserver& observer, ProfileOptions profile)
+      : asked_(job), job_(job), observer_(observer), profile_(std::move(profile)) {}
 
   TrainReport run() {
     backend_for(job_.device);  // says what is missing
+    require_steps_to_profile();
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
     if (checkpoint) go_on_with_formats(*checkpoint);
     plan(target_of(asked_));
@@ -76,6 +78,7 @@ class Run {
       else if (!job_.model.weights.empty())
         load_model_weights(job_.model, training_->state());
       open_metrics();
+      if (!profile_.file.empty()) training_->profile(profile_);
       data_->start(position_);
       train();
     } catch (const StoppedEarly&) {
@@ -113,6 +116,14 @@ class Run {
     go_on(asked_.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
     go_on(asked_.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
     go_on(asked_.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
+  }
+
+  void require_steps_to_profile() const {
+    if (profile_.file.empty()) return;
+    if (job_.max_steps < profile_.first_step)
+      throw UserError(fmt::format("the profile begins with step {}, and max_steps is {}: it would be empty",
+                                  profile_.first_step, job_.max_steps));
+    const AtomicFile probe(profile_.file);  // never committed: leaves no trace
   }
 
   void plan(const PlanTarget& target) {
@@ -395,6 +406,7 @@ class Run {
   }
 
   void finish() {
+    report_.steps_profiled = training_->write_profile();
     Plan plan = training_->plan();
     plan.minimum_budget_bytes = std::min(plan.minimum_budget_bytes, report_.job.plan.minimum_budget_bytes);
     plan.reasons.insert(plan.reasons.end(), settings().reasons.begin(), settings().reasons.end());
@@ -423,6 +435,7 @@ class Run {
   Job asked_;
   Job job_;  // with every choice pinned once it is planned
   TrainObserver& observer_;
+  ProfileOptions profile_;  // without a file: none
   TrainReport report_;
   std::map<std::string, std::string> origin_;
   std::optional<MicroBatches> data_;
@@ -441,8 +454,12 @@ class Run {
 }  // namespace
 
 TrainReport train_job(const Job& job, TrainObserver& observer) {
+  return train_job(job, observer, {});
+}
+
+TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile) {
   const StopRequest request;
-  return Run(job, observer).run();
+  return Run(job, observer, profile).run();
 }
 
 void request_stop() noexcept {

@@ -16,9 +16,11 @@
 #include "plimsoll/liveness.h"
 #include "run/executor.h"
 #include "run/learned_workspace.h"
+#include "run/op_times.h"
 #include "train/evaluation_sums.h"
 #include "train/loss_scaler.h"
 #include "train/plan_options.h"
+#include "train/step_profile.h"
 
 namespace plimsoll {
 namespace {
@@ -123,7 +125,39 @@ struct Training::Impl {
     return *found;
   }
 
-  void run(const char* name, int64_t micro) { executor->run(segment(name), {options.seed, steps, micro}); }
+  void run(const char* name, int64_t micro) {
+    const TimedPart timed(profiled, name);
+    executor->run(segment(name), {options.seed, steps, micro});
+  }
+
+  // The executor tells the profile of a step that is timed; of one that fails nothing stays.
+  class TimedStep {
+   public:
+    explicit TimedStep(Impl& self) : self_(self) {
+      if (!self.profile || !self.profile->wants(++self.steps_begun)) return;
+      self.profile->begin_step(self.steps + 1, self.plan);
+      self.profiled = self.profile.get();
+      self.executor->set_observer(self.profiled);
+    }
+    ~TimedStep() {
+      if (stop()) self_.profile->drop_step();
+    }
+    TimedStep(const TimedStep&) = delete;
+    TimedStep& operator=(const TimedStep&) = delete;
+
+    void done() {
+      if (stop()) self_.profile->end_step();
+    }
+
+   private:
+    bool stop() {
+      if (!self_.profiled) return false;
+      self_.executor->set_observer(nullptr);
+      self_.profiled = nullptr;
+      return true;
+    }
+    Impl& self_;
+  };
 
   // A scalar of float32 or float64 that the host gives, or is given.
   static const View& scalar(const std::vector<NamedView>& list, const std::string& name) {
@@ -233,6 +267,7 @@ struct Training::Impl {
     if (!learned) return;
     note_use();
     executor.reset();  // it refers to the plan
+    if (profile) profile->forget_plan();
     const Plan before = std::move(plan);
     make_plan_anew();
     require_fit(" with the scratch that its kernels turned out to take");
@@ -277,8 +312,11 @@ struct Training::Impl {
   std::unique_ptr<Arena> arena, host_arena;
   std::unique_ptr<DiskArena> disk_arena;
   std::unique_ptr<Executor> executor;
+  std::unique_ptr<StepProfile> profile;
+  StepProfile* profiled = nullptr;  // while a step runs that is timed: `profile`
   int64_t steps = 0, skipped = 0;
   int64_t allocations_at_start = 0;
+  int64_t steps_begun = 0;  // by this object, those that failed included
   MemoryUse use;
 };
 
@@ -306,6 +344,7 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   if (ragged && (micro_batches == 1 || !self.ragged_steps))
     throw UserError(
         "only the last of several micro batches may be smaller, and only with TrainingOptions::last_micro_batch");
+  Impl::TimedStep timed(self);
   self.write("loss_scale", self.scaler.scale());
   self.write("learning_rate", learning_rate);
   // What a micro batch counts for: its samples of those of the step.
@@ -317,7 +356,10 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
     const bool smaller = ragged && i + 1 == micro_batches;
     const auto share = static_cast<double>(smaller ? last : ragged ? self.samples : 1);
     if (i == 0 || smaller) self.write("loss_factor", self.scaler.scale() * share / total);
-    self.bind(next(i), smaller ? last : 0);
+    {
+      const TimedPart waiting(self.profiled, "inputs");
+      self.bind(next(i), smaller ? last : 0);
+    }
     if (i == 0 && self.plan.trace.segment("norms")) self.run("norms", i);
     const bool last_of_several = in_last && i > 0 && i + 1 == micro_batches;
     self.run(i == 0 ? "micro" : smaller ? "remainder" : last_of_several ? "last" : "accumulate", i);
@@ -329,7 +371,9 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   self.scaler.update(result.skipped);
   ++self.steps;
   self.skipped += result.skipped;
+  timed.done();
   self.learn();
+  if (self.profile) self.profile->write_when_complete();
   return result;
 }
 
@@ -354,6 +398,14 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
   }
   impl_->learn();
   return loss;
+}
+
+void Training::profile(const ProfileOptions& options) {
+  impl_->profile = std::make_unique<StepProfile>(options, ProfileTitle{machine_name(), threads_of(impl_->options)});
+}
+
+int64_t Training::write_profile() {
+  return impl_->profile ? impl_->profile->write() : 0;
 }
 
 MemoryUse Training::used() const {

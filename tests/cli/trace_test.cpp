@@ -98,5 +98,65 @@ TEST_F(TraceCommand, TheLimitCutsTheListsAndSaysSo) {
     expect_refusal(run({"trace", "job.yaml", "--limit", wrong}), 2, HasSubstr("--limit"));
 }
 
+class HotOps : public CliTest {
+ protected:
+  HotOps() {
+    put_tiny_job();
+    ::setenv("XDG_CACHE_HOME", folder().c_str(), 1);
+  }
+  ~HotOps() override { ::unsetenv("XDG_CACHE_HOME"); }
+};
+
+TEST_F(HotOps, AreTimedAndAddUp) {
+  const Outcome outcome = run({"trace", "job.yaml", "--hot", "--json", "hot.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Ops of a step by time"), HasSubstr("all ops"), HasSubstr("1 threads"),
+                                 HasSubstr("of ops that were timed")));
+  const json hot = json::parse(get("hot.json"));
+  const json trace = json::parse(run({"trace", "job.yaml", "--scheduled", "--json", "-"}).out);
+  int64_t runs = 0, expected = 0;
+  double seconds = 0, floor = 0, share = 0, before = 1e9;
+  for (const json& op : hot["ops"]) {
+    EXPECT_EQ(op["timed"], true) << op["name"];
+    EXPECT_GT(op["seconds"], 0);
+    EXPECT_LE(op["seconds"], before);
+    before = op["seconds"];
+    runs += op["runs"].get<int64_t>();
+    seconds += op["seconds"].get<double>();
+    floor += op["floor_seconds"].get<double>();
+    share += op["share"].get<double>();
+  }
+  for (const json& segment : trace["segments"])  // a step of two micro batches
+    if (const std::string name = segment["name"]; name == "micro" || name == "accumulate" || name == "update")
+      expected += segment["end"].get<int64_t>() - segment["begin"].get<int64_t>();
+  EXPECT_EQ(runs, expected);
+  EXPECT_NEAR(seconds, hot["step_seconds"].get<double>(), 1e-9);
+  EXPECT_NEAR(seconds, hot["timed_seconds"].get<double>(), 1e-9);
+  EXPECT_NEAR(floor, hot["floor_seconds"].get<double>(), 1e-9);
+  EXPECT_NEAR(share, 1, 1e-9);
+  EXPECT_GT(floor, 0);
+}
+
+TEST_F(HotOps, OfADeviceOfTheCatalogueArePredicted) {
+  const Outcome outcome =
+      run({"trace", "job.yaml", "--gpu", "a6000", "--json", "hot.json", "--segment", "update", "--hot", "2"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("A6000"), HasSubstr("Nothing was timed"), HasSubstr("predicted"),
+                                 HasSubstr("more kinds"), HasSubstr("Ops of segment update by time")));
+  const json hot = json::parse(get("hot.json"));
+  EXPECT_EQ(hot["timed_seconds"], 0);
+  for (const json& op : hot["ops"]) EXPECT_EQ(op["timed"], false);
+}
+
+TEST_F(HotOps, WrongArgumentsAreRefused) {
+  expect_refusal(run({"trace", "job.yaml", "--hot", "many"}), 2, AllOf(HasSubstr("--hot"), HasSubstr("many")));
+  expect_refusal(run({"trace", "job.yaml", "--hot=0"}), 2, HasSubstr("--hot"));
+  expect_refusal(run({"trace", "job.yaml", "--measure", "3"}), 2, HasSubstr("--hot"));
+  expect_refusal(run({"trace", "job.yaml", "--gpu", "a6000"}), 2, HasSubstr("--hot"));
+  expect_refusal(run({"trace", "job.yaml", "--summary", "--hot"}), 2, HasSubstr("--summary"));
+  expect_refusal(run({"trace", "job.yaml", "--gpu", "a6001", "--hot"}), 2, HasSubstr("a6001"));
+  expect_refusal(run({"trace", "job.yaml", "--gpu", "a6000", "--segment", "updaet", "--hot"}), 2, HasSubstr("updaet"));
+}
+
 }  // namespace
 }  // namespace plimsoll::cli_testing

@@ -77,6 +77,36 @@ TEST_F(TrainCommand, WritesMetricsAndACheckpoint) {
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], report["losses"][i].get<double>(), 1e-6) << i;
 }
 
+TEST_F(TrainCommand, ProfilesTheStepsAfterTheFirst) {
+  const Outcome outcome = run({"train", "job.yaml", "--profile", "profile.json", "--json", "-"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("profile of 3 steps in profile.json"));
+  EXPECT_EQ(json::parse(outcome.out)["steps_profiled"], 3);
+  const json profile = json::parse(get("profile.json"));
+  std::vector<std::string> steps;
+  size_t ops = 0;
+  for (const json& event : profile["traceEvents"]) {
+    if (event["ph"] == "X" && event["cat"] == "step") steps.push_back(event["name"]);
+    ops += event["ph"] == "X" && event["cat"] == "forward";
+  }
+  EXPECT_EQ(steps, (std::vector<std::string>{"step 2", "step 3", "step 4"}));
+  EXPECT_GT(ops, 3u);
+  const Outcome fewer = run({"train", "job.yaml", "--profile", "profile.json", "--profile-steps", "1"});
+  EXPECT_THAT(fewer.err, HasSubstr("profile of 1 step in"));
+}
+
+TEST_F(TrainCommand, AProfileThatCannotBeIsRefusedBeforeTheTraining) {
+  expect_refusal(run({"train", "job.yaml", "--profile", "missing/profile.json"}), 1,
+                 AllOf(HasSubstr("missing/profile.json"), HasSubstr("the folder missing does not exist")));
+  expect_refusal(run({"train", "job.yaml", "--profile", "profile.json", "max_steps=1"}), 2,
+                 HasSubstr("max_steps is 1"));
+  expect_refusal(run({"train", "job.yaml", "--profile-steps", "2"}), 2, HasSubstr("--profile"));
+  expect_refusal(run({"train", "job.yaml", "--profile", "p.json", "--profile-steps", "0"}), 2,
+                 HasSubstr("--profile-steps"));
+  expect_refusal(run({"train", "job.yaml", "--profile", ""}), 2, HasSubstr("--profile"));
+  EXPECT_FALSE(std::filesystem::exists(folder() / "profile.json"));
+}
+
 TEST_F(TrainCommand, ResumesWhereItStopped) {
   ASSERT_EQ(run({"train", "job.yaml", "checkpoint.directory=run", "max_steps=3", "scheduler.name=constant"}).exit_code,
             0);

@@ -57,18 +57,22 @@ void CudaCopies::forget_finished() {
   cudaGetLastError();  // "not ready" is an answer
 }
 
-int64_t CudaCopies::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then) {
+void CudaCopies::call_on(cudaStream_t stream, std::function<void()> function) {
+  auto owned = std::make_unique<std::function<void()>>(std::move(function));
+  require(cudaLaunchHostFunc(stream, call, owned.get()), "calling back at a copy");
+  owned.release();  // call() owns it
+}
+
+int64_t CudaCopies::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then,
+                          std::function<void()> first) {
   forget_finished();
   const cudaStream_t stream = on_device(target) ? in_ : out_;
   // The source has been written, and the target's place is free, once the ops so far are done.
   require(cudaEventRecord(ready_, compute_), "ordering a copy after the ops");
   require(cudaStreamWaitEvent(stream, ready_, 0), "ordering a copy after the ops");
+  if (first) call_on(stream, std::move(first));
   require(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), "copying between host and device");
-  if (then) {
-    auto function = std::make_unique<std::function<void()>>(std::move(then));
-    require(cudaLaunchHostFunc(stream, call, function.get()), "calling back after a copy");
-    function.release();  // call() owns it
-  }
+  if (then) call_on(stream, std::move(then));
   const cudaEvent_t done = take_event();
   copies_.push_back({++started_, done});
   require(cudaEventRecord(done, stream), "marking the end of a copy");

@@ -18,7 +18,8 @@ class CudaCopies final : public CopyEngine {
   CudaCopies(const CudaCopies&) = delete;
   CudaCopies& operator=(const CudaCopies&) = delete;
 
-  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {}) override;
+  int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then = {},
+                std::function<void()> first = {}) override;
   void wait(int64_t copy) override;
   void wait_on_host(int64_t copy) override;
   void wait_for_all() override;
@@ -28,6 +29,7 @@ class CudaCopies final : public CopyEngine {
     int64_t number;
     cudaEvent_t done;
   };
+  void call_on(cudaStream_t stream, std::function<void()> function);
   cudaEvent_t take_event();
   void forget_finished();
 

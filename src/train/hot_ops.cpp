@@ -1,0 +1,159 @@
+#include "train/hot_ops.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+// "float32[64, 32]", and where they are not dense the strides: "float32[64, 32] by [1, 64]".
+std::string text_of(const View& view) {
+  std::string text = fmt::format("{}[{}]", name_of(view.dtype), fmt::join(view.sizes, ", "));
+  int64_t dense = 1;
+  bool is_dense = true;
+  for (size_t i = view.sizes.size(); i-- > 0;) {
+    is_dense &= view.sizes[i] == 1 || view.strides[i] == dense;
+    dense *= view.sizes[i];
+  }
+  if (!is_dense) text += fmt::format(" by [{}]", fmt::join(view.strides, ", "));
+  return text;
+}
+
+std::string operands_of(const Op& op) {
+  std::vector<std::string> read, written;
+  for_each_view(op, [&](const View& view, bool writes) { (writes ? written : read).push_back(text_of(view)); });
+  return fmt::format("{} -> {}", fmt::join(read, ", "), fmt::join(written, ", "));
+}
+
+// Dotted paths, part by part: "*" where they differ, "layers.0.mlp" and "layers.1.mlp" are "layers.*.mlp". Nothing
+// where they are not of one length: they have no place in common.
+std::string common_path(const std::string& a, const std::string& b) {
+  if (a == b) return a;
+  if (a.empty() || b.empty()) return "";
+  std::string common;
+  size_t i = 0, j = 0;
+  while (true) {
+    const size_t end_a = std::min(a.find('.', i), a.size()), end_b = std::min(b.find('.', j), b.size());
+    const std::string part = a.substr(i, end_a - i);
+    common += part == b.substr(j, end_b - j) ? part : "*";
+    if ((end_a == a.size()) != (end_b == b.size())) return "";
+    if (end_a == a.size()) return common == "*" ? "" : common;
+    common += '.';
+    i = end_a + 1;
+    j = end_b + 1;
+  }
+}
+
+// What the rates alone allow.
+double floor_of(const CostModel& rates, const Op& op) {
+  if (op.copy != CopyStage::none) return 0;  // not the device's arithmetic
+  return seconds_of(rates, op);
+}
+
+class Groups {
+ public:
+  Groups(const PlannedJob& planned) : trace_(planned.plan.trace), cost_(planned.settings.cost), rates_(cost_) {
+    rates_.timed = {};
+    rates_.overhead_seconds = 0;
+  }
+
+  void add(const Segment& segment, int64_t runs) {
+    double sum = 0;
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      const Op& op = trace_.ops[i];
+      sum += add(op, runs);
+    }
+    result_.wait_seconds +=
+        std::max(0.0, segment_seconds(cost_, trace_, segment.name) - sum) * static_cast<double>(runs);
+  }
+
+  HotOps finish() {
+    for (auto& [key, group] : groups_) result_.ops.push_back(std::move(group));
+    // By name too: the order must not depend on how keys are hashed.
+    std::ranges::sort(result_.ops, [](const HotOp& a, const HotOp& b) {
+      return std::tie(b.seconds, a.name, a.operands) < std::tie(a.seconds, b.name, b.operands);
+    });
+    return std::move(result_);
+  }
+
+ private:
+  // Seconds of one run.
+  double add(const Op& op, int64_t runs) {
+    const double seconds = seconds_of(cost_, op);
+    const double floor = floor_of(rates_, op);
+    const bool timed = op.call && cost_.timed && !(op.on_host && cost_.copies_overlap) && cost_.timed(op).has_value();
+    const std::string operands = operands_of(op);
+    HotOp& group = groups_[op.name + "|" + operands];
+    if (group.runs == 0) {
+      group.name = op.name;
+      group.operands = operands;
+      group.modules = trace_.modules[op.module];
+      group.timed = true;
+    }
+    group.timed = group.timed && timed;
+    group.modules = common_path(group.modules, trace_.modules[op.module]);
+    const auto times = static_cast<double>(runs);
+    group.runs += runs;
+    group.seconds += seconds * times;
+    group.floor_seconds += floor * times;
+    result_.seconds += seconds * times;
+    result_.floor_seconds += floor * times;
+    if (timed) result_.timed_seconds += seconds * times;
+    return seconds;
+  }
+
+  const Trace& trace_;
+  const CostModel& cost_;
+  CostModel rates_;
+  std::unordered_map<std::string, HotOp> groups_;  // by operator and operands
+  HotOps result_;
+};
+
+}  // namespace
+
+// As Training::step runs them.
+std::vector<std::pair<std::string, int64_t>> segments_of_a_step(const Trace& trace, const JobSettings& settings) {
+  const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
+  const bool several = count > 1, in_last = several && trace.segment("last") != nullptr;
+  const bool ragged = several && settings.last_micro_batch > 0;
+  std::vector<std::pair<std::string, int64_t>> segments;
+  const auto put = [&](const char* name, int64_t runs) {
+    if (runs > 0 && trace.segment(name)) segments.emplace_back(name, runs);
+  };
+  put("norms", 1);
+  put("micro", 1);
+  put("accumulate", count - 1 - (ragged || in_last ? 1 : 0));
+  if (ragged)
+    put("remainder", 1);
+  else
+    put("last", in_last ? 1 : 0);
+  put(in_last ? "finish" : "update", 1);
+  return segments;
+}
+
+HotOps hot_ops(const PlannedJob& planned, const std::string& segment) {
+  const Trace& trace = planned.plan.trace;
+  Groups groups(planned);
+  if (segment.empty()) {
+    for (const auto& [name, runs] : segments_of_a_step(trace, planned.settings)) groups.add(*trace.segment(name), runs);
+    return groups.finish();
+  }
+  const Segment* found = trace.segment(segment);
+  if (!found) {
+    std::vector<std::string> names;
+    for (const Segment& each : trace.segments) names.push_back(each.name);
+    throw UserError(
+        fmt::format("the schedule has no segment {}; it has {}", in_quotes(segment), fmt::join(names, ", ")));
+  }
+  groups.add(*found, 1);
+  return groups.finish();
+}
+
+}  // namespace plimsoll
