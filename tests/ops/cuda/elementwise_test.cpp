@@ -65,7 +65,7 @@ TEST(CudaGated, AgreesWithTheCpu) {
   for (const auto type : kTypes)
     for (const int64_t width : {1, 8, 31, 33, 257, 2048, 2072})
       for (const auto& [extra, shift] : {std::pair{0, 0}, {16, 8}, {1, 0}, {0, 1}}) {
-        const Tensor gate_up = random_rows(7, 2 * width, type, extra, shift) * 4,
+        const Tensor gate_up = random_rows(7, 2 * width, type, extra, shift).mul_(4),
                      grad = random_rows(7, width, type, shift, extra);
         for (const auto gate : {cuda::Gate::silu, cuda::Gate::gelu}) {
           const std::string name = gate == cuda::Gate::silu ? "plimsoll::swiglu" : "plimsoll::geglu";
