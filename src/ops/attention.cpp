@@ -10,6 +10,7 @@
 #include "ops/attention_cpu.h"
 #include "ops/capped_attention_cpu.h"
 #include "ops/op_support.h"
+#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -22,8 +23,10 @@ using Forward = Results(const Tensor&, const Tensor&, const Tensor&, bool, int64
 using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                            bool, int64_t, Scale, double);
 
-AttentionShape check_shape(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
-                           double softcap) {
+}  // namespace
+
+AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
+                               double softcap) {
   constexpr const char* op = "plimsoll::attention";
   require_floating(op, "q", q);
   require(q.dim() == 4 && k.dim() == 4 && v.sizes() == k.sizes() && q.size(0) == k.size(0) && q.size(3) == k.size(3),
@@ -45,24 +48,27 @@ AttentionShape check_shape(const Tensor& q, const Tensor& k, const Tensor& v, bo
 }
 
 /// [B, H, T, D] laid out as [B, T, H, D].
-Tensor empty_heads(const Tensor& like) {
+static Tensor empty_heads(const Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-Results empty_results(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
-                      double softcap) {
-  check_shape(q, k, v, causal, window, softcap);
+Results attention_results(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                          double softcap) {
+  attention_shape(q, k, v, causal, window, softcap);
   return {empty_heads(q),
           at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(accumulator(q.scalar_type())))};
 }
 
-Gradients empty_gradients(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-                          const Tensor& logsumexp, bool causal, int64_t window, Scale scale, double softcap) {
-  check_shape(q, k, v, causal, window, softcap);
+Gradients attention_gradients(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                              double softcap) {
+  attention_shape(q, k, v, causal, window, softcap);
   require(grad_out.sizes() == q.sizes() && out.sizes() == q.sizes(), "plimsoll::attention_backward",
           "grad_out has shape ", grad_out.sizes(), ", out ", out.sizes(), " and q ", q.sizes(), "; they must be alike");
   return {empty_heads(q), empty_heads(k), empty_heads(v)};
 }
+
+namespace {
 
 Tensor side_by_side(const Tensor& tensor) {
   return tensor.stride(3) == 1 ? tensor : tensor.contiguous();
@@ -74,8 +80,8 @@ double scale_of(const Tensor& q, Scale scale) {
 
 Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
                       double softcap) {
-  auto [out, logsumexp] = empty_results(q, k, v, causal, window, scale, softcap);
-  const AttentionShape shape = check_shape(q, k, v, causal, window, softcap);
+  auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap);
+  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
   if (softcap > 0)
     capped_attention_forward_cpu(shape, scale_of(q, scale), softcap, q, k, v, out, logsumexp);
   else
@@ -86,8 +92,8 @@ Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool ca
 Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
                              const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
                              double softcap) {
-  auto [dq, dk, dv] = empty_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
-  const AttentionShape shape = check_shape(q, k, v, causal, window, softcap);
+  auto [dq, dk, dv] = attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
+  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
   if (softcap > 0)
     capped_attention_backward_cpu(shape, scale_of(q, scale), softcap, grad_out, q, k, v, out, logsumexp, dq, dk, dv);
   else
@@ -156,8 +162,8 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "window, float? scale=None, float softcap=0.0) -> (Tensor dq, Tensor dk, Tensor dv)");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("attention", empty_results);
-  m.impl("attention_backward", empty_gradients);
+  m.impl("attention", attention_results);
+  m.impl("attention_backward", attention_gradients);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("attention", attention_cpu);

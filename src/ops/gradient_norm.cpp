@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/op_support.h"
+#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -16,7 +17,9 @@ using at::Tensor;
 // Elements summed by one thread without a break: whatever the thread count, so the sum does not depend on it.
 constexpr int64_t kBlock = 1 << 16;
 
-void check_arguments(Tensor& norms, Tensor& skipped, const Tensor& gradient, int64_t index) {
+}  // namespace
+
+void check_gradient_norm(Tensor& norms, Tensor& skipped, const Tensor& gradient, int64_t index) {
   constexpr const char* op = "plimsoll::gradient_norm_";
   require_floating(op, "gradient", gradient);
   require(norms.scalar_type() == at::kFloat && norms.dim() == 1, op, "norms must be float32 of one dimension");
@@ -24,8 +27,10 @@ void check_arguments(Tensor& norms, Tensor& skipped, const Tensor& gradient, int
   require(index >= 0 && index < norms.size(0), op, "index is ", index, "; norms has ", norms.size(0));
 }
 
+namespace {
+
 void gradient_norm_cpu(Tensor& norms, Tensor& skipped, const Tensor& gradient, int64_t index) {
-  check_arguments(norms, skipped, gradient, index);
+  check_gradient_norm(norms, skipped, gradient, index);
   // In whatever order the elements lie.
   const Tensor dense = gradient.is_non_overlapping_and_dense() ? gradient : contiguous_copy(gradient);
   const int64_t count = dense.numel(), blocks = div_up(count, kBlock);
@@ -49,7 +54,7 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("gradient_norm_(Tensor(a!) norms, Tensor(b!) skipped, Tensor gradient, int index) -> ()");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("gradient_norm_", check_arguments);
+  m.impl("gradient_norm_", check_gradient_norm);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("gradient_norm_", gradient_norm_cpu);

@@ -7,6 +7,7 @@
 
 #include "ops/linear_cross_entropy_cpu.h"
 #include "ops/op_support.h"
+#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -16,7 +17,9 @@ using Results = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using WithGradients = Results(const Tensor&, const Tensor&, const Tensor&, int64_t, bool, bool, double);
 using LossOnly = Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, double);
 
-Tensor empty_loss(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
+}  // namespace
+
+Tensor loss_result(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
   constexpr const char* op = "plimsoll::linear_cross_entropy";
   require_floating(op, "x", x);
   require(x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1), op, "x has shape ", x.sizes(),
@@ -33,9 +36,9 @@ Tensor empty_loss(const Tensor& x, const Tensor& weight, const Tensor& targets, 
 }
 
 /// Gradients that are not wanted are empty.
-Results empty_results(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, bool wants_x,
-                      bool wants_weight, double softcap) {
-  Tensor loss = empty_loss(x, weight, targets, ignore_index, softcap);
+Results loss_and_gradient_results(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                                  bool wants_x, bool wants_weight, double softcap) {
+  Tensor loss = loss_result(x, weight, targets, ignore_index, softcap);
   const auto gradient = [](const Tensor& of, bool wanted) {
     return wanted ? at::empty(of.sizes(), of.options()) : at::empty({0}, of.options());
   };
@@ -43,16 +46,18 @@ Results empty_results(const Tensor& x, const Tensor& weight, const Tensor& targe
   return {loss, count, gradient(x, wants_x), gradient(weight, wants_weight)};
 }
 
+namespace {
+
 Results with_gradients_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
                            bool wants_x, bool wants_weight, double softcap) {
-  auto results = empty_results(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
+  auto results = loss_and_gradient_results(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
   const auto& [loss, count, grad_x, grad_weight] = results;
   linear_cross_entropy_cpu(x, weight, targets, ignore_index, softcap, loss, count, grad_x, grad_weight);
   return results;
 }
 
 Tensor loss_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
-  Tensor loss = empty_loss(x, weight, targets, ignore_index, softcap);
+  Tensor loss = loss_result(x, weight, targets, ignore_index, softcap);
   linear_cross_entropy_cpu(x, weight, targets, ignore_index, softcap, loss, Tensor(), Tensor(), Tensor());
   return loss;
 }
@@ -136,8 +141,8 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "linear_cross_entropy_loss(Tensor x, Tensor weight, Tensor targets, int ignore_index, float softcap) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("linear_cross_entropy", empty_results);
-  m.impl("linear_cross_entropy_loss", empty_loss);
+  m.impl("linear_cross_entropy", loss_and_gradient_results);
+  m.impl("linear_cross_entropy_loss", loss_result);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("linear_cross_entropy", with_gradients_cpu);

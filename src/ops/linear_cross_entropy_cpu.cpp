@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "ops/linear_cross_entropy_plan.h"
+#include "ops/linear_cross_entropy_chunks.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {
@@ -25,56 +25,6 @@ int64_t count_targets(const Tensor& targets, int64_t vocabulary, int64_t ignore_
   return counted;
 }
 
-/// The matrix itself where its rows are side by side elements, else a contiguous copy: matrix products take it as it
-/// is.
-Tensor as_matrix(const Tensor& matrix) {
-  return matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1) ? matrix : contiguous_copy(matrix);
-}
-
-/// Adds up the chunks' shares of the weight gradient. Matrix products of 16-bit types have 16-bit results; so that many
-/// chunks do not lose their small parts, the sum is kept as two 16-bit numbers, the gradient and what rounding it left.
-class WeightGradient {
- public:
-  WeightGradient(const Tensor& gradient, int64_t chunks) : gradient_(gradient), chunks_(chunks) {
-    const int64_t width = gradient.size(1);
-    split_ = gradient.element_size() == 2 && chunks > 1;
-    if (split_) product_ = at::empty({std::min(kLossGradientBlock, gradient.size(0)), width}, gradient.options());
-    if (split_ && chunks > 2) low_ = at::empty(gradient.sizes(), gradient.options());
-  }
-
-  void add(int64_t chunk, const Tensor& grad_logits, const Tensor& x) {
-    const Tensor transposed = grad_logits.t();
-    if (chunk == 0) {
-      at::mm_out(gradient_, transposed, x);
-    } else if (!split_) {
-      at::addmm_out(gradient_, gradient_, transposed, x);
-    } else {
-      add_split(chunk, transposed, x);
-    }
-  }
-
- private:
-  void add_split(int64_t chunk, const Tensor& transposed, const Tensor& x) {
-    const int64_t width = gradient_.size(1);
-    for (int64_t begin = 0; begin < gradient_.size(0); begin += kLossGradientBlock) {
-      const int64_t size = std::min(kLossGradientBlock, gradient_.size(0) - begin);
-      Tensor product = product_.narrow(0, 0, size);
-      at::mm_out(product, transposed.narrow(0, begin, size), x);
-      const SplitAdd args{.part = const_rows(product),
-                          .high = rows(gradient_.narrow(0, begin, size)),
-                          .low = low_.defined() ? rows(low_.narrow(0, begin, size)) : Rows{},
-                          .read_low = low_.defined() && chunk > 1,
-                          .write_low = low_.defined() && chunk + 1 < chunks_,
-                          .width = width};
-      at::parallel_for(0, size, row_grain(width), [&](int64_t from, int64_t to) { split_add_rows(args, from, to); });
-    }
-  }
-
-  Tensor gradient_, product_, low_;
-  int64_t chunks_;
-  bool split_;
-};
-
 template <typename T>
 double total(const Tensor& values) {
   const auto* value = values.const_data_ptr<T>();
@@ -88,38 +38,21 @@ double total(const Tensor& values) {
 void linear_cross_entropy_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
                               double softcap, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
                               const Tensor& grad_weight) {
-  const int64_t tokens = x.size(0), vocabulary = weight.size(0);
-  const bool wants_x = grad_x.defined() && grad_x.numel() > 0,
-             wants_weight = grad_weight.defined() && grad_weight.numel() > 0;
-  const int64_t counted = std::max<int64_t>(1, count_targets(targets, vocabulary, ignore_index));
-  const LossChunks chunks = loss_chunks(tokens, vocabulary, x.element_size());
-  const Tensor from = as_matrix(x), rows_of_weight = as_matrix(weight);
-  const Tensor losses = at::empty({tokens}, loss.options());
-  const Tensor logits = at::empty({chunks.rows, vocabulary}, x.options());
-  std::optional<WeightGradient> weight_gradient;
-  if (wants_weight) weight_gradient.emplace(grad_weight, chunks.count);
-
-  for (int64_t chunk = 0; chunk < chunks.count; ++chunk) {
-    const int64_t begin = chunk * chunks.rows, size = std::min(chunks.rows, tokens - begin);
-    const Tensor part = from.narrow(0, begin, size);
-    Tensor part_logits = logits.narrow(0, 0, size);
-    at::mm_out(part_logits, part, rows_of_weight.t());
-    const CrossEntropy args{.logits = rows(part_logits),
-                            .targets = targets.const_data_ptr<int64_t>() + begin * targets.stride(0),
-                            .target_stride = targets.stride(0),
-                            .ignore_index = ignore_index,
-                            .losses = static_cast<char*>(losses.data_ptr()) + begin * losses.element_size(),
-                            .width = vocabulary,
-                            .gradient = wants_x || wants_weight,
-                            .softcap = softcap};
-    at::parallel_for(0, size, row_grain(vocabulary),
-                     [&](int64_t from_row, int64_t to) { cross_entropy_rows(args, from_row, to); });
-    if (wants_x) {
-      Tensor part_gradient = grad_x.narrow(0, begin, size);
-      at::mm_out(part_gradient, part_logits, rows_of_weight);
-    }
-    if (wants_weight) weight_gradient->add(chunk, part_logits, part);
-  }
+  const int64_t counted = std::max<int64_t>(1, count_targets(targets, weight.size(0), ignore_index));
+  const LossKernels kernels{.cross_entropy =
+                                [](const CrossEntropy& args, int64_t rows) {
+                                  at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
+                                    cross_entropy_rows(args, begin, end);
+                                  });
+                                },
+                            .split_add =
+                                [](const SplitAdd& args, int64_t rows) {
+                                  at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
+                                    split_add_rows(args, begin, end);
+                                  });
+                                }};
+  const Tensor losses =
+      linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, kernels);
   const double sum = losses.scalar_type() == at::kDouble ? total<double>(losses) : total<float>(losses);
   loss.fill_(sum / static_cast<double>(counted));
   if (count.defined()) count.fill_(counted);

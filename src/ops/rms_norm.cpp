@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "ops/op_support.h"
+#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -17,7 +18,9 @@ using OutDType = std::optional<at::ScalarType>;
 using Forward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, double, OutDType);
 using Backward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const Tensor&);
 
-std::tuple<Tensor, Tensor> empty_results(const Tensor& x, const Tensor& weight, double eps, OutDType out_dtype) {
+}  // namespace
+
+std::tuple<Tensor, Tensor> rms_norm_results(const Tensor& x, const Tensor& weight, double eps, OutDType out_dtype) {
   constexpr const char* op = "plimsoll::rms_norm";
   require_floating(op, "x", x);
   require_floating(op, "weight", weight);
@@ -35,15 +38,17 @@ std::tuple<Tensor, Tensor> empty_results(const Tensor& x, const Tensor& weight, 
           at::empty(one_a_row, x.options().dtype(accumulator(x.scalar_type())))};
 }
 
-std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                           const Tensor& rstd) {
+std::tuple<Tensor, Tensor> rms_norm_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                              const Tensor& rstd) {
   require(grad_y.sizes() == x.sizes(), "plimsoll::rms_norm_backward", "grad_y has shape ", grad_y.sizes(), " and x ",
           x.sizes());
   return {at::empty(x.sizes(), x.options()), at::empty(weight.sizes(), weight.options())};
 }
 
+namespace {
+
 std::tuple<Tensor, Tensor> rms_norm_cpu(const Tensor& x, const Tensor& weight, double eps, OutDType out_dtype) {
-  auto [y, rstd] = empty_results(x, weight, eps, out_dtype);
+  auto [y, rstd] = rms_norm_results(x, weight, eps, out_dtype);
   const Tensor from = as_rows(x), scale = weight.to(rstd.scalar_type()).contiguous();
   const RmsNorm args{.x = const_rows(from),
                      .y = rows(y),
@@ -58,7 +63,7 @@ std::tuple<Tensor, Tensor> rms_norm_cpu(const Tensor& x, const Tensor& weight, d
 
 std::tuple<Tensor, Tensor> rms_norm_backward_cpu(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
                                                  const Tensor& rstd) {
-  auto [dx, dweight] = empty_gradients(grad_y, x, weight, rstd);
+  auto [dx, dweight] = rms_norm_gradients(grad_y, x, weight, rstd);
   const Tensor grad = as_rows(grad_y), from = as_rows(x), scale = weight.to(rstd.scalar_type()).contiguous();
   const int64_t width = x.size(-1), count = row_count(x), block = norm_block_rows(count), blocks = div_up(count, block);
   const Tensor partials = at::empty({blocks, width}, rstd.options());
@@ -123,8 +128,8 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("rms_norm_backward(Tensor grad_y, Tensor x, Tensor weight, Tensor rstd) -> (Tensor dx, Tensor dweight)");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("rms_norm", empty_results);
-  m.impl("rms_norm_backward", empty_gradients);
+  m.impl("rms_norm", rms_norm_results);
+  m.impl("rms_norm_backward", rms_norm_gradients);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("rms_norm", rms_norm_cpu);

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "ops/op_support.h"
+#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -19,7 +20,9 @@ using at::Tensor;
 using Scaling = at::ArrayRef<double>;  // nothing, or factor, low, high, original length
 using Signature = Tensor(const Tensor&, int64_t, double, bool, Scaling);
 
-Tensor empty_result(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+}  // namespace
+
+Tensor rope_result(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
   constexpr const char* op = "plimsoll::rope";
   require_floating(op, "x", x);
   require(x.dim() == 4 && x.size(3) % 2 == 0, op, "x has shape ", x.sizes(),
@@ -31,6 +34,8 @@ Tensor empty_result(const Tensor& x, int64_t position, double theta, bool invers
   return at::empty(x.sizes(), x.options());
 }
 
+namespace {
+
 /// Radians a position of pair `index` of `width` / 2.
 double frequency_of(int64_t index, int64_t width, double theta, Scaling scaling) {
   const double frequency = std::pow(theta, -2.0 * static_cast<double>(index) / static_cast<double>(width));
@@ -41,8 +46,18 @@ double frequency_of(int64_t index, int64_t width, double theta, Scaling scaling)
   return frequency * ((1 - kept) / factor + kept);
 }
 
+}  // namespace
+
+std::vector<double> rope_frequencies(int64_t width, double theta, at::ArrayRef<double> scaling) {
+  std::vector<double> frequencies(static_cast<size_t>(width / 2));
+  for (int64_t i = 0; i < width / 2; ++i) frequencies[i] = frequency_of(i, width, theta, scaling);
+  return frequencies;
+}
+
+namespace {
+
 Tensor rope_cpu(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
-  Tensor result = empty_result(x, position, theta, inverse, scaling);
+  Tensor result = rope_result(x, position, theta, inverse, scaling);
   if (result.numel() == 0) return result;
   const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
   const int64_t width = x.size(3), half = width / 2;
@@ -103,7 +118,7 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("rope(Tensor x, int position, float theta, bool inverse, float[] scaling) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("rope", empty_result);
+  m.impl("rope", rope_result);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("rope", rope_cpu);

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "ops/op_support.h"
+#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -24,9 +25,9 @@ struct Gelu {
   static constexpr auto kBackwardRows = geglu_backward_rows;
 };
 
-template <typename Gate>
-Tensor empty_result(const Tensor& gate_up) {
-  constexpr const char* op = Gate::kName;
+}  // namespace
+
+Tensor gated_result(const char* op, const Tensor& gate_up) {
   require_floating(op, "gate_up", gate_up);
   require(gate_up.dim() >= 1 && gate_up.size(-1) % 2 == 0, op, "gate_up has shape ", gate_up.sizes(),
           "; its last dimension must be even: the gate and the other half");
@@ -35,12 +36,23 @@ Tensor empty_result(const Tensor& gate_up) {
   return at::empty(sizes, gate_up.options());
 }
 
-template <typename Gate>
-Tensor empty_gradient(const Tensor& grad, const Tensor& gate_up) {
+Tensor gated_gradient(const char* op, const Tensor& grad, const Tensor& gate_up) {
   require(
       grad.scalar_type() == gate_up.scalar_type() && grad.dim() == gate_up.dim() && 2 * grad.numel() == gate_up.numel(),
-      Gate::kBackwardName, "grad ", grad.sizes(), " does not belong to gate_up ", gate_up.sizes());
+      op, "grad ", grad.sizes(), " does not belong to gate_up ", gate_up.sizes());
   return at::empty(gate_up.sizes(), gate_up.options());
+}
+
+namespace {
+
+template <typename Gate>
+Tensor empty_result(const Tensor& gate_up) {
+  return gated_result(Gate::kName, gate_up);
+}
+
+template <typename Gate>
+Tensor empty_gradient(const Tensor& grad, const Tensor& gate_up) {
+  return gated_gradient(Gate::kBackwardName, grad, gate_up);
 }
 
 template <typename Gate>
