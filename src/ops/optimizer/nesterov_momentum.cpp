@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include "ops/op_support.h"
+#include "ops/optimizer/element_arithmetic.h"
 #include "ops/optimizer/element_update.h"
 #include "ops/optimizer/ops.h"
 
@@ -55,11 +56,7 @@ Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
       const float* added = opened<float>(g, begin, n, nullptr, buffers[0]);
       float* mean = opened<float>(m, begin, n, nullptr, buffers[1]);
       float* out = to.format == Format::float32 ? static_cast<float*>(to.data) + begin : buffers[2];
-      for (int64_t i = 0; i < n; ++i) {
-        const float gradient_now = added[i] / scale;
-        mean[i] = kept * mean[i] + gradient_now;
-        out[i] = gradient_now + kept * mean[i];
-      }
+      for (int64_t i = 0; i < n; ++i) out[i] = nesterov_element(added[i], mean[i], scale, kept);
       closed<float>(m, begin, n, rounding, nullptr, mean);
       closed<float>(to, begin, n, {}, nullptr, out);
     }
