@@ -15,6 +15,9 @@ readonly torch_version=2.11.0
 # The two libraries, besides its own, that libtorch_cpu.so is linked with. Everything else the wheel asks for is of use
 # to a GPU or to Python only, and is several times the size.
 readonly cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+# Headers that those of nvidia-cuda-runtime (cuda_fp16.h, cuda_bf16.h, cuda_runtime_api.h) include: the tests of the CUDA
+# kernels, which run on the CPU, are compiled with them. 130 kB, and no dependency of torch.
+readonly header_wheels=(nvidia-cuda-crt==13.0.88)
 readonly packages=(
   g++ cmake ninja-build ccache pkg-config python3 python3-venv git ca-certificates
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev
@@ -114,6 +117,8 @@ find_python() {
 
 torch_dir() { compgen -G "$venv/lib/python3*/site-packages/torch" || true; }
 
+has_cuda_headers() { compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/include/crt/host_defines.h" >/dev/null; }
+
 check_disk() { # MiB needed
   local free
   free=$(df --output=avail -m . | tail -n 1)
@@ -158,6 +163,7 @@ install_torch() {
   # The GPU's set holds all that the CPU's does: it stays good when the GPU goes away.
   if [[ "$had" == "$torch_version $flavour" || "$had" == "$torch_version gpu" ]] &&
     [[ -f "$(torch_dir)/lib/libtorch_cpu.so" ]]; then
+    has_cuda_headers || pip_install --no-deps "${header_wheels[@]}"  # a .venv that was made before they were wanted
     say "torch: $torch_version already there"
     return
   fi
@@ -171,8 +177,9 @@ install_torch() {
     die "'$python -m venv $venv' failed (its output is above)."
   if [[ "$flavour" == gpu ]]; then
     pip_install "torch==$torch_version"
+    pip_install --no-deps "${header_wheels[@]}"
   else
-    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}"
+    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}" "${header_wheels[@]}"
   fi
   check_loads
   echo "$torch_version $flavour" >"$stamp"

@@ -1,0 +1,265 @@
+// What our CUDA kernels are written with: element types, wide loads and stores, reductions of a warp and a block, and
+// the launch. Kernels use this header, cuda_fp16.h and cuda_bf16.h and nothing else: no CUB, no ATen, no PTX. They can
+// so be compiled by a C++ compiler too, against tests/cuda_on_cpu, which runs them on the CPU.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__CUDACC__)
+#include <string>
+
+#include "plimsoll/error.h"
+
+/// `name`, a `type*`, is the launch's dynamic shared memory, 16 bytes aligned.
+#define PLIMSOLL_DYNAMIC_SHARED(type, name)                              \
+  extern __shared__ __align__(16) unsigned char plimsoll_shared_bytes[]; \
+  type* const name = reinterpret_cast<type*>(plimsoll_shared_bytes)
+/// What must hold; looked at under emulation only.
+#define PLIMSOLL_DEVICE_CHECK(condition) static_cast<void>(0)
+#else
+#include "cuda_on_cpu/cuda_on_cpu.h"
+#endif
+
+namespace plimsoll::cuda {
+
+using bfloat16 = __nv_bfloat16;
+using float16 = __half;
+
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+// --- elements
+
+/// The type that arithmetic on elements of T is done in: float64 for float64, float32 for every other.
+template <typename T>
+struct AccumulateIn {
+  using Type = float;
+};
+template <>
+struct AccumulateIn<double> {
+  using Type = double;
+};
+template <typename T>
+using Accumulate = typename AccumulateIn<T>::Type;
+
+__host__ __device__ inline float widen(float value) {
+  return value;
+}
+__host__ __device__ inline double widen(double value) {
+  return value;
+}
+__host__ __device__ inline float widen(bfloat16 value) {
+  return __bfloat162float(value);
+}
+__host__ __device__ inline float widen(float16 value) {
+  return __half2float(value);
+}
+
+/// To nearest, ties to even.
+template <typename T>
+__host__ __device__ inline T narrow(Accumulate<T> value) {
+  return value;
+}
+template <>
+__host__ __device__ inline bfloat16 narrow<bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+template <>
+__host__ __device__ inline float16 narrow<float16>(float value) {
+  return __float2half_rn(value);
+}
+
+template <typename T>
+__host__ __device__ inline T lowest() {  // minus infinity
+  return static_cast<T>(-INFINITY);
+}
+
+// One name for both widths.
+__device__ inline float exponential(float x) {
+  return expf(x);
+}
+__device__ inline double exponential(double x) {
+  return exp(x);
+}
+__device__ inline float logarithm(float x) {
+  return logf(x);
+}
+__device__ inline double logarithm(double x) {
+  return log(x);
+}
+__device__ inline float hyperbolic_tangent(float x) {
+  return tanhf(x);
+}
+__device__ inline double hyperbolic_tangent(double x) {
+  return tanh(x);
+}
+__device__ inline float square_root(float x) {
+  return sqrtf(x);
+}
+__device__ inline double square_root(double x) {
+  return sqrt(x);
+}
+
+// --- memory
+
+/// `count` elements side by side, read and written as one where they are aligned to their size, 16 bytes at a time at
+/// the most.
+template <typename T, int count>
+struct Pack {
+  T values[count];
+  __device__ T& operator[](int i) { return values[i]; }
+  __device__ const T& operator[](int i) const { return values[i]; }
+};
+
+template <int bytes>
+struct RawBytes;
+template <>
+struct RawBytes<16> {
+  using Type = uint4;
+};
+template <>
+struct RawBytes<8> {
+  using Type = uint2;
+};
+template <>
+struct RawBytes<4> {
+  using Type = uint32_t;
+};
+template <>
+struct RawBytes<2> {
+  using Type = uint16_t;
+};
+template <>
+struct RawBytes<1> {
+  using Type = uint8_t;
+};
+
+template <int count, typename T>
+__device__ inline Pack<T, count> load_pack(const T* from) {
+  constexpr int kBytes = count * static_cast<int>(sizeof(T)), kUnit = kBytes > 16 ? 16 : kBytes;
+  using Raw = typename RawBytes<kUnit>::Type;
+  PLIMSOLL_DEVICE_CHECK(reinterpret_cast<uintptr_t>(from) % kUnit == 0);
+  Pack<T, count> pack;
+#pragma unroll
+  for (int i = 0; i < kBytes / kUnit; ++i) {
+    const Raw raw = reinterpret_cast<const Raw*>(from)[i];
+    memcpy(reinterpret_cast<char*>(&pack) + i * kUnit, &raw, kUnit);
+  }
+  return pack;
+}
+
+template <int count, typename T>
+__device__ inline void store_pack(T* to, const Pack<T, count>& pack) {
+  constexpr int kBytes = count * static_cast<int>(sizeof(T)), kUnit = kBytes > 16 ? 16 : kBytes;
+  using Raw = typename RawBytes<kUnit>::Type;
+  PLIMSOLL_DEVICE_CHECK(reinterpret_cast<uintptr_t>(to) % kUnit == 0);
+#pragma unroll
+  for (int i = 0; i < kBytes / kUnit; ++i) {
+    Raw raw;
+    memcpy(&raw, reinterpret_cast<const char*>(&pack) + i * kUnit, kUnit);
+    reinterpret_cast<Raw*>(to)[i] = raw;
+  }
+}
+
+/// Whether rows of elements of `element_bytes`, `stride` elements from one to the next, can be read `pack` at a time.
+inline bool packs(const void* data, int64_t stride, int64_t element_bytes, int pack) {
+  const int64_t bytes = pack * element_bytes < 16 ? pack * element_bytes : 16;
+  return reinterpret_cast<uintptr_t>(data) % bytes == 0 && stride * element_bytes % bytes == 0;
+}
+
+// --- threads
+
+/// This thread's number in the grid, and how many threads it has: for (i = grid_index(); i < n; i += grid_threads()).
+__device__ inline int64_t grid_index() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline int64_t grid_threads() {
+  return static_cast<int64_t>(gridDim.x) * blockDim.x;
+}
+
+struct Sum {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+  template <typename T>
+  __device__ static T neutral() {
+    return T(0);
+  }
+};
+struct Largest {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+  template <typename T>
+  __device__ static T neutral() {
+    return lowest<T>();
+  }
+};
+
+/// Every lane gets the same bits, whatever the values: partners add the same two numbers. All lanes must call.
+template <typename Combine, typename T>
+__device__ inline T reduce_warp(T value) {
+#pragma unroll
+  for (int apart = kWarp / 2; apart > 0; apart /= 2) value = Combine()(value, __shfl_xor_sync(kAllLanes, value, apart));
+  return value;
+}
+
+/// Over all threads of a block, whose size must be whole warps in x alone; all must call. Always in the same order.
+/// Every thread gets the result. What threads wrote to shared memory before is seen by all afterwards.
+template <typename Combine, typename T>
+__device__ inline T reduce_block(T value) {
+  __shared__ T of_warp[kWarp];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  value = reduce_warp<Combine>(value);
+  __syncthreads();  // the call before may still be reading
+  if (lane == 0) of_warp[warp] = value;
+  __syncthreads();
+  return reduce_warp<Combine>(lane < warps ? of_warp[lane] : Combine::template neutral<T>());
+}
+
+// --- launch
+
+inline int64_t div_up_blocks(int64_t count, int64_t per_block, int64_t most = int64_t{1} << 30) {
+  const int64_t blocks = (count + per_block - 1) / per_block;
+  return blocks < 1 ? 1 : blocks < most ? blocks : most;
+}
+
+/// Threads for a row of `items`: whole warps, at most `most`.
+inline unsigned row_threads(int64_t items, int64_t most) {
+  const int64_t threads = (items + kWarp - 1) / kWarp * kWarp;
+  return static_cast<unsigned>(threads < kWarp ? kWarp : threads < most ? threads : most);
+}
+
+#if defined(__CUDACC__)
+/// kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Throws UserError (failure) where CUDA refuses it.
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+            Arguments... arguments) {
+  cudaError_t error = cudaSuccess;
+  if (shared_bytes > 48 * 1024)  // more is only for who asks
+    error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+  if (error == cudaSuccess) {
+    kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+    error = cudaGetLastError();
+  }
+  if (error != cudaSuccess)
+    throw UserError(std::string("a kernel could not be started: ") + cudaGetErrorString(error),
+                    UserError::Kind::failure);
+}
+#else
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+            Arguments... arguments) {
+  cuda_on_cpu::run(grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
+}
+#endif
+
+}  // namespace plimsoll::cuda
