@@ -1,0 +1,19 @@
+// Root mean square normalisation on a CUDA device: launchers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "ops/kernel_arguments.h"
+
+namespace plimsoll::cuda {
+
+/// y = x rstd weight and rstd = 1 / sqrt(mean(x^2) + eps) of `rows` rows. The weight is [width] of `weight_dtype`,
+/// side by side. Sums of squares are taken in another order than on the CPU.
+void launch_rms_norm(const ops::RmsNorm& args, DType weight_dtype, int64_t rows, cudaStream_t stream);
+
+/// dx, and the gradient of the weight, [width] of `weight_dtype`, through `partials`: accumulator
+/// [ceil(rows / cuda_norm_block_rows(rows)), width]. Always in the same order.
+void launch_rms_norm_backward(const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials,
+                              void* dweight, cudaStream_t stream);
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,21 @@
+// How our CUDA kernels cut their work, where their scratch depends on it: for the launchers, and for the rules by which
+// a GPU's plan is made without one (workspace_cuda.h). Never by the device: sums are the same on every GPU. No
+// libtorch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/rows.h"
+
+namespace plimsoll::ops {
+
+/// Rows of one partial sum of rms_norm's weight gradient: enough blocks for any GPU, few partial sums.
+inline int64_t cuda_norm_block_rows(int64_t rows) {
+  return std::max<int64_t>(16, div_up(rows, 256));
+}
+
+/// Elements of a gradient whose squares one block adds up.
+constexpr int64_t kCudaNormBlock = 1 << 15;
+
+}  // namespace plimsoll::ops

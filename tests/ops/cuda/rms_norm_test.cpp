@@ -1,0 +1,108 @@
+#include "ops/cuda/rms_norm_launch.h"
+
+#include "ops/cuda/kernel_testing.h"
+#include "ops/cuda_plan.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+using namespace testing;
+
+constexpr double kEps = 1e-5;
+
+struct Result {
+  Tensor y, rstd, dx, dweight;
+};
+
+Result run(const Tensor& x, const Tensor& weight, const Tensor& grad) {
+  const int64_t count = x.size(0), width = x.size(1);
+  const auto wide = accumulator(x.scalar_type());
+  Result result{unwritten({count, width}, grad.scalar_type()), unwritten({count, 1}, wide),
+                unwritten({count, width}, x.scalar_type()), unwritten({width}, weight.scalar_type())};
+  cuda::launch_rms_norm({.x = const_rows(x),
+                         .y = rows(result.y),
+                         .weight = weight.const_data_ptr(),
+                         .rstd = result.rstd.data_ptr(),
+                         .width = width,
+                         .eps = kEps},
+                        dtype_of(weight), count, nullptr);
+  const Tensor partials = unwritten({div_up(count, cuda_norm_block_rows(count)), width}, wide);
+  cuda::launch_rms_norm_backward({.grad_y = const_rows(grad),
+                                  .x = const_rows(x),
+                                  .dx = rows(result.dx),
+                                  .weight = weight.const_data_ptr(),
+                                  .rstd = result.rstd.const_data_ptr(),
+                                  .width = width},
+                                 dtype_of(weight), count, partials.data_ptr(), result.dweight.data_ptr(), nullptr);
+  return result;
+}
+
+void expect_as_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& grad, const std::string& what) {
+  const auto type = x.scalar_type();
+  const Result got = run(x, weight, grad);
+  const auto want = call("plimsoll::rms_norm", {x, weight, kEps, grad.scalar_type()});
+  const auto gradients = call("plimsoll::rms_norm_backward", {grad, x, weight, want[1]});
+  const double close = std::max(tolerance(type), tolerance(grad.scalar_type()));
+  expect_close(got.y, want[0].toTensor(), close, what + " y");
+  expect_close(got.rstd, want[1].toTensor(), type == at::kDouble ? 1e-12 : 1e-5, what + " rstd");
+  expect_close(got.dx, gradients[0].toTensor(), 2 * tolerance(type), what + " dx", 1.0);
+  expect_close(got.dweight, gradients[1].toTensor(), std::max(1e-5, tolerance(weight.scalar_type())),
+               what + " dweight");
+}
+
+TEST(CudaRmsNorm, AgreesWithTheCpu) {
+  at::manual_seed(1);
+  for (const auto type : kTypes)
+    for (const int64_t width : {1, 31, 33, 64, 257, 1024, 1032, 2056})
+      for (const int64_t count : {1, 19}) {
+        const auto weight_type = type == at::kDouble ? at::kDouble : at::kFloat;
+        const std::string what = std::string(c10::toString(type)) + " " + std::to_string(width);
+        const Tensor x = random_rows(count, width, type), grad = random_rows(count, width, type);
+        expect_as_on_cpu(x, random_rows(1, width, weight_type)[0], grad, what);
+        if (type != at::kDouble) expect_as_on_cpu(x, random_rows(1, width, type)[0], grad, what + " weight alike");
+      }
+}
+
+TEST(CudaRmsNorm, TakesEveryPairOfTypes) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const auto out : {at::kFloat, at::kBFloat16, at::kHalf})
+      for (const auto weight : {at::kFloat, at::kBFloat16, at::kHalf})
+        expect_as_on_cpu(random_rows(5, 72, type), random_rows(1, 72, weight)[0], random_rows(5, 72, out),
+                         std::string(c10::toString(type)) + " to " + c10::toString(out));
+}
+
+TEST(CudaRmsNorm, TakesRowsThatAreApartOrMisaligned) {
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const auto& [extra, shift] : {std::pair{8, 0}, {3, 0}, {0, 1}, {8, 8}, {5, 3}})
+      for (const int64_t width : {48, 1056}) {
+        const Tensor x = random_rows(18, width, type, extra, shift), grad = random_rows(18, width, type, shift, extra);
+        const Tensor weight = random_rows(1, width, type, 0, shift)[0];
+        expect_as_on_cpu(x, weight, grad, "apart");
+      }
+}
+
+TEST(CudaRmsNorm, IsTheSameInEveryOrderAndOverManyBlocks) {
+  // Rows wider than shared memory holds add up in global memory.
+  for (const auto& [count, width] : {std::pair<int64_t, int64_t>{700, 32}, {37, 1100}, {17, 25000}}) {
+    const Tensor x = random_rows(count, width, at::kFloat), weight = random_rows(1, width, at::kFloat)[0],
+                 grad = random_rows(count, width, at::kFloat);
+    expect_as_on_cpu(x, weight, grad, std::to_string(width));
+    const Result first = run(x, weight, grad);
+    for (const auto order : kOrders) {
+      const InOrder in(order);
+      const Result again = run(x, weight, grad);
+      EXPECT_TRUE(at::equal(first.y, again.y));
+      EXPECT_TRUE(at::equal(first.dx, again.dx));
+      EXPECT_TRUE(at::equal(first.dweight, again.dweight));
+    }
+  }
+}
+
+TEST(CudaRmsNorm, OfNoRowsLeavesAWeightGradientOfZeros) {
+  const Tensor none = at::empty({0, 40}), weight = at::ones({40});
+  EXPECT_TRUE(at::equal(run(none, weight, none).dweight, at::zeros({40})));
+}
+
+}  // namespace
+}  // namespace plimsoll::ops
