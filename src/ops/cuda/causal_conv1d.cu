@@ -1,4 +1,5 @@
 #include "ops/cuda/causal_conv1d_kernels.cuh"
+#include "ops/cuda/dtype_switch.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -13,8 +14,7 @@ unsigned blocks_for(int64_t threads) {
 
 void launch_causal_conv(const CausalConv& in, void* y, cudaStream_t stream) {
   const int64_t tasks = conv_tasks(in.batch, in.time);
-  with_element(in.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
+  with_type(in.dtype, [&]<typename T>() {
     launch(convolve<T>, blocks_for(tasks * in.channels), kThreads, 0, stream, in, tasks, static_cast<T*>(y));
   });
 }
@@ -23,8 +23,7 @@ void launch_causal_conv_backward(const CausalConv& in, const void* grad_y, int64
                                  int64_t grad_time_stride, void* dx, void* dweight, void* dbias, void* shares,
                                  cudaStream_t stream) {
   const int64_t tasks = conv_tasks(in.batch, in.time);
-  with_element(in.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
+  with_type(in.dtype, [&]<typename T>() {
     using S = Accumulate<T>;
     launch(convolve_backward<T>, blocks_for(tasks * in.channels), kThreads, 0, stream, in, tasks,
            static_cast<const T*>(grad_y), grad_batch_stride, grad_time_stride, static_cast<T*>(dx),

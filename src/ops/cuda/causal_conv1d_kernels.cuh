@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ops/cuda/causal_conv1d_launch.h"
-#include "ops/cuda/element_types.cuh"
+#include "ops/cuda/any_type.cuh"
 
 namespace plimsoll::cuda {
 

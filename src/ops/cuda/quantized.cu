@@ -1,6 +1,6 @@
-#include "ops/cuda/element_types.cuh"
-#include "ops/cuda/quantized_launch.h"
+#include "ops/cuda/dtype_switch.h"
 #include "ops/cuda/quantized_kernels.cuh"
+#include "ops/cuda/quantized_launch.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -14,8 +14,7 @@ void launch_quantize(const ops::ConstRows& weight, int64_t rows, int64_t width, 
                      float* scales, cudaStream_t stream) {
   const int64_t warps = rows * ops::quantized_blocks(width);
   if (warps == 0) return;
-  with_element(weight.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
+  with_type(weight.dtype, [&]<typename T>() {
     launch(quantize_blocks<T>, static_cast<unsigned>(div_up_blocks(warps, kThreads / kWarp, kMostBlocks)), kThreads, 0,
            stream, static_cast<const T*>(weight.data), weight.stride, rows, width, four_bits, codes, scales);
   });
@@ -32,8 +31,7 @@ void launch_dequantize(const ops::QuantizedWeight& weight, const ops::Rows& out,
                        int64_t begin, int64_t end, cudaStream_t stream) {
   const int64_t pieces = (end - begin) * ops::div_up(count, 8);
   if (pieces == 0) return;
-  with_element(out.dtype, [&](auto type) {
-    using T = typename decltype(type)::Type;
+  with_type(out.dtype, [&]<typename T>() {
     const int64_t row_bytes = weight.four_bits ? weight.width / 2 : weight.width;
     const bool packed = weight.width % 8 == 0 && count % 8 == 0 && packs(out.data, out.stride, sizeof(T), 8) &&
                         packs(weight.codes, row_bytes, 1, weight.four_bits ? 4 : 8);

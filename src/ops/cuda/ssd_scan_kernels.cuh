@@ -3,7 +3,7 @@
 // comes of it.
 #pragma once
 
-#include "ops/cuda/element_types.cuh"
+#include "ops/cuda/any_type.cuh"
 #include "ops/cuda/ssd_scan_launch.h"
 
 namespace plimsoll::cuda {

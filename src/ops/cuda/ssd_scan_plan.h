@@ -1,10 +1,11 @@
 // The scratch of the state-space scan's CUDA kernels. No libtorch, no CUDA: the operator and the figures for its
 // workspace (workspace_cuda.h) must agree.
 //
-// Chunks are worked on in panels of as many as fit kSsdPanelBytes (at least one): tiles of the operands, all padded with
+// Chunks are worked on in panels of as many as fit ssd_panel_bytes (at least one): tiles of the operands, all padded with
 // zeros to the length of the longest chunk, and the products that are made of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -12,7 +13,8 @@
 
 namespace plimsoll::cuda {
 
-constexpr int64_t kSsdPanelBytes = int64_t{64} << 20;
+/// Never changed but by tests, which want several panels of small tensors.
+inline int64_t ssd_panel_bytes = int64_t{64} << 20;
 
 /// What a panel holds for each of its chunks; L positions, H heads, G groups, N state, P width.
 enum class SsdTile : uint8_t {
@@ -80,7 +82,7 @@ struct SsdPanels {
     int64_t of_task = 0;
     for (int64_t size : each) of_task += size;
     const int64_t all = of.batch * of.chunks();
-    tasks = std::clamp<int64_t>(kSsdPanelBytes / of_task, 1, std::min<int64_t>(all, 65535));
+    tasks = std::clamp<int64_t>(ssd_panel_bytes / of_task, 1, std::min<int64_t>(all, 65535));
     for (size_t tile = 0; tile < kTiles; ++tile) {
       offsets[tile] = bytes;
       bytes += ops::div_up(tasks * each[tile], 256) * 256;

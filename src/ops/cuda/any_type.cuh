@@ -1,33 +1,10 @@
-// From an element type known at run time to one that kernels are compiled for.
+// Numbers whose type kernels are told at run time.
 #pragma once
 
 #include "ops/cuda/device_support.cuh"
 #include "plimsoll/dtype.h"
-#include "plimsoll/error.h"
 
 namespace plimsoll::cuda {
-
-template <typename T>
-struct Element {
-  using Type = T;
-};
-
-/// Calls `visit(Element<T>())` for the floating type T that `dtype` is.
-template <typename Visit>
-void with_element(DType dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::float32:
-      return visit(Element<float>());
-    case DType::float64:
-      return visit(Element<double>());
-    case DType::bfloat16:
-      return visit(Element<bfloat16>());
-    case DType::float16:
-      return visit(Element<float16>());
-    default:
-      throw InternalError("a CUDA kernel was asked for elements that are not of a floating type");
-  }
-}
 
 /// Element `i` of an array whose type is known at run time: for the few numbers that a thread reads once.
 template <typename S>
