@@ -7,18 +7,16 @@
 
 #include <tuple>
 
+#include "ops/causal_conv1d_results.h"
 #include "ops/conv_kernels_cpu.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {
-namespace {
 
 using at::Tensor;
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
-using Forward = Tensor(const Tensor&, const Tensor&, const Tensor&, bool);
-using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool);
 
-Tensor empty_result(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
+Tensor empty_causal_conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
   constexpr const char* op = "plimsoll::causal_conv1d";
   require_floating(op, "x", x);
   require_floating(op, "weight", weight);
@@ -36,18 +34,23 @@ Tensor empty_result(const Tensor& x, const Tensor& weight, const Tensor& bias, b
   return at::empty(x.sizes(), x.options());
 }
 
-Gradients empty_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& bias,
+Gradients empty_causal_conv1d_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& bias,
                           bool reverse) {
   require(grad_y.sizes() == x.sizes() && grad_y.scalar_type() == x.scalar_type(), "plimsoll::causal_conv1d_backward",
           "grad_y is ", c10::toString(grad_y.scalar_type()), " ", grad_y.sizes(), " and x ",
           c10::toString(x.scalar_type()), " ", x.sizes(), "; they must be alike");
-  return {empty_result(x, weight, bias, reverse), at::empty(weight.sizes(), weight.options()),
+  return {empty_causal_conv1d(x, weight, bias, reverse), at::empty(weight.sizes(), weight.options()),
           at::empty(bias.sizes(), bias.options())};
 }
 
-Tensor side_by_side(const Tensor& tensor) {
+Tensor conv_side_by_side(const Tensor& tensor) {
   return tensor.stride(2) == 1 || tensor.size(2) == 1 ? tensor : contiguous_copy(tensor);
 }
+
+namespace {
+
+using Forward = Tensor(const Tensor&, const Tensor&, const Tensor&, bool);
+using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool);
 
 /// [kConvTaps + 1, channels]: the filter, zeros before a short one, and the bias.
 Tensor taps_of(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -77,8 +80,8 @@ int64_t blocks_of(const Tensor& x) {
 }
 
 Tensor causal_conv1d_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
-  Tensor y = empty_result(x, weight, bias, reverse);
-  const Tensor from = side_by_side(x), taps = taps_of(x, weight, bias);
+  Tensor y = empty_causal_conv1d(x, weight, bias, reverse);
+  const Tensor from = conv_side_by_side(x), taps = taps_of(x, weight, bias);
   const CausalConv args = arguments(from, taps, reverse);
   void* to = y.data_ptr();
   at::parallel_for(0, blocks_of(x), 1, [&](int64_t begin, int64_t end) { causal_conv_blocks(args, to, begin, end); });
@@ -87,9 +90,9 @@ Tensor causal_conv1d_cpu(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 Gradients causal_conv1d_backward_cpu(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& bias,
                                      bool reverse) {
-  auto results = empty_gradients(grad_y, x, weight, bias, reverse);
+  auto results = empty_causal_conv1d_gradients(grad_y, x, weight, bias, reverse);
   const auto& [dx, dweight, dbias] = results;
-  const Tensor from = side_by_side(x), grad = side_by_side(grad_y), taps = taps_of(x, weight, bias);
+  const Tensor from = conv_side_by_side(x), grad = conv_side_by_side(grad_y), taps = taps_of(x, weight, bias);
   const CausalConv args = arguments(from, taps, reverse);
   const int64_t blocks = blocks_of(x), channels = x.size(2), used = weight.size(1);
   const Tensor shares = at::empty({blocks, kConvTaps + 1, channels}, taps.options());
@@ -150,8 +153,8 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "dweight, Tensor dbias)");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("causal_conv1d", empty_result);
-  m.impl("causal_conv1d_backward", empty_gradients);
+  m.impl("causal_conv1d", empty_causal_conv1d);
+  m.impl("causal_conv1d_backward", empty_causal_conv1d_gradients);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("causal_conv1d", causal_conv1d_cpu);

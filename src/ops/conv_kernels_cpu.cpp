@@ -2,6 +2,7 @@
 
 #include "ops/clones.h"
 #include "ops/lanes.h"
+#include "ops/rows.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

@@ -1,15 +1,12 @@
 // The arithmetic of the causal convolution on raw memory: no tensors, no allocation, no threads.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
-#include "ops/rows.h"
+#include "ops/causal_conv_plan.h"
 #include "plimsoll/dtype.h"
 
 namespace plimsoll::ops {
-
-constexpr int64_t kConvTaps = 4;  ///< shorter filters begin with zeros
 
 /// Elements of a type, float32 or float64 sums: "accumulator", as in kernels_cpu.h.
 struct CausalConv {
@@ -20,11 +17,6 @@ struct CausalConv {
   int64_t batch = 0, time = 0, channels = 0;
   bool reverse = false;
 };
-
-/// Positions that one thread takes at a time, whatever their number: sums of gradients do not depend on it.
-inline int64_t conv_block(int64_t time) {
-  return std::max<int64_t>(64, div_up(time, 32));
-}
 
 /// y [batch, time, channels], contiguous, for blocks `begin` to `end` of the batch x blocks.
 void causal_conv_blocks(const CausalConv& in, void* y, int64_t begin, int64_t end);

@@ -10,40 +10,18 @@
 #include <limits>
 #include <type_traits>
 
+#include "ops/quantized_arithmetic.h"
 #include "ops/quantized_plan.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {
 namespace {
 
-// NormalFloat4: quantiles of a normal distribution, scaled to [-1, 1], with an exact zero (QLoRA, appendix E).
-constexpr std::array<float, 16> kLevels = {
-    -1.0F,
-    -0.6961928009986877F,
-    -0.5250730514526367F,
-    -0.39491748809814453F,
-    -0.28444138169288635F,
-    -0.18477343022823334F,
-    -0.09105003625154495F,
-    0.0F,
-    0.07958029955625534F,
-    0.16093020141124725F,
-    0.24611230194568634F,
-    0.33791524171829224F,
-    0.44070982933044434F,
-    0.5626170039176941F,
-    0.7229568362236023F,
-    1.0F,
-};
-
-constexpr float kInt8Most = 127.0F;
-constexpr float kCenter = 128.0F;  // of a doubly quantised scale
-
 float scale_of(const QuantizedWeight& weight, int64_t index) {
   if (!weight.second) return static_cast<const float*>(weight.scales)[index];
   const int64_t groups = div_up(weight.rows * quantized_blocks(weight.width), kScaleGroup);
-  const float code = static_cast<float>(static_cast<const uint8_t*>(weight.scales)[index]) - kCenter;
-  return code * weight.second[index / kScaleGroup] + weight.second[groups];
+  return double_scale(static_cast<const uint8_t*>(weight.scales)[index], weight.second[index / kScaleGroup],
+                      weight.second[groups]);
 }
 
 template <typename T>
@@ -57,7 +35,7 @@ void dequantize(const QuantizedWeight& weight, T* out, int64_t stride, int64_t f
       T* to = out + row * stride + column - first;
       if (weight.four_bits) {
         T levels[16];
-        for (size_t i = 0; i < kLevels.size(); ++i) levels[i] = static_cast<T>(kLevels[i] * scale);
+        for (int i = 0; i < 16; ++i) levels[i] = static_cast<T>(nf4_level(i) * scale);
         const uint8_t* from = static_cast<const uint8_t*>(weight.codes) + row * bytes + column / 2;
         for (int64_t i = 0; i + 1 < size; i += 2) {
           to[i] = levels[from[i / 2] & 15];
@@ -70,15 +48,6 @@ void dequantize(const QuantizedWeight& weight, T* out, int64_t stride, int64_t f
       }
     }
   }
-}
-
-/// The code of the level nearest to `value`, which lies in [-1, 1]; the lower of two as near.
-uint8_t nearest_level(float value) {
-  const auto above = std::lower_bound(kLevels.begin(), kLevels.end(), value);
-  if (above == kLevels.begin()) return 0;
-  if (above == kLevels.end()) return kLevels.size() - 1;
-  const auto index = static_cast<uint8_t>(above - kLevels.begin());
-  return value - kLevels[index - 1] <= kLevels[index] - value ? index - 1 : index;
 }
 
 template <typename T>
@@ -104,12 +73,12 @@ void quantize(const T* weight, int64_t stride, int64_t width, bool four_bits, vo
       if (four_bits) {
         uint8_t* to = static_cast<uint8_t*>(codes) + row * bytes + first / 2;
         for (int64_t i = 0; i < size; i += 2) {
-          const uint8_t low = nearest_level(share(i)), high = i + 1 < size ? nearest_level(share(i + 1)) : 0;
+          const uint8_t low = nearest_nf4(share(i)), high = i + 1 < size ? nearest_nf4(share(i + 1)) : 0;
           to[i / 2] = static_cast<uint8_t>(low | high << 4);
         }
       } else {
         int8_t* to = static_cast<int8_t*>(codes) + row * width + first;
-        for (int64_t i = 0; i < size; ++i) to[i] = static_cast<int8_t>(std::lrintf(share(i) * kInt8Most));
+        for (int64_t i = 0; i < size; ++i) to[i] = static_cast<int8_t>(nearest_whole(share(i) * kInt8Most));
       }
     }
   }
@@ -154,13 +123,15 @@ void quantize_rows(const ConstRows& weight, int64_t width, bool four_bits, void*
 void quantize_scales(const float* scales, int64_t count, uint8_t* codes, float* second) {
   const int64_t groups = div_up(count, kScaleGroup);
   // Of the finite ones: a block that is not finite takes its group along, not the whole weight.
-  double sum = 0;
+  std::array<double, kScaleSums> sums{};
   int64_t finite_scales = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (!std::isfinite(scales[i])) continue;
-    sum += scales[i];
+    sums[static_cast<size_t>(i % kScaleSums)] += scales[i];
     ++finite_scales;
   }
+  double sum = 0;
+  for (double each : sums) sum += each;
   const float mean = finite_scales > 0 ? static_cast<float>(sum / static_cast<double>(finite_scales)) : 0;
   second[groups] = mean;
   for (int64_t group = 0; group < groups; ++group) {
@@ -173,10 +144,7 @@ void quantize_scales(const float* scales, int64_t count, uint8_t* codes, float* 
     }
     const float scale = finite ? largest / kInt8Most : std::numeric_limits<float>::quiet_NaN();
     second[group] = scale;
-    for (int64_t i = begin; i < end; ++i) {
-      const float code = finite && scale > 0 ? (scales[i] - mean) / scale : 0;
-      codes[i] = static_cast<uint8_t>(std::lrintf(std::clamp(code, -kInt8Most, kInt8Most)) + 128);
-    }
+    for (int64_t i = begin; i < end; ++i) codes[i] = double_scale_code(scales[i], scale, mean, finite);
   }
 }
 

@@ -10,14 +10,13 @@
 #include "ops/op_support.h"
 #include "ops/quantized_kernels_cpu.h"
 #include "ops/quantized_plan.h"
+#include "ops/quantized_results.h"
 
 namespace plimsoll::ops {
-namespace {
-
 using at::Tensor;
 using Second = std::optional<Tensor>;
 
-std::tuple<Tensor, Tensor> empty_codes(const Tensor& weight, bool four_bits) {
+std::tuple<Tensor, Tensor> empty_quantized(const Tensor& weight, bool four_bits) {
   constexpr const char* op = "plimsoll::quantize_weight";
   require_floating(op, "weight", weight);
   require(weight.dim() == 2, op, "weight has shape ", weight.sizes(), "; it must be [rows, width]");
@@ -25,18 +24,6 @@ std::tuple<Tensor, Tensor> empty_codes(const Tensor& weight, bool four_bits) {
   return {four_bits ? at::empty({rows, div_up(width, 2)}, weight.options().dtype(at::kByte))
                     : at::empty({rows, width}, weight.options().dtype(at::kChar)),
           at::empty({rows, quantized_blocks(width)}, weight.options().dtype(at::kFloat))};
-}
-
-std::tuple<Tensor, Tensor> quantize_weight_cpu(const Tensor& weight, bool four_bits) {
-  auto results = empty_codes(weight, four_bits);
-  const auto& [codes, scales] = results;
-  const Tensor from = as_rows(weight);
-  const ConstRows in = const_rows(from);
-  at::parallel_for(0, weight.size(0), row_grain(weight.size(1)), [&](int64_t begin, int64_t end) {
-    quantize_rows(in, weight.size(1), four_bits, codes.mutable_data_ptr(), scales.mutable_data_ptr<float>(), begin,
-                  end);
-  });
-  return results;
 }
 
 std::tuple<Tensor, Tensor> empty_scale_codes(const Tensor& scales) {
@@ -47,13 +34,7 @@ std::tuple<Tensor, Tensor> empty_scale_codes(const Tensor& scales) {
           at::empty({div_up(scales.numel(), kScaleGroup) + 1}, scales.options())};
 }
 
-std::tuple<Tensor, Tensor> quantize_scales_cpu(const Tensor& scales) {
-  auto results = empty_scale_codes(scales);
-  const auto& [codes, second] = results;
-  quantize_scales(scales.const_data_ptr<float>(), scales.numel(), codes.mutable_data_ptr<uint8_t>(),
-                  second.mutable_data_ptr<float>());
-  return results;
-}
+namespace {
 
 /// Throws UserError unless the three tensors are a quantised weight of that width.
 void require_weight(const char* op, const Tensor& codes, const Tensor& scales, const Second& second, int64_t width) {
@@ -73,7 +54,9 @@ void require_weight(const char* op, const Tensor& codes, const Tensor& scales, c
           op, "the second scales must be contiguous float32 [", div_up(scales.numel(), kScaleGroup) + 1, "]");
 }
 
-QuantizedWeight view_of(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width) {
+}  // namespace
+
+QuantizedWeight quantized_view(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width) {
   return {.codes = codes.const_data_ptr(),
           .scales = scales.const_data_ptr(),
           .second = second && second->defined() ? second->const_data_ptr<float>() : nullptr,
@@ -82,7 +65,7 @@ QuantizedWeight view_of(const Tensor& codes, const Tensor& scales, const Second&
           .four_bits = codes.scalar_type() == at::kByte};
 }
 
-Tensor empty_weight(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width,
+Tensor empty_dequantized(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width,
                     at::ScalarType dtype) {
   constexpr const char* op = "plimsoll::dequantize_weight";
   require_weight(op, codes, scales, second, width);
@@ -90,17 +73,7 @@ Tensor empty_weight(const Tensor& codes, const Tensor& scales, const Second& sec
   return at::empty({codes.size(0), width}, codes.options().dtype(dtype));
 }
 
-Tensor dequantize_weight_cpu(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width,
-                             at::ScalarType dtype) {
-  Tensor weight = empty_weight(codes, scales, second, width, dtype);
-  const QuantizedWeight from = view_of(codes, scales, second, width);
-  const Rows out = rows(weight);
-  at::parallel_for(0, from.rows, row_grain(width),
-                   [&](int64_t begin, int64_t end) { dequantize_rows(from, out, 0, width, begin, end); });
-  return weight;
-}
-
-Tensor empty_product(const Tensor& x, const Tensor& codes, const Tensor& scales, const Second& second) {
+Tensor empty_quantized_linear(const Tensor& x, const Tensor& codes, const Tensor& scales, const Second& second) {
   constexpr const char* op = "plimsoll::quantized_linear";
   require_floating(op, "x", x);
   require(x.dim() >= 1, op, "x has no dimensions");
@@ -110,7 +83,7 @@ Tensor empty_product(const Tensor& x, const Tensor& codes, const Tensor& scales,
   return at::empty(sizes, x.options());
 }
 
-Tensor empty_gradient(const Tensor& grad, const Tensor& codes, const Tensor& scales, const Second& second,
+Tensor empty_quantized_linear_gradient(const Tensor& grad, const Tensor& codes, const Tensor& scales, const Second& second,
                       int64_t width) {
   constexpr const char* op = "plimsoll::quantized_linear_backward";
   require_floating(op, "grad", grad);
@@ -127,14 +100,46 @@ Tensor as_matrix(const Tensor& x) {
   return (x.is_contiguous() ? x : contiguous_copy(x)).view({-1, x.size(-1)});
 }
 
+namespace {
+
+std::tuple<Tensor, Tensor> quantize_weight_cpu(const Tensor& weight, bool four_bits) {
+  auto results = empty_quantized(weight, four_bits);
+  const auto& [codes, scales] = results;
+  const Tensor from = as_rows(weight);
+  const ConstRows in = const_rows(from);
+  at::parallel_for(0, weight.size(0), row_grain(weight.size(1)), [&](int64_t begin, int64_t end) {
+    quantize_rows(in, weight.size(1), four_bits, codes.mutable_data_ptr(), scales.mutable_data_ptr<float>(), begin,
+                  end);
+  });
+  return results;
+}
+
+std::tuple<Tensor, Tensor> quantize_scales_cpu(const Tensor& scales) {
+  auto results = empty_scale_codes(scales);
+  const auto& [codes, second] = results;
+  quantize_scales(scales.const_data_ptr<float>(), scales.numel(), codes.mutable_data_ptr<uint8_t>(),
+                  second.mutable_data_ptr<float>());
+  return results;
+}
+
+Tensor dequantize_weight_cpu(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width,
+                             at::ScalarType dtype) {
+  Tensor weight = empty_dequantized(codes, scales, second, width, dtype);
+  const QuantizedWeight from = quantized_view(codes, scales, second, width);
+  const Rows out = rows(weight);
+  at::parallel_for(0, from.rows, row_grain(width),
+                   [&](int64_t begin, int64_t end) { dequantize_rows(from, out, 0, width, begin, end); });
+  return weight;
+}
+
 Tensor quantized_linear_cpu(const Tensor& x, const Tensor& codes, const Tensor& scales, const Second& second) {
-  const Tensor y = empty_product(x, codes, scales, second);
+  const Tensor y = empty_quantized_linear(x, codes, scales, second);
   if (y.numel() == 0) return y;
   if (x.size(-1) == 0) return y.zero_();
   const Tensor from = as_matrix(x), to = y.view({-1, y.size(-1)});
   const int64_t width = x.size(-1), rows_of_weight = codes.size(0);
   const int64_t tile_rows = quantized_tile_rows(rows_of_weight, width, x.element_size());
-  const QuantizedWeight weight = view_of(codes, scales, second, width);
+  const QuantizedWeight weight = quantized_view(codes, scales, second, width);
   const Tensor tile = at::empty({tile_rows, width}, x.options());
   for (int64_t first = 0; first < rows_of_weight; first += tile_rows) {
     const int64_t size = std::min(tile_rows, rows_of_weight - first);
@@ -151,13 +156,13 @@ Tensor quantized_linear_cpu(const Tensor& x, const Tensor& codes, const Tensor& 
 
 Tensor quantized_linear_backward_cpu(const Tensor& grad, const Tensor& codes, const Tensor& scales,
                                      const Second& second, int64_t width) {
-  const Tensor dx = empty_gradient(grad, codes, scales, second, width);
+  const Tensor dx = empty_quantized_linear_gradient(grad, codes, scales, second, width);
   if (dx.numel() == 0) return dx;
   if (grad.size(-1) == 0) return dx.zero_();
   const Tensor from = as_matrix(grad), to = dx.view({-1, width});
   const int64_t rows_of_weight = codes.size(0);
   const int64_t columns = quantized_tile_columns(rows_of_weight, width, grad.element_size());
-  const QuantizedWeight weight = view_of(codes, scales, second, width);
+  const QuantizedWeight weight = quantized_view(codes, scales, second, width);
   const Tensor tile = at::empty({rows_of_weight * std::min(columns, width)}, grad.options());
   for (int64_t first = 0; first < width; first += columns) {
     const int64_t size = std::min(columns, width - first);
@@ -220,11 +225,11 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("quantized_linear_backward(Tensor grad, Tensor codes, Tensor scales, Tensor? second, int width) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("quantize_weight", empty_codes);
+  m.impl("quantize_weight", empty_quantized);
   m.impl("quantize_scales", empty_scale_codes);
-  m.impl("dequantize_weight", empty_weight);
-  m.impl("quantized_linear", empty_product);
-  m.impl("quantized_linear_backward", empty_gradient);
+  m.impl("dequantize_weight", empty_dequantized);
+  m.impl("quantized_linear", empty_quantized_linear);
+  m.impl("quantized_linear_backward", empty_quantized_linear_gradient);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("quantize_weight", quantize_weight_cpu);

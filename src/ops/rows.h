@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "ops/host_device.h"
+
 namespace plimsoll::ops {
 
 using Dims = std::span<const int64_t>;
@@ -53,7 +55,7 @@ inline int64_t elements(Dims sizes) {
   return count;
 }
 
-inline int64_t div_up(int64_t a, int64_t b) {
+PLIMSOLL_HOST_DEVICE int64_t div_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 

@@ -9,13 +9,14 @@
 
 #include "ops/op_support.h"
 #include "ops/ssd_kernels_cpu.h"
+#include "ops/ssd_scan_results.h"
 
 namespace plimsoll::ops {
 namespace {
 
 using at::Tensor;
-using Results = std::tuple<Tensor, Tensor>;
-using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+using Results = SsdResults;
+using Gradients = SsdGradientResults;
 using Forward = Results(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                         int64_t, bool);
 using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
@@ -55,13 +56,15 @@ Tensor empty_states(const SsdShape& s, const Tensor& x, int64_t kinds) {
   return at::empty({kinds, s.batch, s.heads, s.chunks(), s.state, s.width}, wide_options(x));
 }
 
-Results empty_results(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
+}  // namespace
+
+SsdResults empty_ssd_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
                       const Tensor& d, int64_t chunk, bool reverse) {
   const SsdShape s = check_shape(x, dt, a, b, c, d, chunk, reverse);
   return {at::empty(x.sizes(), x.options()), empty_states(s, x, 1)};
 }
 
-Gradients empty_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b,
+SsdGradientResults empty_ssd_scan_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b,
                           const Tensor& c, const Tensor& d, int64_t chunk, bool reverse) {
   const SsdShape s = check_shape(x, dt, a, b, c, d, chunk, reverse);
   require(grad_y.sizes() == x.sizes() && grad_y.scalar_type() == x.scalar_type(), "plimsoll::ssd_scan_backward",
@@ -71,32 +74,28 @@ Gradients empty_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& d
   return {like(x), like(dt), like(a), like(b), like(c), like(d), empty_states(s, x, 2)};
 }
 
-/// The tensor itself where its last elements lie side by side.
-Tensor side_by_side(const Tensor& tensor) {
+Tensor ssd_side_by_side(const Tensor& tensor) {
   return tensor.stride(3) == 1 || tensor.size(3) == 1 ? tensor : contiguous_copy(tensor);
 }
 
-SsdTensor strided(const Tensor& tensor) {
+SsdTensor ssd_strided(const Tensor& tensor) {
   return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
-/// Operands as the kernels want them; holds what had to be copied.
-struct Prepared {
-  Prepared(const SsdShape& s, const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
-           const Tensor& d)
-      : x(side_by_side(x)), b(side_by_side(b)), c(side_by_side(c)), a(a.contiguous()), d(d.contiguous()) {
-    operands = {.shape = s,
-                .dtype = dtype_of(x),
-                .x = strided(this->x),
-                .b = strided(this->b),
-                .c = strided(this->c),
-                .dt = strided(dt),
-                .a = this->a.const_data_ptr(),
-                .d = this->d.const_data_ptr()};
-  }
-  Tensor x, b, c, a, d;
-  SsdOperands operands;
-};
+PreparedSsd::PreparedSsd(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
+                         const Tensor& d, int64_t chunk, bool reverse)
+    : x(ssd_side_by_side(x)), b(ssd_side_by_side(b)), c(ssd_side_by_side(c)), a(a.contiguous()), d(d.contiguous()) {
+  operands = {.shape = check_shape(x, dt, a, b, c, d, chunk, reverse),
+              .dtype = dtype_of(x),
+              .x = ssd_strided(this->x),
+              .b = ssd_strided(this->b),
+              .c = ssd_strided(this->c),
+              .dt = ssd_strided(dt),
+              .a = this->a.const_data_ptr(),
+              .d = this->d.const_data_ptr()};
+}
+
+namespace {
 
 /// `elements` of scratch for each thread.
 class Scratch {
@@ -112,9 +111,9 @@ class Scratch {
 
 Results ssd_scan_cpu(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
                      const Tensor& d, int64_t chunk, bool reverse) {
-  auto [y, states] = empty_results(x, dt, a, b, c, d, chunk, reverse);
-  const SsdShape s = check_shape(x, dt, a, b, c, d, chunk, reverse);
-  const Prepared in(s, x, dt, a, b, c, d);
+  auto [y, states] = empty_ssd_scan(x, dt, a, b, c, d, chunk, reverse);
+  const PreparedSsd in(x, dt, a, b, c, d, chunk, reverse);
+  const SsdShape& s = in.operands.shape;
   const Scratch scratch(x, ssd_forward_scratch(s));
   void *to = y.data_ptr(), *between = states.data_ptr();
   at::parallel_for(0, s.batch * s.heads, 1, [&](int64_t begin, int64_t end) {
@@ -135,12 +134,12 @@ void sum_shares(const Tensor& shares, const Tensor& to) {
 
 Gradients ssd_scan_backward_cpu(const Tensor& grad_y, const Tensor& x, const Tensor& dt, const Tensor& a,
                                 const Tensor& b, const Tensor& c, const Tensor& d, int64_t chunk, bool reverse) {
-  auto results = empty_gradients(grad_y, x, dt, a, b, c, d, chunk, reverse);
+  auto results = empty_ssd_scan_gradients(grad_y, x, dt, a, b, c, d, chunk, reverse);
   const auto& [dx, d_dt, da, db, dc, dd, both_states] = results;
-  const SsdShape s = check_shape(x, dt, a, b, c, d, chunk, reverse);
-  const Prepared in(s, x, dt, a, b, c, d);
-  const Tensor grad = side_by_side(grad_y);
-  const SsdTensor dy = strided(grad);
+  const PreparedSsd in(x, dt, a, b, c, d, chunk, reverse);
+  const SsdShape& s = in.operands.shape;
+  const Tensor grad = ssd_side_by_side(grad_y);
+  const SsdTensor dy = ssd_strided(grad);
   const Tensor shares = at::empty({2, s.batch * s.chunks(), s.heads}, wide_options(x));
   const Scratch scratch(x, ssd_backward_scratch(s));
   void *states = both_states.select(0, 0).data_ptr(), *state_gradients = both_states.select(0, 1).data_ptr();
@@ -223,8 +222,8 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "reverse) -> (Tensor dx, Tensor ddt, Tensor dA, Tensor dB, Tensor dC, Tensor dD, Tensor states)");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("ssd_scan", empty_results);
-  m.impl("ssd_scan_backward", empty_gradients);
+  m.impl("ssd_scan", empty_ssd_scan);
+  m.impl("ssd_scan_backward", empty_ssd_scan_gradients);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("ssd_scan", ssd_scan_cpu);

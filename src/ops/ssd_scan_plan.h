@@ -15,10 +15,10 @@ struct SsdShape {
   int64_t chunk;                      ///< positions at a time
   bool reverse;                       ///< from the end to the beginning
 
-  int64_t chunks() const { return div_up(time, chunk); }
-  int64_t longest() const { return std::min(time, chunk); }  ///< positions of the longest chunk
-  int64_t heads_of_group() const { return heads / groups; }
-  int64_t state_elements() const { return state * width; }  ///< of one head
+  PLIMSOLL_HOST_DEVICE int64_t chunks() const { return div_up(time, chunk); }
+  PLIMSOLL_HOST_DEVICE int64_t longest() const { return time < chunk ? time : chunk; }  ///< positions of the longest chunk
+  PLIMSOLL_HOST_DEVICE int64_t heads_of_group() const { return heads / groups; }
+  PLIMSOLL_HOST_DEVICE int64_t state_elements() const { return state * width; }  ///< of one head
 };
 
 /// Tiles of a thread are carved out of one block, each at a whole cache line.

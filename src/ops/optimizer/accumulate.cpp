@@ -10,6 +10,7 @@
 #include "ops/op_support.h"
 #include "ops/optimizer/element_update.h"
 #include "ops/optimizer/ops.h"
+#include "ops/optimizer/results.h"
 #include "ops/optimizer/updates_cpu.h"
 
 namespace plimsoll::ops {
@@ -20,14 +21,9 @@ using Optional = std::optional<Tensor>;
 
 constexpr const char* kAccumulate = "plimsoll::accumulate_";
 
-/// 64 random bits of the generator, or of the default one.
-Draw draw_from(const std::optional<at::Generator>& generator) {
-  auto* cpu = at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator());
-  const std::lock_guard lock(cpu->mutex_);
-  return draw_from_key(cpu->random64());
-}
+}  // namespace
 
-Format checked(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool random) {
+Format check_accumulator(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool random) {
   require_floating(kAccumulate, "the gradient", gradient);
   const Format format = format_of(kAccumulate, "the accumulator", accumulator, scales.value_or(Tensor()), gradient);
   require(format != Format::bits4, kAccumulate, "the accumulator has 4 bits; allowed are 8 and more");
@@ -38,9 +34,29 @@ Format checked(const Tensor& accumulator, const Optional& scales, const Tensor& 
   return format;
 }
 
+Tensor empty_block_norm(const Tensor& codes, const Tensor& scales) {
+  constexpr const char* op = "plimsoll::block_norm";
+  require(format_of(op, "the accumulator", codes, scales, codes) == Format::bits8, op, "the accumulator has 4 bits");
+  return at::empty({}, codes.options().dtype(at::kFloat));
+}
+
+Tensor empty_unpacked(const Tensor& codes, const Tensor& scales, const Tensor& like) {
+  format_of("plimsoll::unpacked", "the tensor", codes, scales, like);
+  return at::empty_strided(like.sizes(), like.strides(), like.options().dtype(at::kFloat));
+}
+
+namespace {
+
+/// 64 random bits of the generator, or of the default one.
+Draw draw_from(const std::optional<at::Generator>& generator) {
+  auto* cpu = at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator());
+  const std::lock_guard lock(cpu->mutex_);
+  return draw_from_key(cpu->random64());
+}
+
 void accumulate(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool overwrite, bool random,
                 const Draw& draw) {
-  const Format format = checked(accumulator, scales, gradient, random);
+  const Format format = check_accumulator(accumulator, scales, gradient, random);
   if (format == Format::float64) {
     if (overwrite)
       accumulator.copy_(gradient);
@@ -84,21 +100,15 @@ void accumulate_random_cpu(const Tensor& accumulator, const Optional& scales, co
   accumulate(accumulator, scales, gradient, overwrite, true, draw_from(generator));
 }
 void accumulate_meta(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool) {
-  checked(accumulator, scales, gradient, false);
+  check_accumulator(accumulator, scales, gradient, false);
 }
 void accumulate_random_meta(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool,
                             std::optional<at::Generator>) {
-  checked(accumulator, scales, gradient, true);
-}
-
-Tensor norm_result(const Tensor& codes, const Tensor& scales) {
-  constexpr const char* op = "plimsoll::block_norm";
-  require(format_of(op, "the accumulator", codes, scales, codes) == Format::bits8, op, "the accumulator has 4 bits");
-  return at::empty({}, codes.options().dtype(at::kFloat));
+  check_accumulator(accumulator, scales, gradient, true);
 }
 
 Tensor block_norm_cpu(const Tensor& codes, const Tensor& scales) {
-  Tensor result = norm_result(codes, scales);
+  Tensor result = empty_block_norm(codes, scales);
   const Values values{codes.data_ptr(), static_cast<uint8_t*>(scales.data_ptr()), Format::bits8, false};
   // As many sums as will be, whatever the thread count: the total does not depend on it.
   constexpr int64_t kParts = 64;
@@ -119,15 +129,11 @@ Tensor block_norm_cpu(const Tensor& codes, const Tensor& scales) {
   return result;
 }
 
-Tensor unpacked_result(const Tensor& codes, const Tensor& scales, const Tensor& like) {
-  format_of("plimsoll::unpacked", "the tensor", codes, scales, like);
-  return at::empty_strided(like.sizes(), like.strides(), like.options().dtype(at::kFloat));
-}
 Tensor unpacked_meta(const Tensor& codes, const Tensor& scales, const Tensor& like, bool) {
-  return unpacked_result(codes, scales, like);
+  return empty_unpacked(codes, scales, like);
 }
 Tensor unpacked_cpu(const Tensor& codes, const Tensor& scales, const Tensor& like, bool squares) {
-  Tensor result = unpacked_result(codes, scales, like);
+  Tensor result = empty_unpacked(codes, scales, like);
   const Values values{codes.data_ptr(), static_cast<uint8_t*>(scales.data_ptr()),
                       format_of("plimsoll::unpacked", "the tensor", codes, scales, like), squares};
   auto* to = result.mutable_data_ptr<float>();
@@ -163,7 +169,7 @@ TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("accumulate_", accumulate_meta);
   m.impl("accumulate_.random", accumulate_random_meta);
-  m.impl("block_norm", norm_result);
+  m.impl("block_norm", empty_block_norm);
   m.impl("unpacked", unpacked_meta);
 }
 

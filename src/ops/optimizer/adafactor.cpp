@@ -127,7 +127,6 @@ void run(const UpdateCall& call, const Draw& draw) {
 
 }  // namespace
 
-extern const UpdateOp kAdafactor;
 const UpdateOp kAdafactor{"plimsoll::adafactor_",
                           {{"row_mean", true, false}, {"column_mean", true, false}},
                           {"clip_threshold", "weight_decay"},

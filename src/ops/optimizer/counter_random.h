@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "ops/host_device.h"
+
 namespace plimsoll::ops {
 
 /// What one call of an operator draws by: a key of 64 bits, and which of the call's tensors is rounded.
@@ -13,50 +15,53 @@ struct Draw {
   uint32_t key[2] = {0, 0};
   uint32_t stream = 0;
 
-  Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream}; }
+  PLIMSOLL_HOST_DEVICE Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream}; }
 };
 
 /// splitmix64 (Steele, Lea and Flood 2014): numbers that differ in a bit give ones that differ in half of them.
-constexpr uint64_t mixed(uint64_t x) {
+PLIMSOLL_HOST_DEVICE constexpr uint64_t mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);
 }
 
-constexpr Draw draw_from_key(uint64_t key) {
+PLIMSOLL_HOST_DEVICE constexpr Draw draw_from_key(uint64_t key) {
   return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, 0};
 }
 
 /// What an update draws by: a parameter's seed, and how many updates there were before.
-constexpr Draw draw_of_step(int64_t seed, double step) {
+PLIMSOLL_HOST_DEVICE constexpr Draw draw_of_step(int64_t seed, double step) {
   return draw_from_key(mixed(mixed(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)));
+}
+
+template <typename Word>
+PLIMSOLL_HOST_DEVICE Word rotated(const Word& word, int by) {
+  return (word << by) | (word >> (32 - by));
 }
 
 /// Turns the four words of each of `many` counters into four random ones. `Word` is uint32_t, or a vector of them. Each
 /// step waits for the one before: several counters side by side keep a processor busy.
 template <typename Word, int many>
-[[gnu::always_inline]] inline void threefry(const uint32_t (&key)[4], Word (&x)[many][4]) {
-  constexpr int rotations[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
+PLIMSOLL_HOST_DEVICE void threefry(const uint32_t (&key)[4], Word (&x)[many][4]) {
+  constexpr int kRotations[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
   const uint32_t keys[5] = {key[0], key[1], key[2], key[3], 0x1bd11bdau ^ key[0] ^ key[1] ^ key[2] ^ key[3]};
-  const auto rotated = [](const Word& word, int by) __attribute__((always_inline)) {
-    return (word << by) | (word >> (32 - by));
-  };
+  PLIMSOLL_UNROLL(4)
   for (int n = 0; n < many; ++n)
     for (int i = 0; i < 4; ++i) x[n][i] += keys[i];
-#pragma GCC unroll 13
+  PLIMSOLL_UNROLL(13)
   for (int round = 0; round < 13; ++round) {
     const int a = round % 2 == 0 ? 1 : 3, b = round % 2 == 0 ? 3 : 1;
-#pragma GCC unroll 4
+    PLIMSOLL_UNROLL(4)
     for (int n = 0; n < many; ++n) {
       x[n][0] += x[n][a];
-      x[n][a] = rotated(x[n][a], rotations[round % 8][0]) ^ x[n][0];
+      x[n][a] = rotated(x[n][a], kRotations[round % 8][0]) ^ x[n][0];
       x[n][2] += x[n][b];
-      x[n][b] = rotated(x[n][b], rotations[round % 8][1]) ^ x[n][2];
+      x[n][b] = rotated(x[n][b], kRotations[round % 8][1]) ^ x[n][2];
     }
     if (round % 4 != 3) continue;
     const uint32_t group = static_cast<uint32_t>(round) / 4 + 1;
-#pragma GCC unroll 4
+    PLIMSOLL_UNROLL(4)
     for (int n = 0; n < many; ++n) {
       for (uint32_t i = 0; i < 4; ++i) x[n][i] += keys[(group + i) % 5];
       x[n][3] += group;
@@ -68,7 +73,7 @@ template <typename Word, int many>
 constexpr int64_t kDrawnAtATime = 128;
 
 /// The sixteen bits of element `index`, one at a time; the kernels draw 128 together (formats_cpu.cpp).
-inline uint32_t random_bits(const Draw& draw, int64_t index) {
+PLIMSOLL_HOST_DEVICE uint32_t random_bits(const Draw& draw, int64_t index) {
   const int64_t block = index / kDrawnAtATime, lane = index % 16, vector = index % kDrawnAtATime / 16;
   const auto counter = static_cast<uint64_t>(block * 16 + lane);
   uint32_t words[1][4] = {{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}};

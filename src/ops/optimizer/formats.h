@@ -32,19 +32,19 @@ constexpr uint8_t kNotFinite = 255;
 /// Elements that are unpacked, updated and packed together: they stay in the first cache.
 constexpr int64_t kChunk = 512;
 
-constexpr int64_t scales_of(Format format, int64_t count) {
+PLIMSOLL_HOST_DEVICE constexpr int64_t scales_of(Format format, int64_t count) {
   const int64_t block = format == Format::bits8 ? kBlock8 : kBlock4;
   return (count + block - 1) / block;
 }
 /// Where the 8-bit code of number `i` of `count` lies. Of every 64 numbers sixteen each are the lowest, second, third
 /// and highest bytes of sixteen 32-bit words (a vector of codes is had by a shift); the last ones, fewer than 64, lie
 /// one after another.
-constexpr int64_t place_of_bits8(int64_t i, int64_t count) {
+PLIMSOLL_HOST_DEVICE constexpr int64_t place_of_bits8(int64_t i, int64_t count) {
   const int64_t group = i / 64 * 64, in = i - group;
   return group + 64 <= count ? group + in % 16 * 4 + in / 16 : i;
 }
 /// Bytes of 4-bit codes: two vectors of sixteen codes lie in one of sixteen bytes, the first in the low halves.
-constexpr int64_t bytes_of_bits4(int64_t count) {
+PLIMSOLL_HOST_DEVICE constexpr int64_t bytes_of_bits4(int64_t count) {
   return (count + 31) / 32 * 16;
 }
 

@@ -2,9 +2,15 @@
 
 #include "ops/clones.h"
 #include "ops/lanes.h"
+#include "ops/optimizer/small_float.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {
+
+template <>
+struct Bits<lanes::Floats> {
+  using Word = lanes::Words;
+};
 
 using c10::BFloat16;
 using c10::Half;
@@ -47,82 +53,17 @@ PLIMSOLL_INLINE void draw_words(const Draw& draw, int64_t element, Drawn& to) {
   std::memcpy(to.words, words, sizeof(words));
 }
 
-PLIMSOLL_INLINE Words bits_of(Floats x) {
-  return reinterpret_cast<Words>(x);
-}
-PLIMSOLL_INLINE Floats float_of(Words bits) {
-  return reinterpret_cast<Floats>(bits);
-}
-PLIMSOLL_INLINE float power(uint32_t exponent) {  // 2^(exponent - 127); 0 and 255: zero and infinity
-  return __builtin_bit_cast(float, exponent << 23);
-}
-
-/// A float of `mantissa` bits. `least` is the exponent, as float32 writes it, of the smallest normal number; `top` that
-/// of the largest, without float32's bias, and `largest` its mantissa in float32.
-template <int mantissa, uint32_t least, uint32_t top, uint32_t largest>
-struct SmallFloat {
-  static constexpr int kCut = 23 - mantissa;
-
-  /// The scale of a block, given the bits of its largest magnitude.
-  PLIMSOLL_INLINE static uint32_t scale(uint32_t magnitude) {
-    if (magnitude >= 0x7f800000u) return kNotFinite;
-    const uint32_t exponent = (magnitude + (0x7fffffu - largest)) >> 23;
-    return exponent > top ? exponent - top : 1;
-  }
-
-  /// Where `encode` wants its random bits.
-  static constexpr int kRandom = kCut - 16;
-
-  /// Codes of magnitudes `y`, scaled so that they are in range; below the smallest normal number codes are evenly
-  /// spaced, which adding that number makes of all others too.
-  PLIMSOLL_INLINE static Words encode(Floats y, Words random) {
-    const Floats smallest = splat<Floats>(power(least));
-    const auto small = y < smallest;
-    const Words bits = bits_of(small ? y + smallest : y) + (random | (1u << (kRandom - 1)));
-    return (bits >> kCut) - (small ? splat<Words>(least << mantissa) : splat<Words>((least - 1) << mantissa));
-  }
-
-  PLIMSOLL_INLINE static Floats decode(Words code) {
-    const auto small = code < (1u << mantissa);
-    const Words exponents = small ? splat<Words>(least << mantissa) : splat<Words>((least - 1) << mantissa);
-    const Floats value = float_of((code + exponents) << kCut);
-    return small ? value - splat<Floats>(power(least)) : value;
-  }
-};
-using E4M3 = SmallFloat<3, 121, 8, 0x600000>;
-using E5M3 = SmallFloat<3, 113, 16, 0x700000>;
-using E2M1 = SmallFloat<1, 127, 2, 0x400000>;
-using E3M1 = SmallFloat<1, 125, 4, 0x400000>;
-
 template <int64_t vectors>
 PLIMSOLL_INLINE uint32_t largest_magnitude(const float* from) {
   Ints most{};
   for (int64_t j = 0; j < vectors; ++j)
-    most = larger(most, reinterpret_cast<Ints>(bits_of(load(from + j * kLanes)) & 0x7fffffffu));
+    most = larger(most, reinterpret_cast<Ints>(bits_of<Floats>(load(from + j * kLanes)) & 0x7fffffffu));
   // By halves: lane by lane takes as long as the rest.
   most = larger(most, __builtin_shuffle(most, Ints{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
   most = larger(most, __builtin_shuffle(most, Ints{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
   most = larger(most, __builtin_shuffle(most, Ints{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
   most = larger(most, __builtin_shuffle(most, Ints{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
   return static_cast<uint32_t>(most[0]);
-}
-
-/// Codes of sixteen numbers, the sign above the rest.
-template <typename Small, bool squares, int code_bits>
-PLIMSOLL_INLINE Words codes_of(Floats x, float inverse, Words random) {
-  constexpr uint32_t mask = (1u << (squares ? code_bits : code_bits - 1)) - 1;
-  const Words bits = bits_of(x), magnitude = bits & 0x7fffffffu;
-  const Words code = Small::encode(float_of(magnitude) * inverse, random) & mask;
-  if constexpr (squares) return larger(code, reinterpret_cast<Words>(magnitude != 0u) & 1u);
-  return code | ((bits >> (32 - code_bits)) & (1u << (code_bits - 1)));
-}
-
-template <typename Small, bool squares, int code_bits>
-PLIMSOLL_INLINE Floats numbers_of(Words code, float scale) {
-  constexpr uint32_t mask = (1u << (squares ? code_bits : code_bits - 1)) - 1;
-  const Floats magnitude = Small::decode(code & mask) * scale;
-  if constexpr (squares) return magnitude;
-  return float_of(bits_of(magnitude) | ((code & (1u << (code_bits - 1))) << (32 - code_bits)));
 }
 
 // Four vectors of codes lie in one of words, the first in the lowest bytes: shifts are cheaper than widening bytes.
@@ -133,13 +74,13 @@ PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64
                            const Drawn& drawn) {
   for (int64_t i = 0; i < count; i += kBlock8) {
     const uint32_t scale = Small::scale(largest_magnitude<kVectors>(from + i));
-    const float inverse = power(254 - (scale == kNotFinite ? 1 : scale));
+    const float inverse = Small::inverse(scale);
     scales[(begin + i) / kBlock8] = static_cast<uint8_t>(scale);
     for (int64_t group = 0; group < kBlock8 && i + group < count; group += kGroup) {
       const int64_t left = count - i - group;
       Words code[4];
       for (int64_t k = 0; k < 4; ++k)
-        code[k] = codes_of<Small, squares, 8>(load(from + i + group + k * kLanes), inverse,
+        code[k] = codes_of<Small, squares, 8, Floats>(load(from + i + group + k * kLanes), inverse,
                                               bits_at<Small::kRandom>(drawn, i / kBlock8, group / kLanes + k));
       uint8_t* to = codes + begin + i + group;
       if (left >= kGroup) {
@@ -157,20 +98,20 @@ PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void unpack8(const uint8_t* codes, const uint8_t* scales, int64_t begin, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += kGroup) {
-    const float scale = power(scales[(begin + i) / kBlock8]);
+    const float scale = power_of_two(scales[(begin + i) / kBlock8]);
     const uint8_t* from = codes + begin + i;
     if (count - i >= kGroup) {
       const Words four = read<Words>(from);
-      store(to + i, numbers_of<Small, squares, 8>(four, scale));
-      store(to + i + kLanes, numbers_of<Small, squares, 8>(four >> 8, scale));
-      store(to + i + 2 * kLanes, numbers_of<Small, squares, 8>(four >> 16, scale));
-      store(to + i + 3 * kLanes, numbers_of<Small, squares, 8>(four >> 24, scale));
+      store(to + i, numbers_of<Small, squares, 8, Floats>(four, scale));
+      store(to + i + kLanes, numbers_of<Small, squares, 8, Floats>(four >> 8, scale));
+      store(to + i + 2 * kLanes, numbers_of<Small, squares, 8, Floats>(four >> 16, scale));
+      store(to + i + 3 * kLanes, numbers_of<Small, squares, 8, Floats>(four >> 24, scale));
       continue;
     }
     uint8_t rest[kGroup] = {};
     std::memcpy(rest, from, static_cast<size_t>(count - i));
     for (int64_t k = 0; k < 4; ++k)
-      store(to + i + k * kLanes, numbers_of<Small, squares, 8>(words_of(read<Bytes>(rest + k * kLanes)), scale));
+      store(to + i + k * kLanes, numbers_of<Small, squares, 8, Floats>(words_of(read<Bytes>(rest + k * kLanes)), scale));
   }
   for (int64_t i = (count + kGroup - 1) / kGroup * kGroup; i % kDrawnAtATime != 0; ++i) to[i] = 0;
 }
@@ -182,14 +123,14 @@ PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64
     for (int64_t half = 0; half < 2 && i + half * kBlock4 < count; ++half) {
       const int64_t first = i + half * kBlock4;
       const uint32_t scale = Small::scale(largest_magnitude<kBlock4 / kLanes>(from + first));
-      const float inverse = power(254 - (scale == kNotFinite ? 1 : scale));
+      const float inverse = Small::inverse(scale);
       scales[(begin + first) / kBlock4] = static_cast<uint8_t>(scale);
       for (int64_t j = 0; j < kBlock4 / kLanes && first + j * kLanes < count; j += 2) {
         const float* x = from + first + j * kLanes;
         const int64_t vector = half * (kBlock4 / kLanes) + j;
         const Words low =
-            codes_of<Small, squares, 4>(load(x), inverse, bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector));
-        const Words high = codes_of<Small, squares, 4>(load(x + kLanes), inverse,
+            codes_of<Small, squares, 4, Floats>(load(x), inverse, bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector));
+        const Words high = codes_of<Small, squares, 4, Floats>(load(x + kLanes), inverse,
                                                        bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector + 1));
         const Bytes bytes = bytes_of(low | (high << 4));
         std::memcpy(codes + (begin + first + j * kLanes) / 2, &bytes, sizeof(bytes));
@@ -201,33 +142,18 @@ PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64
 template <typename Small, bool squares>
 PLIMSOLL_INLINE void unpack4(const uint8_t* codes, const uint8_t* scales, int64_t begin, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += 2 * kLanes) {
-    const float scale = power(scales[(begin + i) / kBlock4]);
+    const float scale = power_of_two(scales[(begin + i) / kBlock4]);
     const Words bytes = words_of(read<Bytes>(codes + (begin + i) / 2));
-    store(to + i, numbers_of<Small, squares, 4>(bytes & 15u, scale));
-    store(to + i + kLanes, numbers_of<Small, squares, 4>(bytes >> 4, scale));
+    store(to + i, numbers_of<Small, squares, 4, Floats>(bytes & 15u, scale));
+    store(to + i + kLanes, numbers_of<Small, squares, 4, Floats>(bytes >> 4, scale));
   }
   for (int64_t i = (count + 31) / 32 * 32; i % kDrawnAtATime != 0; ++i) to[i] = 0;
 }
 
-// Stochastic rounding to a wider type's upper bits; what is not finite stays as it is.
 template <typename T>
-PLIMSOLL_INLINE Floats rounded(Floats x, Words random);
-
-template <>
-PLIMSOLL_INLINE Floats rounded<BFloat16>(Floats x, Words random) {
-  const Words bits = bits_of(x);
-  const Words cut = (bits + random) & 0xffff0000u;
-  return float_of((bits & 0x7f800000u) == 0x7f800000u ? bits : cut);
-}
-template <>
-PLIMSOLL_INLINE Floats rounded<Half>(Floats x, Words random) {
-  // Below 2^-14 halves are evenly spaced; adding that number gives all of them one exponent.
-  const Words bits = bits_of(x), sign = bits & 0x80000000u;
-  const Floats y = float_of(bits & 0x7fffffffu), smallest = splat<Floats>(0x1p-14f);
-  const auto small = y < smallest;
-  const Floats cut = float_of((bits_of(small ? y + smallest : y) + (random >> 3)) & 0xffffe000u);
-  const Words result = bits_of(small ? cut - smallest : cut) | sign;
-  return float_of((bits & 0x7f800000u) == 0x7f800000u ? bits : result);
+PLIMSOLL_INLINE Floats rounded(Floats x, Words random) {
+  if constexpr (std::is_same_v<T, BFloat16>) return rounded_to_bfloat16<Floats>(x, random);
+  return rounded_to_float16<Floats>(x, random);
 }
 
 template <typename T>
@@ -319,19 +245,18 @@ PLIMSOLL_HALVES(bfloat16, BFloat16)
 PLIMSOLL_HALVES(float16, Half)
 #undef PLIMSOLL_HALVES
 
-// The upper sixteen bits of a float32, rounded to nearest, are the parameter; what the rounding added comes off again.
 PLIMSOLL_CLONES static void unpack_remainder(const uint16_t* upper, const uint16_t* lower, int64_t count, float* to) {
   PLIMSOLL_FOR_LANES(i, partial, count) {
-    const Words high = __builtin_convertvector(read_halves(upper + i, partial), Words) << 16;
+    const Words high = __builtin_convertvector(read_halves(upper + i, partial), Words);
     const Words low = __builtin_convertvector(read_halves(lower + i, partial), Words);
-    store(to + i, float_of(high + (low ^ 0x8000u) - 0x8000u));
+    store(to + i, joined<Floats>(high, low));
   }
 }
 PLIMSOLL_CLONES static void pack_remainder(uint16_t* upper, uint16_t* lower, int64_t count, const float* from) {
   PLIMSOLL_FOR_LANES(i, partial, count) {
-    const Words bits = bits_of(load(from + i));
-    write_halves(upper + i, (bits + 0x8000u) >> 16, partial);
-    write_halves(lower + i, bits & 0xffffu, partial);
+    const Floats x = load(from + i);
+    write_halves(upper + i, upper_half<Floats>(x), partial);
+    write_halves(lower + i, lower_half<Floats>(x), partial);
   }
 }
 

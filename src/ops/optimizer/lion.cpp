@@ -6,15 +6,7 @@ namespace {
 
 template <typename Number>
 void run_as(const UpdateCall& call, const Draw& draw) {
-  const double rate = scalar_of(call.learning_rate), beta1 = call.numbers[0], beta2 = call.numbers[1];
-  const auto number = [](double value) { return static_cast<Number>(value); };
-  const LionStep<Number> step{number(1 / scalar_of(call.tensors.grad_scale)),
-                              number(1 - rate * call.numbers[2]),
-                              number(rate),
-                              number(beta1),
-                              number(beta2),
-                              number(1 - beta1),
-                              number(1 - beta2)};
+  const auto step = lion_step<Number>(step_numbers(call), call.numbers.data());
   for_each_chunk<Number>(bind_update(call.tensors, draw),
                          [&](Number* p, const Number* g, Number* mean, Number*, int64_t, int64_t count) {
                            lion_update(p, g, mean, count, step);
@@ -30,7 +22,6 @@ void run(const UpdateCall& call, const Draw& draw) {
 
 }  // namespace
 
-extern const UpdateOp kLion;
 const UpdateOp kLion{"plimsoll::lion_", {{"exp_avg", false}}, {"beta1", "beta2", "weight_decay"}, run};
 PLIMSOLL_UPDATE_OP("lion_", kLion)
 

@@ -3,8 +3,10 @@
 #include <torch/library.h>
 
 #include "ops/op_support.h"
+#include "ops/optimizer/element_arithmetic.h"
 #include "ops/optimizer/element_update.h"
 #include "ops/optimizer/ops.h"
+#include "ops/optimizer/results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -13,7 +15,9 @@ using at::Tensor;
 using Optional = std::optional<Tensor>;
 constexpr const char* kName = "plimsoll::nesterov_momentum_";
 
-Tensor checked_result(const Tensor& gradient, const Optional& gradient_scales, const Tensor& momentum,
+}  // namespace
+
+Tensor empty_nesterov_momentum(const Tensor& gradient, const Optional& gradient_scales, const Tensor& momentum,
                       const Optional& momentum_scales, const Tensor& grad_scale, const Tensor& skipped,
                       at::ScalarType dtype) {
   require(dtype == at::kFloat || dtype == at::kBFloat16, kName, "the result is ", c10::toString(dtype),
@@ -29,13 +33,15 @@ Tensor checked_result(const Tensor& gradient, const Optional& gradient_scales, c
   return at::empty(gradient.sizes(), gradient.options().dtype(dtype));
 }
 
+namespace {
+
 #define PLIMSOLL_PARAMETERS                                                                                         \
   const Tensor &gradient, const Optional &gradient_scales, const Tensor &momentum, const Optional &momentum_scales, \
       const Tensor &step, const Tensor &grad_scale, const Tensor &skipped, double decay, at::ScalarType dtype,      \
       bool stochastic_state, int64_t seed
 
 Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
-  Tensor result = checked_result(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
+  Tensor result = empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
   if (scalar_of(skipped) != 0) return result.zero_();
   const Tensor from = gradient.is_contiguous() ? gradient : contiguous_copy(gradient);
   const auto values = [](const char* name, const Tensor& tensor, const Optional& scales, const Tensor& like) {
@@ -55,11 +61,7 @@ Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
       const float* added = opened<float>(g, begin, n, nullptr, buffers[0]);
       float* mean = opened<float>(m, begin, n, nullptr, buffers[1]);
       float* out = to.format == Format::float32 ? static_cast<float*>(to.data) + begin : buffers[2];
-      for (int64_t i = 0; i < n; ++i) {
-        const float gradient_now = added[i] / scale;
-        mean[i] = kept * mean[i] + gradient_now;
-        out[i] = gradient_now + kept * mean[i];
-      }
+      for (int64_t i = 0; i < n; ++i) out[i] = nesterov_element(added[i], mean[i], scale, kept);
       closed<float>(m, begin, n, rounding, nullptr, mean);
       closed<float>(to, begin, n, {}, nullptr, out);
     }
@@ -68,7 +70,7 @@ Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
 }
 
 Tensor check_on_meta(PLIMSOLL_PARAMETERS) {
-  return checked_result(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
+  return empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
 }
 
 }  // namespace

@@ -6,10 +6,8 @@ namespace {
 
 template <typename Number>
 void run_as(const UpdateCall& call, const Draw& draw) {
-  const double rate = scalar_of(call.learning_rate);
-  const auto number = [](double value) { return static_cast<Number>(value); };
-  const SgdStep<Number> step{number(1 / scalar_of(call.tensors.grad_scale)), number(1 - rate * call.numbers.back()),
-                             number(rate), number(call.numbers.size() > 1 ? call.numbers[0] : 0)};
+  const auto step = sgd_step<Number>(step_numbers(call), call.numbers.size() > 1 ? call.numbers[0] : 0,
+                                     call.numbers.back());
   for_each_chunk<Number>(bind_update(call.tensors, draw),
                          [&](Number* p, const Number* g, Number* momentum, Number*, int64_t, int64_t count) {
                            sgd_update(p, g, momentum, count, step);
@@ -25,7 +23,6 @@ void run(const UpdateCall& call, const Draw& draw) {
 
 }  // namespace
 
-extern const UpdateOp kSgd, kMomentumSgd;
 const UpdateOp kSgd{"plimsoll::sgd_", {}, {"weight_decay"}, run};
 const UpdateOp kMomentumSgd{
     "plimsoll::momentum_sgd_", {{"momentum", false}}, {"decay_of_momentum", "weight_decay"}, run};

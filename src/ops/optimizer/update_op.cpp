@@ -55,6 +55,10 @@ UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack) {
   return call;
 }
 
+StepNumbers step_numbers(const UpdateCall& call) {
+  return {scalar_of(call.step), scalar_of(call.learning_rate), scalar_of(call.tensors.grad_scale)};
+}
+
 void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack) {
   const UpdateCall call = pop_call(op, stack);
   if (scalar_of(call.tensors.skipped) != 0) return;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/optimizer/element_arithmetic.h"
 #include "ops/optimizer/element_update.h"
 #include "ops/optimizer/ops.h"
 
@@ -46,11 +47,17 @@ std::string schema_of(const UpdateOp& op);
 /// Pops a call of `op` from the stack, checked.
 UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack);
 
+/// The scalars of a call on the CPU.
+StepNumbers step_numbers(const UpdateCall& call);
+
 void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack);
 
 /// Calls the operator through the dispatcher.
 void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::vector<Packed>& states,
                  const at::Tensor& step, const StepScalars& scalars, const std::vector<double>& numbers);
+
+/// The operators there are; other devices' kernels are registered for them too.
+extern const UpdateOp kAdamW, kLion, kSgd, kMomentumSgd, kAdafactor;
 
 template <const UpdateOp& op>
 void cpu_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {

@@ -14,44 +14,27 @@ template <typename Number>
 PLIMSOLL_LOOP void adamw(Number* __restrict p, const Number* __restrict g, Number* __restrict mean,
                          Number* __restrict square, int64_t count, const AdamWStep<Number>& of) {
   const AdamWStep<Number> step = of;
-  for (int64_t i = 0; i < count; ++i) {
-    const Number gradient = g[i] * step.unscale;
-    const Number m = step.beta1 * mean[i] + step.rest1 * gradient;
-    const Number v = step.beta2 * square[i] + step.rest2 * gradient * gradient;
-    mean[i] = m;
-    square[i] = v;
-    p[i] = step.kept * p[i] - step.step_size * m / (std::sqrt(v) * step.root_correction + step.eps);
-  }
+  for (int64_t i = 0; i < count; ++i) adamw_element(p[i], g[i], mean[i], square[i], step);
 }
 
 template <typename Number>
 PLIMSOLL_LOOP void lion(Number* __restrict p, const Number* __restrict g, Number* __restrict mean, int64_t count,
                         const LionStep<Number>& of) {
   const LionStep<Number> step = of;
-  for (int64_t i = 0; i < count; ++i) {
-    const Number gradient = g[i] * step.unscale;
-    const Number direction = step.beta1 * mean[i] + step.rest1 * gradient;
-    const Number sign = direction > 0 ? Number(1) : direction < 0 ? Number(-1) : Number(0);
-    p[i] = step.kept * p[i] - step.learning_rate * sign;
-    mean[i] = step.beta2 * mean[i] + step.rest2 * gradient;
-  }
+  for (int64_t i = 0; i < count; ++i) lion_element(p[i], g[i], mean[i], step);
 }
 
 template <typename Number>
 PLIMSOLL_LOOP void sgd(Number* __restrict p, const Number* __restrict g, Number* __restrict momentum, int64_t count,
                        const SgdStep<Number>& of) {
   const SgdStep<Number> step = of;
-  for (int64_t i = 0; i < count; ++i) {
-    const Number moved = step.momentum * momentum[i] + g[i] * step.unscale;
-    momentum[i] = moved;
-    p[i] = step.kept * p[i] - step.learning_rate * moved;
-  }
+  for (int64_t i = 0; i < count; ++i) momentum_sgd_element(p[i], g[i], momentum[i], step);
 }
 
 template <typename Number>
 PLIMSOLL_LOOP void sgd(Number* __restrict p, const Number* __restrict g, int64_t count, const SgdStep<Number>& of) {
   const SgdStep<Number> step = of;
-  for (int64_t i = 0; i < count; ++i) p[i] = step.kept * p[i] - step.learning_rate * (g[i] * step.unscale);
+  for (int64_t i = 0; i < count; ++i) sgd_element(p[i], g[i], step);
 }
 
 }  // namespace

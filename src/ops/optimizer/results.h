@@ -1,0 +1,25 @@
+// Checks and results of the accumulators' operators, for the kernels of every device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "ops/optimizer/formats.h"
+
+namespace plimsoll::ops {
+
+/// The accumulator's format, or UserError where the tensors do not belong together. `random`: of the overload that
+/// rounds.
+Format check_accumulator(const at::Tensor& accumulator, const std::optional<at::Tensor>& scales,
+                         const at::Tensor& gradient, bool random);
+
+at::Tensor empty_block_norm(const at::Tensor& codes, const at::Tensor& scales);
+at::Tensor empty_unpacked(const at::Tensor& codes, const at::Tensor& scales, const at::Tensor& like);
+
+/// The result of nesterov_momentum_, its operands checked.
+at::Tensor empty_nesterov_momentum(const at::Tensor& gradient, const std::optional<at::Tensor>& gradient_scales,
+                                   const at::Tensor& momentum, const std::optional<at::Tensor>& momentum_scales,
+                                   const at::Tensor& grad_scale, const at::Tensor& skipped, at::ScalarType dtype);
+
+}  // namespace plimsoll::ops

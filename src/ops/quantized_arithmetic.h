@@ -1,0 +1,69 @@
+// One number and one scale of a quantised weight (quantized_plan.h): for the CPU's loops and for GPU kernels, which come
+// to the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/host_device.h"
+
+namespace plimsoll::ops {
+
+constexpr float kInt8Most = 127.0F;
+constexpr float kScaleCenter = 128.0F;  ///< of a doubly quantised scale
+
+/// NormalFloat4: quantiles of a normal distribution, scaled to [-1, 1], with an exact zero (QLoRA, appendix E).
+PLIMSOLL_HOST_DEVICE constexpr float nf4_level(int code) {
+  constexpr float kLevels[16] = {-1.0F,
+                                 -0.6961928009986877F,
+                                 -0.5250730514526367F,
+                                 -0.39491748809814453F,
+                                 -0.28444138169288635F,
+                                 -0.18477343022823334F,
+                                 -0.09105003625154495F,
+                                 0.0F,
+                                 0.07958029955625534F,
+                                 0.16093020141124725F,
+                                 0.24611230194568634F,
+                                 0.33791524171829224F,
+                                 0.44070982933044434F,
+                                 0.5626170039176941F,
+                                 0.7229568362236023F,
+                                 1.0F};
+  return kLevels[code];
+}
+
+/// The code of the level nearest to `value`, which lies in [-1, 1]; the lower of two as near.
+PLIMSOLL_HOST_DEVICE uint8_t nearest_nf4(float value) {
+  int above = 0;  // the lowest level that is not below
+  PLIMSOLL_UNROLL(15)
+  for (int code = 0; code < 15; ++code) above += nf4_level(code) < value ? 1 : 0;
+  if (above == 0) return 0;
+  const bool below_is_nearer = value - nf4_level(above - 1) <= nf4_level(above) - value;
+  return static_cast<uint8_t>(below_is_nearer ? above - 1 : above);
+}
+
+/// To the nearest whole number, ties to even, of magnitudes below 2^22.
+PLIMSOLL_HOST_DEVICE int32_t nearest_whole(float x) {
+#ifdef __CUDA_ARCH__
+  return __float2int_rn(x);
+#else
+  return static_cast<int32_t>(std::lrintf(x));
+#endif
+}
+
+/// A doubly quantised scale, given its group's scale and the mean that was taken off.
+PLIMSOLL_HOST_DEVICE float double_scale(uint8_t code, float of_group, float mean) {
+  using Exact = Unfused<float>;
+  return (Exact(static_cast<float>(code) - kScaleCenter) * Exact(of_group) + Exact(mean)).value;
+}
+/// Its code; `finite`: the group is.
+PLIMSOLL_HOST_DEVICE uint8_t double_scale_code(float scale, float of_group, float mean, bool finite) {
+  const float code = finite && of_group > 0 ? (scale - mean) / of_group : 0.0F;
+  const float inside = code < -kInt8Most ? -kInt8Most : code > kInt8Most ? kInt8Most : code;
+  return static_cast<uint8_t>(nearest_whole(inside) + 128);
+}
+
+/// The mean of scales is taken in so many sums, each of every kScaleSums-th, added up in order.
+constexpr int64_t kScaleSums = 256;
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,121 @@
+#include "ops/workspace_cuda_updates.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "ops/causal_conv_plan.h"
+#include "ops/cuda/optimizer_plan.h"
+#include "ops/cuda/ssd_scan_plan.h"
+#include "ops/quantized_plan.h"
+#include "plimsoll/error.h"
+#include "record/op_call.h"
+
+namespace plimsoll::ops {
+namespace {
+
+int64_t rounded(int64_t bytes) {
+  return div_up(bytes, 512) * 512;
+}
+
+const View& tensor(const Op& op, size_t argument) {
+  check(argument < op.arguments.size() && op.arguments[argument].views.size() == 1, op.name + ": operand missing");
+  return op.arguments[argument].views[0];
+}
+
+int64_t bytes_of(const View& view) {
+  return rounded(elements(view.sizes) * element_bytes(view.dtype));
+}
+int64_t wide_bytes(const View& view) {
+  return view.dtype == DType::float64 ? 8 : 4;
+}
+int64_t contiguous_copy(const View& view) {
+  return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
+}
+/// What a kernel copies that wants the elements of the last dimension side by side.
+int64_t side_by_side_copy(const View& view) {
+  return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
+}
+/// The gradient is copied where it lies in another order than what it is added to. Of 8 bits it never does.
+int64_t gradient_copy(const Op& op) {
+  const View &target = tensor(op, 0), &gradient = tensor(op, 2);
+  return same_order(gradient.sizes, gradient.strides, target.strides) ? 0 : bytes_of(gradient);
+}
+
+int64_t adafactor(const Op& op) {
+  const View& parameter = tensor(op, 0);
+  if (elements(parameter.sizes) == 0) return gradient_copy(op);
+  return gradient_copy(op) +
+         rounded(cuda::adafactor_scratch_bytes(matrix_shape(parameter.sizes, parameter.strides)));
+}
+
+/// A piece of the weight, taken apart.
+int64_t quantized_linear(const Op& op) {
+  const View &x = tensor(op, 0), &codes = tensor(op, 1);
+  const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
+  if (elements(x.sizes) == 0 || rows == 0) return 0;
+  return contiguous_copy(x) + rounded(quantized_tile_rows(rows, width, bytes, kQuantizedGpuTileBytes) * width * bytes);
+}
+int64_t quantized_linear_backward(const Op& op) {
+  const View &grad = tensor(op, 0), &codes = tensor(op, 1);
+  const int64_t rows = codes.sizes[0], width = op.results.at(0).sizes.back(), bytes = element_bytes(grad.dtype);
+  if (elements(grad.sizes) == 0 || width == 0) return 0;
+  const int64_t columns = quantized_tile_columns(rows, width, bytes, kQuantizedGpuTileBytes);
+  return contiguous_copy(grad) + rounded(rows * std::min(width, columns) * bytes);
+}
+
+/// The integer or truth value that argument `index` was given; 0 where the trace has no constants.
+int64_t integer(const Op& op, size_t index) {
+  if (!op.call || index >= op.call->constants.size()) return 0;
+  const c10::IValue& value = op.call->constants[index];
+  return value.isBool() ? value.toBool() : value.isInt() ? value.toInt() : 0;
+}
+
+/// Copies and one panel; the operands begin at `x_at`.
+int64_t ssd_scan(const Op& op, size_t x_at, bool backward) {
+  const View &x = tensor(op, x_at), &b = tensor(op, x_at + 3);
+  // The states, a result, say how many chunks there are; how long they are is a constant of the call.
+  check(op.results.size() == (backward ? 7 : 2), op.name + " has its states as the last result");
+  const int64_t time = x.sizes[1], given = integer(op, x_at + 6);
+  const int64_t chunk = given > 0 ? given : div_up(time, op.results.back().sizes[3]);
+  const SsdShape shape{x.sizes[0], time, x.sizes[2], x.sizes[3], b.sizes[2], b.sizes[3], chunk, false};
+  int64_t total = side_by_side_copy(x) + side_by_side_copy(b) + side_by_side_copy(tensor(op, x_at + 4)) +
+                  contiguous_copy(tensor(op, x_at + 2)) + contiguous_copy(tensor(op, x_at + 5)) +
+                  rounded(cuda::SsdPanels(shape, element_bytes(x.dtype), backward).bytes);
+  if (backward) total += side_by_side_copy(tensor(op, 0)) + rounded(ssd_partial_sums(shape) * wide_bytes(x));
+  return total;
+}
+
+int64_t causal_conv1d_backward(const Op& op) {
+  const View& x = tensor(op, 1);
+  const int64_t tasks = x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1]));
+  return side_by_side_copy(tensor(op, 0)) + side_by_side_copy(x) +
+         rounded(tasks * (kConvTaps + 1) * x.sizes[2] * wide_bytes(x));
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
+
+std::optional<int64_t> cuda_updates_workspace_bytes(const Op& op) {
+  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));
+  if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
+                       "plimsoll::accumulate_"}))
+    return gradient_copy(op);
+  if (name == "plimsoll::adafactor_") return adafactor(op);
+  if (name == "plimsoll::nesterov_momentum_") return contiguous_copy(tensor(op, 0));
+  if (name == "plimsoll::block_norm") return rounded(cuda::kNormParts * 8);
+  if (name == "plimsoll::quantized_linear") return quantized_linear(op);
+  if (name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op);
+  if (name == "plimsoll::quantize_weight")
+    return row_stride(tensor(op, 0).sizes, tensor(op, 0).strides) ? 0 : bytes_of(tensor(op, 0));
+  if (is_one_of(name, {"plimsoll::unpacked", "plimsoll::quantize_scales", "plimsoll::dequantize_weight"})) return 0;
+  if (name == "plimsoll::ssd_scan") return ssd_scan(op, 0, /*backward=*/false);
+  if (name == "plimsoll::ssd_scan_backward") return ssd_scan(op, 1, /*backward=*/true);
+  if (name == "plimsoll::causal_conv1d") return side_by_side_copy(tensor(op, 0));
+  if (name == "plimsoll::causal_conv1d_backward") return causal_conv1d_backward(op);
+  return std::nullopt;
+}
+
+}  // namespace plimsoll::ops
