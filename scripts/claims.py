@@ -4,6 +4,7 @@
     scripts/claims.py                     all systems: plans, trains, writes the tables into examples/*/README.md
     scripts/claims.py gesture-ssm         some
     scripts/claims.py --no-train          plans anew, keeps what was measured
+    scripts/claims.py --missing           only what has not been planned and measured with the settings that stand there
     scripts/claims.py --tables            only writes the tables out of bench/results/claims.json
 
 examples/SYSTEM/claims.json has the claims: for each the settings to go through, at full size and at small size. A
@@ -13,7 +14,8 @@ fits in place of all that a step would take.
 
 Predicted is what `plimsoll plan` says of bytes and seconds, with memory without end on the device named. Measured is
 what `plimsoll train` counts in its arena when it has run some steps, and the resident size of its process. Time is
-processor time with one thread: that of STEPS + 1 steps less that of one, the settings taken in turn, the median of ROUNDS.
+processor time with one thread: that of a run less that of a run of SHORT steps, over the steps between, the settings taken
+in turn, the median of ROUNDS.
 """
 import argparse
 import json
@@ -30,7 +32,7 @@ RESULTS = ROOT / "bench" / "results" / "claims.json"
 SYSTEMS = ["video-llm", "fmri-autoencoder", "gesture-ssm", "small-lm", "prompt-segmentation"]
 GIB, MIB = 2**30, 2**20
 OPEN, ROOM = "4000GiB", "2GiB"  # what a step takes if it may take what it likes
-ROUNDS = 3
+ROUNDS, SHORT = 3, 2
 FIGURES = {"peak": "peak", "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer's state",
            "activations": "activations", "inputs": "inputs"}
 # Nothing but steps: no evaluation, no checkpoint, no log.
@@ -57,7 +59,7 @@ class System:
         self.folder = ROOT / "examples" / name
         self.plimsoll = plimsoll
         self.claims = json.loads((self.folder / "claims.json").read_text())
-        self.plans, self.runs, self.times = {}, {}, {}
+        self.plans, self.runs, self.short_run = {}, {}, {}
 
     def overrides(self, size, settings):
         """@NAME stands for the overrides that the file's "sets" have under that name."""
@@ -87,6 +89,11 @@ class System:
                 "batches": [choices.get("micro_batch_size"), steps["0"] if isinstance(steps, dict) else steps],
                 "step_seconds": answer["step_seconds"]}
 
+    def settings(self, claim):
+        """What a row's figures come from, written beside them."""
+        return [self.claims["full"], self.claims["tiny"], self.claims.get("sets", {}), claim.get("full", []),
+                claim.get("tiny", []), "step" in claim.get("show", [])]
+
     def train(self, setting, steps):
         job, settings = self.claims["tiny"]["job"], setting
         if isinstance(setting, dict):
@@ -101,7 +108,7 @@ class System:
     def measured(self, settings):
         key = json.dumps(settings)
         if key not in self.runs:
-            report, _ = self.train(settings, 2)
+            report, self.short_run[key] = self.train(settings, SHORT)
             parts = report["breakdown"]["measured"]
             self.runs[key] = {"bytes": {"peak": report["measured_peak_bytes"], **{p: parts[p] for p in FIGURES if p != "peak"}},
                               "planned_peak_bytes": report["planned_peak_bytes"],
@@ -115,18 +122,18 @@ class System:
         seconds = [[] for _ in all_settings]
         for _ in range(ROUNDS):
             for i, settings in enumerate(all_settings):
-                seconds[i].append((self.train(settings, steps + 1)[1] - self.train(settings, 1)[1]) / steps)
+                long_run = self.train(settings, SHORT + steps)[1]
+                seconds[i].append((long_run - self.short_run[json.dumps(settings)]) / steps)
         return [statistics.median(each) for each in seconds]
 
     def row(self, claim, kept, train):
-        made = {"what": claim["what"], "claim": claim["claim"], "show": claim.get("show", ["peak"]),
-                "note": claim.get("note", ""), "why_not": claim.get("why_not", "")}
+        made = {"settings": self.settings(claim)}
         made["predicted"] = [self.predicted(setting) for setting in claim.get("full", [])]
         if not train:
             made["measured"] = kept.get("measured", [])
             return made
         made["measured"] = [self.measured(settings) for settings in claim.get("tiny", [])]
-        if "step" in made["show"] and made["measured"]:
+        if "step" in claim.get("show", []) and made["measured"]:
             for each, seconds in zip(made["measured"], self.timed(claim["tiny"])):
                 each["step_processor_seconds"] = seconds
         return made
@@ -177,18 +184,19 @@ def cell(entries, show, time):
     return "<br>".join(lines)
 
 
-def table(rows):
+def table(claims, results):
     lines = ["| | claimed | predicted, full size | measured, small size | resident | |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        predicted = cell(row["predicted"], row["show"], "step_seconds") or row["why_not"] or "–"
-        measured = cell(row["measured"], row["show"], "step_processor_seconds") or row["why_not"] or "–"
+    for claim in claims:
+        row, show, why_not = results[claim["what"]], claim.get("show", ["peak"]), claim.get("why_not", "–")
+        predicted = cell(row["predicted"], show, "step_seconds") or why_not
+        measured = cell(row["measured"], show, "step_processor_seconds") or why_not
         resident = " → ".join(f"{entry['resident_bytes'] / MIB:.0f}" for entry in row["measured"] if entry.get("resident_bytes"))
-        lines.append(f"| {row['what']} | {row['claim']} | {predicted} | {measured} | {resident + ' MiB' if resident else ''} "
-                     f"| {row['note']} |")
+        lines.append(f"| {claim['what']} | {claim['claim']} | {predicted} | {measured} | {resident + ' MiB' if resident else ''} "
+                     f"| {claim.get('note', '')} |")
     return "\n".join(lines)
 
 
-def write_table(name, claims, rows):
+def write_table(name, claims, results):
     readme = ROOT / "examples" / name / "README.md"
     text = readme.read_text()
     pattern = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -199,7 +207,7 @@ def write_table(name, claims, rows):
              f"Small: `{claims['tiny']['job']}`, one thread"
              f"{', `' + ' '.join(claims['tiny']['common']) + '`' if claims['tiny'].get('common') else ''}; bytes as counted in the arena, "
              f"processor time of a step (median of {ROUNDS} rounds).\nThe percentage is the last against the first.\n\n")
-    readme.write_text(pattern.sub(lambda found: found.group(1) + words + table(rows) + "\n" + found.group(2), text))
+    readme.write_text(pattern.sub(lambda found: found.group(1) + words + table(claims["rows"], results) + "\n" + found.group(2), text))
 
 
 def main():
@@ -207,6 +215,7 @@ def main():
     parser.add_argument("systems", nargs="*", default=SYSTEMS, metavar="SYSTEM", help=", ".join(SYSTEMS))
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
     parser.add_argument("--no-train", action="store_true", help="keep what was measured")
+    parser.add_argument("--missing", action="store_true", help="only what is not there yet")
     parser.add_argument("--tables", action="store_true", help="neither plan nor train")
     options = parser.parse_args()
     unknown = [name for name in options.systems if name not in SYSTEMS]
@@ -216,15 +225,17 @@ def main():
     for name in options.systems:
         system = System(name, options.plimsoll)
         if not options.tables:
-            kept = {row["what"]: row for row in results.get(name, [])}
-            rows = []
+            kept = results.get(name, {})
             for claim in system.claims["rows"]:
-                print(f"{name}: {claim['what']}", file=sys.stderr, flush=True)
-                rows.append(system.row(claim, kept.get(claim["what"], {}), not options.no_train))
-            results[name] = rows
-            RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        if name not in results:
-            sys.exit(f"{RESULTS} has nothing of {name}: run without --tables first")
+                what = claim["what"]
+                if options.missing and kept.get(what, {}).get("settings") == system.settings(claim):
+                    continue
+                print(f"{name}: {what}", file=sys.stderr, flush=True)
+                kept[what] = system.row(claim, kept.get(what, {}), not options.no_train)
+                results[name] = {each["what"]: kept[each["what"]] for each in system.claims["rows"] if each["what"] in kept}
+                RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        if any(claim["what"] not in results.get(name, {}) for claim in system.claims["rows"]):
+            sys.exit(f"{RESULTS} has not all of {name}: run without --tables first")
         write_table(name, system.claims, results[name])
 
 
