@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -44,13 +45,13 @@ def call(command, accepted=(0,)):
     """The JSON that the command writes to a file, and the processor seconds it took."""
     with tempfile.TemporaryDirectory() as folder:
         answer = os.path.join(folder, "answer.json")
-        before = os.times()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([*command, "--json", answer], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               cwd=ROOT)
-        after = os.times()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode not in accepted:
             sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr.strip()}")
-        seconds = after.children_user - before.children_user + after.children_system - before.children_system
+        seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
         return json.loads(pathlib.Path(answer).read_text()), seconds
 
 
@@ -61,11 +62,15 @@ class System:
         self.claims = json.loads((self.folder / "claims.json").read_text())
         self.plans, self.runs, self.short_run = {}, {}, {}
 
-    def overrides(self, size, settings):
-        """@NAME stands for the overrides that the file's "sets" have under that name."""
+    def named(self, setting):
+        """With what @NAME stands for in its place."""
+        if isinstance(setting, dict):
+            return {**setting, "set": self.named(setting["set"])}
         sets = self.claims.get("sets", {})
-        given = [one for each in settings for one in (sets[each[1:]] if each.startswith("@") else [each])]
-        return [*self.claims[size].get("common", []), *[each for each in given if each != "least"]]
+        return [one for each in setting for one in (sets[each[1:]] if each.startswith("@") else [each])]
+
+    def overrides(self, size, settings):
+        return [*self.claims[size].get("common", []), *[each for each in self.named(settings) if each != "least"]]
 
     def predicted(self, setting):
         """Of one setting at full size; cards are planned for as they are, all else as if memory had no end."""
@@ -91,8 +96,9 @@ class System:
 
     def settings(self, claim):
         """What a row's figures come from, written beside them."""
-        return [self.claims["full"], self.claims["tiny"], self.claims.get("sets", {}), claim.get("full", []),
-                claim.get("tiny", []), "step" in claim.get("show", [])]
+        return {"full": [self.claims["full"], [self.named(setting) for setting in claim.get("full", [])]],
+                "tiny": [self.claims["tiny"], [self.named(setting) for setting in claim.get("tiny", [])],
+                         "step" in claim.get("show", [])]}
 
     def train(self, setting, steps):
         job, settings = self.claims["tiny"]["job"], setting
@@ -126,10 +132,14 @@ class System:
                 seconds[i].append((long_run - self.short_run[json.dumps(settings)]) / steps)
         return [statistics.median(each) for each in seconds]
 
-    def row(self, claim, kept, train):
+    def row(self, claim, kept, train, missing):
         made = {"settings": self.settings(claim)}
-        made["predicted"] = [self.predicted(setting) for setting in claim.get("full", [])]
-        if not train:
+        known = kept.get("settings", {}) if missing else {}
+        if known.get("full") == made["settings"]["full"]:
+            made["predicted"] = kept["predicted"]
+        else:
+            made["predicted"] = [self.predicted(setting) for setting in claim.get("full", [])]
+        if not train or known.get("tiny") == made["settings"]["tiny"]:
             made["measured"] = kept.get("measured", [])
             return made
         made["measured"] = [self.measured(settings) for settings in claim.get("tiny", [])]
@@ -144,7 +154,7 @@ def size(count):
         if count >= unit / 10:
             value = count / unit
             return f"{value:.0f} {name}" if value >= 100 else f"{value:.1f} {name}" if value >= 10 else f"{value:.2f} {name}"
-    return f"{count} bytes"
+    return f"{count / 1024:.1f} KiB"
 
 
 def seconds(value):
@@ -231,7 +241,7 @@ def main():
                 if options.missing and kept.get(what, {}).get("settings") == system.settings(claim):
                     continue
                 print(f"{name}: {what}", file=sys.stderr, flush=True)
-                kept[what] = system.row(claim, kept.get(what, {}), not options.no_train)
+                kept[what] = system.row(claim, kept.get(what, {}), not options.no_train, options.missing)
                 results[name] = {each["what"]: kept[each["what"]] for each in system.claims["rows"] if each["what"] in kept}
                 RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         if any(claim["what"] not in results.get(name, {}) for claim in system.claims["rows"]):
