@@ -3,7 +3,12 @@
 
     scripts/memory-table.py parts  JOB@GPU[,KEY=VALUE...] ...   what fills each device, with its share of what is usable
     scripts/memory-table.py ladder JOB@GPU SETTING[,SETTING...] ...   one row a set of overrides, as NAME:KEY=VALUE,KEY=VALUE
-    scripts/memory-table.py devices JOB GPU ...                 which devices can train it, how fast
+    scripts/memory-table.py devices JOB[,KEY=VALUE...] GPU ...  which devices can train it, how fast
+    scripts/memory-table.py recipes JOB[,KEY=VALUE...] GPU[,GPU...] [NAME:KEY=VALUE;KEY=VALUE...] ...
+                                                                --recipe saving, balanced and speed on each card, a row a
+                                                                card and a set of overrides (a semicolon between two)
+
+scripts/readme-tables.py writes them where a README asks for them.
 """
 import argparse
 import json
@@ -71,11 +76,12 @@ def ladder(options):
 
 
 def devices(options):
-    job, *gpus = options.arguments
+    target, *gpus = options.arguments
+    job, _, common = split(target)
     print("| device | usable | peak | least that fits | micro batches | predicted step |")
     print("|---|---|---|---|---|---|")
     for gpu in gpus:
-        p = plan(options, job, gpu, [])
+        p = plan(options, job, gpu, common)
         choices = p["choices"]
         steps = choices["gradient_accumulation_steps"]
         steps = steps["0"] if isinstance(steps, dict) else steps
@@ -84,13 +90,31 @@ def devices(options):
               f"{seconds(p['step_seconds']) if p['fits'] else ''} |")
 
 
+def recipes(options):
+    target, gpus, *variants = options.arguments
+    job, _, common = split(target)
+    names = ["saving", "balanced", "speed"]
+    print("| card | usable | " + ("| " if variants else "") + " | ".join(f"`--recipe {name}`" for name in names) + " |")
+    print("|---|---|" + ("---|" if variants else "") + "---|" * len(names))
+    for gpu in gpus.split(","):
+        for variant in variants or [""]:
+            name, _, overrides = variant.partition(":")
+            cells = []
+            for recipe in names:
+                p = plan(options, job, gpu, ["--recipe", recipe, *common, *[each for each in overrides.split(";") if each]])
+                micro, steps = p["choices"]["micro_batch_size"], p["choices"]["gradient_accumulation_steps"]
+                cells.append(f"{size(p['peak_bytes'])}, {micro} x {steps}, {seconds(p['step_seconds'])}" if p["fits"]
+                             else f"no: {size(p['minimum_budget_bytes'])}")
+            print(f"| {gpu} | {size(p['budget_bytes'])} | " + (f"{name} | " if variants else "") + " | ".join(cells) + " |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["parts", "ladder", "devices"])
+    parser.add_argument("kind", choices=["parts", "ladder", "devices", "recipes"])
     parser.add_argument("arguments", nargs="+")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
     options = parser.parse_args()
-    {"parts": parts, "ladder": ladder, "devices": devices}[options.kind](options)
+    {"parts": parts, "ladder": ladder, "devices": devices, "recipes": recipes}[options.kind](options)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,10 @@ struct DataConfig {
   std::filesystem::path tokenizer_file;  ///< gpt2: a tiktoken rank file; sentencepiece: a .model file; gguf: a model's
   int64_t sequence_length = 512;         ///< tokens of a window
   double validation_fraction = 0.05;     ///< [0, 0.5]: the end of the text, held out for evaluation
+  double test_fraction = 0;              ///< slices, stimuli; [0, 0.5]: held out as well, and apart from validation
+  std::string evaluate_on = "validation";  ///< validation | test: the part that evaluations and baselines look at
+  /// The share of the data that evaluations look at.
+  double evaluated_fraction() const { return evaluate_on == "test" ? test_fraction : validation_fraction; }
   bool shuffle = true;
   int64_t num_workers = 1;          ///< threads that prepare batches; they persist
   int64_t prefetch = 4;             ///< batches prepared ahead

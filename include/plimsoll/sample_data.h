@@ -37,6 +37,7 @@ struct SlicesConfig {
   int64_t min_pixels = 16;                      ///< of a mask, at the model's image_size, to be a sample
   int64_t validation_block = 6;                 ///< neighbouring slices that are held out together
   int64_t validation_gap = 2;                   ///< slices on either side of them that are not used at all
+  double augment = 0;                           ///< [0, 0.5]: how far slices trained on are moved, scaled and turned
   std::string prompt = "Segment the {}.";       ///< {} is the structure's name
   std::string answer = " It is here:";          ///< what the language model is to go on with
 };

@@ -194,6 +194,7 @@ struct TrainReport {
     double value = 0;
   };
   std::vector<Baseline> baselines;
+  std::vector<std::string> left_out;  ///< what cannot be read (`data.skip_bad`), a line each with the file's name
 };
 
 /// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend;

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "plimsoll/error.h"
 
@@ -15,18 +16,24 @@ namespace {
 
 constexpr const char* kGroup = "The usual flags (each is a key of the job file; what it does to memory)";
 
-// "--batch-size" is also "--batch_size".
-std::string both_spellings(std::string name) {
-  std::string other = name;
-  std::replace(other.begin() + 2, other.end(), '-', '_');
-  return other == name ? name : name + "," + other;
+// "--batch-size" is also "--batch_size"; "--no-use-amp" is "--no_use_amp" and, as Python's argparse writes it,
+// "--no-use_amp".
+std::string all_spellings(const std::string& name) {
+  std::string spellings = name;
+  for (const size_t kept : {size_t{2}, std::string_view("--no-").size()}) {
+    if (kept > 2 && !name.starts_with("--no-")) continue;
+    std::string other = name;
+    std::replace(other.begin() + static_cast<std::ptrdiff_t>(kept), other.end(), '-', '_');
+    if (other != name) spellings += "," + other;
+  }
+  return spellings;
 }
 
 void add(CLI::App& command, const char* name, std::string& value, const char* meaning) {
-  command.add_option(both_spellings(name), value, meaning)->group(kGroup)->option_text("VALUE");
+  command.add_option(all_spellings(name), value, meaning)->group(kGroup)->option_text("VALUE");
 }
 void add(CLI::App& command, const char* name, bool& value, const char* meaning) {
-  command.add_flag(both_spellings(name), value, meaning)->group(kGroup);
+  command.add_flag(all_spellings(name), value, meaning)->group(kGroup);
 }
 
 // A value as YAML: quoted, so that nothing in it is syntax.

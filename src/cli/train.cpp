@@ -81,7 +81,8 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"steps_profiled", report.steps_profiled},
           {"evaluation_loss", optional_json(report.last_evaluation)},
           {"metrics", metrics_json(report)},
-          {"baselines", baselines_json(report)}};
+          {"baselines", baselines_json(report)},
+          {"left_out", report.left_out}};
 }
 
 std::string memory_table(const TrainReport& report, bool terminal) {
@@ -113,6 +114,8 @@ std::string run_table(const Job& job, const TrainReport& report, bool terminal) 
   table.add_row({"micro batches", micro_batches_in_words(report.job.settings)});
   if (report.resumed_step > 0) table.add_row({"of these before this run", std::to_string(report.resumed_step)});
   if (report.stopped) table.add_row({"stopped", "before the last step"});
+  if (!report.left_out.empty())
+    table.add_row({"left out, as they cannot be read", std::to_string(report.left_out.size())});
   if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});
   if (report.step_seconds > 0) {
     table.add_row({"median step", short_seconds(report.step_seconds)});

@@ -19,6 +19,11 @@ constexpr double kSameGrid = 1e-2;
   throw UserError(what, UserError::Kind::failure);
 }
 
+/// Whether the voxel nearest to a place is one of 0 to `last`.
+bool nearest_inside(double at, int64_t last) {
+  return at > -0.5 && at < static_cast<double>(last) + 0.5;
+}
+
 std::string listed(const auto& numbers) {
   return fmt::format("{:.4g}", fmt::join(numbers, ", "));
 }
@@ -143,6 +148,65 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::s
         pixel = rows.part[i] > 0 ? above + rows.part[i] * (across(rows.upper[i]) - above) : above;
       }
   }
+}
+
+template <typename Visit>
+void LabelledVolume::each_place(int64_t size, const SliceView& view, const Visit& visit) const {
+  const double scale = this->scale(size), side = static_cast<double>(size);
+  const double cosine = std::cos(view.turn) / view.scale, sine = std::sin(view.turn) / view.scale;
+  const auto in_voxels = [&](double pixels, size_t axis) {
+    return pixels * scale / image_.spacing[axis] + static_cast<double>(image_.sizes[axis]) / 2 - 0.5;
+  };
+  for (int64_t r = 0; r < size; ++r)
+    for (int64_t c = 0; c < size; ++c) {
+      const double x = static_cast<double>(c) + 0.5 - side / 2 - view.across * side;
+      const double y = static_cast<double>(r) + 0.5 - side / 2 - view.down * side;
+      visit(r * size + c, in_voxels(cosine * x + sine * y, columns_), in_voxels(cosine * y - sine * x, rows_));
+    }
+}
+
+void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, const SliceView& view,
+                           std::span<float> to) const {
+  check(std::ssize(to) == size * size * channels, "an image of another size");
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const int64_t last_column = image_.sizes[columns_] - 1, last_row = image_.sizes[rows_] - 1;
+  const auto outside = static_cast<float>((least_ - mean_) / deviation_);
+  each_place(size, view, [&](int64_t pixel, double column, double row) {
+    const bool inside = nearest_inside(column, last_column) && nearest_inside(row, last_row);
+    const double left = std::clamp(column, 0.0, static_cast<double>(last_column));
+    const double above = std::clamp(row, 0.0, static_cast<double>(last_row));
+    const auto c = static_cast<int64_t>(left), r = static_cast<int64_t>(above);
+    const double right_part = left - static_cast<double>(c), below_part = above - static_cast<double>(r);
+    for (int64_t channel = 0; channel < channels; ++channel) {
+      float& value = to[static_cast<size_t>(pixel * channels + channel)];
+      value = outside;
+      if (!inside) continue;
+      const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
+      const auto voxel = [&](int64_t i, int64_t j) {
+        return image_.at(at * steps[static_cast<size_t>(axis_)] + std::min(i, last_column) * steps[columns_] +
+                         std::min(j, last_row) * steps[rows_]);
+      };
+      const double upper = voxel(c, r) + right_part * (voxel(c + 1, r) - voxel(c, r));
+      const double lower = voxel(c, r + 1) + right_part * (voxel(c + 1, r + 1) - voxel(c, r + 1));
+      value = static_cast<float>((upper + below_part * (lower - upper) - mean_) / deviation_);
+    }
+  });
+}
+
+void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const SliceView& view,
+                          std::span<uint8_t> to) const {
+  check(std::ssize(to) == size * size, "a mask of another size");
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const int64_t base = slice * steps[static_cast<size_t>(axis_)];
+  each_place(size, view, [&](int64_t pixel, double column, double row) {
+    const bool inside =
+        nearest_inside(column, image_.sizes[columns_] - 1) && nearest_inside(row, image_.sizes[rows_] - 1);
+    to[static_cast<size_t>(pixel)] =
+        inside && structure_[static_cast<size_t>(base + std::llround(column) * steps[columns_] +
+                                                 std::llround(row) * steps[rows_])] == structure + 1
+            ? 1
+            : 0;
+  });
 }
 
 // visit(pixel, structure from 1 on, or 0), row by row.

@@ -12,6 +12,14 @@
 
 namespace plimsoll {
 
+/// A slice looked at from elsewhere: its middle moved by parts of the square's side, then turned by radians about the
+/// middle and made `scale` times as large.
+struct SliceView {
+  double across = 0, down = 0;
+  double turn = 0;
+  double scale = 1;
+};
+
 /// May be read from any number of threads. Holds the image as its file has it and 2 bytes a voxel for the labels.
 class LabelledVolume {
  public:
@@ -29,6 +37,9 @@ class LabelledVolume {
   void image(int64_t slice, int64_t channels, int64_t size, std::span<float> to) const;
   /// 1 where the nearest voxel belongs to the structure.
   void mask(int64_t slice, int64_t structure, int64_t size, std::span<uint8_t> to) const;
+  /// The same two of a slice as `view` shows it; outside of the volume is what is least, and no structure.
+  void image(int64_t slice, int64_t channels, int64_t size, const SliceView& view, std::span<float> to) const;
+  void mask(int64_t slice, int64_t structure, int64_t size, const SliceView& view, std::span<uint8_t> to) const;
   /// Pixels of such masks of all `structures`.
   std::vector<int64_t> pixels_of_each(int64_t slice, int64_t structures, int64_t size) const;
 
@@ -36,6 +47,9 @@ class LabelledVolume {
   struct Line;  // pixels of an output row or column, and where they lie
   Line line(size_t axis, double scale, int64_t size) const;
   double scale(int64_t size) const;  // millimetres of a pixel
+  /// visit(pixel, column, row) in voxels from the middle of the first, which may lie outside.
+  template <typename Visit>
+  void each_place(int64_t size, const SliceView& view, const Visit& visit) const;
   template <typename Visit>
   void each_pixel(int64_t slice, int64_t size, const Visit& visit) const;
 

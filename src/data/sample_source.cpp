@@ -17,6 +17,7 @@ class TextSamples final : public SampleSource {
   Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
     return make_text_batch(dataset_, order, split, first, count);
   }
+  std::vector<std::string> skipped() const override { return dataset_.skipped(); }
 
  private:
   TextDataset dataset_;

@@ -47,8 +47,8 @@ std::span<Number> row_of(BatchField& field, int64_t row) {
 class SliceSamples final : public SampleSource {
  public:
   SliceSamples(const DataConfig& config, const SliceShape& shape, const Tokenizer& tokenizer,
-               const std::function<void(double)>& progress)
-      : shape_(shape) {
+               const std::function<void(double)>& progress, uint64_t seed)
+      : shape_(shape), augment_(config.slices.augment), seed_(seed) {
     const SlicesConfig& slices = config.slices;
     const std::vector<LabelName> names =
         matching(read_label_names(slices.label_names), slices.structures, slices.label_names);
@@ -73,14 +73,24 @@ class SliceSamples final : public SampleSource {
     batch.fields.push_back(field_of<float>("read_at", DType::float32, {count, length}));
     batch.fields.push_back(field_of<uint8_t>("mask", DType::uint8, {count, size, size}));
     for (int64_t i = 0; i < count; ++i) {
-      const Sample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(order.index(first + i))];
+      const int64_t index = order.index(first + i);
+      const Sample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(index)];
       const LabelledVolume& volume = volumes_[static_cast<size_t>(sample.volume)];
       const SlicePrompt& prompt = prompts_[static_cast<size_t>(sample.structure)];
-      volume.image(sample.slice, shape_.channels, size, row_of<float>(batch.fields[0], i));
+      const auto image = row_of<float>(batch.fields[0], i);
+      const auto mask = row_of<uint8_t>(batch.fields[4], i);
+      if (split == Split::train && augment_ > 0) {
+        const Augmentation drawn = draw(order.epoch(first + i), index);
+        volume.image(sample.slice, shape_.channels, size, drawn.view, image);
+        volume.mask(sample.slice, sample.structure, size, drawn.view, mask);
+        for (float& value : image) value = value * drawn.contrast + drawn.brightness;
+      } else {
+        volume.image(sample.slice, shape_.channels, size, image);
+        volume.mask(sample.slice, sample.structure, size, mask);
+      }
       std::ranges::copy(prompt.tokens, row_of<int64_t>(batch.fields[1], i).begin());
       std::ranges::copy(prompt.targets, row_of<int64_t>(batch.fields[2], i).begin());
       std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
-      volume.mask(sample.slice, sample.structure, size, row_of<uint8_t>(batch.fields[4], i));
     }
     return batch;
   }
@@ -99,6 +109,23 @@ class SliceSamples final : public SampleSource {
   std::vector<std::string> skipped() const override { return skipped_; }
 
  private:
+  struct Augmentation {
+    SliceView view;
+    float contrast, brightness;
+  };
+
+  Augmentation draw(int64_t epoch, int64_t index) const {
+    SplitMix64 stream(
+        mix64(mix64(mix64(seed_ + 0x736c6963u) ^ static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(index)));
+    const auto within = [&](double most) {  // evenly from -most to most
+      return (static_cast<double>(stream.next() >> 11) * 0x1p-52 - 1) * most;
+    };
+    const double a = augment_;
+    return {{.across = within(a), .down = within(a), .turn = within(a), .scale = 1 + within(a)},
+            static_cast<float>(1 + within(a)),
+            static_cast<float>(within(a))};
+  }
+
   void read_volumes(const DataConfig& config, const std::unordered_map<int64_t, int64_t>& structures,
                     const std::function<void(double)>& progress) {
     const size_t count = config.files.size();
@@ -129,12 +156,14 @@ class SliceSamples final : public SampleSource {
       }
       if (found.empty()) continue;
       const int32_t first = found.front().slice;
-      const std::vector<SliceUse> use = split_slices(found.back().slice - first + 1, config.validation_fraction,
-                                                     slices.validation_block, slices.validation_gap);
+      const std::vector<SliceUse> use = split_slices(
+          found.back().slice - first + 1,
+          {config.validation_fraction, config.test_fraction, slices.validation_block, slices.validation_gap});
+      const SliceUse evaluated = config.evaluate_on == "test" ? SliceUse::test : SliceUse::validation;
       for (const Sample& sample : found) {
         const SliceUse one = use[static_cast<size_t>(sample.slice - first)];
         if (one == SliceUse::train) train_.push_back(sample);
-        if (one == SliceUse::held_out) held_out_.push_back(sample);
+        if (one == evaluated) held_out_.push_back(sample);
       }
     }
     if (train_.empty() && held_out_.empty())
@@ -145,7 +174,7 @@ class SliceSamples final : public SampleSource {
     if (train_.empty())
       throw UserError(
           "held-out slices and the gaps beside them leave none to train on; lower data.validation_fraction, "
-          "data.validation_block or data.validation_gap");
+          "data.test_fraction, data.validation_block or data.validation_gap");
     // An evaluation of the first few sees all of the volumes.
     std::ranges::sort(held_out_, {}, [](const Sample& sample) {
       return mix64(mix64(mix64(static_cast<uint64_t>(sample.volume)) + static_cast<uint64_t>(sample.slice)) +
@@ -217,6 +246,8 @@ class SliceSamples final : public SampleSource {
   }
 
   SliceShape shape_;
+  double augment_;
+  uint64_t seed_;
   std::vector<SlicePrompt> prompts_;  // of each structure
   std::vector<LabelledVolume> volumes_;
   std::vector<Sample> train_, held_out_;
@@ -226,8 +257,9 @@ class SliceSamples final : public SampleSource {
 }  // namespace
 
 std::unique_ptr<SampleSource> slice_samples(const DataConfig& config, const SliceShape& shape,
-                                            const Tokenizer& tokenizer, const std::function<void(double)>& progress) {
-  return std::make_unique<SliceSamples>(config, shape, tokenizer, progress);
+                                            const Tokenizer& tokenizer, const std::function<void(double)>& progress,
+                                            uint64_t seed) {
+  return std::make_unique<SliceSamples>(config, shape, tokenizer, progress, seed);
 }
 
 }  // namespace plimsoll

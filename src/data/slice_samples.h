@@ -26,11 +26,14 @@ struct SliceShape {
 /// from the prompt's last one to the end of text, and -100 elsewhere; read_at is their mean up to the
 /// end of text.
 ///
+/// Samples trained on are moved, turned, scaled, brightened and darkened as config.slices.augment says, by `seed`, the
+/// epoch and the sample's number. Split::validation is the part that config.evaluate_on names.
+///
 /// Volumes are read at once and held in memory. `progress` hears how far it is and may throw. Throws UserError for
 /// files that cannot be read, names that are not there, a prompt that is too long, and where nothing is left to train
 /// on.
 std::unique_ptr<SampleSource> slice_samples(const DataConfig& config, const SliceShape& shape,
                                             const Tokenizer& tokenizer,
-                                            const std::function<void(double fraction)>& progress);
+                                            const std::function<void(double fraction)>& progress, uint64_t seed = 0);
 
 }  // namespace plimsoll

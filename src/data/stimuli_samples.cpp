@@ -105,17 +105,24 @@ class StimuliSamples final : public SampleSource {
           config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features, vectors_.front().size()));
   }
 
+  // The last runs are of the test, those before them of validation.
   void choose_volumes(const DataConfig& config) {
-    auto runs = std::ssize(labels_.runs), held = int64_t{0};
-    if (config.validation_fraction > 0) {
-      if (runs == 1) {  // its end is a run of its own: nothing of it is seen from before
-        const auto end = static_cast<double>(series_.volumes) * (1 - config.validation_fraction);
-        for (auto v = static_cast<size_t>(std::lround(end)); v < labels_.run.size(); ++v) labels_.run[v] = 1;
-        runs = labels_.run.back() + 1;
-      }
-      held = std::clamp<int64_t>(std::lround(static_cast<double>(runs) * config.validation_fraction), 1, runs);
-      held = std::min(held, runs - 1);
-    }
+    auto runs = std::ssize(labels_.runs);
+    const bool one = runs == 1;
+    if (one) runs = cut_the_end_off(config);
+    const auto runs_of = [&](double share) -> int64_t {
+      if (share <= 0) return 0;
+      return one ? 1 : std::max<int64_t>(1, std::lround(static_cast<double>(runs) * share));
+    };
+    const int64_t tests = runs_of(config.test_fraction);
+    int64_t held = tests + runs_of(config.validation_fraction);
+    if (tests == 0) held = std::min(held, runs - 1);
+    if (held >= runs)
+      throw UserError(
+          fmt::format("data.fmri: {} has {}; data.validation_fraction {} and data.test_fraction {} leave "
+                      "nothing of it to train on",
+                      config_.fmri.string(), one ? "one run" : fmt::format("{} runs", runs), config.validation_fraction,
+                      config.test_fraction));
     usable_.assign(static_cast<size_t>(series_.volumes), 1);
     begin_.assign(static_cast<size_t>(series_.volumes), 0);
     for (int64_t v = 0; v < series_.volumes; ++v) {
@@ -130,13 +137,30 @@ class StimuliSamples final : public SampleSource {
         usable_[at] = 0;
       }
       if (!usable_[at] || v - begin_[at] < config_.delay) continue;  // what it responds to was before the run
-      (labels_.run[at] >= runs - held ? held_out_ : train_).push_back(v);
+      const bool test = labels_.run[at] >= runs - tests;
+      if (labels_.run[at] < runs - held)
+        train_.push_back(v);
+      else if (test == (config.evaluate_on == "test"))
+        held_out_.push_back(v);
     }
     if (train_.empty())
       throw UserError(
           fmt::format("data.fmri: {} has no volume to train on: runs are of {} volumes at most, and "
                       "data.fmri_delay is {}",
                       config_.fmri.string(), series_.volumes, config_.delay));
+  }
+
+  // Of a single run the ends become runs of their own: nothing of what is before is seen from there. Returns how many
+  // runs there are then.
+  int64_t cut_the_end_off(const DataConfig& config) {
+    const auto cut = [&](double share, int64_t run) {
+      const auto begin = static_cast<double>(series_.volumes) * (1 - share);
+      for (auto v = static_cast<size_t>(std::lround(begin)); v < labels_.run.size(); ++v) labels_.run[v] = run;
+    };
+    int64_t run = 0;
+    if (config.validation_fraction > 0) cut(std::min(1.0, config.validation_fraction + config.test_fraction), ++run);
+    if (config.test_fraction > 0) cut(config.test_fraction, ++run);
+    return labels_.run.back() - labels_.run.front() + 1;
   }
 
   void prepare_responses() {

@@ -26,9 +26,10 @@ struct StimuliShape {
 };
 
 /// Reads the series and decodes the media. Whole runs are held out, the last ones, as many as come nearest to
-/// config.validation_fraction and at least one; of a single run the end. Voxels are standardised by the volumes that
-/// are trained on. `progress` is told what takes long. Throws UserError for files that cannot be read, do not go
-/// together or are not what `shape` asks for.
+/// config.test_fraction, and before them to config.validation_fraction, each at least one where it is above 0; of a
+/// single run the end. Split::validation is the part that config.evaluate_on names. Voxels are standardised by the
+/// volumes that are trained on. `progress` is told what takes long. Throws UserError for files that cannot be read, do
+/// not go together or are not what `shape` asks for.
 std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
                                               const std::function<void(const std::string&, double)>& progress);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
 #include <optional>
 
 #include "base/file_error.h"
@@ -28,6 +30,20 @@ std::optional<TokenFile> cached_tokens(const Source& source, const Tokenizer& to
                                 source.cache.string(), source.text.path.string()),
                     UserError::Kind::failure);
   return tokens;
+}
+
+/// What the file is, that it can be opened, and its tokens where they are there.
+Source looked_at(const std::filesystem::path& file, const std::filesystem::path& cache_dir,
+                 const Tokenizer& tokenizer) {
+  Source source;
+  source.text = TextFile::look_at(file);
+  source.key = token_cache_key(source.text, tokenizer);
+  source.cache = token_cache_file(cache_dir, source.text, source.key);
+  source.tokens = cached_tokens(source, tokenizer);
+  errno = 0;
+  if (!source.tokens && !std::ifstream(file, std::ios::binary))
+    throw_file_error("read", file, errno != 0 ? errno : EIO);
+  return source;
 }
 
 void tokenize_missing(std::vector<Source>& sources, const Tokenizer& tokenizer, const TextDataset::Progress& progress) {
@@ -68,13 +84,16 @@ TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, c
   // All files are looked at before the first is tokenised: a mistyped name is not found out after minutes.
   std::vector<Source> sources;
   for (const std::filesystem::path& file : config.files) {
-    Source source;
-    source.text = TextFile::look_at(file);
-    source.key = token_cache_key(source.text, tokenizer);
-    source.cache = token_cache_file(config.cache_dir, source.text, source.key);
-    source.tokens = cached_tokens(source, tokenizer);
-    sources.push_back(std::move(source));
+    try {
+      sources.push_back(looked_at(file, config.cache_dir, tokenizer));
+    } catch (const UserError& problem) {
+      if (!config.skip_bad) throw;
+      skipped_.emplace_back(problem.what());
+    }
   }
+  if (sources.empty())
+    throw UserError(fmt::format("none of data.files can be read; the first: {}", skipped_.front()),
+                    UserError::Kind::failure);
   std::error_code error;
   std::filesystem::create_directories(config.cache_dir, error);
   if (error) throw_file_error("make the folder", config.cache_dir, error.value());

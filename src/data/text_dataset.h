@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "data/token_file.h"
@@ -28,8 +29,13 @@ class TextDataset {
   /// Tokenises each of config.files, unless config.cache_dir (made when it is missing; an absolute path, or relative to
   /// the current folder) has its tokens already: they are found by the file's path, size and time of change, and by
   /// the tokenizer. Takes no memory in proportion to the text. Throws UserError for files that are missing, not
-  /// regular, empty or change while they are read, and where the text has less than one window to train on.
+  /// regular, empty or change while they are read, and where the text has less than one window to train on. With
+  /// config.skip_bad a file that cannot be read is left out, as long as one is left; one that changes under way still
+  /// stops the job.
   TextDataset(const DataConfig& config, const Tokenizer& tokenizer, const Progress& progress = {});
+
+  /// Files that were left out, a line each with what is the matter.
+  const std::vector<std::string>& skipped() const { return skipped_; }
 
   /// Tokens of a window that a model reads: the size of `tokens` and of `targets`.
   int64_t sequence_length() const { return sequence_length_; }
@@ -55,6 +61,7 @@ class TextDataset {
   int64_t vocab_size_ = 0;
   int64_t total_tokens_ = 0;
   int64_t train_tokens_ = 0;
+  std::vector<std::string> skipped_;
 };
 
 }  // namespace plimsoll

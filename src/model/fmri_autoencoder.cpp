@@ -45,7 +45,8 @@ ModalityEncoderImpl::ModalityEncoderImpl(int64_t tokens, int64_t features, const
                                          double eps) {
   embed_ = register_module("embed", Linear(features, config.width, /*bias=*/true, kInitialDeviation));
   positions_ = register_parameter("positions", torch::empty({tokens, config.width}));
-  torch::nn::init::normal_(positions_, 0.0, kInitialDeviation);
+  // As large as what features of deviation 1 are embedded into: else the first norm leaves nothing of where a token is.
+  torch::nn::init::normal_(positions_, 0.0, kInitialDeviation * std::sqrt(static_cast<double>(features)));
   blocks_ = register_module("blocks", blocks<EncoderBlock>(config.depth, options_of(config.width, config.num_heads,
                                                                                     config.depth, dropout, eps)));
   norm_ = register_module("norm", Norm("rmsnorm", config.width, eps));

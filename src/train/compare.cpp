@@ -32,6 +32,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   base.log = {};
   base.eval_every_n_steps = 0;
   base.data.validation_fraction = 0;
+  base.data.evaluate_on = "validation";
   std::vector<Rung> ladder;
   Job next = base;
   next.memory_budget.reset();  // what the machine has

@@ -35,8 +35,9 @@ std::unique_ptr<SampleSource> open_slices(const Job& job, const DataProgress& pr
   const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
   // Where the model's vocabulary was given the tokenizer's file has not been read yet.
   vocabulary_of(job, *tokenizer);
-  return slice_samples(job.data, {model.image_size, model.channels, model.prompt_length}, *tokenizer,
-                       [&](double fraction) { progress("reading volumes", fraction); });
+  return slice_samples(
+      job.data, {model.image_size, model.channels, model.prompt_length}, *tokenizer,
+      [&](double fraction) { progress("reading volumes", fraction); }, job.seed);
 }
 
 }  // namespace

@@ -219,8 +219,8 @@ class Run {
         observer_.preparing(what, fraction);
         if (stop_requested) throw StoppedEarly();
       });
-      for (const std::string& left_out : samples->skipped()) observer_.left_out(left_out);
       data_.emplace(job_, std::move(samples), asks_what_counts(step.inputs));
+      say_what_is_left_out();
       return;
     }
     const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
@@ -231,6 +231,12 @@ class Run {
       observer_.preparing(what, fraction);
       if (stop_requested) throw StoppedEarly();
     });
+    say_what_is_left_out();
+  }
+
+  void say_what_is_left_out() {
+    report_.left_out = data_->source().skipped();
+    for (const std::string& each : report_.left_out) observer_.left_out(each);
   }
 
   void resume(const std::filesystem::path& file) {

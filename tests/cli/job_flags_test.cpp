@@ -24,6 +24,7 @@ TEST_F(JobFlags, AreOverridesOfTheJob) {
   EXPECT_EQ(choices({"--use-amp"})["precision"], "bf16-mixed");
   EXPECT_EQ(choices({"precision=bf16-mixed", "--no_use_amp"})["precision"], "bf16-mixed");  // what is written out holds
   EXPECT_EQ(choices({"--no-use-amp"})["precision"], "32-true");
+  EXPECT_EQ(choices({"--no-use_amp"})["precision"], "32-true");
   EXPECT_EQ(choices({"--recipe", "saving"})["precision"], "bf16-true");
   EXPECT_EQ(choices({"--recipe", "saving", "--use-amp"})["precision"], "bf16-mixed");
 }

@@ -70,6 +70,70 @@ TEST_F(SliceSamplesTest, AreSlicesWithStructuresThatTheyShow) {
   }
 }
 
+TEST_F(SliceSamplesTest, TheTestPartIsApart) {
+  config_.validation_fraction = config_.test_fraction = 0.1;
+  const auto validation = open();
+  config_.evaluate_on = "test";
+  const auto test = open();
+  EXPECT_EQ(test->samples(Split::train), validation->samples(Split::train));
+  EXPECT_EQ(test->samples(Split::validation), 2 * 3);
+  EXPECT_EQ(validation->samples(Split::validation), 2 * 3);
+  const auto bytes_of = [&](const SampleSource& source, Split split) {
+    std::set<std::vector<std::byte>> images;
+    for (int64_t i = 0; i < source.samples(split); ++i) images.insert(batch(source, split, i, 1).fields[0].bytes);
+    return images;
+  };
+  const auto trained = bytes_of(*test, Split::train), held_out = bytes_of(*test, Split::validation);
+  EXPECT_EQ(trained, bytes_of(*validation, Split::train));
+  for (const auto& image : bytes_of(*validation, Split::validation)) EXPECT_FALSE(held_out.contains(image));
+  for (const auto& image : trained) EXPECT_FALSE(held_out.contains(image));
+}
+
+TEST_F(SliceSamplesTest, AugmentsWhatIsTrainedOnAlone) {
+  const auto plain = open();
+  config_.slices.augment = 0.1;
+  const auto augmented = open();
+  const WindowOrder order(plain->samples(Split::train), 0, false);
+  const int64_t epoch = order.count();
+  const Batch one = augmented->batch(order, Split::train, 0, 8), again = augmented->batch(order, Split::train, 0, 8);
+  const Batch later = augmented->batch(order, Split::train, epoch, 8), as_is = plain->batch(order, Split::train, 0, 8);
+  for (const size_t f : {size_t{0}, size_t{4}}) {
+    EXPECT_EQ(one.fields[f].bytes, again.fields[f].bytes);
+    EXPECT_NE(one.fields[f].bytes, later.fields[f].bytes);
+    EXPECT_NE(one.fields[f].bytes, as_is.fields[f].bytes);
+  }
+  EXPECT_EQ(one.fields[1].bytes, as_is.fields[1].bytes);
+  EXPECT_EQ(batch(*augmented, Split::validation, 0, 4).fields[0].bytes,
+            batch(*plain, Split::validation, 0, 4).fields[0].bytes);
+  // The mask goes with its image: boxes are brighter than what is around them.
+  const auto* image = numbers<float>(one, "image");
+  const auto* mask = numbers<uint8_t>(one, "mask");
+  for (int64_t sample = 0; sample < 8; ++sample) {
+    double in = 0, out = 0, inside = 0;
+    for (int64_t i = sample * 576; i < (sample + 1) * 576; ++i) {
+      (mask[i] ? in : out) += image[i];
+      inside += mask[i];
+    }
+    ASSERT_GT(inside, 0);
+    EXPECT_GT(in / inside, out / (576 - inside) + 0.5) << sample;
+  }
+}
+
+TEST_F(SliceSamplesTest, AViewThatMovesNothingIsTheSlice) {
+  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {{5, 0}, {9, 1}}, 2);
+  std::vector<float> straight(24 * 24 * 3), viewed(24 * 24 * 3);
+  volume.image(9, 3, 24, straight);
+  volume.image(9, 3, 24, SliceView(), viewed);
+  for (size_t i = 0; i < straight.size(); ++i) EXPECT_NEAR(straight[i], viewed[i], 1e-5);
+  std::vector<uint8_t> mask(24 * 24), same(24 * 24), moved(24 * 24);
+  volume.mask(9, 0, 24, mask);
+  volume.mask(9, 0, 24, SliceView(), same);
+  EXPECT_EQ(mask, same);
+  volume.mask(9, 0, 24, {.across = 2.0 / 24, .down = -1.0 / 24}, moved);
+  for (int64_t y = 0; y < 23; ++y)
+    for (int64_t x = 2; x < 24; ++x) EXPECT_EQ(moved[y * 24 + x], mask[(y + 1) * 24 + x - 2]);
+}
+
 TEST_F(SliceSamplesTest, DependOnOrderFirstAndCountAlone) {
   const auto source = open({16, 3, 40});
   const WindowOrder order(source->samples(Split::train), 5, true);

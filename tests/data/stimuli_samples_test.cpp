@@ -52,6 +52,42 @@ TEST(StimuliSamples, HoldsOutWholeRunsAndLeavesOutWhatRespondsToNothing) {
   EXPECT_EQ(opened(config)->samples(Split::train), 40);
 }
 
+TEST(StimuliSamples, TheLastRunsAreOfTheTest) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 4, 0, false);
+  DataConfig config = files.config;
+  config.test_fraction = 0.25;
+  const auto validation = opened(config);
+  config.evaluate_on = "test";
+  const auto test = opened(config);
+  for (const auto* source : {validation.get(), test.get()}) {
+    EXPECT_EQ(source->samples(Split::train), 2 * 12);
+    EXPECT_EQ(source->samples(Split::validation), 12);
+  }
+  EXPECT_EQ(in_order(*validation, Split::train).fields[3].bytes, in_order(*test, Split::train).fields[3].bytes);
+  EXPECT_NE(in_order(*validation, Split::validation).fields[3].bytes,
+            in_order(*test, Split::validation).fields[3].bytes);
+  // Run 2 is the validation's, run 3 the test's: their first blocks of labels differ from the second one on.
+  EXPECT_NE(validation->baselines().at(1).value, test->baselines().at(1).value);
+  config.validation_fraction = 0.5;
+  config.test_fraction = 0.5;
+  EXPECT_THAT(user_error_of([&] { opened(config); }), HasSubstr("leave nothing of it to train on"));
+}
+
+TEST(StimuliSamples, OfOneRunTheEndsAreHeldOut) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 2, 0, false);
+  files.config.stimuli.texts.clear();
+  files.config.stimuli.text_embeddings.clear();
+  files.config.test_fraction = 0.125;
+  for (const auto& [part, count] : {std::pair("validation", 6), std::pair("test", 3)}) {
+    files.config.evaluate_on = part;
+    const auto source = opened(files.config);
+    EXPECT_EQ(source->samples(Split::train), 15);
+    EXPECT_EQ(source->samples(Split::validation), count);
+  }
+}
+
 TEST(StimuliSamples, OfOneRunHoldsOutTheEnd) {
   const TempFolder folder;
   StimuliFiles files(folder, 2, 2, false);

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "train/job/data_kind.h"
+#include "train/job/held_out_keys.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 #include "train/job/tokenizer_keys.h"
@@ -48,19 +49,23 @@ void check_slices(const Job& job, const Places& places) {
   if (places_for_names(slices.answer) > 1)
     refuse(places.of({"data.answer"}), "data.answer may have {} once, where the structure's name is put");
   check_tokenizer(job, places);
+  check_held_out(job, places);
 }
 
 std::map<std::string, std::string> origin_of_slices(const Job& job) {
   const S& slices = job.data.slices;
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  return {{"data.tokenizer", job.data.tokenizer},
-          {"data.axis", slices.axis},
-          {"data.structures", joined(slices.structures, ", ")},
-          {"data.min_pixels", text(slices.min_pixels)},
-          {"data.validation_block", text(slices.validation_block)},
-          {"data.validation_gap", text(slices.validation_gap)},
-          {"data.prompt", slices.prompt},
-          {"data.answer", slices.answer}};
+  std::map<std::string, std::string> origin = origin_of_held_out(job);
+  if (slices.augment > 0) origin["data.augment"] = text(slices.augment);
+  origin.insert({{"data.tokenizer", job.data.tokenizer},
+                 {"data.axis", slices.axis},
+                 {"data.structures", joined(slices.structures, ", ")},
+                 {"data.min_pixels", text(slices.min_pixels)},
+                 {"data.validation_block", text(slices.validation_block)},
+                 {"data.validation_gap", text(slices.validation_gap)},
+                 {"data.prompt", slices.prompt},
+                 {"data.answer", slices.answer}});
+  return origin;
 }
 
 }  // namespace
@@ -86,11 +91,16 @@ DataKind slices_kind() {
               "neighbouring slices that are held out together; data.validation_fraction says how many blocks"),
       integer("data.validation_gap", &S::validation_gap, {0, 1 << 20},
               "slices on either side of a held-out block that are left out: what is next to it is not trained on"),
+      number(
+          "data.augment", &S::augment, {.least = 0, .most = 0.5},
+          "what is trained on is moved by up to this share of the image's side, turned by up to so many radians, its "
+          "size and contrast changed by up to this share, drawn anew every time; 0: as it is"),
       text("data.prompt", &S::prompt, "what the language model reads; {} stands for the structure's name"),
       text("data.answer", &S::answer, "how it is to go on; model.loss.text weighs its loss"),
   };
   kind.keys.front().help.default_value = "(required)";
   kind.keys[1].help.default_value = "(required)";
+  std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
   kind.check = check_slices;
   kind.paths = [](Job& job) {

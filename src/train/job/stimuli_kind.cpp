@@ -1,7 +1,11 @@
 // What a job file says of `data.type: stimuli`.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "train/job/data_kind.h"
+#include "train/job/held_out_keys.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 
@@ -24,24 +28,27 @@ void check_stimuli(const Job& job, const Places& places) {
   needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
         "a safetensors file with a vector for each label");
   needs("data.text_embeddings", stimuli.text_embeddings, "data.texts", stimuli.texts, "a line a volume: label, run");
+  check_held_out(job, places);
 }
 
 std::map<std::string, std::string> origin_of_stimuli(const Job& job) {
   const StimuliConfig& stimuli = job.data.stimuli;
-  return {{"data.fmri", stimuli.fmri.filename().string()},
-          {"data.fmri_mask", stimuli.mask.filename().string()},
-          {"data.fmri_delay", fmt::format("{}", stimuli.delay)},
-          {"data.fmri_detrend", stimuli.detrend},
-          {"data.texts", stimuli.texts.filename().string()},
-          {"data.text_embeddings", stimuli.text_embeddings.filename().string()},
-          {"data.videos", stimuli.videos.filename().string()}};
+  std::map<std::string, std::string> origin = origin_of_held_out(job);
+  origin.insert({{"data.fmri", stimuli.fmri.filename().string()},
+                 {"data.fmri_mask", stimuli.mask.filename().string()},
+                 {"data.fmri_delay", fmt::format("{}", stimuli.delay)},
+                 {"data.fmri_detrend", stimuli.detrend},
+                 {"data.texts", stimuli.texts.filename().string()},
+                 {"data.text_embeddings", stimuli.text_embeddings.filename().string()},
+                 {"data.videos", stimuli.videos.filename().string()}});
+  return origin;
 }
 
 }  // namespace
 
 DataKind stimuli_kind() {
   using S = StimuliConfig;
-  return {
+  DataKind kind{
       .type = "stimuli",
       .meaning = "volumes of an fMRI series, and the video, sound and words before each; whole runs are held out",
       .keys =
@@ -76,6 +83,8 @@ DataKind stimuli_kind() {
       },
       .origin = origin_of_stimuli,
   };
+  std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
+  return kind;
 }
 
 }  // namespace plimsoll::job
