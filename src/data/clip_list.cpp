@@ -91,19 +91,23 @@ std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem:
   return videos;
 }
 
-void check_overlaps(const std::vector<CaptionedVideo>& videos) {
+void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
   std::map<std::string, std::vector<const CaptionedVideo*>> by_file;
-  for (const CaptionedVideo& video : videos) by_file[video.file.lexically_normal().string()].push_back(&video);
+  for (const CaptionedVideo& video : videos) {
+    std::error_code error;
+    const std::filesystem::path file = std::filesystem::weakly_canonical(video.file, error);
+    by_file[(error ? video.file.lexically_normal() : file).string()].push_back(&video);
+  }
   const auto end_of = [](const CaptionedVideo& video) { return video.end < 0 ? HUGE_VAL : video.end; };
   for (auto& [file, parts] : by_file) {
     std::ranges::sort(parts, {}, [&](const auto* each) { return std::pair(each->start, end_of(*each)); });
     for (size_t i = 1; i < parts.size(); ++i) {
       const CaptionedVideo &one = *parts[i - 1], &other = *parts[i];
-      if ((one.start == other.start && one.end == other.end) || end_of(one) <= other.start) continue;
+      if ((one.start == other.start && one.end == other.end) || end_of(one) + gap <= other.start) continue;
       throw UserError(
-          fmt::format("{}: this part of {} overlaps that of {}; what is held out of one would be learned "
-                      "from the other: make them the same or apart",
-                      other.place, other.file.filename().string(), one.place));
+          fmt::format("{}: this part of {} overlaps that of {}, or is less than a clip ({} s) from it; what is held out "
+                      "of one would be learned from the other: make them the same or further apart",
+                      other.place, other.file.filename().string(), one.place, gap));
     }
   }
 }

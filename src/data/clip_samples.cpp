@@ -35,7 +35,7 @@ class ClipSamples final : public SampleSource {
     if (error) throw_file_error("make the folder", config.cache_dir, error.value());
     const std::vector<CaptionedVideo> videos =
         config.clips.list.empty() ? captioned_by_name(config.files) : read_clip_list(config.clips.list);
-    if (config.validation_fraction > 0) check_overlaps(videos);
+    if (config.validation_fraction > 0) check_overlaps(videos, config.clips.clip_seconds);
     for (size_t i = 0; i < videos.size(); ++i) {
       const auto report = [&](double fraction) {
         if (progress) progress((static_cast<double>(i) + fraction) / static_cast<double>(videos.size()));
@@ -81,13 +81,13 @@ class ClipSamples final : public SampleSource {
     return batch;
   }
 
-  std::vector<Baseline> baselines() const override {
+  std::vector<Baseline> baselines(const std::vector<int64_t>& evaluated) const override {
     std::vector<std::vector<int32_t>> captions;
     for (const CaptionTokens& each : captions_) captions.push_back(each.caption);
     std::vector<int64_t> trained(captions.size()), held_out(captions.size());
     for (const Clip& clip : of(Split::train)) ++trained[clip.caption];
-    for (const Clip& clip : of(Split::validation)) ++held_out[clip.caption];
-    if (of(Split::validation).empty()) return {};
+    for (const int64_t i : evaluated) ++held_out[of(Split::validation)[static_cast<size_t>(i)].caption];
+    if (evaluated.empty()) return {};
     const BlindCaptions blind = blind_captions(captions, trained, held_out);
     std::vector<Baseline> baselines = {{"captions_right", "without the video", blind.captions_right},
                                        {"caption_tokens_right", "without the video", blind.tokens_right}};
@@ -113,6 +113,10 @@ class ClipSamples final : public SampleSource {
     if (end > length + 0.5)
       throw UserError(fmt::format("{}: the part of {} ends at {} s; the video has {:.2f} s", video.place,
                                   video.file.string(), end, length),
+                      UserError::Kind::failure);
+    if (!(std::min(end, length) > video.start))
+      throw UserError(fmt::format("{}: the part of {} starts at {} s; the video has {:.2f} s", video.place,
+                                  video.file.string(), video.start, length),
                       UserError::Kind::failure);
     std::array<std::vector<Clip>, 2> clips;
     std::vector<CachedClip> all;

@@ -1,6 +1,7 @@
 #include "data/sample_source.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "data/text_batch.h"
@@ -47,6 +48,12 @@ class SyntheticSamples final : public SampleSource {
 };
 
 }  // namespace
+
+std::vector<Baseline> SampleSource::all_baselines() const {
+  std::vector<int64_t> all(static_cast<size_t>(samples(Split::validation)));
+  std::iota(all.begin(), all.end(), 0);
+  return baselines(all);
+}
 
 std::unique_ptr<SampleSource> text_samples(const DataConfig& config, const Tokenizer& tokenizer,
                                            const TextDataset::Progress& progress) {

@@ -32,8 +32,10 @@ class SampleSource {
   /// Samples [first, first + count) of `order`, whose count is samples(split).
   virtual Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const = 0;
 
-  /// On the samples held out, from those trained on; may take seconds.
-  virtual std::vector<Baseline> baselines() const { return {}; }
+  /// On samples held out, by their numbers, from those trained on; may take seconds. None where none is given.
+  virtual std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const { return {}; }
+  /// On all that are held out.
+  std::vector<Baseline> all_baselines() const;
 
   /// What was left out because it cannot be read (`data.skip_bad`), a line each with the file's name.
   virtual std::vector<std::string> skipped() const { return {}; }

@@ -86,18 +86,19 @@ class SeriesSamples final : public SampleSource {
     return batch;
   }
 
-  std::vector<Baseline> baselines() const override {
-    if (validation_.empty()) return {};
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
+    if (held_out.empty()) return {};
     std::vector<int64_t> counts(static_cast<size_t>(shape_.classes));
     for (const Series& series : train_) ++counts[static_cast<size_t>(series.label)];
     const int64_t frequent = std::ranges::max_element(counts) - counts.begin();
     int64_t by_frequency = 0, by_neighbour = 0;
-    for (const Series& series : validation_) {
+    for (const int64_t i : held_out) {
+      const Series& series = validation_[static_cast<size_t>(i)];
       by_frequency += series.label == frequent;
       by_neighbour += series.label == nearest(series).label;
     }
     const auto share = [&](int64_t right) {
-      return static_cast<double>(right) / static_cast<double>(validation_.size());
+      return static_cast<double>(right) / static_cast<double>(held_out.size());
     };
     return {{"accuracy", "1-nearest neighbour", share(by_neighbour)},
             {"accuracy", "most frequent class", share(by_frequency)}};
@@ -166,11 +167,13 @@ class SeriesSamples final : public SampleSource {
     return true;
   }
 
-  // Files are often sorted by class: one in so many, not the end.
+  // Files are often sorted by class: one in so many, not the end. At least one of two.
   void deal_out(std::vector<Series> all, double fraction) {
+    const double few = static_cast<double>(all.size()) * fraction;
+    if (few > 0 && few < 1 && all.size() > 1) fraction = 1.0 / static_cast<double>(all.size());
     for (size_t i = 0; i < all.size(); ++i) {
-      const auto before = std::floor(static_cast<double>(i) * fraction);
-      const auto after = std::floor(static_cast<double>(i + 1) * fraction);
+      const auto before = std::floor(static_cast<double>(i) * fraction + 1e-9);
+      const auto after = std::floor(static_cast<double>(i + 1) * fraction + 1e-9);
       (after > before ? validation_ : train_).push_back(std::move(all[i]));
     }
   }

@@ -95,13 +95,15 @@ class SliceSamples final : public SampleSource {
     return batch;
   }
 
-  std::vector<Baseline> baselines() const override {
-    if (held_out_.empty()) return {};
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
+    if (held_out.empty()) return {};
+    std::vector<Sample> evaluated;
+    for (const int64_t i : held_out) evaluated.push_back(held_out_[static_cast<size_t>(i)]);
     double mean_mask = 0, nearest = 0;
     for (size_t structure = 0; structure < prompts_.size(); ++structure)
-      mean_mask += mean_mask_dice(static_cast<int32_t>(structure));
-    for (const Sample& sample : held_out_) nearest += nearest_slice_dice(sample);
-    const auto count = static_cast<double>(held_out_.size());
+      mean_mask += mean_mask_dice(static_cast<int32_t>(structure), evaluated);
+    for (const Sample& sample : evaluated) nearest += nearest_slice_dice(sample);
+    const auto count = static_cast<double>(evaluated.size());
     return {{"dice", "the structure's mean mask", mean_mask / count},
             {"dice", "the mask of the nearest slice trained on", nearest / count}};
   }
@@ -188,9 +190,9 @@ class SliceSamples final : public SampleSource {
     return mask;
   }
 
-  /// The sum over held-out samples of a structure of the Dice of its mean mask, cut where that is best for those
+  /// The sum over `evaluated` samples of a structure of the Dice of its mean mask, cut where that is best for those
   /// trained on.
-  double mean_mask_dice(int32_t structure) const {
+  double mean_mask_dice(int32_t structure, const std::vector<Sample>& evaluated) const {
     const auto of_structure = [&](const Sample& sample) { return sample.structure == structure; };
     std::vector<int32_t> count(static_cast<size_t>(shape_.image_size * shape_.image_size), 0);
     int32_t masks = 0;
@@ -224,7 +226,7 @@ class SliceSamples final : public SampleSource {
     };
     const auto learned = dices(train_);
     const auto best = std::max_element(learned.begin() + 1, learned.end()) - learned.begin();
-    return dices(held_out_)[static_cast<size_t>(best)];
+    return dices(evaluated)[static_cast<size_t>(best)];
   }
 
   double nearest_slice_dice(const Sample& sample) const {

@@ -69,13 +69,15 @@ class StimuliSamples final : public SampleSource {
     return batch;
   }
 
-  std::vector<Baseline> baselines() const override {
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
     std::vector<Baseline> all = {{"correlation", "training mean", 0}};
-    if (held_out_.empty() || labels_.names.size() < 2) return all;
+    if (held_out.empty() || labels_.names.size() < 2) return all;
+    Volumes evaluated;
+    for (const int64_t i : held_out) evaluated.push_back(held_out_[static_cast<size_t>(i)]);
     std::vector<int64_t> shown(labels_.label);  // `delay` volumes before
     for (size_t v = shown.size(); v-- > static_cast<size_t>(config_.delay);)
       shown[v] = labels_.label[v - static_cast<size_t>(config_.delay)];
-    all.push_back({"correlation", "mean of the label", label_mean_correlation(series_, shown, train_, held_out_)});
+    all.push_back({"correlation", "mean of the label", label_mean_correlation(series_, shown, train_, evaluated)});
     return all;
   }
 
@@ -154,8 +156,11 @@ class StimuliSamples final : public SampleSource {
   // runs there are then.
   int64_t cut_the_end_off(const DataConfig& config) {
     const auto cut = [&](double share, int64_t run) {
-      const auto begin = static_cast<double>(series_.volumes) * (1 - share);
-      for (auto v = static_cast<size_t>(std::lround(begin)); v < labels_.run.size(); ++v) labels_.run[v] = run;
+      const auto begin = std::lround(static_cast<double>(series_.volumes) * (1 - share));
+      // At least one volume for each.
+      const auto last = static_cast<long>(labels_.run.size()) - (config.test_fraction > 0 && run == 1 ? 2 : 1);
+      for (long v = std::max(0L, std::min(begin, last)); v < static_cast<long>(labels_.run.size()); ++v)
+        labels_.run[static_cast<size_t>(v)] = run;
     };
     int64_t run = 0;
     if (config.validation_fraction > 0) cut(std::min(1.0, config.validation_fraction + config.test_fraction), ++run);

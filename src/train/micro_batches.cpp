@@ -80,6 +80,8 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
   const int64_t windows = source_->samples(Split::validation);
   // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
   evaluation_windows_ = std::min(job.eval_batches * std::max(job.batch_size.value_or(samples_), samples_), windows);
+  // Samples often stand in order of their class or their file: a part of them is drawn, always the same.
+  if (windows > 0) evaluation_order_.emplace(windows, 0, /*shuffle=*/counted_ && evaluation_windows_ < windows);
   if (evaluation_windows_ == 0 || counted_) return;
   Batch first = source_->batch(WindowOrder(windows, 0, /*shuffle=*/false), Split::validation, 0, 1);
   if (!targets_of(first)) evaluation_windows_ -= evaluation_windows_ % samples_;
@@ -112,13 +114,18 @@ Batch MicroBatches::next() {
   return loader_->next();
 }
 
+std::vector<Baseline> MicroBatches::baselines() const {
+  std::vector<int64_t> evaluated;
+  for (int64_t i = 0; i < evaluation_windows_; ++i) evaluated.push_back(evaluation_order_->index(i));
+  return source_->baselines(evaluated);
+}
+
 Batch MicroBatches::evaluation_batch(int64_t index, int64_t& windows) const {
   check(index >= 0 && index < evaluation_batches(), "no such evaluation batch");
-  const int64_t count = source_->samples(Split::validation), first = index * samples_;
+  const int64_t first = index * samples_;
   windows = std::min(samples_, evaluation_windows_ - first);
   // The order goes round, so that the rows that fill up hold valid tokens.
-  Batch batch =
-      complete(source_->batch(WindowOrder(count, 0, /*shuffle=*/false), Split::validation, first, samples_), windows);
+  Batch batch = complete(source_->batch(*evaluation_order_, Split::validation, first, samples_), windows);
   if (counted_ || windows == samples_) return batch;
   BatchField* field = targets_of(batch);
   check(field != nullptr, "only targets can be ignored");

@@ -87,9 +87,24 @@ TEST(ClipList, NamesTheLineThatIsWrong) {
 
 TEST(ClipList, RefusesPartsThatOverlap) {
   const auto part = [](double start, double end) { return CaptionedVideo{"a.mp4", "x", start, end, "list:1"}; };
-  EXPECT_NO_THROW(check_overlaps({part(0, 2), part(2, 4), part(0, 2)}));
-  EXPECT_THAT(user_error_of([&] { check_overlaps({part(3, 5), part(0, 4)}); }), HasSubstr("overlaps"));
-  EXPECT_THAT(user_error_of([&] { check_overlaps({part(0, -1), part(1, 2)}); }), HasSubstr("overlaps"));
+  EXPECT_NO_THROW(check_overlaps({part(0, 2), part(2, 4), part(0, 2)}, 0));
+  EXPECT_THAT(user_error_of([&] { check_overlaps({part(3, 5), part(0, 4)}, 0); }), HasSubstr("overlaps"));
+  EXPECT_THAT(user_error_of([&] { check_overlaps({part(0, -1), part(1, 2)}, 0); }), HasSubstr("overlaps"));
+}
+
+// What is held out of one ends where the other, which is trained on, begins.
+TEST(ClipList, PartsOfOneVideoAreAClipApart) {
+  TempFolder folder;
+  put_file(folder / "a.mp4", "");
+  std::filesystem::create_symlink(folder / "a.mp4", folder / "b.mp4");
+  const auto part = [&](const char* name, double start, double end) {
+    return CaptionedVideo{folder / name, "x", start, end, "list:1"};
+  };
+  EXPECT_NO_THROW(check_overlaps({part("a.mp4", 0, 2), part("a.mp4", 4, 6)}, 2));
+  EXPECT_THAT(user_error_of([&] { check_overlaps({part("a.mp4", 0, 2), part("a.mp4", 3, 6)}, 2); }),
+              HasSubstr("less than a clip"));
+  EXPECT_THAT(user_error_of([&] { check_overlaps({part("a.mp4", 0, 2), part("b.mp4", 1, 6)}, 0); }),
+              HasSubstr("overlaps"));
 }
 
 // Whatever the lengths: clips lie in their part, what is held out lies after all that is trained on, with a gap.
@@ -220,7 +235,7 @@ TEST(ClipSamples, ACachedFileThatIsDamagedIsNamed) {
 TEST(ClipSamples, BaselinesAreBlind) {
   TempFolder folder;
   const auto samples = samples_of(three_videos(folder), {2, 8, 16});
-  const auto baselines = samples->baselines();
+  const auto baselines = samples->all_baselines();
   ASSERT_EQ(baselines.size(), 3u);
   EXPECT_EQ(baselines[0].metric, "captions_right");
   EXPECT_DOUBLE_EQ(baselines[0].value, 1.0 / 3);

@@ -142,7 +142,7 @@ TEST(SeriesSamples, HoldOutAShareEvenlySpaced) {
   EXPECT_EQ(source->samples(Split::validation), 2);
   fixture.config.validation_fraction = 0;
   EXPECT_EQ(fixture.open()->samples(Split::validation), 0);
-  EXPECT_TRUE(fixture.open()->baselines().empty());
+  EXPECT_TRUE(fixture.open()->all_baselines().empty());
 }
 
 TEST(SeriesSamples, KnowTheirBaselines) {
@@ -150,7 +150,7 @@ TEST(SeriesSamples, KnowTheirBaselines) {
   // Five of class plus and four of minus to learn from; one of each held out.
   fixture.config.files = {put_file(fixture.folder / "nine.ts", series_file(9, 10))};
   fixture.config.series.validation_files = {put_file(fixture.folder / "two.ts", series_file(2, 10))};
-  const auto baselines = fixture.open()->baselines();
+  const auto baselines = fixture.open()->all_baselines();
   ASSERT_EQ(baselines.size(), 2u);
   EXPECT_EQ(baselines[0].metric, "accuracy");
   EXPECT_EQ(baselines[0].name, "1-nearest neighbour");

@@ -199,7 +199,7 @@ TEST_F(SliceSamplesTest, KeepProportionsOnEveryAxis) {
 }
 
 TEST_F(SliceSamplesTest, BaselinesAreBetweenNothingAndAll) {
-  const auto baselines = open()->baselines();
+  const auto baselines = open()->all_baselines();
   ASSERT_THAT(baselines, SizeIs(2));
   for (const Baseline& each : baselines) {
     EXPECT_EQ(each.metric, "dice");
@@ -207,7 +207,7 @@ TEST_F(SliceSamplesTest, BaselinesAreBetweenNothingAndAll) {
     EXPECT_LT(each.value, 0.95) << each.name;
   }
   config_.validation_fraction = 0;
-  EXPECT_THAT(open()->baselines(), IsEmpty());
+  EXPECT_THAT(open()->all_baselines(), IsEmpty());
 }
 
 TEST_F(SliceSamplesTest, TheMeanMaskOfWhatNeverChangesIsRight) {
@@ -215,7 +215,7 @@ TEST_F(SliceSamplesTest, TheMeanMaskOfWhatNeverChangesIsRight) {
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = i % 24 < 6 ? 5 : 0;
   put_file(config_.slices.labels[0], nifti_bytes(NiftiType::uint8, {24, 24, 30}, labels));
   config_.slices.structures = {"left *"};
-  for (const Baseline& each : open()->baselines()) EXPECT_DOUBLE_EQ(each.value, 1) << each.name;
+  for (const Baseline& each : open()->all_baselines()) EXPECT_DOUBLE_EQ(each.value, 1) << each.name;
 }
 
 TEST_F(SliceSamplesTest, RefuseGridsThatDiffer) {

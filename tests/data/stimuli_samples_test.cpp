@@ -68,7 +68,7 @@ TEST(StimuliSamples, TheLastRunsAreOfTheTest) {
   EXPECT_NE(in_order(*validation, Split::validation).fields[3].bytes,
             in_order(*test, Split::validation).fields[3].bytes);
   // Run 2 is the validation's, run 3 the test's: their first blocks of labels differ from the second one on.
-  EXPECT_NE(validation->baselines().at(1).value, test->baselines().at(1).value);
+  EXPECT_NE(validation->all_baselines().at(1).value, test->all_baselines().at(1).value);
   config.validation_fraction = 0.5;
   config.test_fraction = 0.5;
   EXPECT_THAT(user_error_of([&] { opened(config); }), HasSubstr("leave nothing of it to train on"));
@@ -98,8 +98,8 @@ TEST(StimuliSamples, OfOneRunHoldsOutTheEnd) {
   EXPECT_EQ(source->samples(Split::validation), 6 - 2);
   for (float word : {value(in_order(*source, Split::train), 2, 0), value(in_order(*source, Split::train), 2, 11)})
     EXPECT_EQ(word, 0);
-  ASSERT_EQ(source->baselines().size(), 1u);
-  EXPECT_EQ(source->baselines()[0].value, 0);
+  ASSERT_EQ(source->all_baselines().size(), 1u);
+  EXPECT_EQ(source->all_baselines()[0].value, 0);
 }
 
 // The words of a sample are those of the three volumes that end `delay` volumes before it, within its run.
@@ -145,8 +145,8 @@ TEST(StimuliSamples, VoxelsAreStandardisedByTheVolumesTrainedOn) {
       ASSERT_NEAR(value(held_out, 3, i * StimuliFiles::kVoxels + voxel),
                   (files.values[static_cast<size_t>((38 + i) * 6 + voxel)] - mean) / std::sqrt(variance), 1e-3);
   }
-  EXPECT_GT(source->baselines().at(1).value, 0.6);
-  EXPECT_EQ(source->baselines().at(1).name, "mean of the label");
+  EXPECT_GT(source->all_baselines().at(1).value, 0.6);
+  EXPECT_EQ(source->all_baselines().at(1).name, "mean of the label");
 }
 
 TEST(StimuliSamples, ClipsBeginWithTheirLabelAndAreRepeated) {
