@@ -53,6 +53,9 @@ Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
 /// rounded up to 64. `results`, if given, receives the results.
 int64_t measured_workspace(const std::string& name, const std::vector<c10::IValue>& arguments,
                            std::vector<c10::IValue>* results = nullptr);
+/// The same of any call that gives back its results; allocations rounded up to `unit`, a multiple of 64.
+int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run, std::vector<c10::IValue>* results,
+                           int64_t unit = 64);
 
 /// Expects cpu_workspace_bytes() to be what the allocator saw, on 1 and 2 threads. It may be up to `slack` bytes a
 /// thread less, and up to `slack_of_threads` for each thread but one.

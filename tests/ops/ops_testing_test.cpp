@@ -24,7 +24,7 @@ class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     void* data = bytes ? c10::alloc_cpu(bytes) : nullptr;
-    const int64_t rounded = static_cast<int64_t>((bytes + 63) / 64 * 64);
+    const int64_t rounded = static_cast<int64_t>(bytes + unit - 1) / unit * unit;
     if (data) {
       const std::lock_guard lock(mutex_);
       sizes_[data] = rounded;
@@ -36,6 +36,7 @@ class CountingAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
+  int64_t unit = 64;  ///< what allocations are rounded up to
   int64_t live() const { return live_; }
   int64_t peak() const { return peak_; }
   void restart() { peak_ = live_; }
@@ -134,16 +135,23 @@ Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
   return op;
 }
 
-int64_t measured_workspace(const std::string& name, const std::vector<c10::IValue>& arguments,
-                           std::vector<c10::IValue>* results) {
+int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run, std::vector<c10::IValue>* results,
+                           int64_t unit) {
   const Counting counting;
   auto& allocator = CountingAllocator::instance();
+  allocator.unit = unit;
   allocator.restart();
   const int64_t before = allocator.live();
-  auto made = call(name, arguments);
+  auto made = run();
   const int64_t workspace = allocator.peak() - before - (allocator.live() - before);
+  allocator.unit = 64;
   if (results) *results = std::move(made);
   return workspace;
+}
+
+int64_t measured_workspace(const std::string& name, const std::vector<c10::IValue>& arguments,
+                           std::vector<c10::IValue>* results) {
+  return measured_workspace([&] { return call(name, arguments); }, results);
 }
 
 void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack,

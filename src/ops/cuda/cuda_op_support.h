@@ -1,24 +1,50 @@
-// What the CUDA kernels' registrations share: op_support.h, and the device and stream that an operator runs on. Not
-// ATen/cuda's headers, which want cuBLAS's and cuSPARSE's.
+// What the definitions of our operators' CUDA kernels share. With PLIMSOLL_CUDA_ON_CPU they run on the CPU's tensors,
+// kernels by emulation (tests/cuda_on_cpu).
 #pragma once
 
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
+#include <ATen/ATen.h>
+#include <torch/library.h>
 
 #include "ops/op_support.h"
 
-namespace plimsoll::ops {
+#ifdef PLIMSOLL_CUDA_ON_CPU
+typedef struct CUstream_st* cudaStream_t;
+#else
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#endif
 
-/// Makes a tensor's device the current one for its lifetime.
-class DeviceOf {
+namespace plimsoll::cuda {
+
+/// While it lives a tensor's device is the current one.
+class OnDevice {
  public:
-  explicit DeviceOf(const at::Tensor& tensor)
-      : guard_(tensor.device()), stream_(c10::cuda::getCurrentCUDAStream(tensor.device().index())) {}
-  cudaStream_t stream() const { return stream_; }
+#ifdef PLIMSOLL_CUDA_ON_CPU
+  explicit OnDevice(const at::Tensor&) {}
+  cudaStream_t stream() const {
+    return nullptr;
+  }
+#else
+  explicit OnDevice(const at::Tensor& tensor) : guard_(tensor.device()) {}
+  cudaStream_t stream() const {
+    return c10::cuda::getCurrentCUDAStream(guard_.current_device().index()).stream();
+  }
 
  private:
   c10::cuda::CUDAGuard guard_;
-  cudaStream_t stream_;
+#endif
 };
 
-}  // namespace plimsoll::ops
+/// c = a b for batches of matrices. c may be float32 where a and b have 16 bits: sums are float32 then anyway.
+inline void multiply(const at::Tensor& a, const at::Tensor& b, at::Tensor c) {
+  if (a.scalar_type() == c.scalar_type())
+    at::bmm_out(c, a, b);
+  else
+#ifdef PLIMSOLL_CUDA_ON_CPU  // libtorch has it for CUDA alone
+    at::bmm_out(c, a.to(c.scalar_type()), b.to(c.scalar_type()));
+#else
+    at::bmm_out(c, a, b, c.scalar_type());
+#endif
+}
+
+}  // namespace plimsoll::cuda

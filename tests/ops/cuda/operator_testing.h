@@ -1,0 +1,94 @@
+// Calling the CUDA kernels of our operators on tensors of the CPU. cuda_kernel_tests has the kernels compiled for the
+// CPU (cuda_on_cpu); with PLIMSOLL_ON_GPU (tests/cuda) they run on the machine's GPU, on copies.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "ops/cuda/kernel_testing.h"
+#include "ops/workspace_cuda_updates.h"
+
+#ifdef PLIMSOLL_ON_GPU
+#include "device/backend.h"
+
+/// At the head of a test.
+#define PLIMSOLL_NEEDS_GPU()                             \
+  if (::plimsoll::find_backend("cuda") == nullptr) {     \
+    GTEST_SKIP() << "there is no CUDA device to run on"; \
+  }
+#else
+#define PLIMSOLL_NEEDS_GPU()
+#endif
+
+namespace plimsoll::ops::testing {
+
+using Arguments = std::vector<c10::IValue>;
+
+/// `name`, with its overload behind a point if it has one.
+inline c10::OperatorHandle find_operator(const std::string& name) {
+  const size_t point = name.find('.');
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, point).c_str(),
+                                                        point == std::string::npos ? "" : name.c_str() + point + 1);
+}
+
+inline Arguments call_on(c10::DispatchKey key, const std::string& name, const Arguments& arguments) {
+  const at::NoGradGuard no_grad;
+  torch::jit::Stack stack = arguments;
+  find_operator(name).redispatchBoxed(c10::DispatchKeySet(key), &stack);
+  return stack;
+}
+
+/// Each tensor with memory of its own on `device`, laid out alike.
+inline Arguments copied(const Arguments& arguments, c10::DeviceType device = at::kCPU) {
+  Arguments copies;
+  for (const c10::IValue& argument : arguments) {
+    if (!argument.isTensor()) {
+      copies.push_back(argument);
+      continue;
+    }
+    const at::Tensor& tensor = argument.toTensor();
+    at::Tensor copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
+    copy.copy_(tensor);
+    copies.emplace_back(copy);
+  }
+  return copies;
+}
+
+/// Arguments, which it may change, and results of one call, as call() on the CPU.
+inline Arguments call_on_cuda(const std::string& name, const Arguments& arguments) {
+#ifdef PLIMSOLL_ON_GPU
+  const Arguments there = copied(arguments, at::kCUDA);
+  const Arguments results = call_on(c10::DispatchKey::CUDA, name, there);
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].isTensor()) arguments[i].toTensor().copy_(there[i].toTensor());
+  return copied(results);
+#else
+  return call_on(c10::DispatchKey::CUDA, name, arguments);
+#endif
+}
+
+/// Expects cuda_updates_workspace_bytes() to be what the allocator saw. Of operands whose products take none
+/// themselves.
+inline void expect_cuda_workspace(const std::string& name, const Arguments& arguments) {
+#ifndef PLIMSOLL_ON_GPU  // there it is the executor that measures
+  Arguments results;
+  const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 512);
+  const auto stated = cuda_updates_workspace_bytes(recorded(name, arguments, results));
+  ASSERT_TRUE(stated) << name;
+  EXPECT_EQ(measured, *stated) << name;
+#endif
+}
+
+/// Calls `run` with blocks and threads in one order after the other; on a GPU as they come.
+template <typename Run>
+void in_every_order(const Run& run) {
+  for (const auto order : kOrders) {
+#ifndef PLIMSOLL_ON_GPU
+    const InOrder in(order);
+#else
+    static_cast<void>(order);
+#endif
+    run();
+  }
+}
+
+}  // namespace plimsoll::ops::testing
