@@ -57,11 +57,10 @@ std::vector<QueryBlock> query_blocks(const AttentionShape& shape) {
   return blocks;
 }
 
-std::vector<QueryBlock> capped_blocks(const AttentionShape& shape) {
-  constexpr int64_t kRows = 128;  // products large enough for a matrix kernel, scores that stay in a cache
+std::vector<QueryBlock> capped_blocks(const AttentionShape& shape, int64_t rows) {
   std::vector<QueryBlock> blocks;
-  for (int64_t begin = 0; begin < shape.queries; begin += kRows) {
-    const int64_t count = std::min(kRows, shape.queries - begin);
+  for (int64_t begin = 0; begin < shape.queries; begin += rows) {
+    const int64_t count = std::min(rows, shape.queries - begin);
     const int64_t first = shape.window > 0 ? std::max<int64_t>(0, begin - shape.window + 1) : 0;
     blocks.push_back({begin, count, first, (shape.causal ? begin + count : shape.keys) - first});
   }

@@ -43,8 +43,9 @@ std::vector<QueryBlock> query_blocks(const AttentionShape& shape);
 bool needs_window_mask(const AttentionShape& shape);
 int64_t window_mask_rows(const AttentionShape& shape);
 
-/// The blocks of the kernel that caps scores, [first_key, first_key + keys) of each, and the most keys of one.
-std::vector<QueryBlock> capped_blocks(const AttentionShape& shape);
+/// Blocks of `rows` queries whose scores are held, [first_key, first_key + keys) of each, and the most keys of one.
+/// 128: products large enough for a CPU's matrix kernel, scores that stay in a cache.
+std::vector<QueryBlock> capped_blocks(const AttentionShape& shape, int64_t rows = 128);
 int64_t most_keys(const std::vector<QueryBlock>& blocks);
 
 }  // namespace plimsoll::ops

@@ -10,23 +10,13 @@
 #include "ops/quantized_plan.h"
 #include "ops/rows.h"
 #include "ops/ssd_scan_plan.h"
-#include "plimsoll/error.h"
-#include "record/op_call.h"
+#include "ops/workspace_rules.h"
 
 namespace plimsoll::ops {
 namespace {
 
 int64_t rounded(int64_t bytes) {
   return div_up(bytes, 64) * 64;
-}
-
-int64_t accumulator_bytes(DType dtype) {
-  return dtype == DType::float64 ? 8 : 4;
-}
-
-const View& tensor(const Op& op, size_t argument) {
-  check(argument < op.arguments.size() && op.arguments[argument].views.size() == 1, op.name + ": operand missing");
-  return op.arguments[argument].views[0];
 }
 
 int64_t bytes_of(const View& view) {
@@ -64,7 +54,7 @@ int64_t rope(const Op& op) {
 }
 
 int64_t matrix_copy(const View& view) {
-  return view.strides[1] == 1 && view.strides[0] >= view.sizes[1] ? 0 : bytes_of(view);
+  return is_matrix(view) ? 0 : bytes_of(view);
 }
 
 int64_t matrix_scratch(DType dtype, int threads) {
@@ -81,13 +71,6 @@ int64_t linear_cross_entropy(const Op& op, bool wants_weight, int threads) {
     total += rounded(std::min(kLossGradientBlock, vocabulary) * width * bytes);
   if (wants_weight && bytes == 2 && chunks.count > 2) total += bytes_of(weight);
   return total + matrix_scratch(x.dtype, threads);
-}
-
-/// The integer or truth value that argument `index` was given; 0 where the trace has no constants.
-int64_t integer(const Op& op, size_t index) {
-  if (!op.call || index >= op.call->constants.size()) return 0;
-  const c10::IValue& value = op.call->constants[index];
-  return value.isBool() ? value.toBool() : value.isInt() ? value.toInt() : 0;
 }
 
 /// A copy of x or its gradient as a matrix.
@@ -110,25 +93,6 @@ int64_t quantized_linear_backward(const Op& op, int threads) {
   if (elements(grad.sizes) == 0 || width == 0) return 0;
   return contiguous_copy(grad) + rounded(rows * std::min(width, quantized_tile_columns(rows, width, bytes)) * bytes) +
          matrix_scratch(grad.dtype, threads);
-}
-
-double number(const Op& op, size_t index) {
-  if (!op.call || index >= op.call->constants.size()) return 0;
-  const c10::IValue& value = op.call->constants[index];
-  return value.isDouble() ? value.toDouble() : 0;
-}
-
-AttentionShape attention_shape(const Op& op, size_t q_at, size_t causal_at) {
-  const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
-  return {q[0],
-          q[1],
-          k[1],
-          q[2],
-          k[2],
-          q[3],
-          integer(op, causal_at) != 0,
-          integer(op, causal_at + 1),
-          number(op, causal_at + 3) > 0};
 }
 
 /// capped_attention_cpu.cpp: so many matrices of a block's queries, of a head's keys and of a block's scores, and so
@@ -164,7 +128,7 @@ struct FlashTile {
 };
 
 int64_t attention(const Op& op, int threads) {
-  const AttentionShape shape = attention_shape(op, 0, 3);
+  const AttentionShape shape = recorded_attention(op, 0, 3);
   const DType dtype = tensor(op, 0).dtype;
   if (shape.capped) return capped_attention(shape, dtype, 2, 2, 1, 1);
   const int64_t bytes = element_bytes(dtype);
@@ -192,7 +156,7 @@ bool gradient_is_copied(const View& grad, const AttentionShape& shape, const Hea
 }
 
 int64_t attention_backward(const Op& op, int threads) {
-  const AttentionShape shape = attention_shape(op, 1, 6);
+  const AttentionShape shape = recorded_attention(op, 1, 6);
   const View& grad = tensor(op, 0);
   if (shape.capped) return capped_attention(shape, grad.dtype, 3, 4, 2, 2);
   const int64_t bytes = element_bytes(grad.dtype), accumulator = accumulator_bytes(grad.dtype), group = shape.group();

@@ -1,5 +1,4 @@
 // rope, swiglu and geglu on a CUDA device.
-#include <torch/library.h>
 
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/cuda/gated_launch.h"
@@ -13,7 +12,7 @@ using at::Tensor;
 
 Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, at::ArrayRef<double> scaling) {
   Tensor result = rope_result(x, position, theta, inverse, scaling);
-  const DeviceOf on(x);
+  const cuda::OnDevice on(x);
   const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
   const std::vector<double> frequencies = rope_frequencies(x.size(3), theta, scaling);
   cuda::launch_rope({.x = from.const_data_ptr(),
@@ -36,7 +35,7 @@ Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, 
 template <cuda::Gate gate>
 Tensor gated_cuda(const Tensor& gate_up) {
   Tensor result = gated_result(gate == cuda::Gate::silu ? "plimsoll::swiglu" : "plimsoll::geglu", gate_up);
-  const DeviceOf on(gate_up);
+  const cuda::OnDevice on(gate_up);
   const Tensor from = as_rows(gate_up);
   cuda::launch_gated(gate, const_rows(from), rows(result), row_count(result), result.size(-1), on.stream());
   return result;
@@ -46,7 +45,7 @@ template <cuda::Gate gate>
 Tensor gated_backward_cuda(const Tensor& grad, const Tensor& gate_up) {
   Tensor result = gated_gradient(gate == cuda::Gate::silu ? "plimsoll::swiglu_backward" : "plimsoll::geglu_backward",
                                  grad, gate_up);
-  const DeviceOf on(gate_up);
+  const cuda::OnDevice on(gate_up);
   const Tensor from = as_rows(gate_up), grad_rows = as_rows(grad);
   cuda::launch_gated_backward(gate, const_rows(grad_rows), const_rows(from), rows(result), row_count(grad),
                               grad.size(-1), on.stream());

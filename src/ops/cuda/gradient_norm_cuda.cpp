@@ -1,4 +1,3 @@
-#include <torch/library.h>
 
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/cuda/gradient_norm_launch.h"
@@ -12,7 +11,7 @@ using at::Tensor;
 
 void gradient_norm_cuda(Tensor& norms, Tensor& skipped, const Tensor& gradient, int64_t index) {
   check_gradient_norm(norms, skipped, gradient, index);
-  const DeviceOf on(gradient);
+  const cuda::OnDevice on(gradient);
   // In whatever order the elements lie.
   const Tensor dense = gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
   const Tensor partials = at::empty({div_up(dense.numel(), kCudaNormBlock)}, gradient.options().dtype(at::kDouble));

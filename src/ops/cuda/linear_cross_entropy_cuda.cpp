@@ -1,4 +1,3 @@
-#include <torch/library.h>
 
 #include "ops/cuda/cross_entropy_launch.h"
 #include "ops/cuda/cuda_op_support.h"
@@ -12,7 +11,7 @@ using at::Tensor;
 
 void run(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap,
          const Tensor& loss, const Tensor& count, const Tensor& grad_x, const Tensor& grad_weight) {
-  const DeviceOf on(x);
+  const cuda::OnDevice on(x);
   const LossKernels kernels{
       .cross_entropy = [&](const CrossEntropy& args,
                            int64_t rows) { cuda::launch_cross_entropy(args, rows, on.stream()); },

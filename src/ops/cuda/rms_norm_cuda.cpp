@@ -1,4 +1,3 @@
-#include <torch/library.h>
 
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/cuda/rms_norm_launch.h"
@@ -13,7 +12,7 @@ using at::Tensor;
 std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& x, const Tensor& weight, double eps,
                                          std::optional<at::ScalarType> out_dtype) {
   auto [y, rstd] = rms_norm_results(x, weight, eps, out_dtype);
-  const DeviceOf on(x);
+  const cuda::OnDevice on(x);
   const Tensor from = as_rows(x), scale = weight.contiguous();
   cuda::launch_rms_norm({.x = const_rows(from),
                          .y = rows(y),
@@ -28,7 +27,7 @@ std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& x, const Tensor& weight, 
 std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
                                                   const Tensor& rstd) {
   auto [dx, dweight] = rms_norm_gradients(grad_y, x, weight, rstd);
-  const DeviceOf on(x);
+  const cuda::OnDevice on(x);
   const Tensor grad = as_rows(grad_y), from = as_rows(x), scale = weight.contiguous();
   const int64_t width = x.size(-1), count = row_count(x);
   const Tensor partials = at::empty({div_up(count, cuda_norm_block_rows(count)), width}, rstd.options());

@@ -1,0 +1,55 @@
+// What the rules of operators' scratch read from a recorded call, whatever the device.
+#pragma once
+
+#include <string>
+
+#include "ops/attention_plan.h"
+#include "plimsoll/error.h"
+#include "record/op_call.h"
+
+namespace plimsoll::ops {
+
+inline int64_t accumulator_bytes(DType dtype) {
+  return dtype == DType::float64 ? 8 : 4;
+}
+
+/// The only tensor of an argument.
+inline const View& tensor(const Op& op, size_t argument) {
+  check(argument < op.arguments.size() && op.arguments[argument].views.size() == 1, op.name + ": operand missing");
+  return op.arguments[argument].views[0];
+}
+
+/// The integer or truth value that argument `index` was given; 0 where the trace has no constants.
+inline int64_t integer(const Op& op, size_t index) {
+  if (!op.call || index >= op.call->constants.size()) return 0;
+  const c10::IValue& value = op.call->constants[index];
+  return value.isBool() ? value.toBool() : value.isInt() ? value.toInt() : 0;
+}
+
+inline double number(const Op& op, size_t index) {
+  if (!op.call || index >= op.call->constants.size()) return 0;
+  const c10::IValue& value = op.call->constants[index];
+  return value.isDouble() ? value.toDouble() : 0;
+}
+
+/// Of an attention whose q, k and v begin at argument `q_at`, and whose causal, window, scale and softcap at
+/// `causal_at`.
+inline AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causal_at) {
+  const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
+  return {q[0],
+          q[1],
+          k[1],
+          q[2],
+          k[2],
+          q[3],
+          integer(op, causal_at) != 0,
+          integer(op, causal_at + 1),
+          number(op, causal_at + 3) > 0};
+}
+
+/// As matrix products take them: rows of side by side elements.
+inline bool is_matrix(const View& view) {
+  return view.strides[1] == 1 && view.strides[0] >= view.sizes[1];
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,39 @@
+// What the tests of layers' operators on CUDA share.
+#pragma once
+
+#include "ops/cuda/operator_testing.h"
+#include "ops/workspace_cuda_layers.h"
+
+namespace plimsoll::ops::testing {
+
+/// Runs the operator on the CPU and by its CUDA kernel, and expects the same results, and the same changes of
+/// arguments, to `tolerance` of the largest value; the same sizes, strides and types; and, with `scratch`, that it
+/// takes the scratch that cuda_layers_workspace_bytes() states. `scratch`: of operands whose products take none of
+/// their own on the CPU.
+inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments, double tolerance,
+                             bool scratch = true) {
+  const Arguments here = copied(arguments), there = copied(arguments);
+  const Arguments want = call(name, here), got = call_on_cuda(name, there);
+  const auto expect_alike = [&](const Arguments& results, const Arguments& expected, const char* what) {
+    ASSERT_EQ(results.size(), expected.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!results[i].isTensor()) continue;
+      const at::Tensor a = results[i].toTensor(), b = expected[i].toTensor();
+      EXPECT_EQ(a.scalar_type(), b.scalar_type());
+      EXPECT_EQ(a.strides(), b.strides()) << name << what << i;
+      if (b.numel() > 0) expect_close(a, b, tolerance, name + what + std::to_string(i), 1e-3);
+    }
+  };
+  expect_alike(got, want, " result ");
+  expect_alike(there, here, " argument ");
+#ifndef PLIMSOLL_ON_GPU  // there it is the executor that measures
+  if (!scratch) return;
+  Arguments results;
+  const int64_t measured = measured_workspace([&] { return call_on_cuda(name, there); }, &results, 256);
+  const auto stated = cuda_layers_workspace_bytes(recorded(name, there, results));
+  ASSERT_TRUE(stated) << name;
+  EXPECT_EQ(measured, *stated) << name;
+#endif
+}
+
+}  // namespace plimsoll::ops::testing
