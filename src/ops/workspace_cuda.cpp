@@ -1,9 +1,13 @@
 #include "ops/workspace_cuda.h"
 
+#include "ops/workspace_cuda_layers.h"
+#include "ops/workspace_cuda_updates.h"
+
 namespace plimsoll::ops {
 
 std::optional<int64_t> cuda_workspace_bytes(const Op& op) {
-  return std::nullopt;
+  if (const auto bytes = cuda_layers_workspace_bytes(op)) return bytes;
+  return cuda_updates_workspace_bytes(op);
 }
 
 }  // namespace plimsoll::ops
