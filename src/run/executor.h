@@ -40,7 +40,7 @@ class Executor {
   /// Who hears of every op and copy from now on; null: nobody, which costs a branch an op. Copies that were begun are
   /// waited for: who was told of them so far is not called any more.
   void set_observer(OpObserver* observer) {
-    copies_.wait_for_all();
+    copies_->wait_for_all();
     observer_ = observer;
   }
 

@@ -9,8 +9,6 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "device/backend.h"
-#include "device/host_memory.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
@@ -19,6 +17,7 @@
 #include "train/measured.h"
 #include "train/micro_batches.h"
 #include "train/model_weights.h"
+#include "train/plan_again.h"
 #include "train/plan_target.h"
 #include "train/schedule.h"
 #include "train/vocabulary.h"
@@ -159,35 +158,8 @@ class Run {
   }
 
   void plan_again(const MemoryUnavailable& error) {
-    const std::optional<int64_t> available = host_memory_now();
-    const std::string& why = error.fact();
-    const Plan& refused = report_.job.plan;
-    // Less than what was refused, whatever the system says that it has: each time it is asked for less.
-    const int64_t most = std::min(less_margin(error.asked()), less_margin(available.value_or(error.asked())));
-    if (asked_.memory_budget && refused.host_bytes > 0)
-      throw MemoryUnavailable(why, error.asked(),
-                              fmt::format("lower memory_budget or host_memory_budget: here both are of the machine's "
-                                          "memory, and together they may be {}",
-                                          format_bytes(most)));
-    if (asked_.memory_budget) {
-      const int64_t least = refused.minimum_budget_bytes;
-      const bool large = most >= 64 * MiB;
-      const int64_t unit = large ? MiB : KiB, lower = most / unit;
-      throw MemoryUnavailable(
-          why, error.asked(),
-          lower * unit < least
-              ? fmt::format("the job needs at least {}: free memory", format_bytes(least))
-              : fmt::format("lower memory_budget to {}{}, or set it to auto", lower, large ? "MiB" : "KiB"));
-    }
-    PlanTarget target = target_of(asked_);
-    int64_t budget = std::max<int64_t>(1, most - refused.host_bytes);
-    if (refused.budget_bytes > 0) budget = std::min(budget, std::max<int64_t>(1, less_margin(refused.budget_bytes)));
-    if (!target.memory_budget || *target.memory_budget > budget) {
-      target.memory_budget = budget;
-      target.budget_reason = fmt::format("{}; a tenth of what there is stays free", why);
-    }
-    plan(target);
-    observer_.replanned(why, report_.job);
+    plan(smaller_target(asked_, report_.job.plan, error));
+    observer_.replanned(error.fact(), report_.job);
   }
 
   // Before the data are read: what cannot be saved should not be trained.

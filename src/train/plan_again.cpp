@@ -1,0 +1,57 @@
+#include "train/plan_again.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/backend.h"
+#include "device/host_memory.h"
+#include "plimsoll/bytes.h"
+#include "train/plan_target.h"
+
+namespace plimsoll {
+namespace {
+
+// "12MiB": of what is small, KiB, so that it can be said in a job file.
+std::string as_a_key_has_it(int64_t bytes) {
+  const bool large = bytes >= 64 * MiB;
+  return fmt::format("{}{}", bytes / (large ? MiB : KiB), large ? "MiB" : "KiB");
+}
+
+}  // namespace
+
+PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnavailable& error) {
+  const Backend& backend = backend_for(job.device);
+  const bool one_memory = backend.shares_host_memory();
+  const bool of_host = one_memory || error.whose() == MemoryUnavailable::Whose::host;
+  const std::optional<int64_t> available = of_host ? host_memory_now() : backend.available_bytes();
+  const int64_t most = std::min(less_margin(error.asked()), less_margin(available.value_or(error.asked())));
+  if (!one_memory && of_host)
+    throw MemoryUnavailable(error.fact(), error.asked(),
+                            fmt::format("lower host_memory_budget to {}", as_a_key_has_it(most)));
+  if (job.memory_budget && one_memory && refused.host_bytes > 0)
+    throw MemoryUnavailable(error.fact(), error.asked(),
+                            fmt::format("lower memory_budget or host_memory_budget: here both are of the machine's "
+                                        "memory, and together they may be {}",
+                                        format_bytes(most)));
+  // The budget has the context and the libraries in it, which were not refused.
+  const int64_t beside_arena = one_memory ? 0 : refused.peak_bytes - refused.arena_bytes;
+  if (job.memory_budget) {
+    const std::string lower = as_a_key_has_it(most + beside_arena);
+    throw MemoryUnavailable(error.fact(), error.asked(),
+                            parse_bytes(lower) < refused.minimum_budget_bytes
+                                ? fmt::format("the job needs at least {}: free memory",
+                                              format_bytes(refused.minimum_budget_bytes))
+                                : fmt::format("lower memory_budget to {}, or set it to auto", lower));
+  }
+  PlanTarget target = target_of(job);
+  int64_t budget = std::max<int64_t>(1, most + beside_arena - (one_memory ? refused.host_bytes : 0));
+  if (refused.budget_bytes > 0) budget = std::min(budget, std::max<int64_t>(1, less_margin(refused.budget_bytes)));
+  if (!target.memory_budget || *target.memory_budget > budget) {
+    target.memory_budget = budget;
+    target.budget_reason = fmt::format("{}; a tenth of what there is stays free", error.fact());
+  }
+  return target;
+}
+
+}  // namespace plimsoll
