@@ -24,7 +24,7 @@ readonly compiler_wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88)
 readonly packages=(
   g++ cmake ninja-build ccache pkg-config python3 python3-venv git ca-certificates
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev
-  libpcre2-dev libxxhash-dev zlib1g-dev libsentencepiece-dev
+  libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libsentencepiece-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
 )
 readonly venv=.venv

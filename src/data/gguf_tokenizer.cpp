@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string>
 #include <vector>
 
 #include "base/quoted.h"
 #include "data/bpe_ranks.h"
+#include "data/byte_letters.h"
 #include "data/gguf.h"
 #include "data/gpt2_tokenizer.h"
 #include "data/safetensors_header.h"
@@ -17,34 +17,6 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostTokens = size_t{1} << 24;
-
-/// GPT-2 writes tokens in letters that can be seen: a byte that is a printable Latin-1 character is that one, the
-/// others are U+0100 on, in their order. The byte of each of those letters, or -1.
-constexpr auto kByteOf = [] {
-  std::array<int16_t, 0x144> bytes{};
-  bytes.fill(-1);
-  int other = 0x100;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool seen = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte != 0xad);
-    bytes[static_cast<size_t>(seen ? byte : other++)] = static_cast<int16_t>(byte);
-  }
-  return bytes;
-}();
-
-/// Appends the bytes that such letters stand for; false where there is another letter among them.
-bool append_bytes(std::string_view letters, std::string& bytes) {
-  for (size_t i = 0; i < letters.size();) {
-    const auto first = static_cast<unsigned char>(letters[i++]);
-    size_t code = first;
-    if (first >= 0x80) {  // these letters take two bytes
-      if (first < 0xc0 || first >= 0xe0 || i == letters.size()) return false;
-      code = (first & 0x1fu) << 6 | (static_cast<unsigned char>(letters[i++]) & 0x3fu);
-    }
-    if (code >= kByteOf.size() || kByteOf[code] < 0) return false;
-    bytes.push_back(static_cast<char>(kByteOf[code]));
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -64,7 +36,7 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   std::vector<std::string> tokens(letters->size());
   for (size_t i = 0; i < letters->size(); ++i) {
     std::string bytes;
-    const bool read = append_bytes((*letters)[i], bytes);
+    const bool read = append_bytes_of_letters((*letters)[i], bytes);
     if (i < first) {
       if (read && bytes.size() == 1) tokens[i] = std::move(bytes);
       continue;

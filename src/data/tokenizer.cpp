@@ -5,6 +5,7 @@
 #include "data/gguf_tokenizer.h"
 #include "data/gpt2_tokenizer.h"
 #include "data/hash.h"
+#include "data/huggingface_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"
 #include "plimsoll/error.h"
 
@@ -45,8 +46,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::fi
   if (name == "gpt2") return std::make_unique<Gpt2Tokenizer>(file);
   if (name == "sentencepiece") return std::make_unique<SentencePieceTokenizer>(file);
   if (name == "gguf") return open_gguf_tokenizer(file);
-  throw UserError(
-      fmt::format("data.tokenizer: '{}' is unknown; allowed are bytes, gpt2, sentencepiece and gguf", name));
+  if (name == "huggingface") return open_huggingface_tokenizer(file);
+  throw UserError(fmt::format(
+      "data.tokenizer: '{}' is unknown; allowed are bytes, gpt2, sentencepiece, gguf and huggingface", name));
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Text to tokens and back. "bytes" and "gpt2" round-trip any bytes, valid UTF-8 or not; a SentencePiece model may have
-// rules by which it changes a text, and a "gguf" vocabulary may lack some bytes.
+// Text to tokens and back. "bytes" and "gpt2" round-trip any bytes, valid UTF-8 or not; a SentencePiece model and a
+// tokenizer.json may have rules by which they change a text, and a "gguf" vocabulary may lack some bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// The tokens of `text`, any bytes; decode() gives the same bytes back. Never the end of text.
+  /// The tokens of `text`, any bytes; decode() gives the same bytes back. Never the end of text, but where a
+  /// "huggingface" one finds it written out.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
 
   /// The bytes of `tokens`; end of text stands for none. Throws UserError for a token outside the vocabulary.
@@ -29,7 +30,7 @@ class Tokenizer {
   /// The token that is put between documents: the last one, unless the vocabulary has one of its own.
   virtual int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
 
-  /// As the job file names it: "bytes", "gpt2", "sentencepiece", "gguf".
+  /// As the job file names it: "bytes", "gpt2", "sentencepiece", "gguf", "huggingface".
   virtual std::string name() const = 0;
 
   /// Differs between tokenizers that give different tokens, even where both have one name: the key of cached tokens.
@@ -41,8 +42,9 @@ class Tokenizer {
 };
 
 /// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2" (src/data/gpt2_tokenizer.h;
-/// `file` is its rank file), "sentencepiece" (src/data/sentencepiece_tokenizer.h; `file` is its model) or "gguf"
-/// (src/data/gguf_tokenizer.h; `file` is a model's). Throws UserError for another name and for a file that is missing
+/// `file` is its rank file), "sentencepiece" (src/data/sentencepiece_tokenizer.h; `file` is its model), "gguf"
+/// (src/data/gguf_tokenizer.h; `file` is a model's) or "huggingface" (src/data/huggingface_tokenizer.h; `file` is its
+/// tokenizer.json, or the folder of one). Throws UserError for another name and for a file that is missing
 /// or malformed.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file);
 

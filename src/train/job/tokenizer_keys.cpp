@@ -9,14 +9,12 @@ namespace plimsoll::job {
 
 std::vector<Key> tokenizer_keys() {
   return {
-      word("data.tokenizer", &DataConfig::tokenizer, {"bytes", "gpt2", "sentencepiece", "gguf"},
-           "gpt2: byte-pair encoding; sentencepiece: as Llama and Mistral have it; gguf: as a model's file has it; all "
-           "but "
-           "bytes need tokenizer_file"),
+      word("data.tokenizer", &DataConfig::tokenizer, {"bytes", "gpt2", "sentencepiece", "gguf", "huggingface"},
+           "gpt2: byte-pair encoding; sentencepiece: as Llama and Mistral have it; gguf: as a model's file has it; "
+           "huggingface: as a tokenizer.json has it; all but bytes need tokenizer_file"),
       path("data.tokenizer_file", &DataConfig::tokenizer_file, "(none)",
            "gpt2: a tiktoken rank file (lines of base64 token, space, rank); sentencepiece: a .model file; gguf: the "
-           "GGUF "
-           "file of a model"),
+           "GGUF file of a model; huggingface: a tokenizer.json, or the folder of one"),
   };
 }
 
@@ -26,6 +24,7 @@ void check_tokenizer(const Job& job, const Places& places) {
          fmt::format("data.tokenizer is '{}'; it needs data.tokenizer_file, a {}", job.data.tokenizer,
                      job.data.tokenizer == "gpt2"            ? "tiktoken rank file"
                      : job.data.tokenizer == "sentencepiece" ? "SentencePiece .model file"
+                     : job.data.tokenizer == "huggingface"   ? "tokenizer.json"
                                                              : "GGUF file of a model"));
 }
 

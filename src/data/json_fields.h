@@ -1,0 +1,64 @@
+// Fields of a JSON object from outside, each of the type that it must have.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+class JsonFields {
+ public:
+  JsonFields(const nlohmann::json& json, std::string name) : json_(json), name_(std::move(name)) {
+    if (!json.is_object()) refuse("a part that must be an object is none");
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw UserError(fmt::format("{}: {}", name_, what), UserError::Kind::failure);
+  }
+  [[noreturn]] void refuse_value(const char* key, const std::string& what) const {
+    const std::string value = at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    refuse(fmt::format("{} is {}; {}", key, one_line(value), what));
+  }
+
+  const nlohmann::json& at(const char* key) const {
+    static const nlohmann::json none;
+    const auto found = json_.find(key);
+    return found == json_.end() ? none : *found;
+  }
+  std::string text(const char* key, const char* fallback = nullptr) const {
+    if (at(key).is_null() && fallback) return fallback;
+    if (!at(key).is_string()) refuse_value(key, "it must be a text");
+    return at(key).get<std::string>();
+  }
+  bool boolean(const char* key, bool fallback) const {
+    if (at(key).is_null()) return fallback;
+    if (!at(key).is_boolean()) refuse_value(key, "it must be true or false");
+    return at(key).get<bool>();
+  }
+  int64_t integer(const char* key, int64_t least, int64_t most) const {
+    const nlohmann::json& value = at(key);
+    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(most)
+                                                 : value.is_number_integer() && value.get<int64_t>() <= most;
+    if (!fits || value.get<int64_t>() < least)
+      refuse_value(key, fmt::format("it must be a whole number from {} to {}", least, most));
+    return value.get<int64_t>();
+  }
+  const nlohmann::json& list(const char* key, size_t most) const {
+    if (!at(key).is_array() || at(key).size() > most)
+      refuse_value(key, fmt::format("it must be a list of at most {}", most));
+    return at(key);
+  }
+  const std::string& name() const { return name_; }
+
+ private:
+  const nlohmann::json& json_;
+  std::string name_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,49 @@
+// What turns a piece of text into tokens in a tokenizer.json: byte-pair encoding, or WordPiece.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace plimsoll {
+
+/// Tokens by their text and by their number. Numbers may have gaps.
+class Vocabulary {
+ public:
+  /// Of the object {"text": number}. Throws UserError that begins with `name`: no whole numbers from 0 on, too many,
+  /// one number twice.
+  Vocabulary(const nlohmann::json& json, const std::string& name);
+  Vocabulary(Vocabulary&&) = default;
+
+  /// -1: none.
+  int32_t id(std::string_view text) const {
+    const auto found = ids_.find(text);
+    return found == ids_.end() ? -1 : found->second;
+  }
+  const std::vector<std::string>& texts() const { return texts_; }  ///< empty where there is no such number
+
+ private:
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // keys point into texts_
+};
+
+class SubwordModel {
+ public:
+  virtual ~SubwordModel() = default;
+  /// The tokens of a piece, valid UTF-8 and not empty, appended.
+  virtual void encode(std::string_view piece, std::vector<int32_t>& out) const = 0;
+  virtual const Vocabulary& vocabulary() const = 0;
+  /// The text that a token stands for: of its letters those that are marks of the model are taken off, bytes in
+  /// hexadecimal ("<0x0A>") are bytes.
+  virtual std::string text_of(int32_t token) const = 0;
+};
+
+/// `model` of a tokenizer.json: BPE (without dropout) or WordPiece. Throws UserError that begins with `name` for
+/// others, by name, and for merges that do not follow from its vocabulary.
+std::unique_ptr<SubwordModel> read_subword_model(const nlohmann::json& json, const std::string& name);
+
+}  // namespace plimsoll
