@@ -16,6 +16,9 @@ float* row(FmriSeries& series, int64_t volume) {
   return series.values.data() + volume * series.voxels;
 }
 
+// Of a mean square: below that share is what single precision leaves of a number that does not vary (2^-24 of it).
+constexpr double kRounding = 1e-12;
+
 }  // namespace
 
 void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vector<char>& usable, bool line) {
@@ -32,7 +35,7 @@ void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vec
     double middle = 0, spread = 0;
     for (int64_t v : volumes) middle += static_cast<double>(v) / count;
     for (int64_t v : volumes) spread += (static_cast<double>(v) - middle) * (static_cast<double>(v) - middle);
-    std::vector<double> mean(voxels, 0.0), slope(voxels, 0.0);
+    std::vector<double> mean(voxels, 0.0), slope(voxels, 0.0), before(voxels, 0.0), after(voxels, 0.0);
     for (int64_t v : volumes)
       for (size_t i = 0; i < voxels; ++i) mean[i] += static_cast<double>(row(series, v)[i]) / count;
     if (line && spread > 0)
@@ -40,9 +43,17 @@ void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vec
         for (size_t i = 0; i < voxels; ++i)
           slope[i] += (static_cast<double>(v) - middle) * (static_cast<double>(row(series, v)[i]) - mean[i]) / spread;
     for (int64_t v : volumes)
+      for (size_t i = 0; i < voxels; ++i) {
+        const auto value = static_cast<double>(row(series, v)[i]);
+        const double left = value - mean[i] - slope[i] * (static_cast<double>(v) - middle);
+        row(series, v)[i] = static_cast<float>(left);
+        before[i] += value * value;
+        after[i] += left * left;
+      }
+    // What rounding leaves of a constant or of a line is no signal, and is another number in every run.
+    for (int64_t v : volumes)
       for (size_t i = 0; i < voxels; ++i)
-        row(series, v)[i] = static_cast<float>(static_cast<double>(row(series, v)[i]) - mean[i] -
-                                               slope[i] * (static_cast<double>(v) - middle));
+        if (after[i] <= kRounding * before[i]) row(series, v)[i] = 0;
   }
 }
 
@@ -61,7 +72,7 @@ void standardise(FmriSeries& series, const Volumes& over) {
   for (int64_t v = 0; v < series.volumes; ++v)
     for (size_t i = 0; i < voxels; ++i) {
       // What rounding leaves of a constant is no signal.
-      const bool constant = variance[i] <= 1e-12 * mean[i] * mean[i];
+      const bool constant = variance[i] <= kRounding * mean[i] * mean[i];
       float& value = row(series, v)[i];
       value = constant ? 0 : static_cast<float>((static_cast<double>(value) - mean[i]) / std::sqrt(variance[i]));
     }

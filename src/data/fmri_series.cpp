@@ -1,10 +1,8 @@
 #include "data/fmri_series.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -16,13 +14,14 @@
 
 #include "base/file_error.h"
 #include "base/quoted.h"
+#include "base/trimmed.h"
 #include "data/nifti.h"
+#include "data/nifti_grid.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr double kSameGrid = 1e-3;                 // millimetres
 constexpr int64_t kMostVoxels = int64_t{1} << 26;  // of a volume: 406 x 406 x 406
 
 UserError bad(const std::filesystem::path& path, const std::string& what) {
@@ -36,9 +35,7 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   std::vector<std::string_view> cells;
   while (true) {
     const size_t end = line.find_first_of(separators);
-    std::string_view cell = line.substr(0, end);
-    const size_t first = cell.find_first_not_of(blanks);
-    cell = first == cell.npos ? std::string_view() : cell.substr(first, cell.find_last_not_of(blanks) - first + 1);
+    const std::string_view cell = trimmed(line.substr(0, end));
     if (!cell.empty() || commas || semicolons) cells.push_back(cell);  // blanks may be several
     if (end == line.npos) return cells;
     line.remove_prefix(end + 1);
@@ -61,14 +58,18 @@ FmriSeries read_table(const std::filesystem::path& path) {
   FmriSeries series;
   std::string line;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
     const std::vector<std::string_view> cells = cells_of(line);
     if (cells.empty()) continue;
-    const auto wrong = std::ranges::find_if(cells, [](std::string_view cell) { return !number_of(cell); });
-    if (number == 1 && wrong != cells.end()) {  // names
+    const auto is_number = [](std::string_view cell) { return number_of(cell).has_value(); };
+    if (number == 1 && std::ranges::none_of(cells, is_number)) {  // names
       series.voxels = std::ssize(cells);
       continue;
     }
-    if (wrong != cells.end()) throw bad(path, fmt::format("line {}: {} is not a number", number, in_quotes(*wrong)));
+    if (const auto wrong = std::ranges::find_if_not(cells, is_number); wrong != cells.end())
+      throw bad(path, fmt::format("line {}, cell {}: {} is not a number{}", number, wrong - cells.begin() + 1,
+                                  in_quotes(*wrong), number == 1 ? "; a line of names would have no number" : ""));
     if (series.voxels == 0) series.voxels = std::ssize(cells);
     if (std::ssize(cells) != series.voxels)
       throw bad(path, fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
@@ -83,19 +84,9 @@ FmriSeries read_table(const std::filesystem::path& path) {
 /// The voxels of `mask` that are not 0; it lies where the series does.
 std::vector<size_t> chosen_by(const std::filesystem::path& path, const NiftiVolume& mask,
                               const std::filesystem::path& of, const NiftiVolume& layout) {
-  if (mask.sizes != layout.sizes)
-    throw bad(path, fmt::format("this mask has {} voxels, {} has {}; a mask has the same grid", mask.sizes_in_words(),
-                                of.string(), layout.sizes_in_words()));
-  bool same = true;
-  for (size_t i = 0; i < 3; ++i) same &= std::abs(mask.spacing[i] - layout.spacing[i]) <= kSameGrid;
-  constexpr std::array<double, 12> nowhere{};
-  if (mask.to_world != nowhere && layout.to_world != nowhere)
-    for (size_t i = 0; i < nowhere.size(); ++i) same &= std::abs(mask.to_world[i] - layout.to_world[i]) <= kSameGrid;
-  if (!same)
-    throw bad(path,
-              fmt::format("this mask has as many voxels as {}, and they lie elsewhere: {} mm apart against {} mm, "
-                          "or with another origin; resample it",
-                          of.string(), fmt::join(mask.spacing, " x "), fmt::join(layout.spacing, " x ")));
+  if (const std::string difference = grid_difference(layout, mask); !difference.empty())
+    throw bad(path, fmt::format("this mask does not lie on the grid of {}: {}; resample it to that grid", of.string(),
+                                difference));
   std::vector<size_t> chosen;
   for (int64_t i = 0; i < mask.voxels(); ++i)
     if (mask.at(i) != 0) chosen.push_back(static_cast<size_t>(i));
@@ -122,11 +113,12 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
   series.voxels = std::ssize(chosen);
   if (!mask.empty()) return series;
 
-  // Outside of the head nothing varies.
+  // Outside of the head nothing varies. Some programs write "not a number" there, which is unequal to itself.
+  const auto differ = [](float a, float b) { return a != b && !(std::isnan(a) && std::isnan(b)); };
   std::vector<char> varies(chosen.size(), 0);
   const auto voxels = static_cast<size_t>(series.voxels);
   for (size_t i = voxels; i < series.values.size(); ++i)
-    varies[i % voxels] |= series.values[i] != series.values[i - voxels];
+    varies[i % voxels] |= differ(series.values[i], series.values[i - voxels]);
   const auto kept = std::ranges::count(varies, 1);
   if (kept == 0) throw bad(path, "no voxel of it varies over time");
   size_t to = 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <span>
@@ -12,7 +11,6 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "data/content_hash.h"
-#include "data/hash.h"
 #include "data/media.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -58,29 +56,12 @@ void write_clip(const CachedClip& clip, std::span<const std::byte> pixels) {
 
 }  // namespace
 
-VideoFile VideoFile::look_at(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status))
-    throw UserError(fmt::format("{} does not exist", path.string()), UserError::Kind::failure);
-  if (!std::filesystem::is_regular_file(status))
-    throw UserError(fmt::format("{} is not a regular file", path.string()), UserError::Kind::failure);
-  const auto bytes = std::filesystem::file_size(path, error);
-  if (error) throw_file_error("read", path, error.value());
-  const auto time = std::filesystem::last_write_time(path, error);
-  if (error) throw_file_error("read", path, error.value());
-  const std::filesystem::path canonical = std::filesystem::canonical(path, error);
-  if (error) throw_file_error("read", path, error.value());
-  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch());
-  return {canonical, static_cast<int64_t>(bytes), static_cast<int64_t>(since.count())};
-}
-
 CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& video, ClipTime time, int64_t frames,
                        int64_t size) {
-  const uint64_t key =
-      mix64(hash_bytes(fmt::format("{}:{}:{}:{}:{}:{}:{}:{}", kCacheFormat, video.bytes, video.changed_at, time.start,
-                                   time.end, frames, size, video.path.string())));
-  return {time, key, directory / fmt::format("{}-{:016x}.frames", video.path.stem().string().substr(0, 100), key)};
+  // The word keeps keys apart from those of other caches.
+  const uint64_t key = media_cache_key(
+      video, fmt::format("frames:{}:{}:{}:{}:{}", kCacheFormat, time.start, time.end, frames, size));
+  return {time, key, media_cache_path(directory, video, key, "frames")};
 }
 
 void decode_clips(const VideoFile& video, const std::vector<CachedClip>& clips, int64_t frames, int64_t size,

@@ -6,22 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "data/clip_list.h"
+#include "data/media_cache.h"
 
 namespace plimsoll {
-
-/// A video file as it was when it was looked at.
-struct VideoFile {
-  std::filesystem::path path;
-  int64_t bytes = 0;
-  int64_t changed_at = 0;  ///< nanoseconds, on the file system's clock
-
-  /// Throws UserError (failure) that names the file.
-  static VideoFile look_at(const std::filesystem::path& path);
-};
 
 /// A clip's pictures and where they are kept.
 struct CachedClip {

@@ -39,6 +39,8 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& name)
     parsed = json::parse(text, watch);
   } catch (const json::parse_error& error) {
     throw refused(name, fmt::format("is not valid JSON at byte {}", error.byte));
+  } catch (const json::exception& error) {  // a number beyond what a double holds
+    throw refused(name, fmt::format("is not JSON that can be read: {}", one_line(error.what())));
   }
   if (!parsed.is_object()) throw refused(name, "is no JSON object");
   return parsed;

@@ -11,19 +11,13 @@
 #include "base/file_error.h"
 #include "base/glob.h"
 #include "base/quoted.h"
+#include "base/trimmed.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr size_t kGreatestFile = size_t{1} << 24;
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view blank = " \t\r";
-  const size_t begin = text.find_first_not_of(blank);
-  return begin == std::string_view::npos ? std::string_view()
-                                         : text.substr(begin, text.find_last_not_of(blank) - begin + 1);
-}
 
 std::string read_text(const std::filesystem::path& file) {
   std::error_code error;

@@ -7,13 +7,14 @@
 #include <cmath>
 #include <limits>
 
+#include "data/nifti_grid.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
-// Of spacing and position, relative and in millimetres: what single precision and other programs' rounding leave.
-constexpr double kSameGrid = 1e-2;
+// In 16 bits a voxel, of which one value is "none".
+constexpr size_t kMostStructures = std::numeric_limits<uint16_t>::max() - 1;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UserError(what, UserError::Kind::failure);
@@ -24,27 +25,11 @@ bool nearest_inside(double at, int64_t last) {
   return at > -0.5 && at < static_cast<double>(last) + 0.5;
 }
 
-std::string listed(const auto& numbers) {
-  return fmt::format("{:.4g}", fmt::join(numbers, ", "));
-}
-
 void check_same_grid(const NiftiVolume& image, const std::filesystem::path& image_file, const NiftiVolume& labels,
                      const std::filesystem::path& label_file) {
-  const auto differ = [&](const char* what, const std::string& one, const std::string& other) {
-    refuse(
-        fmt::format("{} and its labels {} do not lie on the same grid: {} {} and {}; resample the labels to the "
-                    "image's grid",
-                    image_file.string(), label_file.string(), what, one, other));
-  };
-  if (image.sizes != labels.sizes) differ("sizes", image.sizes_in_words(), labels.sizes_in_words());
-  for (size_t i = 0; i < 3; ++i)
-    if (std::abs(image.spacing[i] - labels.spacing[i]) > kSameGrid * image.spacing[i])
-      differ("voxels of", listed(image.spacing) + " mm", listed(labels.spacing) + " mm");
-  const std::array<double, 12> unknown = {};
-  if (image.to_world == unknown || labels.to_world == unknown) return;
-  for (size_t i = 0; i < 12; ++i)
-    if (std::abs(image.to_world[i] - labels.to_world[i]) > kSameGrid * std::max(1.0, std::abs(image.to_world[i])))
-      differ("maps to the world", listed(image.to_world), listed(labels.to_world));
+  if (const std::string difference = grid_difference(image, labels); !difference.empty())
+    refuse(fmt::format("{} and its labels {} do not lie on the same grid: {}; resample the labels to the image's grid",
+                       image_file.string(), label_file.string(), difference));
 }
 
 void check_labels(const NiftiVolume& labels, const std::filesystem::path& file) {
@@ -68,7 +53,10 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
                                const std::unordered_map<int64_t, int64_t>& structures, int axis)
     : axis_(axis), columns_(axis == 0 ? 1 : 0), rows_(axis == 2 ? 1 : 2) {
   check(axis >= 0 && axis < 3, "an axis is 0, 1 or 2");
-  check(structures.size() < std::numeric_limits<uint16_t>::max(), "more structures than 16 bits can tell apart");
+  if (structures.size() > kMostStructures)
+    throw UserError(fmt::format("data.structures takes {} names of data.label_names; at most {} can be told apart: ask "
+                                "for fewer",
+                                structures.size(), kMostStructures));
   image_ = read_nifti(image);
   const NiftiVolume numbers = read_nifti(labels);
   check_labels(numbers, labels);

@@ -3,7 +3,9 @@
 //
 // All functions may be called from many threads at once. They throw UserError (failure) that names the file and what
 // is the matter with it: not a video, no video stream, cut short, too large. Only regular local files are opened; what
-// a file refers to (playlists, network addresses) is not. A rotation that a file asks for is not applied.
+// a file refers to (playlists, network addresses) is not, and playlists are no files that are read: MP4 and MOV, Matroska
+// and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4 streams are; WAV, AIFF,
+// AU, CAF, MP3, FLAC, AAC and AC-3 for sound. A rotation that a file asks for is not applied.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +41,8 @@ std::vector<double> evenly_spaced(double start, double end, int64_t count);
 std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::vector<double>& seconds, int64_t width,
                                  int64_t height);
 
-/// The first audio stream, all channels mixed into one, at `sample_rate` samples a second, within [-1, 1] or a little
-/// beyond.
+/// The best audio stream, all channels mixed into one, at `sample_rate` samples a second, within [-1, 1] or a little
+/// beyond. Sound with a part that cannot be decoded, or that ends before the file says, is an error.
 std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_rate);
 
 /// Loads the library from the first of `candidates` that can be loaded; the functions above call it with the folder of

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "data/safetensors.h"
@@ -24,7 +25,7 @@ struct ClipGrid {
 class StimulusClip {
  public:
   /// `progress` gets the fraction decoded; not called where there is nothing to do. Throws UserError (failure) that
-  /// names the file.
+  /// names the file; checks what is kept against its checksums, which reads it once.
   StimulusClip(const std::filesystem::path& file, const ClipGrid& grid, const std::filesystem::path& cache_dir,
                const std::function<void(double fraction)>& progress);
 
@@ -37,7 +38,7 @@ class StimulusClip {
   std::span<const std::byte> mel(double seconds) const;
 
  private:
-  SafetensorsFile file_;
+  std::optional<SafetensorsFile> file_;  // always there
   ClipGrid grid_;
   double seconds_ = 0;
 };

@@ -13,6 +13,7 @@
 
 #include "base/file_error.h"
 #include "base/quoted.h"
+#include "base/trimmed.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -21,13 +22,6 @@ namespace {
 
 constexpr int64_t kLargestFile = 4 * GiB;
 constexpr size_t kMostClasses = size_t{1} << 16;
-
-std::string_view trimmed(std::string_view text) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 std::string lower(std::string_view text) {
   std::string result(text);

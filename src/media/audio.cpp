@@ -6,6 +6,8 @@ extern "C" {
 #include <libswresample/swresample.h>
 }
 
+#include <algorithm>
+
 #include "data/media.h"
 #include "media/media_file.h"
 
@@ -54,6 +56,20 @@ void append(SwrContext& context, const AVFrame* frame, std::vector<float>& sampl
   samples.resize(before + static_cast<size_t>(made));
 }
 
+// Sound that lacks a part is out of step with the pictures, or silent where it should not be: an error, not less sound.
+// `heard`: seconds that were decoded.
+void check_whole(const std::string& path, MediaFile& file, double heard) {
+  if (file.has_hole()) throw MediaError("has sound that cannot be decoded in its middle; it is damaged");
+  // Guessed from the file's size it says nothing where the rate of bits varies.
+  const bool guessed = file.format().duration_estimation_method == AVFMT_DURATION_FROM_BITRATE;
+  const double stated = guessed ? 0 : MediaFile(path, AVMEDIA_TYPE_AUDIO).stated_seconds();
+  if (file.broke_off() && stated <= 0)
+    throw MediaError("has sound that cannot be read after " + in_seconds(heard) + " s; it is cut short or damaged");
+  if (heard < stated - kLate)
+    throw MediaError("has sound that ends at " + in_seconds(heard) + " s, and says that it lasts " +
+                     in_seconds(stated) + " s; it is cut short or damaged");
+}
+
 }  // namespace
 
 void audio(const std::string& path, int64_t sample_rate, std::vector<float>& samples) {
@@ -61,6 +77,7 @@ void audio(const std::string& path, int64_t sample_rate, std::vector<float>& sam
   const Frame frame = make_frame();
   Resampler resampler;
   int format = -1, rate = 0, channels = 0;
+  double heard = 0, ends = 0;  // seconds: decoded, and by their times after the stream's start
   while (file.next(*frame)) {
     // A stream may change in its middle: a new resampler then, after what the old one still holds.
     if (!resampler || frame->format != format || frame->sample_rate != rate ||
@@ -72,10 +89,17 @@ void audio(const std::string& path, int64_t sample_rate, std::vector<float>& sam
       channels = frame->ch_layout.nb_channels;
     }
     append(*resampler, frame.get(), samples);
+    const double lasts = static_cast<double>(frame->nb_samples) / rate;
+    heard += lasts;
+    if (frame->best_effort_timestamp != AV_NOPTS_VALUE && file.stream().start_time != AV_NOPTS_VALUE)
+      ends = static_cast<double>(frame->best_effort_timestamp - file.stream().start_time) *
+                 av_q2d(file.stream().time_base) +
+             lasts;
     av_frame_unref(frame.get());
   }
   if (resampler) append(*resampler, nullptr, samples);
   if (samples.empty()) throw MediaError("has no sound that can be decoded");
+  check_whole(path, file, std::max(heard, ends));
 }
 
 }  // namespace plimsoll::media

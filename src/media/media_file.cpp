@@ -4,7 +4,9 @@ extern "C" {
 #include <libavutil/log.h>
 }
 
+#include <algorithm>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <mutex>
 
@@ -22,7 +24,14 @@ void keep_message(void*, int level, const char* format, va_list values) {
   while (!last_said.empty() && (last_said.back() == '\n' || last_said.back() == '.')) last_said.pop_back();
 }
 
-// A playlist or a reference names another file, or an address in the network: the only file is the one that was named.
+// What is read. Playlists (concat, hls, dash, imf, ...) are not: they name other files or addresses, which some of them
+// open by themselves, without asking io_open.
+constexpr const char* kFormats =
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,flv,asf,ogg,mxf,dv,"  // containers
+    "gif,apng,yuv4mpegpipe,ivf,h264,hevc,m4v,"                                             // pictures only
+    "wav,w64,aiff,au,caf,mp3,flac,aac,ac3,eac3";                                           // sound only
+
+// A reference in a file of these formats: the only file that is opened is the one that was named.
 int refuse_to_open(AVFormatContext*, AVIOContext** io, const char*, int, AVDictionary**) {
   *io = nullptr;
   return AVERROR(EPERM);
@@ -39,6 +48,12 @@ void fail(const std::string& what, int error) {
   std::string message = what + ": " + reason;
   if (!last_said.empty()) message += " (" + last_said + ")";
   throw MediaError(message);
+}
+
+std::string in_seconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
 }
 
 Frame make_frame() {
@@ -73,8 +88,10 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type) : packet_(av_pac
   }
   format->flags |= AVFMT_FLAG_CUSTOM_IO;
   format->io_open = refuse_to_open;
+  format->format_whitelist = av_strdup(kFormats);
   AVIOContext* io = format->pb;
   av_dict_free(&only_files);
+  if (format->format_whitelist == nullptr) throw std::bad_alloc();
   error = avformat_open_input(&format, "", nullptr, nullptr);
   if (error < 0) {  // which has freed `format`
     avio_closep(&io);
@@ -116,7 +133,7 @@ bool MediaFile::next_packet(AVPacket& packet) {
     if (error == AVERROR_EOF) return false;
     // Cut short: what is there is read, and who asks for more than that is told.
     if (error < 0) {
-      last_error_ = error;
+      read_error_ = last_error_ = error;
       return false;
     }
     if (packet.stream_index == stream_->index) return true;
@@ -127,6 +144,8 @@ bool MediaFile::next(AVFrame& frame) {
   for (;;) {
     int error = avcodec_receive_frame(codec_.get(), &frame);
     if (error == 0) {
+      if (decoded_ > 0 && last_error_ != 0) hole_ = true;
+      last_error_ = 0;
       ++decoded_;
       return true;
     }
@@ -148,6 +167,29 @@ bool MediaFile::next(AVFrame& frame) {
       return false;
     }
   }
+}
+
+double MediaFile::stated_seconds() {
+  const auto seconds_of = [](int64_t ticks, AVRational base) { return static_cast<double>(ticks) * av_q2d(base); };
+  if (stream_->duration > 0) return seconds_of(stream_->duration, stream_->time_base);
+  if (format_->duration <= 0) return 0;
+  const double whole = static_cast<double>(format_->duration) / AV_TIME_BASE;
+  // The container's length is that of its longest stream: the last packets tell which streams reach it.
+  int64_t first = stream_->start_time == AV_NOPTS_VALUE ? INT64_MAX : stream_->start_time, last = INT64_MIN;
+  double farthest = 0;
+  for (unsigned i = 0; i < format_->nb_streams; ++i) format_->streams[i]->discard = AVDISCARD_DEFAULT;
+  if (first != INT64_MAX) seek(first + static_cast<int64_t>(whole / av_q2d(stream_->time_base)));
+  for (; av_read_frame(format_.get(), packet_.get()) >= 0; av_packet_unref(packet_.get())) {
+    if (packet_->pts == AV_NOPTS_VALUE) continue;
+    const int64_t end = packet_->pts + std::max<int64_t>(packet_->duration, 0);
+    farthest = std::max(farthest, seconds_of(end, format_->streams[packet_->stream_index]->time_base));
+    if (packet_->stream_index != stream_->index) continue;
+    first = std::min(first, packet_->pts);
+    last = std::max(last, end);
+  }
+  // Where none does the file is cut short, and what is missing may be of this stream.
+  if (last <= first || farthest < whole - kLate) return whole;
+  return seconds_of(last - first, stream_->time_base);
 }
 
 bool MediaFile::seek(int64_t timestamp) {

@@ -21,6 +21,9 @@ struct MediaError : std::runtime_error {
 /// Throws MediaError: "cannot be VERB: REASON", with what FFmpeg had said last.
 [[noreturn]] void fail(const std::string& what, int error);
 
+/// "12.50"
+std::string in_seconds(double value);
+
 struct FreeFrame {
   void operator()(AVFrame* frame) const { av_frame_free(&frame); }
 };
@@ -33,6 +36,8 @@ struct FreeCodec {
 struct CloseFile {
   void operator()(AVFormatContext* format) const;
 };
+constexpr double kLate = 0.25;  ///< seconds that the length of a stream may be stated too long by
+
 using Frame = std::unique_ptr<AVFrame, FreeFrame>;
 
 Frame make_frame();
@@ -54,6 +59,16 @@ class MediaFile {
   /// comes: MediaError then.
   bool next(AVFrame& frame);
 
+  /// Of what next() gave so far: whether packets between frames could not be decoded, and whether it ended because the
+  /// file could not be read further.
+  bool has_hole() const { return hole_; }
+  bool broke_off() const { return read_error_ != 0; }
+
+  /// The length of the stream, or 0 where nothing states it. Where only the container does, which goes by the longest
+  /// of its streams, the stream's last packet tells; where all of them end before that, the container's length. May read
+  /// to the end of the file: nothing else can be read from this then.
+  double stated_seconds();
+
   /// To a key frame at or before `timestamp` (in the stream's time base), where the file can.
   bool seek(int64_t timestamp);
 
@@ -66,7 +81,9 @@ class MediaFile {
   std::unique_ptr<AVPacket, FreePacket> packet_;
   AVStream* stream_ = nullptr;
   int64_t decoded_ = 0;  ///< frames
-  int last_error_ = 0;
+  int last_error_ = 0;   ///< since the last frame
+  int read_error_ = 0;
+  bool hole_ = false;
   bool draining_ = false;
 };
 

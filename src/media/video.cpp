@@ -16,7 +16,6 @@ namespace plimsoll::media {
 namespace {
 
 constexpr double kWorthSeeking = 2;  ///< seconds: before that, decoding on is as fast
-constexpr double kLate = 0.25;       ///< seconds that a video's length may be stated too long by
 
 double frame_rate_of(const AVStream& stream) {
   for (const AVRational rate : {stream.avg_frame_rate, stream.r_frame_rate})
@@ -106,12 +105,6 @@ class Pictures {
   double begins_ = 0, next_ = 0;
 };
 
-std::string in_seconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", value);
-  return text;
-}
-
 }  // namespace
 
 VideoInfo describe(const std::string& path) {
@@ -123,9 +116,7 @@ VideoInfo describe(const std::string& path) {
   info.frame_rate = frame_rate_of(stream);
   info.frames = stream.nb_frames;
   info.audio = file.has(AVMEDIA_TYPE_AUDIO);
-  if (stream.duration > 0) info.seconds = static_cast<double>(stream.duration) * av_q2d(stream.time_base);
-  if (info.seconds <= 0 && file.format().duration > 0)
-    info.seconds = static_cast<double>(file.format().duration) / AV_TIME_BASE;
+  info.seconds = file.stated_seconds();
   if (info.seconds <= 0) {  // a bare stream: its packets tell
     const std::unique_ptr<AVPacket, FreePacket> packet(av_packet_alloc());
     if (!packet) throw std::bad_alloc();

@@ -13,6 +13,7 @@
 
 #include "base/file_error.h"
 #include "base/quoted.h"
+#include "base/trimmed.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -20,12 +21,6 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kLargestFile = GiB;
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 std::vector<std::string> fields_of(std::string_view line) {
   std::vector<std::string> fields;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 namespace plimsoll {
@@ -48,6 +49,34 @@ TEST(FmriResponses, DetrendingLeavesUnusableVolumesAlone) {
   for (int64_t v = 0; v < 10; ++v)
     if (v != 4) sum += series.values[v * 2];
   EXPECT_NEAR(sum, 0, 1e-5);
+}
+
+// Means of 0.1 over runs of other lengths round to other numbers: standardised, the steps between runs were a signal.
+TEST(FmriResponses, AConstantIsNoSignalAfterDetrending) {
+  constexpr int64_t volumes = 31;
+  for (const bool line : {false, true}) {
+    FmriSeries series = noise(volumes, 4, 5);
+    std::vector<int64_t> run;
+    for (int64_t v = 0; v < volumes; ++v) {
+      run.push_back(v < 7 ? 0 : v < 18 ? 1 : 2);
+      series.values[v * 4] = 0.1f;
+      series.values[v * 4 + 1] = 1234.567f;
+      if (line) series.values[v * 4 + 2] = 700.0f + 0.3f * static_cast<float>(v);
+      series.values[v * 4 + 3] += 20000;  // a small signal on a high level stays
+    }
+    detrend(series, run, std::vector<char>(volumes, 1), line);
+    Volumes all(volumes);
+    std::iota(all.begin(), all.end(), 0);
+    standardise(series, all);
+    double signal = 0;
+    for (int64_t v = 0; v < volumes; ++v) {
+      EXPECT_EQ(series.values[v * 4], 0) << line;
+      EXPECT_EQ(series.values[v * 4 + 1], 0) << line;
+      if (line) EXPECT_EQ(series.values[v * 4 + 2], 0);
+      signal += std::pow(series.values[v * 4 + 3], 2);
+    }
+    EXPECT_NEAR(signal / volumes, 1, 1e-5);
+  }
 }
 
 TEST(FmriResponses, StandardisesByTheVolumesTrainedOn) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "data/nifti.h"
@@ -10,6 +12,7 @@
 namespace plimsoll {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -110,18 +113,34 @@ TEST(FmriSeries, TakesTheVoxelsOfTheMaskOrThoseThatVary) {
   EXPECT_THAT(varying.values, ElementsAre(1, 2, 2, 1, 3, 2));
 }
 
+// As SPM writes what lies outside of the head; a voxel that is none in one volume only is the volume's fault.
+TEST(FmriSeries, LeavesOutVoxelsThatAreNeverANumber) {
+  const TempFolder folder;
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  const auto path =
+      put_file(folder / "a.nii", scan({2, 2, 1, 3}, std::vector<float>{none, 1, none, 2, none, 3, 7, 4, none, 5, 8, 6}));
+  FmriSeries series = read_fmri(path, {});
+  EXPECT_EQ(series.voxels, 3);
+  ASSERT_EQ(series.values.size(), 9u);
+  EXPECT_TRUE(std::isnan(series.values[1]));
+  series.values[1] = 0;
+  EXPECT_THAT(series.values, ElementsAre(1, 0, 2, 3, 7, 4, 5, 8, 6));
+  const auto nothing = put_file(folder / "b.nii", scan({2, 1, 1, 2}, std::vector<float>(4, none)));
+  EXPECT_THAT(user_error_of([&] { read_fmri(nothing, {}); }), HasSubstr("no voxel of it varies"));
+}
+
 TEST(FmriSeries, RefusesAMaskOfAnotherGrid) {
   const TempFolder folder;
   const auto path = put_file(folder / "a.nii", scan({2, 2, 1, 3}, counting(12)));
   const auto refusal = [&](const std::string& mask) {
     return user_error_of([&] { read_fmri(path, put_file(folder / "mask.nii", mask)); });
   };
-  EXPECT_THAT(refusal(scan({2, 1, 2}, std::vector<int16_t>{0, 1, 0, 7})), HasSubstr("mask has the same grid"));
+  EXPECT_THAT(refusal(scan({2, 1, 2}, std::vector<int16_t>{0, 1, 0, 7})), AllOf(HasSubstr("mask.nii"), HasSubstr("2 x 2 x 1 voxels against 2 x 1 x 2")));
   EXPECT_THAT(refusal(scan({2, 2, 1}, std::vector<int16_t>{0, 0, 0, 0})), HasSubstr("0 everywhere"));
   std::string apart = scan({2, 2, 1}, std::vector<int16_t>{0, 1, 0, 7});
   const float spacing = 2;
   std::memcpy(apart.data() + 80, &spacing, 4);
-  EXPECT_THAT(refusal(apart), HasSubstr("lie elsewhere"));
+  EXPECT_THAT(refusal(apart), HasSubstr("voxels of 3, 3, 3 mm against 2, 3, 3 mm"));
   const auto constant = put_file(folder / "flat.nii", scan({2, 2, 1, 3}, std::vector<float>(12, 4.0f)));
   EXPECT_THAT(user_error_of([&] { read_fmri(constant, {}); }), HasSubstr("no voxel of it varies"));
 }
@@ -138,9 +157,13 @@ TEST(FmriSeries, ReadsTables) {
     return user_error_of([&] { read_fmri(put_file(folder / "a.csv", text), {}); });
   };
   EXPECT_THAT(refusal("a,b\n1,2\n3\n"), HasSubstr("line 3 has 1 values, those before it 2"));
-  EXPECT_THAT(refusal("1,2\n3,x\n"), HasSubstr("line 2: 'x' is not a number"));
-  EXPECT_THAT(refusal("1,2\n3,\n"), HasSubstr("line 2: '' is not a number"));
+  EXPECT_THAT(refusal("1,2\n3,x\n"), HasSubstr("line 2, cell 2: 'x' is not a number"));
+  EXPECT_THAT(refusal("1,2\n3,\n"), HasSubstr("line 2, cell 2: '' is not a number"));
   EXPECT_THAT(refusal("a,b\n"), HasSubstr("no time points"));
+  // A time point, not names: it is not lost in silence.
+  EXPECT_THAT(refusal("1,n/a,3\n1,2,3\n"), AllOf(HasSubstr("a.csv: line 1, cell 2: 'n/a'"), HasSubstr("names")));
+  EXPECT_EQ(read_fmri(put_file(folder / "a.csv", "\xEF\xBB\xBF" "1,2\n3,4\n"), {}).volumes, 2);
+  EXPECT_EQ(read_fmri(put_file(folder / "a.csv", "\xEF\xBB\xBF" "a,b\n3,4\n"), {}).volumes, 1);
   EXPECT_THAT(user_error_of([&] { read_fmri(put_file(folder / "a.csv", "1,2\n"), folder / "mask.nii"); }),
               HasSubstr("no grid for a mask"));
 }

@@ -134,12 +134,19 @@ TEST(Media, NamesWhatCannotBeRead) {
   EXPECT_THAT(user_error_of([&] { read_audio(video, 0); }), HasSubstr("samples a second"));
 }
 
-// A playlist names another file; only the file that was named is opened.
+// A playlist names another file; only the file that was named is opened. The names are looked for in the folder that the
+// program runs in: there the other file is.
 TEST(Media, FollowsNoReferences) {
   TempFolder folder;
   encode_video(folder / "film.avi", steps_of_grey(10));
   const auto list = put_file(folder / "list.ffconcat", "ffconcat version 1.0\nfile film.avi\n");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_EQ(describe_video("film.avi").width, 64);
   EXPECT_THAT(user_error_of([&] { describe_video(list); }), HasSubstr("list.ffconcat"));
+  EXPECT_THAT(user_error_of([&] { describe_video("list.ffconcat"); }), HasSubstr("list.ffconcat"));
+  EXPECT_THAT(user_error_of([&] { read_frames("list.ffconcat", {0}, 8, 8); }), HasSubstr("list.ffconcat"));
+  std::filesystem::current_path(before);
   const auto playlist = put_file(folder / "list.m3u8",
                                  "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:1,\nhttp://127.0.0.1:9/film.ts\n"
                                  "#EXT-X-ENDLIST\n");
@@ -172,6 +179,54 @@ TEST(Media, SaysWhereAVideoIsCutShort) {
   const auto grey = grey_video(steps_of_grey(30), 64, 48, 10);
   const auto short_grey = put_file(folder / "half.y4m", grey.substr(0, grey.size() / 2));
   EXPECT_THAT(user_error_of([&] { read_frames(short_grey, {0, 2.9}, 8, 8); }), HasSubstr("half.y4m"));
+}
+
+// Matroska says how long the longest stream is: pictures that end before the sound are whole.
+TEST(Media, PicturesMayEndBeforeTheSound) {
+  TempFolder folder;
+  for (const char* name : {"film.mkv", "film.avi", "film.mov"}) {
+    const auto file = folder / name;
+    encode_video(file, steps_of_grey(40), 6);
+    EXPECT_NEAR(describe_video(file).seconds, 4, 0.11) << name;
+    EXPECT_TRUE(describe_video(file).audio);
+    EXPECT_NO_THROW(read_frames(file, evenly_spaced(0, describe_video(file).seconds, 20), 8, 8)) << name;
+    EXPECT_NEAR(static_cast<double>(read_audio(file, 8000).size()), 48000, 400) << name;
+    encode_video(file, steps_of_grey(40), 3);  // and the other way round
+    EXPECT_NEAR(describe_video(file).seconds, 4, 0.11) << name;
+    EXPECT_NEAR(static_cast<double>(read_audio(file, 8000).size()), 24000, 400) << name;
+  }
+  // Both streams end with a file that is cut short: its length stays what it says, so that what is missing is missed.
+  encode_video(folder / "film.mkv", steps_of_grey(80), 9);
+  const std::string whole = get_file(folder / "film.mkv");
+  const auto half = put_file(folder / "half.mkv", whole.substr(0, whole.size() / 2));
+  const double seconds = describe_video(half).seconds;
+  EXPECT_GT(seconds, 7.5);
+  EXPECT_THAT(user_error_of([&] {
+                read_frames(half, {0, seconds - 0.05}, 8, 8);
+              }),
+              AllOf(HasSubstr("half.mkv"), HasSubstr("cut short")));
+  EXPECT_THAT(user_error_of([&] { read_audio(half, 8000); }), AllOf(HasSubstr("half.mkv"), HasSubstr("cut short")));
+}
+
+TEST(Media, SaysWhereSoundIsDamaged) {
+  TempFolder folder;
+  const std::string tone = wav(std::vector<int16_t>(16000, 1000), 1, 16000);
+  const auto short_tone = put_file(folder / "half.wav", tone.substr(0, tone.size() / 2));
+  EXPECT_THAT(user_error_of([&] { read_audio(short_tone, 16000); }),
+              AllOf(HasSubstr("half.wav"), HasSubstr("ends at 0.50 s, and says that it lasts 1.00 s")));
+  for (const char* name : {"tone.m4a", "tone.mkv", "tone.aac"}) {
+    const auto file = folder / name;
+    encode_sound(file, 3);
+    EXPECT_NEAR(static_cast<double>(read_audio(file, 16000).size()), 48000, 3000) << name;
+  }
+  std::string damaged = get_file(folder / "tone.m4a");
+  std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(damaged.size() / 2), 2000, '\xff');
+  put_file(folder / "damaged.m4a", damaged);
+  EXPECT_THAT(user_error_of([&] { read_audio(folder / "damaged.m4a", 16000); }),
+              AllOf(HasSubstr("damaged.m4a"), HasSubstr("in its middle")));
+  put_file(folder / "damaged.m4a", damaged.substr(0, damaged.size() / 2));
+  EXPECT_THAT(user_error_of([&] { read_audio(folder / "damaged.m4a", 16000); }),
+              AllOf(HasSubstr("damaged.m4a"), HasSubstr("cut short")));
 }
 
 // Whatever bytes there are: pictures, or an error that names the file.

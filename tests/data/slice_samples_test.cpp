@@ -228,6 +228,17 @@ TEST_F(SliceSamplesTest, RefuseGridsThatDiffer) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("1, 1, 1 mm"), HasSubstr("1, 2, 1 mm")));
 }
 
+TEST_F(SliceSamplesTest, RefuseMoreStructuresThan16BitsTellApart) {
+  std::unordered_map<int64_t, int64_t> structures;
+  for (int64_t i = 0; i < 65535; ++i) structures.emplace(i, i);
+  const auto open_volume = [&] {
+    LabelledVolume(config_.files[0], config_.slices.labels[0], structures, 0);
+  };
+  EXPECT_THAT(user_error_of(open_volume), AllOf(HasSubstr("data.structures takes 65535"), HasSubstr("at most 65534")));
+  structures.erase(65534);
+  EXPECT_NO_THROW(open_volume());
+}
+
 TEST_F(SliceSamplesTest, RefuseLabelsThatAreNoWholeNumbers) {
   put_file(config_.slices.labels[0],
            nifti_bytes<float>(NiftiType::float32, {24, 24, 30}, std::vector<float>(24 * 24 * 30, 5)));
