@@ -14,7 +14,7 @@ namespace plimsoll::ops {
 namespace {
 
 int64_t rounded(int64_t bytes) {
-  return div_up(bytes, 512) * 512;
+  return div_up(bytes, 256) * 256;
 }
 
 const View& tensor(const Op& op, size_t argument) {

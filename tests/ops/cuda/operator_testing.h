@@ -71,7 +71,7 @@ inline Arguments call_on_cuda(const std::string& name, const Arguments& argument
 inline void expect_cuda_workspace(const std::string& name, const Arguments& arguments) {
 #ifndef PLIMSOLL_ON_GPU  // there it is the executor that measures
   Arguments results;
-  const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 512);
+  const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 256);
   const auto stated = cuda_updates_workspace_bytes(recorded(name, arguments, results));
   ASSERT_TRUE(stated) << name;
   EXPECT_EQ(measured, *stated) << name;

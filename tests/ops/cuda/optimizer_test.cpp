@@ -205,7 +205,6 @@ TEST(CudaAdafactor, IsTheCpusToTheRoundingOfSums) {
         if (type != at::kFloat) update.companion = at::empty_strided(value.sizes(), value.strides(), at::kFloat).copy_(value);
         const MatrixShape shape = matrix_shape(update.parameter.sizes(), update.parameter.strides());
         update.means = {{at::zeros({shape.rows})}, {at::zeros({shape.columns})}};
-        Update there = update;
         const std::string what = c10::str(value.sizes(), " ", type, ", gradient ", of_gradient);
         for (; update.step < 3; ++update.step) {
           const auto arguments_of = [&](const Update& u) {
