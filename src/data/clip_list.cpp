@@ -104,10 +104,10 @@ void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
     for (size_t i = 1; i < parts.size(); ++i) {
       const CaptionedVideo &one = *parts[i - 1], &other = *parts[i];
       if ((one.start == other.start && one.end == other.end) || end_of(one) + gap <= other.start) continue;
-      throw UserError(
-          fmt::format("{}: this part of {} overlaps that of {}, or is less than a clip ({} s) from it; what is held out "
-                      "of one would be learned from the other: make them the same or further apart",
-                      other.place, other.file.filename().string(), one.place, gap));
+      throw UserError(fmt::format(
+          "{}: this part of {} overlaps that of {}, or is less than a clip ({} s) from it; what is held out "
+          "of one would be learned from the other: make them the same or further apart",
+          other.place, other.file.filename().string(), one.place, gap));
     }
   }
 }

@@ -38,8 +38,9 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list);
 /// Videos whose captions are their names.
 std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem::path>& files);
 
-/// Throws UserError where parts of one video overlap and are not the same, or are less than `gap` seconds apart: what is
-/// held out of one would be trained on as the other. Videos are the same where their files are, whatever they are called.
+/// Throws UserError where parts of one video overlap and are not the same, or are less than `gap` seconds apart: what
+/// is held out of one would be trained on as the other. Videos are the same where their files are, whatever they are
+/// called.
 void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap);
 
 /// The clips of [start, end), `fraction` of which is held out. Each part that is not empty has at least one clip, which

@@ -59,8 +59,8 @@ void write_clip(const CachedClip& clip, std::span<const std::byte> pixels) {
 CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& video, ClipTime time, int64_t frames,
                        int64_t size) {
   // The word keeps keys apart from those of other caches.
-  const uint64_t key = media_cache_key(
-      video, fmt::format("frames:{}:{}:{}:{}:{}", kCacheFormat, time.start, time.end, frames, size));
+  const uint64_t key =
+      media_cache_key(video, fmt::format("frames:{}:{}:{}:{}:{}", kCacheFormat, time.start, time.end, frames, size));
   return {time, key, media_cache_path(directory, video, key, "frames")};
 }
 

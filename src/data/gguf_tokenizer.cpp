@@ -30,22 +30,32 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   const auto letters = file.texts("tokenizer.ggml.tokens"), merges = file.texts("tokenizer.ggml.merges");
   if (!letters || !merges || letters->empty() || letters->size() > kMostTokens || merges->size() > letters->size())
     throw corrupt_file(file.path(), "its tokenizer lacks tokens or merges, or has too many");
-  // The merges make the last tokens, in this order; so a token's number says when it is merged, and a token that no
-  // merge makes is a single byte or never found.
-  const size_t first = letters->size() - merges->size();
+  // The merges make tokens that follow each other, in this order; so a token's number says when it is merged, and a
+  // token that no merge makes, before them or behind, is a single byte or never found.
+  const auto made_by = [&](size_t merge) {
+    const std::string_view text = (*merges)[merge];
+    const size_t space = text.find(' ');
+    return space == std::string_view::npos ? std::string()
+                                           : std::string(text.substr(0, space)).append(text.substr(space + 1));
+  };
+  const size_t last = letters->size() - merges->size();
+  size_t first = 0;
+  while (!merges->empty() && first < last && (*letters)[first] != made_by(0)) ++first;
   std::vector<std::string> tokens(letters->size());
   for (size_t i = 0; i < letters->size(); ++i) {
     std::string bytes;
     const bool read = append_bytes_of_letters((*letters)[i], bytes);
-    if (i < first) {
+    if (i < first || i >= first + merges->size()) {
       if (read && bytes.size() == 1) tokens[i] = std::move(bytes);
       continue;
     }
-    const std::string_view merge = (*merges)[i - first];
-    const size_t space = merge.find(' ');
-    if (!read || space == std::string_view::npos ||
-        std::string(merge.substr(0, space)).append(merge.substr(space + 1)) != (*letters)[i])
-      throw corrupt_file(file.path(), fmt::format("its token {} is not what merge {} makes", i, i - first));
+    if (!read || made_by(i - first) != (*letters)[i])
+      throw UserError(
+          fmt::format("{}: its token {} is not what merge {} makes; tokens that are not in the order of their "
+                      "merges are not read from GGUF files: take the model's tokenizer.json "
+                      "(data.tokenizer: huggingface)",
+                      file.path(), i, i - first),
+          UserError::Kind::failure);
     tokens[i] = std::move(bytes);
   }
   const auto special = [&](const char* key) -> int32_t {
@@ -57,7 +67,8 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   BpeVariant variant{"gguf", pre == "smollm", special("tokenizer.ggml.unknown_token_id"),
                      special("tokenizer.ggml.unknown_token_id")};
   // Documents of a pretraining text are parted by <|endoftext|>, whatever ends a turn of a chat.
-  for (size_t i = 0; i < first; ++i)
+  if (file.integer("tokenizer.ggml.eos_token_id")) variant.end_of_text = special("tokenizer.ggml.eos_token_id");
+  for (size_t i = 0; i < letters->size(); ++i)
     if ((*letters)[i] == "<|endoftext|>") variant.end_of_text = static_cast<int32_t>(i);
   return std::make_unique<Gpt2Tokenizer>(BpeRanks::of_tokens(std::move(tokens), file.path()), std::move(variant));
 }

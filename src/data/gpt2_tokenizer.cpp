@@ -191,7 +191,11 @@ std::string Gpt2Tokenizer::name() const {
 }
 
 uint64_t Gpt2Tokenizer::fingerprint() const {
-  return hash_bytes(name(), impl_->ranks.fingerprint());
+  const BpeVariant& variant = impl_->variant;
+  if (variant.name == "gpt2") return hash_bytes(variant.name, impl_->ranks.fingerprint());
+  return hash_bytes(fmt::format("{} {} {} {}", variant.name, variant.digits_apart, variant.end_of_text.value_or(-1),
+                                variant.unknown_byte.value_or(-1)),
+                    impl_->ranks.fingerprint());
 }
 
 std::size_t Gpt2Tokenizer::last_cut(std::string_view text) const {

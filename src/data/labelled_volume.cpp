@@ -54,9 +54,10 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
     : axis_(axis), columns_(axis == 0 ? 1 : 0), rows_(axis == 2 ? 1 : 2) {
   check(axis >= 0 && axis < 3, "an axis is 0, 1 or 2");
   if (structures.size() > kMostStructures)
-    throw UserError(fmt::format("data.structures takes {} names of data.label_names; at most {} can be told apart: ask "
-                                "for fewer",
-                                structures.size(), kMostStructures));
+    throw UserError(
+        fmt::format("data.structures takes {} names of data.label_names; at most {} can be told apart: ask "
+                    "for fewer",
+                    structures.size(), kMostStructures));
   image_ = read_nifti(image);
   const NiftiVolume numbers = read_nifti(labels);
   check_labels(numbers, labels);

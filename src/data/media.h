@@ -3,9 +3,9 @@
 //
 // All functions may be called from many threads at once. They throw UserError (failure) that names the file and what
 // is the matter with it: not a video, no video stream, cut short, too large. Only regular local files are opened; what
-// a file refers to (playlists, network addresses) is not, and playlists are no files that are read: MP4 and MOV, Matroska
-// and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4 streams are; WAV, AIFF,
-// AU, CAF, MP3, FLAC, AAC and AC-3 for sound. A rotation that a file asks for is not applied.
+// a file refers to (playlists, network addresses) is not, and playlists are no files that are read: MP4 and MOV,
+// Matroska and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4 streams
+// are; WAV, AIFF, AU, CAF, MP3, FLAC, AAC and AC-3 for sound. A rotation that a file asks for is not applied.
 #pragma once
 
 #include <cstdint>

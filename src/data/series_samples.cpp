@@ -97,9 +97,7 @@ class SeriesSamples final : public SampleSource {
       by_frequency += series.label == frequent;
       by_neighbour += series.label == nearest(series).label;
     }
-    const auto share = [&](int64_t right) {
-      return static_cast<double>(right) / static_cast<double>(held_out.size());
-    };
+    const auto share = [&](int64_t right) { return static_cast<double>(right) / static_cast<double>(held_out.size()); };
     return {{"accuracy", "1-nearest neighbour", share(by_neighbour)},
             {"accuracy", "most frequent class", share(by_frequency)}};
   }

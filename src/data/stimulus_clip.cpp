@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <vector>
 
@@ -78,8 +78,8 @@ void decode(const std::filesystem::path& file, const ClipGrid& grid, const std::
   writer.commit();
 }
 
-// Whether the file holds what decode() wrote for that grid. The header has a checksum of its own, and sizes are compared
-// all the same: a file that somebody else made may carry none.
+// Whether the file holds what decode() wrote for that grid. The header has a checksum of its own, and sizes are
+// compared all the same: a file that somebody else made may carry none.
 bool whole(const SafetensorsFile& file, const ClipGrid& grid) {
   const auto has = [&](const char* name, DType dtype, const std::vector<int64_t>& sizes) {
     const auto found = file.tensors().find(name);

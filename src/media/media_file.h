@@ -65,8 +65,8 @@ class MediaFile {
   bool broke_off() const { return read_error_ != 0; }
 
   /// The length of the stream, or 0 where nothing states it. Where only the container does, which goes by the longest
-  /// of its streams, the stream's last packet tells; where all of them end before that, the container's length. May read
-  /// to the end of the file: nothing else can be read from this then.
+  /// of its streams, the stream's last packet tells; where all of them end before that, the container's length. May
+  /// read to the end of the file: nothing else can be read from this then.
   double stated_seconds();
 
   /// To a key frame at or before `timestamp` (in the stream's time base), where the file can.

@@ -35,7 +35,7 @@ Tensor empty_causal_conv1d(const Tensor& x, const Tensor& weight, const Tensor& 
 }
 
 Gradients empty_causal_conv1d_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                          bool reverse) {
+                                        bool reverse) {
   require(grad_y.sizes() == x.sizes() && grad_y.scalar_type() == x.scalar_type(), "plimsoll::causal_conv1d_backward",
           "grad_y is ", c10::toString(grad_y.scalar_type()), " ", grad_y.sizes(), " and x ",
           c10::toString(x.scalar_type()), " ", x.sizes(), "; they must be alike");

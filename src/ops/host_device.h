@@ -28,12 +28,12 @@ struct Unfused {
 
 // What has no intrinsic on a GPU (comparisons, signs) needs none: it does not round.
 #ifdef __CUDA_ARCH__
-#define PLIMSOLL_ROUNDED(symbol, of_float, of_double)                                               \
-  __device__ __forceinline__ Unfused<float> operator symbol(Unfused<float> a, Unfused<float> b) {   \
-    return Unfused<float>(of_float(a.value, b.value));                                              \
-  }                                                                                                 \
+#define PLIMSOLL_ROUNDED(symbol, of_float, of_double)                                                \
+  __device__ __forceinline__ Unfused<float> operator symbol(Unfused<float> a, Unfused<float> b) {    \
+    return Unfused<float>(of_float(a.value, b.value));                                               \
+  }                                                                                                  \
   __device__ __forceinline__ Unfused<double> operator symbol(Unfused<double> a, Unfused<double> b) { \
-    return Unfused<double>(of_double(a.value, b.value));                                            \
+    return Unfused<double>(of_double(a.value, b.value));                                             \
   }
 PLIMSOLL_ROUNDED(+, __fadd_rn, __dadd_rn)
 PLIMSOLL_ROUNDED(-, __fsub_rn, __dsub_rn)
@@ -47,10 +47,10 @@ __device__ __forceinline__ Unfused<double> square_root(Unfused<double> x) {
   return Unfused<double>(__dsqrt_rn(x.value));
 }
 #else
-#define PLIMSOLL_ROUNDED(symbol)                                                              \
-  template <typename Number>                                                                  \
+#define PLIMSOLL_ROUNDED(symbol)                                                               \
+  template <typename Number>                                                                   \
   PLIMSOLL_HOST_DEVICE Unfused<Number> operator symbol(Unfused<Number> a, Unfused<Number> b) { \
-    return Unfused<Number>(a.value symbol b.value);                                           \
+    return Unfused<Number>(a.value symbol b.value);                                            \
   }
 PLIMSOLL_ROUNDED(+)
 PLIMSOLL_ROUNDED(-)

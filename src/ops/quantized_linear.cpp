@@ -66,7 +66,7 @@ QuantizedWeight quantized_view(const Tensor& codes, const Tensor& scales, const 
 }
 
 Tensor empty_dequantized(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width,
-                    at::ScalarType dtype) {
+                         at::ScalarType dtype) {
   constexpr const char* op = "plimsoll::dequantize_weight";
   require_weight(op, codes, scales, second, width);
   require(is_floating(dtype), op, "dtype is ", c10::toString(dtype), "; it must be a floating type");
@@ -83,8 +83,8 @@ Tensor empty_quantized_linear(const Tensor& x, const Tensor& codes, const Tensor
   return at::empty(sizes, x.options());
 }
 
-Tensor empty_quantized_linear_gradient(const Tensor& grad, const Tensor& codes, const Tensor& scales, const Second& second,
-                      int64_t width) {
+Tensor empty_quantized_linear_gradient(const Tensor& grad, const Tensor& codes, const Tensor& scales,
+                                       const Second& second, int64_t width) {
   constexpr const char* op = "plimsoll::quantized_linear_backward";
   require_floating(op, "grad", grad);
   require_weight(op, codes, scales, second, width);

@@ -20,8 +20,8 @@ namespace plimsoll::ops {
 constexpr int64_t kQuantizedBlock = 64;
 constexpr int64_t kScaleGroup = 256;
 
-/// Bytes of a weight that are taken apart at a time, on the CPU and on a GPU: enough for a matrix product to be worth its
-/// start.
+/// Bytes of a weight that are taken apart at a time, on the CPU and on a GPU: enough for a matrix product to be worth
+/// its start.
 constexpr int64_t kQuantizedTileBytes = int64_t{4} << 20, kQuantizedGpuTileBytes = int64_t{32} << 20;
 
 PLIMSOLL_HOST_DEVICE int64_t quantized_blocks(int64_t width) {
@@ -29,14 +29,12 @@ PLIMSOLL_HOST_DEVICE int64_t quantized_blocks(int64_t width) {
 }
 
 /// Rows of the weight that forward takes apart at a time.
-inline int64_t quantized_tile_rows(int64_t rows, int64_t width, int64_t bytes,
-                                   int64_t tile = kQuantizedTileBytes) {
+inline int64_t quantized_tile_rows(int64_t rows, int64_t width, int64_t bytes, int64_t tile = kQuantizedTileBytes) {
   return std::clamp<int64_t>(tile / std::max<int64_t>(1, width * bytes), 1, std::max<int64_t>(1, rows));
 }
 
 /// Columns of the weight that backward takes apart at a time: whole blocks.
-inline int64_t quantized_tile_columns(int64_t rows, int64_t width, int64_t bytes,
-                                   int64_t tile = kQuantizedTileBytes) {
+inline int64_t quantized_tile_columns(int64_t rows, int64_t width, int64_t bytes, int64_t tile = kQuantizedTileBytes) {
   const int64_t blocks = tile / std::max<int64_t>(1, rows * bytes * kQuantizedBlock);
   return std::clamp<int64_t>(blocks, 1, std::max<int64_t>(1, quantized_blocks(width))) * kQuantizedBlock;
 }

@@ -59,13 +59,14 @@ Tensor empty_states(const SsdShape& s, const Tensor& x, int64_t kinds) {
 }  // namespace
 
 SsdResults empty_ssd_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
-                      const Tensor& d, int64_t chunk, bool reverse) {
+                          const Tensor& d, int64_t chunk, bool reverse) {
   const SsdShape s = check_shape(x, dt, a, b, c, d, chunk, reverse);
   return {at::empty(x.sizes(), x.options()), empty_states(s, x, 1)};
 }
 
-SsdGradientResults empty_ssd_scan_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b,
-                          const Tensor& c, const Tensor& d, int64_t chunk, bool reverse) {
+SsdGradientResults empty_ssd_scan_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& dt, const Tensor& a,
+                                            const Tensor& b, const Tensor& c, const Tensor& d, int64_t chunk,
+                                            bool reverse) {
   const SsdShape s = check_shape(x, dt, a, b, c, d, chunk, reverse);
   require(grad_y.sizes() == x.sizes() && grad_y.scalar_type() == x.scalar_type(), "plimsoll::ssd_scan_backward",
           "grad_y is ", c10::toString(grad_y.scalar_type()), " ", grad_y.sizes(), " and x ",

@@ -16,7 +16,9 @@ struct SsdShape {
   bool reverse;                       ///< from the end to the beginning
 
   PLIMSOLL_HOST_DEVICE int64_t chunks() const { return div_up(time, chunk); }
-  PLIMSOLL_HOST_DEVICE int64_t longest() const { return time < chunk ? time : chunk; }  ///< positions of the longest chunk
+  PLIMSOLL_HOST_DEVICE int64_t longest() const {
+    return time < chunk ? time : chunk;
+  }  ///< positions of the longest chunk
   PLIMSOLL_HOST_DEVICE int64_t heads_of_group() const { return heads / groups; }
   PLIMSOLL_HOST_DEVICE int64_t state_elements() const { return state * width; }  ///< of one head
 };

@@ -275,7 +275,8 @@ void Executor::run_copy(BoundOp& op) {
         observer->copied(index, *span);
       };
     }
-    copy_numbers_[target] = copies_->start(place_of(target), place_of(source), bytes, std::move(done), std::move(first));
+    copy_numbers_[target] =
+        copies_->start(place_of(target), place_of(source), bytes, std::move(done), std::move(first));
   } else {
     copies_->wait(copy_numbers_[target]);
     awaited_ = std::max(awaited_, copy_numbers_[target]);

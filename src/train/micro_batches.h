@@ -54,9 +54,9 @@ class MicroBatches {
   /// fewer; 0: no validation data. Samples of which nothing says that they do not count are read in whole micro batches
   /// only.
   int64_t evaluation_batches() const { return (evaluation_windows_ + samples_ - 1) / samples_; }
-  /// Validation windows, the same ones every time: in order, or where they count one by one and are not all read, drawn.
-  /// `windows` says how many are in it: the last micro batch may
-  /// be filled up with rows that do not count: their kCounted is 0, or their targets are all -100.
+  /// Validation windows, the same ones every time: in order, or where they count one by one and are not all read,
+  /// drawn. `windows` says how many are in it: the last micro batch may be filled up with rows that do not count: their
+  /// kCounted is 0, or their targets are all -100.
   Batch evaluation_batch(int64_t index, int64_t& windows) const;
 
   /// What the source's metrics are without learning, on the samples that an evaluation reads.
@@ -76,7 +76,7 @@ class MicroBatches {
   WindowOrder order_;
   int64_t evaluation_windows_ = 0;
   std::optional<WindowOrder> evaluation_order_;  // where there is something to evaluate on
-  std::optional<Loader> loader_;  // last: its threads read the others
+  std::optional<Loader> loader_;                 // last: its threads read the others
 };
 
 }  // namespace plimsoll

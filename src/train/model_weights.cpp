@@ -140,8 +140,9 @@ class Loading {
       const Wanted& wanted = *each.wanted;
       const bool direct = wanted.as_it_is.defined();
       const DType type = source_->tensors().at(each.names.front()).dtype;
-      const at::Tensor whole =
-          direct ? wanted.as_it_is : at::empty(wanted.sizes, at::TensorOptions().dtype(scalar_type_of(type)));
+      // Not in the file's own type: 1 + w of 16 bits has more, and what is beside the parameter may hold them.
+      const at::ScalarType exact = type == DType::float64 ? at::kDouble : at::kFloat;
+      const at::Tensor whole = direct ? wanted.as_it_is : at::empty(wanted.sizes, exact);
       int64_t row = 0;
       for (size_t i = 0; i < each.names.size(); ++i) {
         const weights::Piece& piece = each.parameter->pieces[i];

@@ -38,11 +38,11 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
   const int64_t beside_arena = one_memory ? 0 : refused.peak_bytes - refused.arena_bytes;
   if (job.memory_budget) {
     const std::string lower = as_a_key_has_it(most + beside_arena);
-    throw MemoryUnavailable(error.fact(), error.asked(),
-                            parse_bytes(lower) < refused.minimum_budget_bytes
-                                ? fmt::format("the job needs at least {}: free memory",
-                                              format_bytes(refused.minimum_budget_bytes))
-                                : fmt::format("lower memory_budget to {}, or set it to auto", lower));
+    throw MemoryUnavailable(
+        error.fact(), error.asked(),
+        parse_bytes(lower) < refused.minimum_budget_bytes
+            ? fmt::format("the job needs at least {}: free memory", format_bytes(refused.minimum_budget_bytes))
+            : fmt::format("lower memory_budget to {}, or set it to auto", lower));
   }
   PlanTarget target = target_of(job);
   int64_t budget = std::max<int64_t>(1, most + beside_arena - (one_memory ? refused.host_bytes : 0));

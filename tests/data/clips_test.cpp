@@ -101,9 +101,13 @@ TEST(ClipList, PartsOfOneVideoAreAClipApart) {
     return CaptionedVideo{folder / name, "x", start, end, "list:1"};
   };
   EXPECT_NO_THROW(check_overlaps({part("a.mp4", 0, 2), part("a.mp4", 4, 6)}, 2));
-  EXPECT_THAT(user_error_of([&] { check_overlaps({part("a.mp4", 0, 2), part("a.mp4", 3, 6)}, 2); }),
+  EXPECT_THAT(user_error_of([&] {
+                check_overlaps({part("a.mp4", 0, 2), part("a.mp4", 3, 6)}, 2);
+              }),
               HasSubstr("less than a clip"));
-  EXPECT_THAT(user_error_of([&] { check_overlaps({part("a.mp4", 0, 2), part("b.mp4", 1, 6)}, 0); }),
+  EXPECT_THAT(user_error_of([&] {
+                check_overlaps({part("a.mp4", 0, 2), part("b.mp4", 1, 6)}, 0);
+              }),
               HasSubstr("overlaps"));
 }
 

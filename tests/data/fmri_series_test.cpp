@@ -117,8 +117,8 @@ TEST(FmriSeries, TakesTheVoxelsOfTheMaskOrThoseThatVary) {
 TEST(FmriSeries, LeavesOutVoxelsThatAreNeverANumber) {
   const TempFolder folder;
   const float none = std::numeric_limits<float>::quiet_NaN();
-  const auto path =
-      put_file(folder / "a.nii", scan({2, 2, 1, 3}, std::vector<float>{none, 1, none, 2, none, 3, 7, 4, none, 5, 8, 6}));
+  const auto path = put_file(folder / "a.nii",
+                             scan({2, 2, 1, 3}, std::vector<float>{none, 1, none, 2, none, 3, 7, 4, none, 5, 8, 6}));
   FmriSeries series = read_fmri(path, {});
   EXPECT_EQ(series.voxels, 3);
   ASSERT_EQ(series.values.size(), 9u);
@@ -135,7 +135,8 @@ TEST(FmriSeries, RefusesAMaskOfAnotherGrid) {
   const auto refusal = [&](const std::string& mask) {
     return user_error_of([&] { read_fmri(path, put_file(folder / "mask.nii", mask)); });
   };
-  EXPECT_THAT(refusal(scan({2, 1, 2}, std::vector<int16_t>{0, 1, 0, 7})), AllOf(HasSubstr("mask.nii"), HasSubstr("2 x 2 x 1 voxels against 2 x 1 x 2")));
+  EXPECT_THAT(refusal(scan({2, 1, 2}, std::vector<int16_t>{0, 1, 0, 7})),
+              AllOf(HasSubstr("mask.nii"), HasSubstr("2 x 2 x 1 voxels against 2 x 1 x 2")));
   EXPECT_THAT(refusal(scan({2, 2, 1}, std::vector<int16_t>{0, 0, 0, 0})), HasSubstr("0 everywhere"));
   std::string apart = scan({2, 2, 1}, std::vector<int16_t>{0, 1, 0, 7});
   const float spacing = 2;
@@ -162,8 +163,18 @@ TEST(FmriSeries, ReadsTables) {
   EXPECT_THAT(refusal("a,b\n"), HasSubstr("no time points"));
   // A time point, not names: it is not lost in silence.
   EXPECT_THAT(refusal("1,n/a,3\n1,2,3\n"), AllOf(HasSubstr("a.csv: line 1, cell 2: 'n/a'"), HasSubstr("names")));
-  EXPECT_EQ(read_fmri(put_file(folder / "a.csv", "\xEF\xBB\xBF" "1,2\n3,4\n"), {}).volumes, 2);
-  EXPECT_EQ(read_fmri(put_file(folder / "a.csv", "\xEF\xBB\xBF" "a,b\n3,4\n"), {}).volumes, 1);
+  EXPECT_EQ(read_fmri(put_file(folder / "a.csv",
+                               "\xEF\xBB\xBF"
+                               "1,2\n3,4\n"),
+                      {})
+                .volumes,
+            2);
+  EXPECT_EQ(read_fmri(put_file(folder / "a.csv",
+                               "\xEF\xBB\xBF"
+                               "a,b\n3,4\n"),
+                      {})
+                .volumes,
+            1);
   EXPECT_THAT(user_error_of([&] { read_fmri(put_file(folder / "a.csv", "1,2\n"), folder / "mask.nii"); }),
               HasSubstr("no grid for a mask"));
 }

@@ -134,8 +134,8 @@ TEST(Media, NamesWhatCannotBeRead) {
   EXPECT_THAT(user_error_of([&] { read_audio(video, 0); }), HasSubstr("samples a second"));
 }
 
-// A playlist names another file; only the file that was named is opened. The names are looked for in the folder that the
-// program runs in: there the other file is.
+// A playlist names another file; only the file that was named is opened. The names are looked for in the folder that
+// the program runs in: there the other file is.
 TEST(Media, FollowsNoReferences) {
   TempFolder folder;
   encode_video(folder / "film.avi", steps_of_grey(10));

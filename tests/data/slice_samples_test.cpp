@@ -231,9 +231,7 @@ TEST_F(SliceSamplesTest, RefuseGridsThatDiffer) {
 TEST_F(SliceSamplesTest, RefuseMoreStructuresThan16BitsTellApart) {
   std::unordered_map<int64_t, int64_t> structures;
   for (int64_t i = 0; i < 65535; ++i) structures.emplace(i, i);
-  const auto open_volume = [&] {
-    LabelledVolume(config_.files[0], config_.slices.labels[0], structures, 0);
-  };
+  const auto open_volume = [&] { LabelledVolume(config_.files[0], config_.slices.labels[0], structures, 0); };
   EXPECT_THAT(user_error_of(open_volume), AllOf(HasSubstr("data.structures takes 65535"), HasSubstr("at most 65534")));
   structures.erase(65534);
   EXPECT_NO_THROW(open_volume());

@@ -81,7 +81,7 @@ PLIMSOLL_INLINE void pack8(uint8_t* codes, uint8_t* scales, int64_t begin, int64
       Words code[4];
       for (int64_t k = 0; k < 4; ++k)
         code[k] = codes_of<Small, squares, 8, Floats>(load(from + i + group + k * kLanes), inverse,
-                                              bits_at<Small::kRandom>(drawn, i / kBlock8, group / kLanes + k));
+                                                      bits_at<Small::kRandom>(drawn, i / kBlock8, group / kLanes + k));
       uint8_t* to = codes + begin + i + group;
       if (left >= kGroup) {
         const Words four = code[0] | (code[1] << 8) | (code[2] << 16) | (code[3] << 24);
@@ -111,7 +111,8 @@ PLIMSOLL_INLINE void unpack8(const uint8_t* codes, const uint8_t* scales, int64_
     uint8_t rest[kGroup] = {};
     std::memcpy(rest, from, static_cast<size_t>(count - i));
     for (int64_t k = 0; k < 4; ++k)
-      store(to + i + k * kLanes, numbers_of<Small, squares, 8, Floats>(words_of(read<Bytes>(rest + k * kLanes)), scale));
+      store(to + i + k * kLanes,
+            numbers_of<Small, squares, 8, Floats>(words_of(read<Bytes>(rest + k * kLanes)), scale));
   }
   for (int64_t i = (count + kGroup - 1) / kGroup * kGroup; i % kDrawnAtATime != 0; ++i) to[i] = 0;
 }
@@ -128,10 +129,10 @@ PLIMSOLL_INLINE void pack4(uint8_t* codes, uint8_t* scales, int64_t begin, int64
       for (int64_t j = 0; j < kBlock4 / kLanes && first + j * kLanes < count; j += 2) {
         const float* x = from + first + j * kLanes;
         const int64_t vector = half * (kBlock4 / kLanes) + j;
-        const Words low =
-            codes_of<Small, squares, 4, Floats>(load(x), inverse, bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector));
-        const Words high = codes_of<Small, squares, 4, Floats>(load(x + kLanes), inverse,
-                                                       bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector + 1));
+        const Words low = codes_of<Small, squares, 4, Floats>(
+            load(x), inverse, bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector));
+        const Words high = codes_of<Small, squares, 4, Floats>(
+            load(x + kLanes), inverse, bits_at<Small::kRandom>(drawn, i / kDrawnAtATime, vector + 1));
         const Bytes bytes = bytes_of(low | (high << 4));
         std::memcpy(codes + (begin + first + j * kLanes) / 2, &bytes, sizeof(bytes));
       }

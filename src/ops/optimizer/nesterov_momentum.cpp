@@ -18,8 +18,8 @@ constexpr const char* kName = "plimsoll::nesterov_momentum_";
 }  // namespace
 
 Tensor empty_nesterov_momentum(const Tensor& gradient, const Optional& gradient_scales, const Tensor& momentum,
-                      const Optional& momentum_scales, const Tensor& grad_scale, const Tensor& skipped,
-                      at::ScalarType dtype) {
+                               const Optional& momentum_scales, const Tensor& grad_scale, const Tensor& skipped,
+                               at::ScalarType dtype) {
   require(dtype == at::kFloat || dtype == at::kBFloat16, kName, "the result is ", c10::toString(dtype),
           "; allowed are float32 and bfloat16");
   const Format of =
@@ -41,7 +41,8 @@ namespace {
       bool stochastic_state, int64_t seed
 
 Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
-  Tensor result = empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
+  Tensor result =
+      empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
   if (scalar_of(skipped) != 0) return result.zero_();
   const Tensor from = gradient.is_contiguous() ? gradient : contiguous_copy(gradient);
   const auto values = [](const char* name, const Tensor& tensor, const Optional& scales, const Tensor& like) {

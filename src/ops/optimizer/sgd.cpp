@@ -6,8 +6,8 @@ namespace {
 
 template <typename Number>
 void run_as(const UpdateCall& call, const Draw& draw) {
-  const auto step = sgd_step<Number>(step_numbers(call), call.numbers.size() > 1 ? call.numbers[0] : 0,
-                                     call.numbers.back());
+  const auto step =
+      sgd_step<Number>(step_numbers(call), call.numbers.size() > 1 ? call.numbers[0] : 0, call.numbers.back());
   for_each_chunk<Number>(bind_update(call.tensors, draw),
                          [&](Number* p, const Number* g, Number* momentum, Number*, int64_t, int64_t count) {
                            sgd_update(p, g, momentum, count, step);

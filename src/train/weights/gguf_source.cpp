@@ -22,13 +22,23 @@ class GgufSource : public Source {
   std::span<const std::byte> rows(const std::string& name, int64_t begin, int64_t end,
                                   std::vector<std::byte>& buffer) const override {
     const GgufTensor& tensor = file_.tensors().at(name);
-    const size_t row = tensor.bytes.size() / static_cast<size_t>(tensor.sizes[0]);
-    const auto part = tensor.bytes.subspan(static_cast<size_t>(begin) * row, static_cast<size_t>(end - begin) * row);
-    if (!is_quantised(tensor.type)) return part;
-    const GgmlBlock block = block_of(tensor.type);
+    const bool whole = begin == 0 && end == tensor.sizes[0];
+    const bool quantised = is_quantised(tensor.type);
     // A matrix's rows are whole blocks; the numbers of a vector are not, and are read at once.
-    check(tensor.sizes.size() > 1 || (begin == 0 && end == tensor.sizes[0]), "a quantised vector is read at once");
+    if (quantised && tensor.sizes.size() == 1 && !whole)
+      throw UserError(fmt::format("{}: {} is a vector in blocks of several numbers, which is not read here in parts",
+                                  file_.path(), in_quotes(name)),
+                      UserError::Kind::failure);
+    const size_t row = tensor.bytes.size() / static_cast<size_t>(tensor.sizes[0]);
+    const auto part =
+        whole ? tensor.bytes
+              : tensor.bytes.subspan(static_cast<size_t>(begin) * row, static_cast<size_t>(end - begin) * row);
+    if (!quantised) return part;
+    const GgmlBlock block = block_of(tensor.type);
     const size_t numbers = part.size() / static_cast<size_t>(block.bytes) * static_cast<size_t>(block.elements);
+    int64_t wanted = end - begin;
+    for (size_t i = 1; i < tensor.sizes.size(); ++i) wanted *= tensor.sizes[i];
+    check(static_cast<int64_t>(numbers) == wanted, "blocks of another number of elements than the tensor's");
     buffer.resize(numbers * sizeof(float));
     take_apart(tensor.type, part, {reinterpret_cast<float*>(buffer.data()), numbers});
     return buffer;
