@@ -14,6 +14,7 @@
 #include "plimsoll/fine_tuning.h"
 #include "plimsoll/fmri_autoencoder.h"
 #include "plimsoll/gesture_ssm.h"
+#include "plimsoll/mamba.h"
 #include "plimsoll/prompt_segmentation.h"
 #include "plimsoll/sample_data.h"
 #include "plimsoll/video_llm.h"
@@ -34,11 +35,14 @@ enum class Choice : uint8_t { off, on, automatic };
 
 /// `model.type`, and the configuration of that type.
 struct ModelConfig {
-  std::string type = "decoder";   ///< decoder | fmri_autoencoder | gesture_ssm | prompt_segmentation | video_llm
-  std::optional<DType> dtype;     ///< of the weights: float32 | bfloat16 | float16; empty: as the precision has it
+  std::string type = "decoder";  ///< decoder | mamba | fmri_autoencoder | gesture_ssm | prompt_segmentation | video_llm
+  std::optional<DType> dtype;    ///< of the weights: float32 | bfloat16 | float16; empty: as the precision has it
   std::filesystem::path weights;  ///< a file or folder of weights to start from; empty: weights at random
-  std::filesystem::path config;   ///< decoder: a config.json that says its architecture; empty: the one beside weights
+  std::filesystem::path config;   ///< decoder, mamba: a config.json that says the architecture; empty: beside weights
+  /// The same of a part: the language model of prompt_segmentation and video_llm, the frames' encoder of video_llm.
+  std::filesystem::path llm_weights, llm_config, vision_weights, vision_config;
   DecoderConfig decoder;
+  MambaConfig mamba;
   FmriAutoencoderConfig fmri;
   GestureSsmConfig gesture;
   PromptSegmentationConfig segmentation;
@@ -57,10 +61,11 @@ struct DataConfig {
   SlicesConfig slices;
   ClipsConfig clips;
   StimuliConfig stimuli;
-  std::string tokenizer = "bytes";       ///< bytes | gpt2 | sentencepiece | gguf
-  std::filesystem::path tokenizer_file;  ///< gpt2: a tiktoken rank file; sentencepiece: a .model file; gguf: a model's
-  int64_t sequence_length = 512;         ///< tokens of a window
-  double validation_fraction = 0.05;     ///< [0, 0.5]: the end of the text, held out for evaluation
+  std::string tokenizer = "bytes";  ///< bytes | gpt2 | sentencepiece | gguf | huggingface
+  /// gpt2: a tiktoken rank file; sentencepiece: a .model file; gguf: a model's; huggingface: a tokenizer.json
+  std::filesystem::path tokenizer_file;
+  int64_t sequence_length = 512;      ///< tokens of a window
+  double validation_fraction = 0.05;  ///< [0, 0.5]: the end of the text, held out for evaluation
   bool shuffle = true;
   int64_t num_workers = 1;          ///< threads that prepare batches; they persist
   int64_t prefetch = 4;             ///< batches prepared ahead

@@ -10,6 +10,10 @@ namespace plimsoll {
 /// Throws UserError for a configuration that does not divide.
 Step decoder_step(const DecoderConfig& config, int64_t micro_batch_size, int64_t sequence_length);
 
+/// A language model of Mamba-2 layers; inputs and loss as decoder_step has them. `config.vocab_size` must be set.
+/// Throws UserError for a configuration that does not divide.
+Step mamba_step(const MambaConfig& config, int64_t micro_batch_size, int64_t sequence_length);
+
 /// Video, audio and text to fMRI voxels and back, over one bottleneck. Inputs, float32, B samples: "frames" [B,
 /// video_frames, 3, video_size, video_size], "mel" [B, audio_frames, audio_mels], "words" [B, text_tokens,
 /// text_features], "voxels" [B, voxels], "counted" [B]. The loss is computed in float32 whatever the precision.

@@ -129,12 +129,16 @@ class ClipSamples final : public SampleSource {
       clips_[part].insert(clips_[part].end(), clips[part].begin(), clips[part].end());
   }
 
-  // Pictures [frames, height, width, 3] to channels [frames, 3, height, width] in [-1, 1].
+  // Pictures [frames, height, width, 3] to channels [frames, 3, height, width].
   void fill(const std::vector<uint8_t>& pictures, int64_t area, float* to) const {
     for (int64_t f = 0; f < shape_.frames; ++f) {
       const uint8_t* from = pictures.data() + f * area * kChannels;
-      for (int64_t c = 0; c < kChannels; ++c, to += area)
-        for (int64_t i = 0; i < area; ++i) to[i] = static_cast<float>(from[i * kChannels + c]) / 127.5f - 1.0f;
+      for (int64_t c = 0; c < kChannels; ++c, to += area) {
+        const double std = shape_.std[static_cast<size_t>(c)];
+        const auto range = static_cast<float>(255 * std);
+        const auto shift = static_cast<float>(shape_.mean[static_cast<size_t>(c)] / std);
+        for (int64_t i = 0; i < area; ++i) to[i] = static_cast<float>(from[i * kChannels + c]) / range - shift;
+      }
     }
   }
 

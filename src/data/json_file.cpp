@@ -44,13 +44,49 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& name)
   return parsed;
 }
 
-nlohmann::json read_json_file(const std::filesystem::path& path, int64_t most) {
-  const MappedFile file = MappedFile::open(path);
+namespace {
+
+std::string_view text_of(const MappedFile& file, const std::filesystem::path& path, int64_t most) {
   if (file.size() > most)
     throw refused(path.string(), fmt::format("has {}, more than the {} that such a file may have",
                                              format_bytes(file.size()), format_bytes(most)));
-  return parse_json_object({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
-                           path.string());
+  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
+}
+
+std::string without_python_floats(std::string_view text) {
+  std::string plain;
+  plain.reserve(text.size());
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    if (in_string && text[i] == '\\') {
+      plain += text.substr(i, 2);
+      i += 2;
+      continue;
+    }
+    if (text[i] == '"') in_string = !in_string;
+    std::string_view word;
+    for (const std::string_view each : {"NaN", "Infinity", "-Infinity"})
+      if (!in_string && text.substr(i).starts_with(each)) word = each;
+    if (word.empty()) {
+      plain += text[i++];
+      continue;
+    }
+    plain += fmt::format(R"({{"__float__": "{}"}})", word);
+    i += word.size();
+  }
+  return plain;
+}
+
+}  // namespace
+
+nlohmann::json read_json_file(const std::filesystem::path& path, int64_t most) {
+  const MappedFile file = MappedFile::open(path);
+  return parse_json_object(text_of(file, path, most), path.string());
+}
+
+nlohmann::json read_python_json_file(const std::filesystem::path& path, int64_t most) {
+  const MappedFile file = MappedFile::open(path);
+  return parse_json_object(without_python_floats(text_of(file, path, most)), path.string());
 }
 
 }  // namespace plimsoll

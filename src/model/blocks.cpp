@@ -15,22 +15,28 @@ at::Tensor dropped(const at::Tensor& x, double p, bool training) {
   return training && p > 0 ? std::get<0>(at::native_dropout(x, p, true)) : x;
 }
 
-ResidualBlockImpl::ResidualBlockImpl(const BlockOptions& options) : dropout_(options.dropout) {
-  const int64_t width = options.width;
-  norm_ = register_module("norm", Norm("rmsnorm", width, options.norm_eps));
-  up_ = register_module("up", Linear(width, 4 * width, /*bias=*/false, kInitialDeviation));
-  down_ = register_module("down", Linear(4 * width, width, /*bias=*/false, options.residual_deviation));
+at::Tensor activated(const at::Tensor& x, const std::string& activation) {
+  if (activation == "quick_gelu") return x * at::sigmoid(x * 1.702);
+  return at::gelu(x, activation == "gelu" ? "none" : "tanh");
+}
+
+ResidualBlockImpl::ResidualBlockImpl(const BlockOptions& options)
+    : dropout_(options.dropout), activation_(options.activation) {
+  const int64_t width = options.width, inner = options.inner > 0 ? options.inner : 4 * width;
+  norm_ = register_module("norm", Norm(options.norm, width, options.norm_eps));
+  up_ = register_module("up", Linear(width, inner, options.bias, kInitialDeviation));
+  down_ = register_module("down", Linear(inner, width, options.bias, options.residual_deviation));
 }
 
 at::Tensor ResidualBlockImpl::forward(const at::Tensor& x) {
-  return x + dropped(down_(at::gelu(up_(norm_(x)))), dropout_, is_training());
+  return x + dropped(down_(activated(up_(norm_(x)), activation_)), dropout_, is_training());
 }
 
 EncoderBlockImpl::EncoderBlockImpl(const BlockOptions& options) : heads_(options.num_heads), dropout_(options.dropout) {
   const int64_t width = options.width;
-  norm_ = register_module("norm", Norm("rmsnorm", width, options.norm_eps));
-  qkv_ = register_module("qkv", Linear(width, 3 * width, /*bias=*/false, kInitialDeviation));
-  out_ = register_module("out", Linear(width, width, /*bias=*/false, options.residual_deviation));
+  norm_ = register_module("norm", Norm(options.norm, width, options.norm_eps));
+  qkv_ = register_module("qkv", Linear(width, 3 * width, options.bias, kInitialDeviation));
+  out_ = register_module("out", Linear(width, width, options.bias, options.residual_deviation));
   mlp_ = register_module("mlp", ResidualBlock(options));
 }
 

@@ -1,6 +1,7 @@
 // Pieces of our models beside plimsoll::Linear.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
@@ -13,6 +14,7 @@ class NormImpl : public torch::nn::Module {
  public:
   NormImpl(const std::string& kind, int64_t size, double eps);
   at::Tensor forward(const at::Tensor& x) const;
+  const at::Tensor& weight() const { return weight_; }
 
  private:
   at::Tensor weight_, bias_;

@@ -16,7 +16,6 @@ namespace plimsoll::model {
 namespace {
 
 constexpr double kInitialDeviation = 0.02;
-constexpr double kNormEps = 1e-6;  // as vision transformers have it
 constexpr int64_t kChannels = 3;
 constexpr int64_t kIgnored = -100;
 
@@ -43,25 +42,51 @@ at::Tensor learned_positions(int64_t count, int64_t width) {
 FrameEncoderImpl::FrameEncoderImpl(const VisionConfig& config, int64_t image_size, int64_t grid)
     : patch_(config.patch), side_(image_size / config.patch), grid_(grid) {
   embed_ =
-      register_module("embed", Linear(kChannels * patch_ * patch_, config.width, /*bias=*/true, kInitialDeviation));
-  positions_ = register_parameter("positions", learned_positions(side_ * side_, config.width));
+      register_module("embed", Linear(kChannels * patch_ * patch_, config.width, config.patch_bias, kInitialDeviation));
+  const int64_t before = config.class_token ? 1 : 0;
+  if (config.class_token) {
+    class_token_ = register_parameter("class_token", torch::empty({config.width}));
+    torch::nn::init::normal_(class_token_, 0.0, kInitialDeviation);
+  }
+  positions_ = register_parameter("positions", learned_positions(before + side_ * side_, config.width));
+  if (config.pre_norm) pre_norm_ = register_module("pre_norm", Norm(config.norm, config.width, config.norm_eps));
   const double depth = static_cast<double>(std::max<int64_t>(1, config.depth));
   blocks_ = register_module(
       "blocks", blocks<EncoderBlock>(config.depth, {.width = config.width,
                                                     .num_heads = config.num_heads,
-                                                    .norm_eps = kNormEps,
-                                                    .residual_deviation = kInitialDeviation / std::sqrt(2.0 * depth)}));
-  norm_ = register_module("norm", Norm("rmsnorm", config.width, kNormEps));
+                                                    .norm_eps = config.norm_eps,
+                                                    .residual_deviation = kInitialDeviation / std::sqrt(2.0 * depth),
+                                                    .inner = config.intermediate_size,
+                                                    .bias = config.bias,
+                                                    .norm = config.norm,
+                                                    .activation = config.activation}));
+  if (config.final_norm) norm_ = register_module("norm", Norm(config.norm, config.width, config.norm_eps));
+}
+
+at::Tensor FrameEncoderImpl::patches(const at::Tensor& frames) {
+  const int64_t count = frames.size(0), seen = side_ * patch_;
+  const at::Tensor whole = frames.size(3) == seen ? frames : frames.narrow(2, 0, seen).narrow(3, 0, seen);
+  const at::Tensor pixels = whole.reshape({count, kChannels, side_, patch_, side_, patch_})
+                                .permute({0, 2, 4, 1, 3, 5})
+                                .reshape({count, side_ * side_, kChannels * patch_ * patch_});
+  at::Tensor x = embed_(pixels);
+  if (class_token_.defined()) {
+    const at::Tensor first = class_token_.to(x.scalar_type()).expand({count, 1, x.size(2)});
+    x = at::cat({first, x}, 1);
+  }
+  x = x + positions_;
+  if (pre_norm_) x = pre_norm_(x);
+  x = through<EncoderBlockImpl>(blocks_, x);
+  // The norm looks at each token by itself: one that nobody reads need not be normed.
+  if (class_token_.defined()) x = x.narrow(1, 1, side_ * side_);
+  return norm_ ? norm_(x) : x;
 }
 
 at::Tensor FrameEncoderImpl::forward(const at::Tensor& frames) {
   const int64_t count = frames.size(0), cell = side_ / grid_;
-  const at::Tensor patches = frames.reshape({count, kChannels, side_, patch_, side_, patch_})
-                                 .permute({0, 2, 4, 1, 3, 5})
-                                 .reshape({count, side_ * side_, kChannels * patch_ * patch_});
-  const at::Tensor seen = norm_(through<EncoderBlockImpl>(blocks_, embed_(patches) + positions_));
+  const at::Tensor seen = patches(frames);
   const int64_t width = seen.size(2);
-  return seen.view({count, grid_, cell, grid_, cell, width}).mean({2, 4}).view({count, grid_ * grid_, width});
+  return seen.reshape({count, grid_, cell, grid_, cell, width}).mean({2, 4}).view({count, grid_ * grid_, width});
 }
 
 ProjectorImpl::ProjectorImpl(int64_t in, int64_t out) {

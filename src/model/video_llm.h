@@ -25,10 +25,14 @@ class FrameEncoderImpl : public torch::nn::Module {
   FrameEncoderImpl(const VisionConfig& config, int64_t image_size, int64_t grid);
   at::Tensor forward(const at::Tensor& frames);  ///< [N, 3, S, S] -> [N, grid x grid, width]
 
+  /// What is averaged: the last hidden state of each patch, row by row, [N, patches, width].
+  at::Tensor patches(const at::Tensor& frames);
+
  private:
   int64_t patch_, side_, grid_;
   Linear embed_{nullptr};
-  at::Tensor positions_;
+  at::Tensor class_token_, positions_;
+  Norm pre_norm_{nullptr};
   torch::nn::ModuleList blocks_{nullptr};
   Norm norm_{nullptr};
 };

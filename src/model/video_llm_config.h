@@ -25,7 +25,8 @@ inline std::optional<ConfigProblem> problem_of(const VideoLlmConfig& config) {
                                     {"model.vision.width", config.vision.width},
                                     {"model.vision.num_heads", config.vision.num_heads}})
     if (number < 1) return ConfigProblem{key, fmt::format("{} is {}; it must be at least 1", key, number)};
-  if (config.image_size % config.vision.patch != 0)
+  const VisionConfig& vision = config.vision;
+  if (config.image_size < vision.patch || (!vision.cropped && config.image_size % vision.patch != 0))
     return ConfigProblem{"model.vision.patch",
                          fmt::format("model.vision.patch is {}; it must divide model.image_size {}",
                                      config.vision.patch, config.image_size)};
@@ -33,6 +34,9 @@ inline std::optional<ConfigProblem> problem_of(const VideoLlmConfig& config) {
     return ConfigProblem{"model.vision.num_heads",
                          fmt::format("model.vision.num_heads is {}; it must divide model.vision.width {}",
                                      config.vision.num_heads, config.vision.width)};
+  for (size_t i = 0; i < vision.image_std.size(); ++i)
+    if (!(vision.image_std[i] > 0))
+      return ConfigProblem{"model.vision.image_std", "model.vision.image_std has a number that is not above 0"};
   const int64_t side = config.image_size / config.vision.patch;
   if (const int64_t grid = grid_of(config); grid == 0 || side % grid != 0) {
     std::string allowed;

@@ -95,11 +95,14 @@ Steps fewer_layers(const Job& job) {
   Steps steps;
   // Weights that there are have as many layers as they have.
   if (!is_language_model(job) || !job.model.weights.empty() || !job.model.config.empty()) return steps;
-  for (int64_t layers = job.model.decoder.num_layers * 3 / 4; layers >= 1 && steps.size() < 12;
-       layers = layers * 3 / 4) {
+  const auto layers_of = [](Job& any) -> int64_t& {
+    return any.model.type == "mamba" ? any.model.mamba.num_layers : any.model.decoder.num_layers;
+  };
+  Job asked = job;
+  for (int64_t layers = layers_of(asked) * 3 / 4; layers >= 1 && steps.size() < 12; layers = layers * 3 / 4) {
     std::string change = fmt::format("model.num_layers={}", layers);
     Job changed = freed(job, change);
-    changed.model.decoder.num_layers = layers;
+    layers_of(changed) = layers;
     steps.emplace_back(change, changed);
   }
   return steps;

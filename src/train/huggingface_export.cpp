@@ -18,6 +18,7 @@
 #include "train/checkpoint_weights.h"
 #include "train/weights/decoder_fields.h"
 #include "train/weights/families.h"
+#include "train/weights/mamba_family.h"
 #include "train/weights/source.h"
 #include "train/weights/tensor_names.h"
 
@@ -73,19 +74,25 @@ class FolderExport {
   FolderExport(const Job& job, const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                const ExportOptions& options)
       : out_(out), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
-    if (job.model.type != "decoder")
-      throw UserError(
-          fmt::format("the model is of type {}; transformers' folders are written of decoders", job.model.type));
+    const bool mamba = job.model.type == "mamba";
+    if (job.model.type != "decoder" && !mamba)
+      throw UserError(fmt::format("the model is of type {}; transformers' folders are written of decoder and mamba",
+                                  job.model.type));
     if (from_.adapters() > 0 && !options.merge)
       throw UserError("the checkpoint has adapters, which such a folder has no place for; add --merge");
     for (const auto& [name, make] : from_.all()) made_[name] = &make;
     const at::Tensor embedding = tensor("embedding");
     dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);
+    if (mamba) {
+      MambaConfig config = job.model.mamba;
+      config.vocab_size = embedding.size(0);
+      choose(job, config);
+      return;
+    }
     DecoderConfig config = job.model.decoder;
     config.vocab_size = embedding.size(0);
     if (made_.contains("positions")) config.max_positions = tensor("positions").size(0);
     choose(job, config);
-    parameters_ = weights::parameters_of(architecture_.family, architecture_.config);
   }
 
   int64_t merged() const { return from_.adapters(); }
@@ -134,18 +141,27 @@ class FolderExport {
   }
 
   void choose(const Job& job, const DecoderConfig& config) {
-    const std::string type(name_of(dtype_));
     if (const auto file = config_of(job.model)) {
-      json_ = read_json_file(*file, kLargestConfig);
-      architecture_ = weights::architecture_of(json_, file->string());
-      if (weights::differences(architecture_.config, weights::canonical(config)).empty()) {
-        json_[json_.contains("dtype") ? "dtype" : "torch_dtype"] = type;
-        return;
-      }
+      json_ = read_python_json_file(*file, kLargestConfig);
+      const weights::Architecture architecture = weights::architecture_of(json_, file->string());
+      parameters_ = weights::parameters_of(architecture.family, architecture.config);
+      if (weights::differences(architecture.config, weights::canonical(config)).empty()) return set_type();
     }
-    architecture_ = weights::family_of(config);
-    json_ = weights::config_json_of(architecture_, type, job.data.sequence_length);
+    const weights::Architecture architecture = weights::family_of(config);
+    parameters_ = weights::parameters_of(architecture.family, architecture.config);
+    json_ = weights::config_json_of(architecture, std::string(name_of(dtype_)), job.data.sequence_length);
   }
+
+  void choose(const Job& job, const MambaConfig& config) {
+    parameters_ = weights::mamba_layout_of(config).parameters;
+    if (const auto file = config_of(job.model)) {
+      json_ = read_python_json_file(*file, kLargestConfig);
+      if (weights::differences(weights::mamba_config_of(json_, file->string()), config).empty()) return set_type();
+    }
+    json_ = weights::mamba_config_json_of(config, std::string(name_of(dtype_)));
+  }
+
+  void set_type() { json_[json_.contains("dtype") ? "dtype" : "torch_dtype"] = name_of(dtype_); }
 
   void write_shard(const std::string& name, const std::vector<Part>& parts) {
     std::vector<TensorDeclaration> declarations;
@@ -161,6 +177,7 @@ class FolderExport {
       }
       check_size(part, whole);
       at::Tensor piece = whole.narrow(0, part.row, part.piece->rows());
+      if (!part.piece->here.empty()) piece = piece.reshape(part.piece->sizes);
       if (part.piece->transposed) piece = piece.t();
       if (part.parameter->less_one) piece = piece.to(at::kDouble) - 1;
       writer.write(part.piece->name, bytes_of(piece.to(scalar_type_of(dtype_)).contiguous()));
@@ -171,8 +188,9 @@ class FolderExport {
   static void check_size(const Part& part, const at::Tensor& whole) {
     int64_t rows = 0;
     for (const weights::Piece& piece : part.parameter->pieces) rows += piece.rows();
-    const bool matrix = part.piece->sizes.size() == 2;
-    const int64_t columns = matrix ? part.piece->sizes[part.piece->transposed ? 0 : 1] : 1;
+    const std::vector<int64_t>& sizes = part.piece->ours();
+    const bool matrix = sizes.size() == 2;
+    const int64_t columns = matrix ? sizes[part.piece->transposed ? 0 : 1] : 1;
     if (whole.dim() != (matrix ? 2 : 1) || whole.size(0) != rows || (matrix && whole.size(1) != columns))
       throw UserError(
           fmt::format("the checkpoint's '{}' is not of the size that the job's model has; it is of another "
@@ -184,7 +202,6 @@ class FolderExport {
   CheckpointWeights from_;
   std::map<std::string, const std::function<at::Tensor()>*> made_;
   DType dtype_ = DType::float32;
-  weights::Architecture architecture_;
   std::vector<weights::Parameter> parameters_;
   Json json_;
 };

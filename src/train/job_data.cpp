@@ -16,7 +16,9 @@ std::unique_ptr<SampleSource> open_clips(const Job& job, const DataProgress& pro
   const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
   vocabulary_of(job, *tokenizer);  // throws where it is too small
   // As the step has it: both are of the job's own keys.
-  const ClipShape shape{frames_of_clip(job.data.clips), job.model.video_llm.image_size, job.data.sequence_length};
+  const VideoLlmConfig& model = job.model.video_llm;
+  const ClipShape shape{frames_of_clip(job.data.clips), model.image_size, job.data.sequence_length,
+                        model.vision.image_mean, model.vision.image_std};
   return clip_samples(job.data, *tokenizer, shape, [&](double fraction) { progress("decoding videos", fraction); });
 }
 

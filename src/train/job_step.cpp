@@ -7,6 +7,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
+#include "train/job_units.h"
 #include "train/vocabulary.h"
 
 namespace plimsoll {
@@ -39,6 +40,11 @@ Step step_of(const Job& job, int64_t micro_batch_size) {
     VideoLlmConfig config = job.model.video_llm;
     config.llm.vocab_size = vocabulary_of(job);
     return video_llm_step(config, frames_of_clip(job.data.clips), job.data.sequence_length, micro_batch_size);
+  }
+  if (type == "mamba") {
+    MambaConfig config = job.model.mamba;
+    config.vocab_size = vocabulary_of(job);
+    return mamba_step(config, micro_batch_size, job.data.sequence_length);
   }
   check(type == "decoder", "unknown model type " + type);
   DecoderConfig config = job.model.decoder;
@@ -79,7 +85,7 @@ TrainingOptions options_of(const Job& job) {
 }
 
 Job pinned(Job job, const JobSettings& settings) {
-  job.model.decoder.vocab_size = settings.vocab_size;
+  rows_of_embedding(job) = settings.vocab_size;
   job.precision = settings.precision;
   job.optimizer.state_dtype = settings.state_dtype;
   job.optimizer.weight_update = settings.weight_update;

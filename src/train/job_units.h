@@ -8,7 +8,12 @@
 namespace plimsoll {
 
 inline bool is_language_model(const Job& job) {
-  return job.model.type == "decoder";
+  return job.model.type == "decoder" || job.model.type == "mamba";
+}
+
+/// Of a language model's job: where its vocabulary's size is kept.
+inline int64_t& rows_of_embedding(Job& job) {
+  return job.model.type == "mamba" ? job.model.mamba.vocab_size : job.model.decoder.vocab_size;
 }
 
 /// "tokens" or "samples".

@@ -15,10 +15,13 @@
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
 #include "train/wanted_weights.h"
+#include "train/weight_companions.h"
 #include "train/weights/families.h"
 #include "train/weights/gguf_source.h"
+#include "train/weights/mamba_family.h"
 #include "train/weights/source.h"
 #include "train/weights/tensor_names.h"
+#include "train/weights/vision_families.h"
 #include "train/weights_file.h"
 
 namespace plimsoll {
@@ -80,6 +83,8 @@ void read_piece(const weights::Source& source, const weights::Piece& piece, cons
     }
     return;
   }
+  if (!piece.here.empty() && piece.here[0] != piece.sizes[0])  // rows that are not ours: all at once
+    return put(to, reading.rows(0, piece.sizes[0]).reshape(piece.here));
   const int64_t count = piece.sizes[0], step = reading.rows_at_a_time();
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t size = std::min(step, count - begin);
@@ -87,7 +92,7 @@ void read_piece(const weights::Source& source, const weights::Piece& piece, cons
     if (piece.transposed)
       put(to.narrow(1, begin, size), part.t());
     else
-      put(to.narrow(0, begin, size), part);
+      put(to.narrow(0, begin, size), part.reshape(to.narrow(0, begin, size).sizes()));
   }
 }
 
@@ -97,31 +102,37 @@ struct Found {
   std::vector<std::string> names;  // of its pieces, as the file has them
 };
 
+/// What a state holds of a part of a model ("llm."), as if it were the whole.
+NamedTensors part_of(const NamedTensors& state, const std::string& prefix) {
+  if (prefix.empty()) return state;
+  NamedTensors part;
+  for (const auto& [name, tensor] : state) {
+    if (name.starts_with(prefix)) part.emplace_back(name.substr(prefix.size()), tensor);
+    for (const char* kind : kCompanionKinds)
+      if (const std::string beside = companion_name(kind, prefix); name.starts_with(beside))
+        part.emplace_back(companion_name(kind, name.substr(beside.size())), tensor);
+  }
+  return part;
+}
+
 class Loading {
  public:
-  Loading(const std::filesystem::path& path, const weights::Architecture& architecture, const NamedTensors& state,
-          const std::string& prefix)
-      : path_(path),
-        config_(architecture.config),
-        source_(weights::open_source(path)),
-        parameters_(weights::parameters_of(architecture.family, config_)) {
-    prefix_ = weights::optional_prefix(architecture.family);
-    const std::string& first = parameters_.front().pieces.front().name;
-    left_out_ = !prefix_.empty() && first.starts_with(prefix_) && !source_->tensors().contains(first) &&
-                source_->tensors().contains(first.substr(prefix_.size()));
-    for (Wanted& each : wanted_by(state)) {
-      if (!each.name.starts_with(prefix)) continue;
-      each.name = each.name.substr(prefix.size());
-      wanted_.emplace(each.name, std::move(each));
-    }
+  /// `key`: the job's, that names `path`.
+  Loading(const std::filesystem::path& path, weights::Layout layout, const NamedTensors& state, const std::string& key)
+      : layout_(std::move(layout)), source_(weights::open_source(path)) {
+    const std::string_view prefix = layout_.optional_prefix;
+    const std::string& first = layout_.parameters.front().pieces.front().name;
+    left_out_ = !prefix.empty() && first.starts_with(prefix) && !source_->tensors().contains(first) &&
+                source_->tensors().contains(first.substr(prefix.size()));
+    for (Wanted& each : wanted_by(state)) wanted_.emplace(each.name, std::move(each));
     match();
     look_for_others();
     if (problems_.empty()) return;
     const size_t shown = std::min(problems_.size(), kProblemsShown);
-    throw UserError(fmt::format(
-        "model.weights: {} does not hold the weights of this model; nothing was loaded\n  {}{}", path.string(),
-        fmt::join(problems_.begin(), problems_.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
-        problems_.size() > shown ? fmt::format("\n  and {} more", problems_.size() - shown) : ""));
+    throw UserError(
+        fmt::format("{}: {} does not hold the weights of this model; nothing was loaded\n  {}{}", key, path.string(),
+                    fmt::join(problems_.begin(), problems_.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
+                    problems_.size() > shown ? fmt::format("\n  and {} more", problems_.size() - shown) : ""));
   }
 
   void load() const {
@@ -143,15 +154,20 @@ class Loading {
 
  private:
   std::string name_in_file(const std::string& name) const {
-    return left_out_ && name.starts_with(prefix_) ? name.substr(prefix_.size()) : name;
+    const std::string_view prefix = layout_.optional_prefix;
+    return left_out_ && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  }
+
+  std::string_view without_prefix(std::string_view name) const {
+    return name.starts_with(layout_.optional_prefix) ? name.substr(layout_.optional_prefix.size()) : name;
   }
 
   void match() {
-    for (const weights::Parameter& parameter : parameters_) {
+    for (const weights::Parameter& parameter : layout_.parameters) {
       const auto wanted = wanted_.find(parameter.name);
       Found found{&parameter, wanted == wanted_.end() ? nullptr : &wanted->second, {}};
       if (!found.wanted) problems_.push_back(fmt::format("'{}' is not in the model that is trained", parameter.name));
-      std::vector<int64_t> sizes = parameter.pieces.front().sizes;
+      std::vector<int64_t> sizes = parameter.pieces.front().ours();
       if (parameter.pieces.front().transposed) std::swap(sizes[0], sizes[1]);
       sizes[0] = 0;
       for (const weights::Piece& piece : parameter.pieces) {
@@ -175,21 +191,18 @@ class Loading {
 
   void look_for_others() {
     for (const auto& [name, tensor] : source_->tensors())
-      if (!used_.contains(name) && !weights::is_no_parameter(name, config_))
+      if (!used_.contains(name) && !layout_.left_alone(without_prefix(name)))
         problems_.push_back(fmt::format("{} {} is in the file only", in_quotes(name), sizes_text(tensor.sizes)));
     std::set<std::string> known;
-    for (const weights::Parameter& parameter : parameters_) known.insert(parameter.name);
+    for (const weights::Parameter& parameter : layout_.parameters) known.insert(parameter.name);
     for (const auto& [name, wanted] : wanted_)
       if (!wanted.optional && !known.contains(name))
         problems_.push_back(
             fmt::format("'{}' {} is in the model that is trained only", name, sizes_text(wanted.sizes)));
   }
 
-  std::filesystem::path path_;
-  DecoderConfig config_;
+  weights::Layout layout_;
   std::unique_ptr<weights::Source> source_;
-  std::vector<weights::Parameter> parameters_;
-  std::string prefix_;
   bool left_out_ = false;  // the prefix, in this file
   std::map<std::string, Wanted> wanted_;
   std::vector<Found> found_;
@@ -210,21 +223,64 @@ void load_decoder_weights(const std::filesystem::path& weights, const std::files
   const weights::Architecture architecture = weights::is_gguf(weights)
                                                  ? weights::read_gguf_architecture(weights)
                                                  : weights::read_architecture(config.empty() ? weights : config);
-  Loading(weights, architecture, state, prefix).load();
+  Loading(weights, weights::layout_of(architecture.family, architecture.config), part_of(state, prefix),
+          "model." + prefix + "weights")
+      .load();
 }
 
-void load_model_weights(const ModelConfig& model, const NamedTensors& state) {
+void load_mamba_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
+                        const NamedTensors& state) {
+  const at::NoGradGuard no_grad;
+  const MambaConfig architecture = weights::read_mamba_config(config.empty() ? weights : config);
+  Loading(weights, weights::mamba_layout_of(architecture), state, "model.weights").load();
+}
+
+void load_vision_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
+                         const VisionConfig& wanted, const NamedTensors& state, const std::string& prefix) {
+  const at::NoGradGuard no_grad;
+  weights::VisionArchitecture architecture = weights::read_vision_architecture(config.empty() ? weights : config);
+  const int64_t depth = architecture.config.depth;
+  architecture.config.depth = wanted.depth;
+  architecture.config.final_norm = wanted.final_norm;
+  Loading(weights, weights::vision_layout_of(architecture, depth), part_of(state, prefix),
+          "model." + prefix + "weights")
+      .load();
+}
+
+namespace {
+
+/// Whether these weights are of others' making: names and layout are theirs.
+bool are_theirs(const std::filesystem::path& weights, const std::filesystem::path& config) {
   std::error_code error;
-  const bool folder = std::filesystem::is_directory(model.weights, error);
-  const bool theirs =
-      folder || weights::is_gguf(model.weights) || (!model.config.empty() && !has_our_names(model.weights));
-  if (!theirs) return load_weights(model.weights, state);
-  if (model.type != "decoder")
-    throw UserError(
-        fmt::format("model.weights is {}; a model of type {} starts from a safetensors file of its own, such "
-                    "as plimsoll export writes",
-                    model.weights.string(), model.type));
-  load_decoder_weights(model.weights, model.config, state);
+  return std::filesystem::is_directory(weights, error) || weights::is_gguf(weights) ||
+         (!config.empty() && !has_our_names(weights));
+}
+
+}  // namespace
+
+void load_model_weights(const ModelConfig& model, const NamedTensors& state) {
+  if (!model.weights.empty()) {
+    if (!are_theirs(model.weights, model.config)) return load_weights(model.weights, state);
+    if (model.type == "mamba") return load_mamba_weights(model.weights, model.config, state);
+    if (model.type != "decoder")
+      throw UserError(
+          fmt::format("model.weights is {}; a model of type {} starts from a safetensors file of its own, such as "
+                      "plimsoll export writes, or from the weights of its parts (model.llm.weights{})",
+                      model.weights.string(), model.type, model.type == "video_llm" ? ", model.vision.weights" : ""));
+    return load_decoder_weights(model.weights, model.config, state);
+  }
+  if (!model.llm_weights.empty()) {
+    if (are_theirs(model.llm_weights, model.llm_config))
+      load_decoder_weights(model.llm_weights, model.llm_config, state, "llm.");
+    else
+      load_weights(model.llm_weights, part_of(state, "llm."), "model.llm.weights");
+  }
+  if (!model.vision_weights.empty())
+    load_vision_weights(model.vision_weights, model.vision_config, model.video_llm.vision, state, "vision.");
+}
+
+bool starts_from_weights(const ModelConfig& model) {
+  return !model.weights.empty() || !model.llm_weights.empty() || !model.vision_weights.empty();
 }
 
 }  // namespace plimsoll

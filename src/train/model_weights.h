@@ -9,7 +9,11 @@
 
 namespace plimsoll {
 
-/// Copies the weights of `model.weights` into `state`, Training::state(). A folder or a GGUF file is another program's,
+/// Whether the job names weights to start from, of the whole model or of a part.
+bool starts_from_weights(const ModelConfig& model);
+
+/// Copies the weights of `model.weights`, or of the parts (`model.llm.weights`, `model.vision.weights`), into `state`,
+/// Training::state(). A folder or a GGUF file is another program's,
 /// and so is a safetensors file beside a `model.config` unless its names are ours; all else is load_weights'
 /// (weights_file.h).
 void load_model_weights(const ModelConfig& model, const NamedTensors& state);
@@ -22,5 +26,14 @@ void load_model_weights(const ModelConfig& model, const NamedTensors& state);
 /// in one message, and nothing is written then.
 void load_decoder_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
                           const NamedTensors& state, const std::string& prefix = "");
+
+/// The same of a Mamba2 language model, whose state it is whole.
+void load_mamba_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
+                        const NamedTensors& state);
+
+/// The same of a vision encoder at `prefix` ("vision."). `wanted`: how many of the file's blocks, and whether its last
+/// norm, are wanted.
+void load_vision_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
+                         const VisionConfig& wanted, const NamedTensors& state, const std::string& prefix = "");
 
 }  // namespace plimsoll

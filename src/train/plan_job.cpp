@@ -122,7 +122,7 @@ class JobPlanner {
     check(job.batch_size && *job.batch_size >= 1, "Job::batch_size is filled in before the job is planned");
     check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
           "a job's micro batch and its accumulation are both set or both open");
-    if (is_language_model(job)) job_.model.decoder.vocab_size = vocabulary_of(job);
+    if (is_language_model(job)) rows_of_embedding(job_) = vocabulary_of(job);
     for (const LeanChoice& choice : lean_choices(job_)) {
       Formats& formats = formats_.emplace_back();
       formats.words = in_words(job_, choice);
@@ -140,7 +140,7 @@ class JobPlanner {
   PlannedJob run() {
     const auto start = std::chrono::steady_clock::now();
     PlannedJob planned = choose(target_.memory_budget);
-    planned.settings.vocab_size = job_.model.decoder.vocab_size;
+    planned.settings.vocab_size = rows_of_embedding(job_);
     planned.settings.memory_budget = target_.memory_budget;
     planned.settings.cost = target_.cost;
     if (!target_.budget_reason.empty())

@@ -74,7 +74,7 @@ class Run {
       if (!report_.fits) return std::move(report_);
       if (checkpoint)
         resume(*checkpoint);
-      else if (!job_.model.weights.empty())
+      else if (starts_from_weights(job_.model))
         load_model_weights(job_.model, training_->state());
       open_metrics();
       data_->start(position_);

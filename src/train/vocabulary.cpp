@@ -13,6 +13,7 @@ constexpr int64_t kRowMultiple = 64;
 std::pair<int64_t, const char*> rows_asked_for(const Job& job) {
   if (job.model.type == "video_llm") return {job.model.video_llm.llm.vocab_size, "model.llm.vocab_size"};
   if (job.model.type == "prompt_segmentation") return {job.model.segmentation.llm.vocab_size, "model.llm.vocab_size"};
+  if (job.model.type == "mamba") return {job.model.mamba.vocab_size, "model.vocab_size"};
   return {job.model.decoder.vocab_size, "model.vocab_size"};
 }
 

@@ -41,7 +41,7 @@ ExportReport export_weights(const std::filesystem::path& checkpoint, const std::
   return report;
 }
 
-void load_weights(const std::filesystem::path& path, const NamedTensors& state) {
+void load_weights(const std::filesystem::path& path, const NamedTensors& state, const std::string& key) {
   const at::NoGradGuard no_grad;
   const SafetensorsFile file = SafetensorsFile::open(path);
   file.verify();
@@ -68,10 +68,10 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state) 
   }
   if (!problems.empty()) {
     const size_t shown = std::min(problems.size(), kNamesShown);
-    throw UserError(fmt::format(
-        "model.weights: {} does not hold the weights of this model; nothing was loaded\n  {}{}", path.string(),
-        fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
-        problems.size() > shown ? fmt::format("\n  and {} more", problems.size() - shown) : ""));
+    throw UserError(
+        fmt::format("{}: {} does not hold the weights of this model; nothing was loaded\n  {}{}", key, path.string(),
+                    fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
+                    problems.size() > shown ? fmt::format("\n  and {} more", problems.size() - shown) : ""));
   }
   for (const Wanted& each : wanted)
     if (const auto found = file.tensors().find(each.name); found != file.tensors().end())

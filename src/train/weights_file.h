@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "plimsoll/dtype.h"
 #include "train/checkpoint.h"
@@ -34,6 +35,8 @@ ExportReport export_weights(const std::filesystem::path& checkpoint, const std::
 /// that 16-bit weights keep beside themselves are the file's too. Adapters that the file does not have stay as they
 /// are; half of one is refused. What is not floating has the same type in both. Throws UserError where the file is
 /// damaged or its tensors are not the model's, naming them; nothing is written then.
-void load_weights(const std::filesystem::path& file, const NamedTensors& state);
+/// `key` is the job's that names the file.
+void load_weights(const std::filesystem::path& file, const NamedTensors& state,
+                  const std::string& key = "model.weights");
 
 }  // namespace plimsoll

@@ -43,6 +43,7 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
       }
     };
     EXPECT_TRUE(accepts("data.files: a.txt") || accepts("data.type: synthetic") ||
+                accepts("{data.type: synthetic, model.type: mamba}") ||
                 accepts("{data.type: synthetic, model.type: fmri_autoencoder}") ||
                 accepts("{data: {type: stimuli, fmri: a.nii}, model.type: fmri_autoencoder}") ||
                 accepts("{data.type: synthetic, model.type: gesture_ssm}") ||

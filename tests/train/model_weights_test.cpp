@@ -5,17 +5,15 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "data/gguf_file.h"
-#include "data/safetensors.h"
 #include "model/decoder.h"
 #include "ops/quantized_linear.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/train_job.h"
-#include "record/dtypes.h"
+#include "train/family_files.h"
 #include "train/huggingface_export.h"
 #include "train/tiny_job.h"
 #include "train/weights/decoder_fields.h"
@@ -31,38 +29,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const fs::path kFamilies = fs::path(PLIMSOLL_SOURCE_DIR) / "tests" / "train" / "families";
 const std::vector<std::string> kFolders = {"llama", "llama3", "mistral", "gemma2", "qwen2", "qwen3", "gpt2"};
-
-json read_json(const fs::path& file) {
-  return json::parse(get_file(file));
-}
-
-NamedTensors parameters_of(torch::nn::Module& model) {
-  NamedTensors named;
-  for (const auto& entry : model.named_parameters()) named.emplace_back(entry.key(), entry.value().detach());
-  return named;
-}
-
-std::map<std::string, at::Tensor> tensors_in(const fs::path& path) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  std::map<std::string, at::Tensor> tensors;
-  for (const auto& [name, stored] : file.tensors()) {
-    tensors[name] = at::empty(stored.sizes, scalar_type_of(stored.dtype));
-    std::memcpy(tensors[name].mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
-  }
-  return tensors;
-}
-
-void write_tensors(const fs::path& path, const std::map<std::string, at::Tensor>& tensors) {
-  std::vector<TensorDeclaration> declarations;
-  for (const auto& [name, tensor] : tensors)
-    declarations.push_back({name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(), {}});
-  SafetensorsWriter writer(path, declarations, {{"format", "pt"}});
-  for (const auto& [name, tensor] : tensors)
-    writer.write(name, {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
-  writer.commit();
-}
 
 /// Of a folder or file; the model as the library builds it, eagerly on the CPU.
 struct Loaded {
@@ -108,10 +75,6 @@ struct Expected {
   double mean_loss = 0;
   int64_t parameters = 0;
 };
-
-double relative_error(const at::Tensor& got, const at::Tensor& want) {
-  return (got.to(at::kDouble) - want).abs().max().item<double>() / want.abs().max().item<double>();
-}
 
 TEST(ModelWeights, EveryFamilyComputesWhatTransformersDoes) {
   for (const std::string& name : kFolders) {

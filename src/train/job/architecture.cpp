@@ -3,54 +3,133 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "plimsoll/error.h"
 #include "train/job/model_kind.h"
 #include "train/weights/decoder_fields.h"
 #include "train/weights/gguf_source.h"
+#include "train/weights/mamba_family.h"
+#include "train/weights/vision_families.h"
 
 namespace plimsoll::job {
+namespace {
+
+/// Throws UserError for the keys of `said` that are given and say otherwise than `found`, all of them; 0 is no more
+/// than leaving a size to be the usual one. `for_each` visits the settings.
+template <typename Config, typename ForEach>
+void must_agree(const std::filesystem::path& file, const std::string& section, const Places& places,
+                const ForEach& for_each, Config said, Config found) {
+  std::vector<std::string> others;
+  std::string first;
+  for_each([&](const char* name, auto place) {
+    const std::string key = section + "." + name;
+    using Value = std::remove_cvref_t<decltype(place(said))>;
+    if (!places.given(key) || place(said) == place(found)) return;
+    if constexpr (!std::is_same_v<Value, bool>)
+      if (place(said) == Value{}) return;
+    if (first.empty()) first = key;
+    others.push_back(fmt::format("{} is {} in the job, {} in the file", key, place(said), place(found)));
+  });
+  if (others.empty()) return;
+  refuse(places.of({first}),
+         fmt::format("the architecture is that of {}; leave these keys out, or make them agree\n  {}", file.string(),
+                     fmt::join(others, "\n  ")));
+}
+
+void take_mamba(const std::filesystem::path& file, const Places& places, MambaConfig& config) {
+  MambaConfig found = weights::read_mamba_config(file);
+  must_agree(
+      file, "model", places, [](auto&& visit) { weights::for_each_mamba_field(visit); }, config, found);
+  // How the scan is cut is the job's to choose.
+  if (places.given("model.chunk_size")) found.chunk_size = config.chunk_size;
+  config = found;
+}
+
+void take_vision(const std::filesystem::path& file, const Places& places, VideoLlmConfig& config) {
+  weights::VisionArchitecture found = weights::read_vision_architecture(file);
+  const VisionConfig said = config.vision;
+  must_agree(
+      file, "model.vision", places, [](auto&& visit) { weights::for_each_vision_field(visit); }, said, found.config);
+  if (places.given("model.image_size") && config.image_size != found.image_size)
+    refuse(places.of({"model.image_size"}),
+           fmt::format("model.image_size is {}; the positions of {} are learned for {}: leave it out",
+                       config.image_size, file.string(), found.image_size));
+  // Fewer blocks than there are: features of an earlier layer, before the last norm.
+  if (places.given("model.vision.depth")) {
+    if (said.depth > found.config.depth)
+      refuse(places.of({"model.vision.depth"}),
+             fmt::format("model.vision.depth is {}; {} has {} blocks, of which the first so many can be taken",
+                         said.depth, file.string(), found.config.depth));
+    if (said.depth < found.config.depth) found.config.final_norm = false;
+    found.config.depth = said.depth;
+  }
+  if (places.given("model.vision.final_norm")) found.config.final_norm = said.final_norm;
+  if (places.given("model.vision.image_mean")) found.config.image_mean = said.image_mean;
+  if (places.given("model.vision.image_std")) found.config.image_std = said.image_std;
+  config.vision = found.config;
+  config.image_size = found.image_size;
+}
+
+/// The file that says the architecture of the weights at `section`, or nothing. Paths are relative to `directory`.
+std::filesystem::path architecture_file(const std::filesystem::path& weights, const std::filesystem::path& config,
+                                        const std::string& section, const Places& places,
+                                        const std::filesystem::path& directory) {
+  if (!config.empty()) return directory / config;
+  if (weights.empty()) return {};
+  const std::filesystem::path path = directory / weights;
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error);
+  if (folder && !std::filesystem::exists(path / "config.json", error))
+    refuse(places.of({section + ".weights"}),
+           fmt::format("{0}.weights is the folder {1}, which has no config.json to say the architecture; name one in "
+                       "{0}.config",
+                       section, path.string()));
+  return folder || weights::is_gguf(path) ? path : std::filesystem::path();
+}
+
+}  // namespace
 
 void take_architecture(const std::filesystem::path& file, const std::string& section, const Places& places,
                        DecoderConfig& config) {
   const weights::Architecture found =
       weights::is_gguf(file) ? weights::read_gguf_architecture(file) : weights::read_architecture(file);
-  // Keys that are given must agree; 0 is no more than leaving a size to be the usual one.
-  DecoderConfig said = config;
-  std::vector<std::string> others;
-  std::string first;
-  weights::for_each_field([&](const char* name, auto place) {
-    const std::string key = section + "." + name;
-    using Value = std::remove_cvref_t<decltype(place(said))>;
-    if (!places.given(key) || place(said) == place(found.config)) return;
-    if constexpr (!std::is_same_v<Value, bool>)
-      if (place(said) == Value{}) return;
-    if (first.empty()) first = key;
-    others.push_back(fmt::format("{} is {} in the job, {} in the file", key, place(said), place(found.config)));
-  });
-  if (!others.empty())
-    refuse(places.of({first}),
-           fmt::format("the architecture is that of {}; leave these keys out, or make them agree\n  {}", file.string(),
-                       fmt::join(others, "\n  ")));
+  must_agree(
+      file, section, places, [](auto&& visit) { weights::for_each_field(visit); }, config, found.config);
   const double dropout = config.dropout;
   config = found.config;
   config.dropout = dropout;
 }
 
 void take_architecture(Job& job, const Places& places, const std::filesystem::path& directory) {
-  if (job.model.type != "decoder") return;
-  const std::filesystem::path weights = directory / job.model.weights, config = directory / job.model.config;
-  std::error_code error;
-  if (!job.model.config.empty()) return take_architecture(config, "model", places, job.model.decoder);
-  if (job.model.weights.empty()) return;
-  if (std::filesystem::is_directory(weights, error) && !std::filesystem::exists(weights / "config.json", error))
-    refuse(places.of({"model.weights"}),
-           fmt::format("model.weights is the folder {}, which has no config.json to say the architecture; name one in "
-                       "model.config",
-                       weights.string()));
-  if (std::filesystem::is_directory(weights, error) || weights::is_gguf(weights))
-    take_architecture(weights, "model", places, job.model.decoder);
+  ModelConfig& model = job.model;
+  if (!model.weights.empty())
+    for (const auto& [key, path] :
+         {std::pair{"model.llm.weights", &model.llm_weights}, {"model.vision.weights", &model.vision_weights}})
+      if (!path->empty())
+        refuse(places.of({key}),
+               fmt::format("{} is given, and model.weights, which is the whole model's; leave one of them out", key));
+  if (model.type == "decoder" || model.type == "mamba") {
+    const auto file = architecture_file(model.weights, model.config, "model", places, directory);
+    if (file.empty()) return;
+    if (model.type == "mamba") return take_mamba(file, places, model.mamba);
+    return take_architecture(file, "model", places, model.decoder);
+  }
+  if (model.type != "video_llm" && model.type != "prompt_segmentation") return;
+  DecoderConfig& llm = model.type == "video_llm" ? model.video_llm.llm : model.segmentation.llm;
+  const auto llm_file = architecture_file(model.llm_weights, model.llm_config, "model.llm", places, directory);
+  if (!llm_file.empty()) take_architecture(llm_file, "model.llm", places, llm);
+  const auto vision_file =
+      architecture_file(model.vision_weights, model.vision_config, "model.vision", places, directory);
+  if (!vision_file.empty()) {
+    take_vision(vision_file, places, model.video_llm);
+  } else if (!model.vision_weights.empty()) {
+    refuse(places.of({"model.vision.weights"}),
+           fmt::format("model.vision.weights is {}; it must be a folder with a config.json and safetensors, or "
+                       "model.vision.config must name the config.json of the file",
+                       (directory / model.vision_weights).string()));
+  }
 }
 
 }  // namespace plimsoll::job

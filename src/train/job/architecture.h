@@ -16,8 +16,9 @@ namespace plimsoll::job {
 void take_architecture(const std::filesystem::path& file, const std::string& section, const Places& places,
                        DecoderConfig& config);
 
-/// The same for a job whose model is a decoder: from model.config, or what model.weights has beside it. Paths are
-/// relative to `directory`.
+/// The same for a job: for a decoder and mamba from model.config, or what model.weights has beside it; for models with
+/// a language model or a vision encoder as a part from model.llm.* and model.vision.* likewise. Paths are relative to
+/// `directory`.
 void take_architecture(Job& job, const Places& places, const std::filesystem::path& directory);
 
 }  // namespace plimsoll::job

@@ -127,6 +127,18 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
   };
 }
 
+std::vector<Key> language_model_keys(const std::function<DecoderConfig&(Job&)>& place) {
+  std::vector<Key> keys = decoder_keys("model.llm", place);
+  keys.push_back(path("model.llm.weights", &ModelConfig::llm_weights, "(none)",
+                      "weights that the language model starts from, whatever the other parts do: a folder with a "
+                      "config.json and safetensors, or a GGUF file, which say its other keys; or a decoder's "
+                      "safetensors as plimsoll export writes them"));
+  keys.push_back(path("model.llm.config", &ModelConfig::llm_config, "(none)",
+                      "a config.json of transformers, its folder, or a GGUF file: the language model's other keys; "
+                      "none: the one that lies beside model.llm.weights, if any"));
+  return keys;
+}
+
 // Everything that is later multiplied in int64_t, from above and in floating point, which cannot overflow.
 void check_decoder(const DecoderConfig& model, const std::string& section, int64_t sequence, int64_t at_a_time,
                    const Places& places) {

@@ -23,6 +23,9 @@ inline Job& part(Job& job, Job*) {
 inline FmriAutoencoderConfig& part(Job& job, FmriAutoencoderConfig*) {
   return job.model.fmri;
 }
+inline MambaConfig& part(Job& job, MambaConfig*) {
+  return job.model.mamba;
+}
 inline GestureSsmConfig& part(Job& job, GestureSsmConfig*) {
   return job.model.gesture;
 }

@@ -209,8 +209,9 @@ std::vector<Key> model_keys() {
       weight_dtype(
           "model.dtype", [](Job & job) -> auto& { return job.model.dtype; }),
       path("model.weights", &ModelConfig::weights, "(none)",
-           "weights to start from: a safetensors file as plimsoll export writes it, or of a decoder a folder with a "
-           "config.json and safetensors, or a GGUF file; quantised and cast on the way in as the job says"),
+           "weights to start from: a safetensors file as plimsoll export writes it, or of decoder and mamba a folder "
+           "with a config.json and safetensors, of a decoder a GGUF file too; quantised and cast on the way in as the "
+           "job says"),
   };
 }
 

@@ -18,8 +18,9 @@ const Kind& kind_named(const std::vector<Kind>& kinds, const std::string& type) 
 }  // namespace
 
 const std::vector<ModelKind>& model_kinds() {
-  static const std::vector<ModelKind> kinds = {decoder_kind(), fmri_autoencoder_kind(), gesture_ssm_kind(),
-                                               prompt_segmentation_kind(), video_llm_kind()};
+  static const std::vector<ModelKind> kinds = {
+      decoder_kind(),  mamba_kind(), fmri_autoencoder_kind(), gesture_ssm_kind(), prompt_segmentation_kind(),
+      video_llm_kind()};
   return kinds;
 }
 const ModelKind& model_kind(const std::string& type) {

@@ -34,6 +34,7 @@ struct ModelKind {
 };
 
 ModelKind decoder_kind();
+ModelKind mamba_kind();
 ModelKind fmri_autoencoder_kind();
 ModelKind gesture_ssm_kind();
 ModelKind prompt_segmentation_kind();
@@ -45,6 +46,8 @@ const ModelKind& model_kind(const std::string& type);
 
 /// The keys of a decoder that stands at `section`: "model", "model.llm".
 std::vector<Key> decoder_keys(const std::string& section, const std::function<DecoderConfig&(Job&)>& place);
+/// The keys of a decoder that is a part of another model, at "model.llm": its own, and where its weights come from.
+std::vector<Key> language_model_keys(const std::function<DecoderConfig&(Job&)>& place);
 /// Throws UserError where heads and widths of such a decoder do not divide, or its bytes with sequences of `sequence`
 /// tokens, so many at a time, cannot be counted.
 void check_decoder(const DecoderConfig& config, const std::string& section, int64_t sequence, int64_t at_a_time,

@@ -79,7 +79,7 @@ std::vector<Key> segmentation_keys() {
   keys.push_back(loss_weight("dice", &SegmentationLossConfig::dice, "what 1 - Dice of the mask counts for"));
   keys.push_back(loss_weight("text", &SegmentationLossConfig::text,
                              "what the language model's loss over the answer counts for, in nats an answer"));
-  std::ranges::move(decoder_keys("model.llm", [](Job& job) -> DecoderConfig& { return job.model.segmentation.llm; }),
+  std::ranges::move(language_model_keys([](Job& job) -> DecoderConfig& { return job.model.segmentation.llm; }),
                     std::back_inserter(keys));
   return keys;
 }

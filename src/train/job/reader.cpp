@@ -128,6 +128,10 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
     for (std::filesystem::path* path : kind.paths(job)) place_data(*path);
   place(job.model.weights);
   place(job.model.config);
+  place(job.model.llm_weights);
+  place(job.model.llm_config);
+  place(job.model.vision_weights);
+  place(job.model.vision_config);
   place(job.checkpoint.directory);
   place(job.log.metrics_file);
   place(job.disk_path);

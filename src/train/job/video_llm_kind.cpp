@@ -1,5 +1,8 @@
 // What a job file says of `model.type: video_llm`.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
 
 #include "model/video_llm_config.h"
 #include "train/job/key_kinds.h"
@@ -18,6 +21,19 @@ DecoderConfig& llm_of(Job& job) {
   return job.model.video_llm.llm;
 }
 
+/// A number for each of three colours.
+Key colours(const std::string& key, std::array<double, 3> VisionConfig::*member, NumberRange range,
+            const std::string& meaning) {
+  const std::string type = fmt::format("list of 3 numbers, each a {}", range.text());
+  return {{key, type, fmt::format("[{}]", fmt::join(VisionConfig{}.*member, ", ")), meaning},
+          [=](const Value& value, Job& job) {
+            if (value.node->kind != Node::Kind::list || value.node->items.size() != 3)
+              value.refuse(fmt::format("{}: [0.5, 0.5, 0.5]", type));
+            for (size_t i = 0; i < 3; ++i)
+              (job.model.video_llm.vision.*member)[i] = read_number(value.with(value.node->items[i]), range);
+          }};
+}
+
 std::vector<Key> video_llm_keys() {
   using M = VideoLlmConfig;
   using V = VisionConfig;
@@ -34,8 +50,34 @@ std::vector<Key> video_llm_keys() {
                  "transformer blocks of the frames' encoder: where they are trained, activations of every frame"),
       integer_at("model.vision.num_heads", vision, &V::num_heads, {1, kMostHeads},
                  "attention heads of it; must divide its width"),
+      integer_at("model.vision.intermediate_size", vision, &V::intermediate_size, {0, kWidestFeedForward},
+                 "width of its feed-forward; 0: 4 x its width"),
+      word_at("model.vision.norm", vision, &V::norm, {"rmsnorm", "layernorm"}, "normalisation in it"),
+      number_at("model.vision.norm_eps", vision, &V::norm_eps,
+                {.least = 0, .least_open = true, .most = 1, .most_open = true}, "added to the variance there"),
+      word_at("model.vision.activation", vision, &V::activation, {"gelu", "gelu_tanh", "quick_gelu"},
+              "of its feed-forward; quick_gelu: x sigmoid(1.702 x), as CLIP has it, which keeps one tensor more"),
+      boolean_at("model.vision.bias", vision, &V::bias, "biases on its projections"),
+      boolean_at("model.vision.patch_bias", vision, &V::patch_bias, "a bias on the projection of patches"),
+      boolean_at("model.vision.class_token", vision, &V::class_token,
+                 "a token beside the patches, which is not averaged over (ViT, CLIP)"),
+      boolean_at("model.vision.pre_norm", vision, &V::pre_norm, "a norm before the first block (CLIP)"),
+      boolean_at("model.vision.final_norm", vision, &V::final_norm,
+                 "a norm after the last block; with weights from outside as the family has it, false where "
+                 "model.vision.depth takes fewer blocks"),
+      colours("model.vision.image_mean", &V::image_mean, {.least = 0, .most = 1},
+              "of red, green and blue in [0, 1], taken off; with weights from outside as their "
+              "preprocessor_config.json has it"),
+      colours("model.vision.image_std", &V::image_std, {.least = 0, .least_open = true},
+              "what is left is divided by it; likewise"),
+      path("model.vision.weights", &ModelConfig::vision_weights, "(none)",
+           "weights that the frames' encoder starts from: a folder with the config.json and safetensors of a ViT, CLIP "
+           "or SigLIP, which say its other keys and model.image_size"),
+      path("model.vision.config", &ModelConfig::vision_config, "(none)",
+           "its config.json, or the folder of one, that says the encoder's other keys; none: the one that lies beside "
+           "model.vision.weights, if any"),
   };
-  for (Key& key : decoder_keys("model.llm", llm_of)) keys.push_back(std::move(key));
+  for (Key& key : language_model_keys(llm_of)) keys.push_back(std::move(key));
   const std::vector<std::string> types = {"auto", "float32", "bfloat16", "float16"};
   keys.push_back({{"model.llm.dtype", joined(types, " | "), "auto",
                    "of the language model's weights, as model.dtype; auto: as the others"},
@@ -114,6 +156,17 @@ std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
                  {"model.vision.num_heads", text(model.vision.num_heads)},
                  {"data.max_frames", text(frames_of_clip(job.data.clips))},
                  {"data.sequence_length", text(job.data.sequence_length)}});
+  // Only where they are used: checkpoints of before there were such keys go on.
+  const VisionConfig &vision = model.vision, usual;
+  const auto add = [&](const char* key, const auto& value, const auto& default_value) {
+    if (value != default_value) origin[std::string("model.vision.") + key] = text(value);
+  };
+  add("norm", vision.norm, usual.norm);
+  add("norm_eps", vision.norm_eps, usual.norm_eps);
+  add("activation", vision.activation, usual.activation);
+  const auto listed = [](const std::array<double, 3>& colours) { return fmt::format("{}", fmt::join(colours, " ")); };
+  add("image_mean", listed(vision.image_mean), listed(usual.image_mean));
+  add("image_std", listed(vision.image_std), listed(usual.image_std));
   return origin;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/quoted.h"
 #include "plimsoll/error.h"
@@ -73,6 +74,24 @@ ConfigReader ConfigReader::object(const char* key) const {
   if (!has(key)) return {empty, file_};
   if (!at(key).is_object()) refuse(key, "it must be an object");
   return {at(key), file_};
+}
+
+std::vector<double> ConfigReader::numbers(const char* key, size_t count, std::vector<double> fallback) const {
+  if (!has(key)) return fallback;
+  const nlohmann::json& list = at(key);
+  std::vector<double> all;
+  if (list.is_array() && list.size() == count)
+    for (const nlohmann::json& each : list) {
+      if (each.is_number()) {
+        all.push_back(each.get<double>());
+      } else if (each.is_object() && each.size() == 1 && each.contains("__float__") &&
+                 each.at("__float__") == "Infinity") {
+        all.push_back(std::numeric_limits<double>::infinity());
+      }
+    }
+  if (all.size() != count || std::ranges::any_of(all, [](double each) { return std::isnan(each); }))
+    refuse(key, fmt::format("it must be a list of {} numbers", count));
+  return all;
 }
 
 std::vector<std::string> ConfigReader::words(const char* key, size_t most) const {

@@ -24,6 +24,8 @@ class ConfigReader {
   std::string word(const char* key, const std::vector<std::string>& allowed, const std::string& fallback) const;
   /// The object under `key`; an empty one where there is none.
   ConfigReader object(const char* key) const;
+  /// A list of `count` numbers, each finite or infinite; what stands for an infinite one is {"__float__": "Infinity"}.
+  std::vector<double> numbers(const char* key, size_t count, std::vector<double> fallback) const;
   /// A list of words, `most` at the most.
   std::vector<std::string> words(const char* key, size_t most) const;
 

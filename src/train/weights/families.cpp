@@ -300,6 +300,7 @@ const std::vector<std::string>& family_names() {
 Architecture architecture_of(const Json& json, const std::string& name) {
   const ConfigReader read(json, name);
   if (!read.has("model_type")) read.refuse("model_type", fmt::format("known are {}", fmt::join(family_names(), ", ")));
+  if (json["model_type"] == "mamba2") read.refuse("model_type", "such a model is read with model.type: mamba");
   const Family* family = find_family(read.word("model_type", family_names(), ""));
   if (read.has("quantization_config"))
     read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
@@ -311,7 +312,7 @@ Architecture architecture_of(const Json& json, const std::string& name) {
 Architecture read_architecture(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
-  return architecture_of(read_json_file(file, kLargestConfig), file.string());
+  return architecture_of(read_python_json_file(file, kLargestConfig), file.string());
 }
 
 Architecture family_of(const DecoderConfig& settings) {

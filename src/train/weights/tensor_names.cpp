@@ -140,15 +140,19 @@ std::vector<Parameter> parameters_of(const std::string& family, const DecoderCon
   return family == "gpt2" ? gpt2(config) : llama_like(family, config);
 }
 
-std::string_view optional_prefix(const std::string& family) {
-  return family == "gguf" ? "" : family == "gpt2" ? "transformer." : "model.";
-}
-
-bool is_no_parameter(const std::string& name, const DecoderConfig& config) {
-  if (config.tie_embeddings && (name == "lm_head.weight" || name == "output.weight")) return true;
-  // Buffers that older versions of transformers saved: the causal mask, what it is filled with, rotary frequencies.
-  constexpr std::array endings = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
-  return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+Layout layout_of(const std::string& family, const DecoderConfig& config) {
+  const bool tied = config.tie_embeddings;
+  return {parameters_of(family, config),
+          family == "gguf"   ? ""
+          : family == "gpt2" ? "transformer."
+                             : "model.",
+          [tied](std::string_view name) {
+            if (tied && (name == "lm_head.weight" || name == "output.weight")) return true;
+            // Buffers that older versions of transformers saved: the causal mask, what it is filled with, rotary
+            // frequencies.
+            constexpr std::array endings = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+            return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+          }};
 }
 
 }  // namespace plimsoll::weights
