@@ -1,5 +1,5 @@
-// Checks and results of the causal convolution, for the kernels of every device. Each throws UserError where the tensors
-// do not belong together, and touches no data.
+// Checks and results of the causal convolution, for the kernels of every device. Each throws UserError where the
+// tensors do not belong together, and touches no data.
 #pragma once
 
 #include <ATen/core/Tensor.h>

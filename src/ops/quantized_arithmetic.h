@@ -1,5 +1,5 @@
-// One number and one scale of a quantised weight (quantized_plan.h): for the CPU's loops and for GPU kernels, which come
-// to the same bits.
+// One number and one scale of a quantised weight (quantized_plan.h): for the CPU's loops and for GPU kernels, which
+// come to the same bits.
 #pragma once
 
 #include <cstdint>

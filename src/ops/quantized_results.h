@@ -1,5 +1,5 @@
-// Checks and results of the operators on quantised weights, for the kernels of every device. Each throws UserError where
-// the tensors do not belong together, and touches no data.
+// Checks and results of the operators on quantised weights, for the kernels of every device. Each throws UserError
+// where the tensors do not belong together, and touches no data.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -14,7 +14,7 @@ namespace plimsoll::ops {
 namespace {
 
 int64_t rounded(int64_t bytes) {
-  return div_up(bytes, 512) * 512;
+  return div_up(bytes, 256) * 256;
 }
 
 const View& tensor(const Op& op, size_t argument) {
@@ -44,8 +44,7 @@ int64_t gradient_copy(const Op& op) {
 int64_t adafactor(const Op& op) {
   const View& parameter = tensor(op, 0);
   if (elements(parameter.sizes) == 0) return gradient_copy(op);
-  return gradient_copy(op) +
-         rounded(cuda::adafactor_scratch_bytes(matrix_shape(parameter.sizes, parameter.strides)));
+  return gradient_copy(op) + rounded(cuda::adafactor_scratch_bytes(matrix_shape(parameter.sizes, parameter.strides)));
 }
 
 /// A piece of the weight, taken apart.

@@ -9,7 +9,7 @@
 
 namespace plimsoll::ops {
 
-/// Greatest sum of bytes, each allocation rounded up to 512 as CUDA's allocator does, that `op` holds at a time beside
+/// Greatest sum of bytes, each allocation rounded up to 256, that `op` holds at a time beside
 /// its operands and results, without what libtorch's matrix products take; nothing for other operators.
 std::optional<int64_t> cuda_updates_workspace_bytes(const Op& op);
 

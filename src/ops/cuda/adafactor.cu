@@ -31,7 +31,8 @@ void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape,
                      cut};
   const auto of_tiles = static_cast<unsigned>(div_up_blocks(tiles.down * tiles.across, kWarps, kMostBlocks));
   launch(adafactor_sums, of_tiles, kThreads, 0, stream, in);
-  launch(adafactor_rows, static_cast<unsigned>(div_up_blocks(shape.rows, kWarps, kMostBlocks)), kThreads, 0, stream, in);
+  launch(adafactor_rows, static_cast<unsigned>(div_up_blocks(shape.rows, kWarps, kMostBlocks)), kThreads, 0, stream,
+         in);
   launch(adafactor_columns, static_cast<unsigned>(div_up_blocks(shape.columns, kThreads, kMostBlocks)), kThreads, 0,
          stream, in);
   launch(adafactor_length, of_tiles, kThreads, 0, stream, in);

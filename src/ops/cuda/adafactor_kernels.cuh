@@ -12,11 +12,11 @@ namespace plimsoll::cuda {
 
 /// Scratch, cut up as adafactor_scratch_bytes() says.
 struct AdafactorScratch {
-  double* squares = nullptr;       ///< [kSquareParts]
-  float* row_sums = nullptr;       ///< [rows, tiles across]
-  float* column_sums = nullptr;    ///< [tiles down, columns]; then, of the first row, what columns are multiplied by
-  float* row_factors = nullptr;    ///< [rows]
-  float* step = nullptr;           ///< what every element is multiplied by, and what is kept of the parameter
+  double* squares = nullptr;     ///< [kSquareParts]
+  float* row_sums = nullptr;     ///< [rows, tiles across]
+  float* column_sums = nullptr;  ///< [tiles down, columns]; then, of the first row, what columns are multiplied by
+  float* row_factors = nullptr;  ///< [rows]
+  float* step = nullptr;         ///< what every element is multiplied by, and what is kept of the parameter
 };
 
 struct Adafactor {
@@ -35,8 +35,8 @@ struct Adafactor {
   __device__ int64_t count() const { return rows * columns; }
 };
 
-constexpr float kAdafactorEpsilon = 1e-30f;      // added to squares
-constexpr double kAdafactorExponent = -0.8;      // section 7.2: the mean forgets by 1 - step^-0.8
+constexpr float kAdafactorEpsilon = 1e-30f;  // added to squares
+constexpr double kAdafactorExponent = -0.8;  // section 7.2: the mean forgets by 1 - step^-0.8
 
 /// One number of a gradient.
 __device__ inline float number_at(const ops::Values& values, int64_t i, int64_t count) {

@@ -2,8 +2,8 @@
 // inputs in registers: every input is read once, and three more a block.
 #pragma once
 
-#include "ops/cuda/causal_conv1d_launch.h"
 #include "ops/cuda/any_type.cuh"
+#include "ops/cuda/causal_conv1d_launch.h"
 
 namespace plimsoll::cuda {
 
@@ -16,8 +16,8 @@ struct ConvWindow {
 #pragma unroll
     for (int k = 0; k < ops::kConvTaps; ++k) {
       const int64_t tap = k - (ops::kConvTaps - in.taps);  // shorter filters begin with zeros
-      taps[k] = tap < 0 ? S(0)
-                        : load_as<S>(in.weight, in.weight_dtype, channel * in.channel_stride + tap * in.tap_stride);
+      taps[k] =
+          tap < 0 ? S(0) : load_as<S>(in.weight, in.weight_dtype, channel * in.channel_stride + tap * in.tap_stride);
       x[k] = 0;
     }
     bias = load_as<S>(in.bias, in.weight_dtype, channel * in.bias_stride);
@@ -85,7 +85,7 @@ __global__ void convolve_backward(CausalConv in, int64_t tasks, const T* __restr
   ConvWindow<S> window(in, task.channel);
   S sums[kTaps + 1] = {}, gradients[kTaps] = {};  // of the sums before SiLU, the newest last
   for (int64_t i = task.before(); i < task.begin; ++i) window.push(widen(from[conv_time(in, i) * in.time_stride]));
-  // A position's gradient comes from it and the three after it.
+    // A position's gradient comes from it and the three after it.
 #pragma unroll 2
   for (int64_t i = task.begin; i < task.end + kTaps - 1; ++i) {
     S gradient = 0;

@@ -21,10 +21,14 @@ class OnDevice {
  public:
 #ifdef PLIMSOLL_CUDA_ON_CPU
   explicit OnDevice(const at::Tensor&) {}
-  cudaStream_t stream() const { return nullptr; }
+  cudaStream_t stream() const {
+    return nullptr;
+  }
 #else
   explicit OnDevice(const at::Tensor& tensor) : guard_(tensor.device()) {}
-  cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(guard_.current_device().index()).stream(); }
+  cudaStream_t stream() const {
+    return c10::cuda::getCurrentCUDAStream(guard_.current_device().index()).stream();
+  }
 
  private:
   c10::cuda::CUDAGuard guard_;

@@ -15,8 +15,8 @@ unsigned blocks_for(int64_t count) {
 template <template <typename> typename Rule>
 void launch_rule(const UpdateTarget& target, const StepPointers& scalars, const RuleNumbers& numbers,
                  cudaStream_t stream) {
-  const auto kernel = target.parameter.format == ops::Format::float64 ? update_elements<double, Rule>
-                                                                     : update_elements<float, Rule>;
+  const auto kernel =
+      target.parameter.format == ops::Format::float64 ? update_elements<double, Rule> : update_elements<float, Rule>;
   launch(kernel, blocks_for(target.count), kThreads, 0, stream, target, scalars, numbers);
 }
 

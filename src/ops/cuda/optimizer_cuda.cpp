@@ -1,5 +1,5 @@
-// The optimizers' operators on CUDA. Scalars (step, learning rate, the gradient's scale, whether to skip) are read where
-// they lie, on the device: nothing waits for them, and a captured graph of the step stays true.
+// The optimizers' operators on CUDA. Scalars (step, learning rate, the gradient's scale, whether to skip) are read
+// where they lie, on the device: nothing waits for them, and a captured graph of the step stays true.
 #include "ops/cuda/optimizer_launch.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -86,18 +86,18 @@ Tensor nesterov_momentum(const Tensor& gradient, const Optional& gradient_scales
                          int64_t seed) {
   constexpr const char* op = "plimsoll::nesterov_momentum_";
   const OnDevice device(gradient);
-  Tensor result = ops::empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale,
-                                               skipped, dtype);
+  Tensor result =
+      ops::empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
   require_beside(op, "step", step, gradient);
   require_beside(op, "grad_scale", grad_scale, gradient);
   require_beside(op, "skipped", skipped, gradient);
   const Tensor from = gradient.is_contiguous() ? gradient : ops::contiguous_copy(gradient);
-  launch_nesterov_momentum(values_of(op, "the gradient", from, gradient_scales, from),
-                           values_of(op, "momentum", momentum, momentum_scales, from),
-                           values_of(op, "the result", result, {}, from), from.numel(),
-                           {step.const_data_ptr<float>(), nullptr, grad_scale.const_data_ptr<float>(),
-                            skipped.const_data_ptr<float>()},
-                           static_cast<float>(decay), stochastic_state, seed, device.stream());
+  launch_nesterov_momentum(
+      values_of(op, "the gradient", from, gradient_scales, from),
+      values_of(op, "momentum", momentum, momentum_scales, from), values_of(op, "the result", result, {}, from),
+      from.numel(),
+      {step.const_data_ptr<float>(), nullptr, grad_scale.const_data_ptr<float>(), skipped.const_data_ptr<float>()},
+      static_cast<float>(decay), stochastic_state, seed, device.stream());
   return result;
 }
 
@@ -130,8 +130,7 @@ void accumulate(const Tensor& accumulator, const Optional& scales, const Tensor&
 /// What a CPU's generator of the same seed gives first: the executor seeds before each operator that draws. After that
 /// the generator's offset tells one call from the next.
 ops::Draw draw_from(const std::optional<at::Generator>& given, const Tensor& tensor) {
-  at::Generator generator =
-      given && given->defined() ? *given : at::globalContext().defaultGenerator(tensor.device());
+  at::Generator generator = given && given->defined() ? *given : at::globalContext().defaultGenerator(tensor.device());
   const std::lock_guard lock(generator.mutex());
   uint64_t offset = 0;
   if (generator.device().is_cuda()) {

@@ -94,7 +94,7 @@ __global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleN
 }
 
 __global__ void nesterov_momentum(ops::Values gradient, ops::Values momentum, ops::Values result, int64_t count,
-                                         StepPointers scalars, float decay, bool stochastic_state, int64_t seed) {
+                                  StepPointers scalars, float decay, bool stochastic_state, int64_t seed) {
   using Exact = ops::Unfused<float>;
   const bool skipped = *scalars.skipped != 0;
   const Exact grad_scale(*scalars.grad_scale), kept(decay);

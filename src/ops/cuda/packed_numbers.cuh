@@ -1,8 +1,8 @@
 // Numbers in an optimizer's formats (ops/optimizer/formats.h), eight of a thread at a time.
 //
-// A block of 128 numbers is that of half a warp. Lane l has the numbers 16 v + l for v = 0 .. 7: those whose random bits
-// come from one counter, and whose 8-bit codes are the bytes of two words. What half a warp reads in one go lies side by
-// side, so that memory is read in whole sectors in every format.
+// A block of 128 numbers is that of half a warp. Lane l has the numbers 16 v + l for v = 0 .. 7: those whose random
+// bits come from one counter, and whose 8-bit codes are the bytes of two words. What half a warp reads in one go lies
+// side by side, so that memory is read in whole sectors in every format.
 #pragma once
 
 #include "ops/cuda/device_support.cuh"
@@ -99,7 +99,8 @@ __device__ inline void load8(const ops::Values& values, const Place& at, float (
     const uint32_t word = load_codes8(static_cast<const uint8_t*>(values.data), at, half);
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      to[half * 4 + k] = at.has(half * 4 + k) ? ops::numbers_of<Small, squares, 8, float>(word >> (8 * k), scale) : 0.0f;
+      to[half * 4 + k] =
+          at.has(half * 4 + k) ? ops::numbers_of<Small, squares, 8, float>(word >> (8 * k), scale) : 0.0f;
   }
 }
 template <typename Small, bool squares>
@@ -143,9 +144,9 @@ __device__ inline void store8(const ops::Values& values, const Place& at, const 
     uint32_t word = 0;
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      word |= ops::codes_of<Small, squares, 8, float>(from[half * 4 + k], inverse,
-                                                      drawn[half * 4 + k] << Small::kRandom)
-              << (8 * k);
+      word |=
+          ops::codes_of<Small, squares, 8, float>(from[half * 4 + k], inverse, drawn[half * 4 + k] << Small::kRandom)
+          << (8 * k);
     store_codes8(static_cast<uint8_t*>(values.data), at, half, word);
   }
 }

@@ -6,7 +6,7 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 16;
+constexpr int64_t kMostBlocks = 1 << 11;
 
 }  // namespace
 

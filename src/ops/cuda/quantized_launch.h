@@ -14,8 +14,8 @@ void launch_quantize(const ops::ConstRows& weight, int64_t rows, int64_t width, 
 /// As ops::quantize_scales.
 void launch_quantize_scales(const float* scales, int64_t count, uint8_t* codes, float* second, cudaStream_t stream);
 
-/// Columns [first, first + count) of the rows [begin, end) into `out`, whose first row is `begin`. `first` is a multiple
-/// of the block.
+/// Columns [first, first + count) of the rows [begin, end) into `out`, whose first row is `begin`. `first` is a
+/// multiple of the block.
 void launch_dequantize(const ops::QuantizedWeight& weight, const ops::Rows& out, int64_t first, int64_t count,
                        int64_t begin, int64_t end, cudaStream_t stream);
 

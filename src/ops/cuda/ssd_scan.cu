@@ -45,9 +45,8 @@ void pass(const SsdPanel& panel, const void* local, const void* sums, void* stat
 void launch_ssd_decays(const SsdPanel& panel, const ops::SsdTensor& dt, const void* a, void* steps, void* sums,
                        cudaStream_t stream) {
   with_wide_type(panel.dtype, [&]<typename S>() {
-    launch(ssd_decays<S>,
-           static_cast<unsigned>(div_up_blocks(panel.tasks * panel.shape.heads, kThreads / kWarp)), kThreads, 0, stream,
-           panel, dt, static_cast<const S*>(a), static_cast<S*>(steps), static_cast<S*>(sums));
+    launch(ssd_decays<S>, static_cast<unsigned>(div_up_blocks(panel.tasks * panel.shape.heads, kThreads / kWarp)),
+           kThreads, 0, stream, panel, dt, static_cast<const S*>(a), static_cast<S*>(steps), static_cast<S*>(sums));
   });
 }
 

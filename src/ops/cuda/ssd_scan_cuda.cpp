@@ -4,8 +4,8 @@
 //     y = [weights | arriving C] [x ; H]  +  D x                      [L, L + N] [L + N, P]
 //     H' = kept H + B^T (leaving x)                                   [N, L] [L, P], all heads of a group at once
 //
-// Both factors of a product are of the operands' type; its sums and what is kept between chunks are float32 (float64 for
-// float64).
+// Both factors of a product are of the operands' type; its sums and what is kept between chunks are float32 (float64
+// for float64).
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/cuda/ssd_scan_launch.h"
 #include "ops/ssd_scan_results.h"

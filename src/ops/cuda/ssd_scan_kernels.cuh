@@ -86,17 +86,18 @@ __global__ void ssd_pack(SsdPanel panel, ops::SsdTensor from, int width, SsdWeig
   S value = i < chunk.length ? static_cast<S>(widen(row_of<T>(from, s, chunk, i, head)[j])) : S(0);
   if (weight != SsdWeight::none) {
     const int64_t row = (blockIdx.z * heads + head) * length;
-    value *= weight == SsdWeight::arriving ? exponential(sums[row + i])
-                                           : leaving_weight(steps + row, sums + row, length, i);
+    value *=
+        weight == SsdWeight::arriving ? exponential(sums[row + i]) : leaving_weight(steps + row, sums + row, length, i);
   }
   const int64_t shared = s.heads_of_group();
-  const int64_t out = grouped ? (((blockIdx.z * s.groups + head / shared) * length + i) * shared + head % shared) * width
-                              : ((blockIdx.z * heads + head) * length + i) * width;
+  const int64_t out = grouped
+                          ? (((blockIdx.z * s.groups + head / shared) * length + i) * shared + head % shared) * width
+                          : ((blockIdx.z * heads + head) * length + i) * width;
   to[out + j] = narrow<T>(value);
 }
 
-/// A thread for each number of a sequence's states: blockIdx.y counts the panel's sequences. `back`: from the last chunk
-/// to the first.
+/// A thread for each number of a sequence's states: blockIdx.y counts the panel's sequences. `back`: from the last
+/// chunk to the first.
 template <typename S, bool back>
 __global__ void ssd_pass(SsdPanel panel, const S* local, const S* sums, S* states) {
   const ops::SsdShape& s = panel.shape;

@@ -1,8 +1,8 @@
 // The scratch of the state-space scan's CUDA kernels. No libtorch, no CUDA: the operator and the figures for its
 // workspace (workspace_cuda.h) must agree.
 //
-// Chunks are worked on in panels of as many as fit ssd_panel_bytes (at least one): tiles of the operands, all padded with
-// zeros to the length of the longest chunk, and the products that are made of them.
+// Chunks are worked on in panels of as many as fit ssd_panel_bytes (at least one): tiles of the operands, all padded
+// with zeros to the length of the longest chunk, and the products that are made of them.
 #pragma once
 
 #include <algorithm>

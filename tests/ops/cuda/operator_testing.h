@@ -1,5 +1,5 @@
-// Calling the CUDA kernels of our operators on tensors of the CPU. cuda_kernel_tests has the kernels compiled for the CPU
-// (cuda_on_cpu); with PLIMSOLL_ON_GPU (tests/cuda) they run on the machine's GPU, on copies.
+// Calling the CUDA kernels of our operators on tensors of the CPU. cuda_kernel_tests has the kernels compiled for the
+// CPU (cuda_on_cpu); with PLIMSOLL_ON_GPU (tests/cuda) they run on the machine's GPU, on copies.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -66,11 +66,12 @@ inline Arguments call_on_cuda(const std::string& name, const Arguments& argument
 #endif
 }
 
-/// Expects cuda_updates_workspace_bytes() to be what the allocator saw. Of operands whose products take none themselves.
+/// Expects cuda_updates_workspace_bytes() to be what the allocator saw. Of operands whose products take none
+/// themselves.
 inline void expect_cuda_workspace(const std::string& name, const Arguments& arguments) {
 #ifndef PLIMSOLL_ON_GPU  // there it is the executor that measures
   Arguments results;
-  const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 512);
+  const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 256);
   const auto stated = cuda_updates_workspace_bytes(recorded(name, arguments, results));
   ASSERT_TRUE(stated) << name;
   EXPECT_EQ(measured, *stated) << name;

@@ -118,8 +118,8 @@ TEST(CudaUpdates, KeepWhatIsBesideTheParameter) {
         for (const at::ScalarType of_companion : {type, at::kShort, at::kFloat}) {
           if (of_companion == at::kShort && type == at::kHalf) continue;
           Update update = random_update(method, count, type, kStateFormats[1]);
-          update.companion = of_companion == at::kFloat ? update.parameter.to(at::kFloat)
-                                                        : at::zeros({count}, of_companion);
+          update.companion =
+              of_companion == at::kFloat ? update.parameter.to(at::kFloat) : at::zeros({count}, of_companion);
           for (; update.step < 3; ++update.step)
             expect_same(method, update, c10::str(type, " beside ", of_companion, ", ", count));
         }
@@ -202,10 +202,10 @@ TEST(CudaAdafactor, IsTheCpusToTheRoundingOfSums) {
         } else {
           update.gradient = {at::randn(value.sizes()).to(of_gradient == at::kByte ? at::kFloat : of_gradient)};
         }
-        if (type != at::kFloat) update.companion = at::empty_strided(value.sizes(), value.strides(), at::kFloat).copy_(value);
+        if (type != at::kFloat)
+          update.companion = at::empty_strided(value.sizes(), value.strides(), at::kFloat).copy_(value);
         const MatrixShape shape = matrix_shape(update.parameter.sizes(), update.parameter.strides());
         update.means = {{at::zeros({shape.rows})}, {at::zeros({shape.columns})}};
-        Update there = update;
         const std::string what = c10::str(value.sizes(), " ", type, ", gradient ", of_gradient);
         for (; update.step < 3; ++update.step) {
           const auto arguments_of = [&](const Update& u) {
@@ -223,7 +223,11 @@ TEST(CudaAdafactor, IsTheCpusToTheRoundingOfSums) {
           call_on_cuda(adafactor.name, on_cuda);
           for (const size_t i : {size_t{4}, size_t{6}})
             expect_close(on_cuda[i].toTensor(), on_cpu[i].toTensor(), 1e-6, what + ", means", 1e-30);
-          expect_close(on_cuda[0].toTensor(), on_cpu[0].toTensor(), type == at::kFloat ? 1e-6 : type == at::kHalf ? 1e-3 : 8e-3, what);
+          expect_close(on_cuda[0].toTensor(), on_cpu[0].toTensor(),
+                       type == at::kFloat  ? 1e-6
+                       : type == at::kHalf ? 1e-3
+                                           : 8e-3,
+                       what);
           if (type != at::kFloat) expect_close(on_cuda[1].toTensor(), on_cpu[1].toTensor(), 1e-6, what + ", master");
           if (update.step == 0) expect_cuda_workspace(adafactor.name, copied(on_cpu));
         }
@@ -241,9 +245,17 @@ TEST(CudaNesterovMomentum, HasTheCpusBits) {
           Packed momentum = zeros(format, gradient);
           const StepScalars scalars = step_scalars(0.01, 3, skipped);
           for (int step = 0; step < 2; ++step) {
-            const Arguments on_cpu{gradient, {}, momentum.values, optional(momentum.scales),
-                                   at::scalar_tensor(step, at::kFloat), scalars.grad_scale, scalars.skipped, 0.95, dtype,
-                                   true, 11};
+            const Arguments on_cpu{gradient,
+                                   {},
+                                   momentum.values,
+                                   optional(momentum.scales),
+                                   at::scalar_tensor(step, at::kFloat),
+                                   scalars.grad_scale,
+                                   scalars.skipped,
+                                   0.95,
+                                   dtype,
+                                   true,
+                                   11};
             const Arguments on_cuda = copied(on_cpu);
             const Tensor want = call("plimsoll::nesterov_momentum_", on_cpu)[0].toTensor();
             const Tensor got = call_on_cuda("plimsoll::nesterov_momentum_", on_cuda)[0].toTensor();

@@ -30,10 +30,11 @@ TEST(CudaQuantized, IsTheCpusToTheBit) {
   PLIMSOLL_NEEDS_GPU();
   at::manual_seed(1);
   for (const at::ScalarType type : kTypes)
-    for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{1, 1}, {3, 31}, {5, 64}, {4, 100}, {2, 257}, {70, 320}})
+    for (const auto& [rows, width] :
+         {std::pair<int64_t, int64_t>{1, 1}, {3, 31}, {5, 64}, {4, 100}, {2, 257}, {70, 320}})
       for (const bool four_bits : {true, false}) {
         const Tensor weight = random_rows(rows, width, type, 3, 1);
-        weight.view({-1})[0].zero_();
+        weight[0].zero_();
         const auto want = call("plimsoll::quantize_weight", {weight, four_bits});
         const auto got = call_on_cuda("plimsoll::quantize_weight", {weight, four_bits});
         for (size_t i = 0; i < 2; ++i)
@@ -61,11 +62,11 @@ TEST(CudaQuantized, SaysWhatIsNotFinite) {
       weight[1][70] = bad;
       const auto results = call_on_cuda("plimsoll::quantize_weight", {weight, four_bits});
       const auto scales = call_on_cuda("plimsoll::quantize_scales", {result(results, 1)});
-      const Tensor once = result(call_on_cuda("plimsoll::dequantize_weight",
-                                              {result(results), result(results, 1), {}, 130, at::kFloat}));
+      const Tensor once = result(
+          call_on_cuda("plimsoll::dequantize_weight", {result(results), result(results, 1), {}, 130, at::kFloat}));
       EXPECT_EQ(once.isfinite().sum().item<int64_t>(), 3 * 130 - 64);
-      const Tensor twice = result(call_on_cuda(
-          "plimsoll::dequantize_weight", {result(results), result(scales), result(scales, 1), 130, at::kFloat}));
+      const Tensor twice = result(call_on_cuda("plimsoll::dequantize_weight",
+                                               {result(results), result(scales), result(scales, 1), 130, at::kFloat}));
       EXPECT_EQ(twice.isfinite().sum().item<int64_t>(), 0);
     }
 }
@@ -78,7 +79,8 @@ TEST(CudaQuantized, MultipliesAsTheCpuDoes) {
       for (const bool four_bits : {true, false})
         for (const bool transposed : {false, true}) {
           const Quantized q = quantize(at::randn({rows, width}), four_bits, true);
-          Tensor x = at::randn({2, 5, width}, at::kDouble).to(type), grad = at::randn({2, 5, rows}, at::kDouble).to(type);
+          Tensor x = at::randn({2, 5, width}, at::kDouble).to(type),
+                 grad = at::randn({2, 5, rows}, at::kDouble).to(type);
           if (transposed) {
             x = x.transpose(0, 1).contiguous().transpose(0, 1);
             grad = grad.transpose(0, 1).contiguous().transpose(0, 1);
@@ -103,10 +105,9 @@ TEST(CudaQuantized, TakesLargeWeightsApartInPieces) {
   ASSERT_LT(quantized_tile_columns(rows, width, 8, kQuantizedGpuTileBytes), width);
   const Quantized q = quantize(at::randn({rows, width}), true, false);
   const Tensor x = at::randn({3, width}, at::kDouble), grad = at::randn({3, rows}, at::kDouble);
-  const Tensor weight =
-      result(call("plimsoll::dequantize_weight", {q.codes, q.scales, q.second, width, at::kDouble}));
-  expect_close(result(call_on_cuda("plimsoll::quantized_linear", {x, q.codes, q.scales, q.second})),
-               x.mm(weight.t()), 1e-12, "y");
+  const Tensor weight = result(call("plimsoll::dequantize_weight", {q.codes, q.scales, q.second, width, at::kDouble}));
+  expect_close(result(call_on_cuda("plimsoll::quantized_linear", {x, q.codes, q.scales, q.second})), x.mm(weight.t()),
+               1e-12, "y");
   expect_close(result(call_on_cuda("plimsoll::quantized_linear_backward", {grad, q.codes, q.scales, q.second, width})),
                grad.mm(weight), 1e-12, "dx");
 }

@@ -108,9 +108,9 @@ struct PanelBytes {
 
 const std::vector<SsdCase>& ssd_cases() {
   static const std::vector<SsdCase> all = {
-      {1, 1, 1, 1, 1, 1, 4},       {2, 7, 2, 3, 1, 5, 3},         {1, 33, 4, 16, 2, 8, 8},
-      {2, 40, 3, 20, 3, 17, 16},   {1, 50, 2, 32, 1, 16, 64},     {3, 29, 4, 8, 2, 40, 10, true},
-      {1, 70, 2, 16, 1, 33, 33},   {2, 41, 6, 5, 3, 4, 7, true},  {1, 80, 2, 33, 2, 24, 64, true},
+      {1, 1, 1, 1, 1, 1, 4},     {2, 7, 2, 3, 1, 5, 3},        {1, 33, 4, 16, 2, 8, 8},
+      {2, 40, 3, 20, 3, 17, 16}, {1, 50, 2, 32, 1, 16, 64},    {3, 29, 4, 8, 2, 40, 10, true},
+      {1, 70, 2, 16, 1, 33, 33}, {2, 41, 6, 5, 3, 4, 7, true}, {1, 80, 2, 33, 2, 24, 64, true},
   };
   return all;
 }
@@ -144,7 +144,8 @@ TEST(CudaSsdScan, IsTheSameInPanelsAndInEveryOrder) {
          {std::tuple{"plimsoll::ssd_scan", &forward, &whole}, {"plimsoll::ssd_scan_backward", &backward, &gradients}}) {
       const auto got = call_on_cuda(op, *arguments);
       for (size_t i = 0; i < got.size(); ++i)
-        expect_close(got[i].toTensor(), (*want)[i].toTensor(), 1e-6, c10::str(op, " result ", i, ", panels of ", tasks));
+        expect_close(got[i].toTensor(), (*want)[i].toTensor(), 1e-6,
+                     c10::str(op, " result ", i, ", panels of ", tasks));
       expect_cuda_workspace(op, *arguments);
     }
   }
