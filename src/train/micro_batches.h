@@ -59,6 +59,7 @@ class MicroBatches {
   /// kCounted is 0, or their targets are all -100.
   Batch evaluation_batch(int64_t index, int64_t& windows) const;
 
+  const SampleSource& source() const { return *source_; }
   /// What the source's metrics are without learning, on the samples that an evaluation reads.
   std::vector<Baseline> baselines() const;
 
