@@ -30,7 +30,8 @@ TEST(NiftiGrid, IsTheSameAsFarAsRoundingGoes) {
   EXPECT_THAT(difference(2, [](NiftiVolume&) {}), IsEmpty());
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.spacing[0] = 2.0001; }), IsEmpty());
   // Four decimals of a direction, as some programs write; an origin to a hundredth of a millimetre.
-  EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.to_world[1] = 5e-5, other.to_world[3] = 90.01; }), IsEmpty());
+  EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.to_world[1] = 5e-5, other.to_world[3] = 90.01; }),
+              IsEmpty());
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.to_world = {}; }), IsEmpty());
 }
 
