@@ -30,7 +30,12 @@ std::string all_spellings(const std::string& name) {
 }
 
 void add(CLI::App& command, const char* name, std::string& value, const char* meaning) {
-  command.add_option(all_spellings(name), value, meaning)->group(kGroup)->option_text("VALUE");
+  // An empty value would say nothing, and look as if it did: what a script's variable was to hold is missing.
+  const auto not_empty = [](const std::string& given) { return given.empty() ? "an empty value; write one" : ""; };
+  command.add_option(all_spellings(name), value, meaning)
+      ->group(kGroup)
+      ->option_text("VALUE")
+      ->check(CLI::Validator(not_empty, ""));
 }
 void add(CLI::App& command, const char* name, bool& value, const char* meaning) {
   command.add_flag(all_spellings(name), value, meaning)->group(kGroup);
@@ -72,7 +77,8 @@ void JobFlags::add_to(CLI::App& command) {
   add(command, "--no-use-amp", no_amp_, "precision: 32-true: everything float32");
   add(command, "--max-frames", max_frames_, "data.max_frames of a video: activations grow with them");
   add(command, "--image-size", image_size_, "model.image_size, height and width: activations grow with its square");
-  add(command, "--num-workers", workers_, "data.num_workers: threads; host memory for a batch each");
+  add(command, "--num-workers", workers_,
+      "data.num_workers: threads that prepare batches; host memory goes by data.prefetch, not by them");
   add(command, "--learning-rate", learning_rate_, "optimizer.learning_rate: no memory");
   add(command, "--num-epochs", epochs_, "max_epochs: no memory");
   add(command, "--data-root", data_root_, "the folder that relative paths of data.* start from: no memory");

@@ -31,9 +31,13 @@ constexpr const char* kExamples =
     "  plimsoll monitor                       every run of yours on this machine, drawn anew each second; Ctrl-C ends "
     "it\n"
     "  plimsoll monitor --once                once, for a log or a script\n"
-    "  plimsoll monitor --once --json -       the same for machines\n";
+    "  plimsoll monitor --once --json -       the same for machines\n"
+    "\n"
+    "A run says what it does in $XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID where that is not set; both are looked at,\n"
+    "and /run/user/UID/plimsoll. $PLIMSOLL_RUNTIME_DIR, an absolute path, stands for all of them.\n";
 
 constexpr size_t kBarWidth = 30;
+constexpr double kLongestSilence = 10;  ///< seconds: a run tells of itself every half second, and after each step
 constexpr double kLeastInterval = 0.1, kMostInterval = 3600;
 
 struct MonitorArguments {
@@ -66,14 +70,18 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-View look(const std::filesystem::path& folder, Look& last) {
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+View look(Look& last) {
   Look now{seconds_now(), processor_time(), {}};
   View view;
   view.gpus = gpus_in_use();
   view.memory = memory_of_machine();
   if (now.processors && last.processors && now.processors->total > last.processors->total)
     view.busy = 1 - (now.processors->idle - last.processors->idle) / (now.processors->total - last.processors->total);
-  for (RunStatus& status : live_runs(folder)) {
+  for (RunStatus& status : live_runs(runtime_folders())) {
     RunView run{std::move(status), std::nullopt, std::nullopt};
     const int64_t pid = run.status.pid;
     run.resident = resident_bytes_of(pid);
@@ -113,6 +121,9 @@ std::string run_text(const RunView& run, bool terminal) {
     table.add_row({"time left, about",
                    format_duration(static_cast<double>(status.max_steps - status.step) * status.step_seconds)});
   }
+  const double silent = seconds_since_1970() - status.updated;
+  if (silent > kLongestSilence + 2 * status.step_seconds)
+    table.add_row({"last heard of", format_duration(silent) + " ago"});
   const int64_t whole = status.budget_bytes > 0 ? status.budget_bytes : status.planned_bytes;
   table.add_row({"device memory used", bar(status.used_bytes, whole) + " " + of_all(status.used_bytes, whole)});
   table.add_row({"planned peak", bar(status.planned_bytes, whole) + " " + of_all(status.planned_bytes, whole)});
@@ -173,6 +184,8 @@ Json json_of(const View& view) {
                     {"units_per_second", status.units_per_second},
                     {"unit", status.unit},
                     {"step_seconds", status.step_seconds},
+                    {"started", status.started},
+                    {"updated", status.updated},
                     {"budget_bytes", status.budget_bytes},
                     {"planned_bytes", status.planned_bytes},
                     {"used_bytes", status.used_bytes},
@@ -198,18 +211,17 @@ void wait(double seconds, const StopSignals& signals) {
 int run_monitor(const MonitorArguments& arguments) {
   if (arguments.output.json_wanted() && !arguments.once)
     throw UserError("--json is of one look: write --once --json FILE");
-  const auto folder = runtime_folder();
-  if (!folder)
+  if (!runtime_folder())
     throw UserError("there is no runtime folder that is yours alone: set XDG_RUNTIME_DIR to one",
                     UserError::Kind::failure);
   arguments.output.require_writable();
   const StopSignals signals;
   const bool terminal = colour_allowed(STDOUT_FILENO), redrawn = is_terminal(STDOUT_FILENO) && !arguments.once;
   Look last;
-  look(*folder, last);
+  look(last);
   wait(kFirstLookSeconds, signals);
   while (signals.received() == 0) {
-    const View view = look(*folder, last);
+    const View view = look(last);
     if (redrawn) print_result("\x1b[H\x1b[2J");
     arguments.output.print(text_of(view, terminal));
     if (arguments.once) {

@@ -21,6 +21,7 @@ double seconds_since_1970() {
 
 RunPublisher::RunPublisher(const Job& job, TrainObserver& next) : next_(next) {
   status_.pid = getpid();
+  status_.process_start = process_start_of(status_.pid).value_or(0);
   status_.job = job.file.string();
   status_.device = job.device;
   status_.state = "preparing";

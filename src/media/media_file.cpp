@@ -88,11 +88,12 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type) : packet_(av_pac
   }
   format->flags |= AVFMT_FLAG_CUSTOM_IO;
   format->io_open = refuse_to_open;
-  format->format_whitelist = av_strdup(kFormats);
   AVIOContext* io = format->pb;
   av_dict_free(&only_files);
-  if (format->format_whitelist == nullptr) throw std::bad_alloc();
-  error = avformat_open_input(&format, "", nullptr, nullptr);
+  AVDictionary* only_formats = nullptr;
+  av_dict_set(&only_formats, "format_whitelist", kFormats, 0);
+  error = avformat_open_input(&format, "", nullptr, &only_formats);
+  av_dict_free(&only_formats);
   if (error < 0) {  // which has freed `format`
     avio_closep(&io);
     fail("is not a video or audio file that FFmpeg knows, or is cut short", error);

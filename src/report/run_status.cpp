@@ -1,7 +1,6 @@
 #include "report/run_status.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +9,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace plimsoll {
 namespace {
@@ -29,6 +30,7 @@ std::string text_of(const RunStatus& status) {
   Json roles = Json::array();
   for (const RoleBytes& each : status.roles) roles.push_back({{"role", each.role}, {"planned", each.planned}});
   return Json{{"pid", status.pid},
+              {"process_start", status.process_start},
               {"job", status.job},
               {"device", status.device},
               {"state", status.state},
@@ -63,6 +65,7 @@ std::optional<RunStatus> status_in(const std::filesystem::path& file) {
   try {
     RunStatus status;
     status.pid = json.at("pid");
+    status.process_start = json.at("process_start");
     status.job = json.at("job");
     status.device = json.at("device");
     status.state = json.at("state");
@@ -97,15 +100,68 @@ bool is_ours(const std::filesystem::path& folder) {
          (found.st_mode & 022) == 0;
 }
 
+bool is_absolute(const char* folder) {
+  return folder != nullptr && *folder == '/';
+}
+
+// The first that is there or can be made is written to; all are looked at.
+std::vector<std::filesystem::path> places(bool also_elsewhere) {
+  if (const char* chosen = std::getenv("PLIMSOLL_RUNTIME_DIR"); is_absolute(chosen)) return {chosen};
+  std::vector<std::filesystem::path> places;
+  const std::string user = std::to_string(geteuid());
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); is_absolute(runtime))
+    places.push_back(std::filesystem::path(runtime) / "plimsoll");
+  if (also_elsewhere) places.push_back("/run/user/" + user + "/plimsoll");
+  places.push_back("/tmp/plimsoll-" + user);
+  return places;
+}
+
+std::vector<RunStatus> live_runs_in(const std::filesystem::path& folder) {
+  std::vector<RunStatus> runs;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (runs.size() == kMostRuns) break;
+    const std::filesystem::path& file = entry.path();
+    if (file.extension() != ".json" || !entry.is_regular_file(error)) continue;
+    const auto status = status_in(file);
+    if (!status || file.stem() != std::to_string(status->pid) || status->pid <= 0) continue;
+    if (process_start_of(status->pid) == status->process_start)
+      runs.push_back(*status);
+    else
+      std::filesystem::remove(file, error);
+  }
+  return runs;
+}
+
 }  // namespace
 
+std::optional<int64_t> process_start_of(int64_t pid) {
+  std::ifstream stream("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(stream, line)) return std::nullopt;
+  // The name in brackets may hold anything, brackets too: fields are counted from the last one on.
+  const size_t end = line.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  std::istringstream rest(line.substr(end + 1));
+  std::string state, skipped;
+  rest >> state;
+  for (int field = 4; field < 22; ++field) rest >> skipped;
+  int64_t start = 0;
+  if (!(rest >> start) || state == "Z" || state == "X") return std::nullopt;
+  return start;
+}
+
 std::optional<std::filesystem::path> runtime_folder() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  std::filesystem::path folder = "/tmp/plimsoll-" + std::to_string(geteuid());
-  if (runtime != nullptr && *runtime == '/') folder = std::filesystem::path(runtime) / "plimsoll";
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return std::nullopt;
-  if (!is_ours(folder)) return std::nullopt;
-  return folder;
+  for (const std::filesystem::path& folder : places(/*also_elsewhere=*/false))
+    if ((mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) && is_ours(folder)) return folder;
+  return std::nullopt;
+}
+
+std::vector<std::filesystem::path> runtime_folders() {
+  std::vector<std::filesystem::path> there;
+  for (const std::filesystem::path& folder : places(/*also_elsewhere=*/true))
+    if (is_ours(folder) && std::ranges::find(there, folder) == there.end()) there.push_back(folder);
+  return there;
 }
 
 RunStatusFile::RunStatusFile(std::optional<std::filesystem::path> folder) {
@@ -134,21 +190,9 @@ void RunStatusFile::write(const RunStatus& status) noexcept {
   }
 }
 
-std::vector<RunStatus> live_runs(const std::filesystem::path& folder) {
+std::vector<RunStatus> live_runs(const std::vector<std::filesystem::path>& folders) {
   std::vector<RunStatus> runs;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (runs.size() == kMostRuns) break;
-    const std::filesystem::path& file = entry.path();
-    if (file.extension() != ".json" || !entry.is_regular_file(error)) continue;
-    const auto status = status_in(file);
-    if (!status || file.stem() != std::to_string(status->pid) || status->pid <= 0) continue;
-    if (kill(static_cast<pid_t>(status->pid), 0) != 0 && errno == ESRCH) {
-      std::filesystem::remove(file, error);
-      continue;
-    }
-    runs.push_back(*status);
-  }
+  for (const std::filesystem::path& folder : folders) std::ranges::move(live_runs_in(folder), std::back_inserter(runs));
   std::ranges::sort(runs, {}, &RunStatus::started);
   return runs;
 }

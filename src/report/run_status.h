@@ -18,6 +18,7 @@ struct RoleBytes {
 
 struct RunStatus {
   int64_t pid = 0;
+  int64_t process_start = 0;  ///< as process_start_of() has it: tells the process from a later one of its number
   std::string job;     ///< the job file
   std::string device;  ///< cpu | cuda | ...
   std::string state;   ///< preparing | training
@@ -34,9 +35,18 @@ struct RunStatus {
   double started = 0, updated = 0;  ///< seconds since 1970
 };
 
-/// $XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID: made for the user alone. Nothing where it cannot be made, or
-/// another user's is in its place.
+/// When the process began, in ticks of the kernel's clock since the machine's start (field 22 of /proc/PID/stat, see
+/// proc(5)); nothing where there is none, or all that is left of it is an exit code that nobody has asked for.
+std::optional<int64_t> process_start_of(int64_t pid);
+
+/// Where a run says what it does: $XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID where that is not set or cannot be
+/// used. It is made for the user alone. Nothing where neither can be made, or another user's are in their places.
+/// $PLIMSOLL_RUNTIME_DIR, where it is set to an absolute path, stands for all of these.
 std::optional<std::filesystem::path> runtime_folder();
+
+/// Where runs may say it: those of runtime_folder() that are there, and /run/user/UID/plimsoll. Whoever watches may have
+/// another environment than the run, in a service or over ssh.
+std::vector<std::filesystem::path> runtime_folders();
 
 /// Publishes under the process's number. Never throws: a run does not end because nobody can watch it.
 class RunStatusFile {
@@ -52,8 +62,8 @@ class RunStatusFile {
   std::filesystem::path path_;  ///< empty: nowhere to write
 };
 
-/// The runs that are alive, by their start; files of processes that are gone are removed, others that cannot be read
-/// are passed over.
-std::vector<RunStatus> live_runs(const std::filesystem::path& folder);
+/// The runs that are alive, by their start; files of processes that are gone, also those whose number another one has
+/// by now, are removed. Others that cannot be read are passed over.
+std::vector<RunStatus> live_runs(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace plimsoll

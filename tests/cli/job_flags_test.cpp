@@ -1,10 +1,16 @@
 // The flags that people know from other programs.
+#include "cli/job_flags.h"
+
+#include <CLI/CLI.hpp>
+
 #include "cli/cli_testing.h"
 
 namespace plimsoll::cli_testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class JobFlags : public CliTest {
  protected:
@@ -15,6 +21,20 @@ class JobFlags : public CliTest {
     const Outcome outcome = run(all);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.exit_code == 0 ? json::parse(outcome.out)["choices"] : json();
+  }
+  int64_t planned(Arguments flags) const {
+    Arguments all = {"plan", "job.yaml", "--json", "-"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return json::parse(run(all).out)["peak_bytes"];
+  }
+  /// What the flags are taken for, without a job.
+  static std::vector<std::string> overrides(Arguments flags) {
+    CLI::App app;
+    cli::JobFlags job_flags;
+    job_flags.add_to(app);
+    std::ranges::reverse(flags);  // as CLI11 takes them
+    app.parse(flags);
+    return job_flags.overrides();
   }
 };
 
@@ -30,9 +50,73 @@ TEST_F(JobFlags, AreOverridesOfTheJob) {
 }
 
 TEST_F(JobFlags, ReplaceWhatTheFileSaysOfTheBatch) {
-  EXPECT_EQ(choices({"--batch-size", "3", "batch_size=3"})["micro_batch_size"].get<int>() > 0, true);
-  const json both = choices({"--batch-size", "5", "--gradient-accumulation-steps", "7"});
-  EXPECT_EQ(both["micro_batch_size"], 5);
+  // The file says micro_batch_size 2 of 4, which do not go into 3.
+  EXPECT_EQ(choices({"--batch-size", "3"})["micro_batch_size"], 3);
+  EXPECT_EQ(choices({"--batch-size", "5", "--gradient-accumulation-steps", "7"})["micro_batch_size"], 5);
+  EXPECT_THAT(overrides({"--batch-size", "5", "--gradient-accumulation-steps", "7"}),
+              ElementsAre("micro_batch_size='5'", "gradient_accumulation_steps='7'", "batch_size='35'"));
+  EXPECT_THAT(overrides({"--batch-size", "5"}),
+              ElementsAre("batch_size='5'", "micro_batch_size=auto", "gradient_accumulation_steps=auto"));
+  EXPECT_THAT(overrides({"--gradient-accumulation-steps", "2"}),
+              ElementsAre("gradient_accumulation_steps='2'", "micro_batch_size=auto"));
+}
+
+TEST_F(JobFlags, AreTheseKeys) {
+  EXPECT_THAT(overrides({}), IsEmpty());
+  EXPECT_THAT(overrides({"--max-frames", "8"}), ElementsAre("data.max_frames='8'"));
+  EXPECT_THAT(overrides({"--image-size", "96"}), ElementsAre("model.image_size='96'"));
+  EXPECT_THAT(overrides({"--num-workers", "3"}), ElementsAre("data.num_workers='3'"));
+  EXPECT_THAT(overrides({"--learning-rate", "3e-4"}), ElementsAre("optimizer.learning_rate='3e-4'"));
+  EXPECT_THAT(overrides({"--num-epochs", "2"}), ElementsAre("max_epochs='2'"));
+  EXPECT_THAT(overrides({"--data-root", "it's, [here]"}), ElementsAre("data.root='it''s, [here]'"));
+  EXPECT_THAT(overrides({"--gradient-checkpointing"}), ElementsAre("gradient_checkpointing=true"));
+  EXPECT_THAT(overrides({"--no-gradient-checkpointing"}), ElementsAre("gradient_checkpointing=false"));
+  EXPECT_THAT(overrides({"--use_amp"}), ElementsAre("precision=bf16-mixed"));
+  EXPECT_THAT(overrides({"--no_use_amp"}), ElementsAre("precision=32-true"));
+  EXPECT_THAT(overrides({"--compile-model"}), IsEmpty());
+}
+
+// What is said beside a recipe comes after it, and holds.
+TEST_F(JobFlags, RecipesAreTheseKeys) {
+  EXPECT_THAT(overrides({"--recipe", "saving"}),
+              ElementsAre("precision=bf16-true", "optimizer.state_dtype=8bit", "optimizer.weight_update=stochastic",
+                          "update_in_backward=auto", "gradient_accumulation_dtype=8bit", "gradient_checkpointing=auto"));
+  EXPECT_THAT(overrides({"--recipe", "balanced"}), ElementsAre("precision=bf16-mixed", "gradient_checkpointing=auto"));
+  EXPECT_THAT(overrides({"--recipe", "speed", "--no-use-amp"}),
+              ElementsAre("precision=bf16-mixed", "gradient_checkpointing=false", "precision=32-true"));
+}
+
+// Keys that the job does not have would be refused: each is one.
+TEST_F(JobFlags, ReachTheJob) {
+  const auto said = [&](const Arguments& flags) {
+    Arguments all = {"plan", "job.yaml"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
+    return outcome.err;
+  };
+  EXPECT_THAT(said({"--num-workers", "many"}), HasSubstr("data.num_workers"));
+  EXPECT_THAT(said({"--learning-rate", "many"}), HasSubstr("optimizer.learning_rate"));
+  EXPECT_THAT(said({"--num-epochs", "many"}), HasSubstr("max_epochs"));
+  EXPECT_THAT(said({"--gradient-accumulation-steps", "many"}), HasSubstr("gradient_accumulation_steps"));
+  EXPECT_THAT(said({"--max-frames", "8"}), HasSubstr("data.max_frames"));  // not of this kind of data
+  EXPECT_THAT(said({"--image-size", "96"}), HasSubstr("model.image_size"));
+  std::filesystem::create_directory(folder() / "elsewhere");
+  EXPECT_EQ(run({"plan", "job.yaml", "--data-root", "."}).exit_code, 0);
+  EXPECT_NE(run({"plan", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // where the text is not
+  const json saving = choices({"--recipe", "saving"});
+  EXPECT_EQ(saving["precision"], "bf16-true");
+  EXPECT_GT(planned({"--no-gradient-checkpointing"}), planned({"--gradient-checkpointing"}));
+  EXPECT_LT(planned({"--recipe", "saving"}), planned({"--recipe", "speed"}));
+}
+
+TEST_F(JobFlags, WithoutAValueAreRefused) {
+  for (const char* flag : {"--batch-size", "--gradient-accumulation-steps", "--max-frames", "--image-size",
+                           "--num-workers", "--learning-rate", "--num-epochs", "--data-root", "--recipe"}) {
+    const Outcome outcome = run({"plan", "job.yaml", flag, ""});
+    EXPECT_EQ(outcome.exit_code, 2) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr(flag));
+  }
 }
 
 TEST_F(JobFlags, ThatContradictAreRefused) {

@@ -15,9 +15,9 @@ class MonitorCommand : public CliTest {
  protected:
   MonitorCommand() {
     put_tiny_job();
-    ::setenv("XDG_RUNTIME_DIR", folder().c_str(), 1);
+    ::setenv("PLIMSOLL_RUNTIME_DIR", (folder() / "runs").c_str(), 1);
   }
-  ~MonitorCommand() override { ::unsetenv("XDG_RUNTIME_DIR"); }
+  ~MonitorCommand() override { ::unsetenv("PLIMSOLL_RUNTIME_DIR"); }
 };
 
 TEST_F(MonitorCommand, WithoutRunsShowsTheMachine) {

@@ -2,16 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <optional>
 
 namespace plimsoll {
 namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
 
 class RunStatusTest : public ::testing::Test {
  protected:
@@ -27,6 +35,7 @@ class RunStatusTest : public ::testing::Test {
 RunStatus mine() {
   RunStatus status;
   status.pid = ::getpid();
+  status.process_start = process_start_of(status.pid).value();
   status.job = "job \"one\".yaml";
   status.step = 7;
   status.loss = 2.5;
@@ -38,7 +47,7 @@ TEST_F(RunStatusTest, IsReadAsItWasWrittenAndGoesWithItsWriter) {
   {
     RunStatusFile file(folder_);
     file.write(mine());
-    const auto runs = live_runs(folder_);
+    const auto runs = live_runs({folder_});
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_EQ(runs[0].job, "job \"one\".yaml");
     EXPECT_EQ(runs[0].step, 7);
@@ -46,7 +55,7 @@ TEST_F(RunStatusTest, IsReadAsItWasWrittenAndGoesWithItsWriter) {
     ASSERT_EQ(runs[0].roles.size(), 2u);
     EXPECT_EQ(runs[0].roles[1].planned, 50);
   }
-  EXPECT_TRUE(live_runs(folder_).empty());
+  EXPECT_TRUE(live_runs({folder_}).empty());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
@@ -55,23 +64,39 @@ TEST_F(RunStatusTest, NumbersThatAreNotFiniteDoNotSpoilIt) {
   RunStatus status = mine();
   status.loss = std::numeric_limits<double>::quiet_NaN();
   file.write(status);
-  EXPECT_EQ(live_runs(folder_).size(), 1u);
+  EXPECT_EQ(live_runs({folder_}).size(), 1u);
 }
 
 TEST_F(RunStatusTest, OfAProcessThatIsGoneIsRemoved) {
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(0);
-  ::waitpid(child, nullptr, 0);
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
   const std::filesystem::path left = folder_ / (std::to_string(child) + ".json");
-  {
+  const auto put = [&](int64_t later) {
     RunStatusFile file(folder_);
     RunStatus status = mine();
     status.pid = child;
+    status.process_start = process_start_of(child).value() - later;
     file.write(status);
     std::filesystem::rename(folder_ / (std::to_string(::getpid()) + ".json"), left);
-  }
-  EXPECT_TRUE(live_runs(folder_).empty());
+  };
+  put(0);
+  EXPECT_EQ(live_runs({folder_}).size(), 1u);
+  // A process that began after the one that wrote has its number now.
+  put(1);
+  EXPECT_TRUE(live_runs({folder_}).empty());
   EXPECT_FALSE(std::filesystem::exists(left));
+  put(0);
+  ::kill(child, SIGKILL);
+  siginfo_t ended{};
+  ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);  // its number is kept, the process is gone
+  EXPECT_FALSE(process_start_of(child));
+  EXPECT_TRUE(live_runs({folder_}).empty());
+  EXPECT_FALSE(std::filesystem::exists(left));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(process_start_of(child));
 }
 
 TEST_F(RunStatusTest, WhatIsNoneIsPassedOver) {
@@ -79,11 +104,11 @@ TEST_F(RunStatusTest, WhatIsNoneIsPassedOver) {
   for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{\"pid\": 1}"),
                                   std::string(1 << 17, ' '), std::string("{\"pid\": \"x\"}"), std::string(5000, '[')}) {
     std::ofstream(folder_ / own) << text;
-    EXPECT_TRUE(live_runs(folder_).empty()) << text.substr(0, 40);
+    EXPECT_TRUE(live_runs({folder_}).empty()) << text.substr(0, 40);
   }
   std::filesystem::create_directory(folder_ / "1.json");
-  EXPECT_TRUE(live_runs(folder_).empty());
-  EXPECT_TRUE(live_runs(folder_ / "nowhere").empty());
+  EXPECT_TRUE(live_runs({folder_}).empty());
+  EXPECT_TRUE(live_runs({folder_ / "nowhere"}).empty());
 }
 
 TEST_F(RunStatusTest, WithoutAFolderNothingIsWritten) {
@@ -94,15 +119,61 @@ TEST_F(RunStatusTest, WithoutAFolderNothingIsWritten) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
+/// A variable of the environment until the test ends.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) before_ = old;
+    value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
+  }
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
 TEST_F(RunStatusTest, TheFolderIsTheUsersAlone) {
-  ASSERT_EQ(::setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1), 0);
+  const Variable chosen("PLIMSOLL_RUNTIME_DIR", nullptr), runtime("XDG_RUNTIME_DIR", folder_.c_str());
   const auto folder = runtime_folder();
   ASSERT_TRUE(folder);
   EXPECT_EQ(*folder, folder_ / "plimsoll");
   EXPECT_EQ(std::filesystem::status(*folder).permissions() & std::filesystem::perms(077), std::filesystem::perms::none);
   ::chmod(folder->c_str(), 0777);
-  EXPECT_FALSE(runtime_folder());
-  ::unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_NE(runtime_folder(), folder);
+  EXPECT_THAT(runtime_folders(), Not(Contains(*folder)));
+}
+
+// A run of a service has no XDG_RUNTIME_DIR, and who watches has one.
+TEST_F(RunStatusTest, RunsOfAnotherEnvironmentAreFound) {
+  const std::filesystem::path fallback = "/tmp/plimsoll-" + std::to_string(::geteuid());
+  const Variable chosen("PLIMSOLL_RUNTIME_DIR", nullptr);
+  {
+    const Variable runtime("XDG_RUNTIME_DIR", nullptr);
+    ASSERT_EQ(runtime_folder(), fallback);
+  }
+  {
+    const Variable runtime("XDG_RUNTIME_DIR", (folder_ / "nowhere").c_str());
+    EXPECT_EQ(runtime_folder(), fallback);  // instead of one that cannot be made
+  }
+  const Variable runtime("XDG_RUNTIME_DIR", folder_.c_str());
+  ASSERT_EQ(runtime_folder(), folder_ / "plimsoll");
+  EXPECT_THAT(runtime_folders(), AllOf(Contains(folder_ / "plimsoll"), Contains(fallback)));
+  const std::filesystem::path other = folder_ / "other";
+  std::filesystem::create_directory(other);
+  RunStatusFile one(*runtime_folder());
+  one.write(mine());
+  RunStatusFile two(other);
+  two.write(mine());
+  EXPECT_EQ(live_runs({*runtime_folder(), other}).size(), 2u);
+}
+
+TEST_F(RunStatusTest, AFolderOfOnesOwnChoiceIsTheOnlyOne) {
+  const Variable chosen("PLIMSOLL_RUNTIME_DIR", (folder_ / "chosen").c_str());
+  EXPECT_EQ(runtime_folder(), folder_ / "chosen");
+  EXPECT_THAT(runtime_folders(), ElementsAre(folder_ / "chosen"));
 }
 
 }  // namespace
