@@ -33,7 +33,8 @@ constexpr const char* kExamples =
     "  plimsoll monitor --once                once, for a log or a script\n"
     "  plimsoll monitor --once --json -       the same for machines\n"
     "\n"
-    "A run says what it does in $XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID where that is not set; both are looked at,\n"
+    "A run says what it does in $XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID where that is not set; both are looked "
+    "at,\n"
     "and /run/user/UID/plimsoll. $PLIMSOLL_RUNTIME_DIR, an absolute path, stands for all of them.\n";
 
 constexpr size_t kBarWidth = 30;

@@ -19,9 +19,9 @@ struct RoleBytes {
 struct RunStatus {
   int64_t pid = 0;
   int64_t process_start = 0;  ///< as process_start_of() has it: tells the process from a later one of its number
-  std::string job;     ///< the job file
-  std::string device;  ///< cpu | cuda | ...
-  std::string state;   ///< preparing | training
+  std::string job;            ///< the job file
+  std::string device;         ///< cpu | cuda | ...
+  std::string state;          ///< preparing | training
   int64_t step = 0, max_steps = 0, epoch = 0;
   double loss = 0, learning_rate = 0;
   double units_per_second = 0, step_seconds = 0;
@@ -44,8 +44,8 @@ std::optional<int64_t> process_start_of(int64_t pid);
 /// $PLIMSOLL_RUNTIME_DIR, where it is set to an absolute path, stands for all of these.
 std::optional<std::filesystem::path> runtime_folder();
 
-/// Where runs may say it: those of runtime_folder() that are there, and /run/user/UID/plimsoll. Whoever watches may have
-/// another environment than the run, in a service or over ssh.
+/// Where runs may say it: those of runtime_folder() that are there, and /run/user/UID/plimsoll. Whoever watches may
+/// have another environment than the run, in a service or over ssh.
 std::vector<std::filesystem::path> runtime_folders();
 
 /// Publishes under the process's number. Never throws: a run does not end because nobody can watch it.

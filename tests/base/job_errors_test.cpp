@@ -243,7 +243,8 @@ TEST(JobErrors, KeysOfAnotherTypeAreRefused) {
   const std::string fmri = "model.type: fmri_autoencoder\ndata.type: synthetic\n";
   EXPECT_EQ(message_of_file(fmri), "");
   EXPECT_EQ(message_of_file(fmri + "model.num_layers: 2"),
-            "job.yaml:3: model.num_layers is given; it belongs to model.type: decoder | mamba | gesture_ssm, and this job's is "
+            "job.yaml:3: model.num_layers is given; it belongs to model.type: decoder | mamba | gesture_ssm, and this "
+            "job's is "
             "fmri_autoencoder");
   EXPECT_EQ(message_of_file(fmri + "model.vocab_size: auto"),
             "job.yaml:3: model.vocab_size is given; it belongs to model.type: decoder | mamba, and this job's is "

@@ -78,9 +78,10 @@ TEST_F(JobFlags, AreTheseKeys) {
 
 // What is said beside a recipe comes after it, and holds.
 TEST_F(JobFlags, RecipesAreTheseKeys) {
-  EXPECT_THAT(overrides({"--recipe", "saving"}),
-              ElementsAre("precision=bf16-true", "optimizer.state_dtype=8bit", "optimizer.weight_update=stochastic",
-                          "update_in_backward=auto", "gradient_accumulation_dtype=8bit", "gradient_checkpointing=auto"));
+  EXPECT_THAT(
+      overrides({"--recipe", "saving"}),
+      ElementsAre("precision=bf16-true", "optimizer.state_dtype=8bit", "optimizer.weight_update=stochastic",
+                  "update_in_backward=auto", "gradient_accumulation_dtype=8bit", "gradient_checkpointing=auto"));
   EXPECT_THAT(overrides({"--recipe", "balanced"}), ElementsAre("precision=bf16-mixed", "gradient_checkpointing=auto"));
   EXPECT_THAT(overrides({"--recipe", "speed", "--no-use-amp"}),
               ElementsAre("precision=bf16-mixed", "gradient_checkpointing=false", "precision=32-true"));
