@@ -91,7 +91,7 @@ TEST(GestureSsm, HasTheGradientOfFiniteDifferences) {
 // Sharing a mixer between the directions computes its projections once; what comes out is the same.
 TEST(GestureSsm, BothDirectionsAtOnceAreOneAfterTheOther) {
   torch::manual_seed(3);
-  model::MambaMixer mixer(small(), 0.1);
+  model::MambaMixer mixer(model::mixer_of(small()), 0.1);
   const torch::Tensor x = torch::randn({2, kVectors, 12});
   EXPECT_TRUE(torch::allclose(mixer->both(x), mixer(x, false) + mixer(x, true), 1e-4, 1e-6));
   EXPECT_TRUE(torch::allclose(mixer(x.flip(1), true), mixer(x, false).flip(1), 1e-4, 1e-6));
@@ -99,7 +99,7 @@ TEST(GestureSsm, BothDirectionsAtOnceAreOneAfterTheOther) {
 
 TEST(GestureSsm, ADirectionSeesOneSide) {
   torch::manual_seed(4);
-  model::MambaMixer mixer(small(), 0.1);
+  model::MambaMixer mixer(model::mixer_of(small()), 0.1);
   torch::Tensor x = torch::randn({1, kVectors, 12});
   const torch::Tensor before = mixer(x, false), behind = mixer(x, true);
   x.select(1, 10).add_(1);
