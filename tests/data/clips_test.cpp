@@ -208,6 +208,26 @@ TEST(ClipSamples, AreTheSameFromTheCache) {
   EXPECT_EQ(std::memcmp(one.fields[0].bytes.data(), first.fields[0].bytes.data() + 2 * bytes, bytes), 0);
 }
 
+// Each colour less its mean, over its deviation, as image processors have them.
+TEST(ClipSamples, AreNormalisedAsTheShapeSays) {
+  TempFolder folder;
+  const DataConfig config = three_videos(folder);
+  const ClipShape plain{.frames = 3, .size = 8, .tokens = 16, .mean = {0, 0, 0}, .std = {1, 1, 1}};
+  ClipShape shape = plain;
+  shape.mean = {0.25, 0.5, 0.75};
+  shape.std = {0.5, 0.25, 2};
+  const Batch from = samples_of(config, plain)->batch(WindowOrder(5, 1, true), Split::train, 0, 2);
+  const Batch to = samples_of(config, shape)->batch(WindowOrder(5, 1, true), Split::train, 0, 2);
+  constexpr size_t area = 8 * 8;
+  for (size_t i = 0; i < 2 * 3 * 3 * area; ++i) {
+    const size_t colour = i / area % 3;
+    const float pixel = numbers<float>(from, 0)[i];
+    ASSERT_GE(pixel, 0);
+    ASSERT_LE(pixel, 1);
+    ASSERT_NEAR(numbers<float>(to, 0)[i], (pixel - shape.mean[colour]) / shape.std[colour], 1e-5);
+  }
+}
+
 TEST(ClipSamples, NameAVideoThatCannotBeRead) {
   TempFolder folder;
   DataConfig config = three_videos(folder);
