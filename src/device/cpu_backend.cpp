@@ -45,10 +45,10 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<CopyEngine> copy_engine() override { return std::make_unique<CopyThread>(); }
   void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) override {
-    std::memcpy(arena.data() + offset, source, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(arena.data() + offset, source, static_cast<size_t>(bytes));
   }
   void read(const Arena& arena, int64_t offset, void* target, int64_t bytes) override {
-    std::memcpy(target, arena.data() + offset, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(target, arena.data() + offset, static_cast<size_t>(bytes));
   }
   void zero(Arena& arena) override { std::memset(arena.data(), 0, static_cast<size_t>(arena.bytes())); }
   void move_all(std::vector<ByteMove> moves) override { move_on_host(std::move(moves)); }
