@@ -76,9 +76,9 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
 
 TEST_F(CompareCommand, RefusesDevicesItCannotTrainOn) {
   put_tiny_job();
-  const Outcome outcome = run({"compare", "job.yaml", "device=cuda"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("device: cpu"));
+  const Outcome outcome = run({"compare", "job.yaml", "device=mps"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("device 'mps' cannot be used"));
 }
 
 }  // namespace

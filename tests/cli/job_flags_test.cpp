@@ -104,7 +104,7 @@ TEST_F(JobFlags, ReachTheJob) {
   EXPECT_THAT(said({"--image-size", "96"}), HasSubstr("model.image_size"));
   std::filesystem::create_directory(folder() / "elsewhere");
   EXPECT_EQ(run({"plan", "job.yaml", "--data-root", "."}).exit_code, 0);
-  EXPECT_NE(run({"plan", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // where the text is not
+  EXPECT_NE(run({"train", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // where the text is not
   const json saving = choices({"--recipe", "saving"});
   EXPECT_EQ(saving["precision"], "bf16-true");
   EXPECT_GT(planned({"--no-gradient-checkpointing"}), planned({"--gradient-checkpointing"}));

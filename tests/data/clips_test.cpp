@@ -232,8 +232,9 @@ TEST(ClipSamples, NameAVideoThatCannotBeRead) {
   TempFolder folder;
   DataConfig config = three_videos(folder);
   put_file(folder / "bad.mp4", "no video at all");
+  put_file(folder / "late.y4m", get_file(folder / "white.y4m"));
   const auto list = get_file(folder / "list.tsv");
-  put_file(folder / "list.tsv", list + "bad.mp4\tbad\nwhite.y4m\tlate\t3.5\t9\n");
+  put_file(folder / "list.tsv", list + "bad.mp4\tbad\nlate.y4m\tlate\t3.5\t9\n");
   EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("bad.mp4"));
   config.skip_bad = true;
   const auto samples = samples_of(config, {2, 8, 16});

@@ -36,7 +36,7 @@ TEST(JsonFile, NamesTheFileAndWhatIsTheMatter) {
 
 // The parser has another exception for it than for what is no JSON.
 TEST(JsonFile, RefusesNumbersThatNoDoubleHolds) {
-  EXPECT_THAT(refusal(R"({"rope_theta": 1e999})"), AllOf(HasSubstr("can be read"), HasSubstr("1e999")));
+  EXPECT_THAT(refusal(R"({"rope_theta": 1e999})"), AllOf(HasSubstr("can be read"), HasSubstr("overflow")));
 }
 
 }  // namespace

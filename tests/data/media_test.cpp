@@ -211,9 +211,6 @@ TEST(Media, PicturesMayEndBeforeTheSound) {
 TEST(Media, SaysWhereSoundIsDamaged) {
   TempFolder folder;
   const std::string tone = wav(std::vector<int16_t>(16000, 1000), 1, 16000);
-  const auto short_tone = put_file(folder / "half.wav", tone.substr(0, tone.size() / 2));
-  EXPECT_THAT(user_error_of([&] { read_audio(short_tone, 16000); }),
-              AllOf(HasSubstr("half.wav"), HasSubstr("ends at 0.50 s, and says that it lasts 1.00 s")));
   for (const char* name : {"tone.m4a", "tone.mkv", "tone.aac"}) {
     const auto file = folder / name;
     encode_sound(file, 3);

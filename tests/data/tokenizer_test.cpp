@@ -88,7 +88,7 @@ TEST(ByteTokenizer, IsTheBytes) {
 
 TEST(MakeTokenizer, NamesWhatIsAllowed) {
   EXPECT_THAT(user_error_of([] { make_tokenizer("gpt3", {}); }),
-              AllOf(HasSubstr("'gpt3'"), HasSubstr("bytes, gpt2, sentencepiece and gguf")));
+              AllOf(HasSubstr("'gpt3'"), HasSubstr("bytes, gpt2, sentencepiece, gguf and huggingface")));
 }
 
 TEST(Gpt2Tokenizer, MergesWithinPiecesOnly) {

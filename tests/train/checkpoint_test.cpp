@@ -179,7 +179,7 @@ TEST_F(CheckpointTest, RefusesDescriptionsThatMakeNoSense) {
         R"({"format_version":1,"step":1,"position":-5,)" + counters + "}",
         R"({"format_version":1,"step":1,"position":9000000000000000000,)" + counters + "}",
         R"({"format_version":1,"step":"1","position":0,)" + counters + "}",
-        R"({"format_version":2,"step":1,"position":0,)" + counters + "}",
+        R"({"format_version":3,"step":1,"position":0,)" + counters + "}",
         std::string(R"({"format_version":1,"step":1,"position":0,"epoch":0,"counters":{"steps":1},"origin":{}})")}) {
     SafetensorsWriter writer(file_, {}, {{"plimsoll.checkpoint", text}});
     writer.commit();

@@ -138,7 +138,8 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
 // A device whose kernels run at so many times the speed of float32, and take no scratch.
 PlanTarget target_with(double bfloat16, double float16, std::optional<int64_t> budget) {
   PlanTarget target;
-  target.device = "cuda";
+  target.device = "mps";  // of whose kernels no scratch is known
+  target.here = false;
   target.cost = generic_cost_model();
   target.cost.overhead_seconds = 0;
   for (auto& kind : target.cost.rates)

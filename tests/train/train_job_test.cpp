@@ -156,8 +156,8 @@ TEST_F(TrainJobTest, DoesNotFitIsAnAnswer) {
 
 TEST_F(TrainJobTest, RefusesToTrainOnADeviceThatItOnlyPlansFor) {
   Job job = tiny_job(folder_);
-  job.device = "cuda";
-  EXPECT_THAT(user_error_of([&] { train(job); }), HasSubstr("device: cpu"));
+  job.device = "mps";
+  EXPECT_THAT(user_error_of([&] { train(job); }), HasSubstr("device 'mps' cannot be used"));
 }
 
 TEST_F(TrainJobTest, ChecksAVocabularyOfItsOwnAgainstTheTokenizersFile) {
