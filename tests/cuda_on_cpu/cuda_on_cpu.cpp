@@ -1,8 +1,10 @@
 #include "cuda_on_cpu/cuda_on_cpu.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -20,8 +22,12 @@ constexpr int kWarp = 32;
 
 enum class State : uint8_t { ready, at_block, at_warp, done };
 
+// A stack that runs one thread after the other. It is begun with a context of its own; from then on it is left and
+// entered by jumps, which, unlike swapcontext, ask nothing of the kernel.
 struct Fibre {
   ucontext_t context;
+  jmp_buf left;
+  bool begun = false;
   std::unique_ptr<std::byte[]> stack;
   uint3 index{};
   State state = State::done;
@@ -77,7 +83,7 @@ class Machine {
     Fibre& self = *current_;
     self.state = state;
     self.here = here;
-    swapcontext(&self.context, &scheduler_);
+    if (_setjmp(self.left) == 0) _longjmp(scheduler_, 1);
     // Another fibre ran meanwhile; the scheduler set threadIdx back.
   }
 
@@ -117,13 +123,14 @@ class Machine {
 
   static void start() {
     Machine& machine = get();
-    try {
-      (*machine.thread_)();
-    } catch (const std::exception& error) {
-      if (machine.error_.empty()) machine.error_ = error.what();
+    for (;;) {
+      try {
+        (*machine.thread_)();
+      } catch (const std::exception& error) {
+        if (machine.error_.empty()) machine.error_ = error.what();
+      }
+      machine.give_way(State::done, Here::current());
     }
-    machine.current_->state = State::done;
-    swapcontext(&machine.current_->context, &machine.scheduler_);
   }
 
   void run_block(size_t threads, const std::vector<size_t>& order_of_threads) {
@@ -132,10 +139,6 @@ class Machine {
       fibre.index = {static_cast<unsigned>(t % blockDim.x), static_cast<unsigned>(t / blockDim.x % blockDim.y),
                      static_cast<unsigned>(t / blockDim.x / blockDim.y)};
       fibre.state = State::ready;
-      getcontext(&fibre.context);
-      fibre.context.uc_stack = {.ss_sp = fibre.stack.get(), .ss_flags = 0, .ss_size = kStackBytes};
-      fibre.context.uc_link = nullptr;
-      makecontext(&fibre.context, &start, 0);
     }
     for (bool all_done = false; !all_done;) {
       bool moved = false;
@@ -157,12 +160,27 @@ class Machine {
   void resume(Fibre& fibre) {
     threadIdx = fibre.index;
     current_ = &fibre;
-    swapcontext(&scheduler_, &fibre.context);
+    if (_setjmp(scheduler_) == 0) enter(fibre);
     current_ = nullptr;
     if (!error_.empty()) throw_error(std::exchange(error_, {}));
   }
 
-  [[noreturn]] static void throw_error(const std::string& what) { throw EmulationError(what); }
+  [[noreturn]] static void enter(Fibre& fibre) {
+    if (fibre.begun) _longjmp(fibre.left, 1);
+    fibre.begun = true;
+    getcontext(&fibre.context);
+    fibre.context.uc_stack = {.ss_sp = fibre.stack.get(), .ss_flags = 0, .ss_size = kStackBytes};
+    fibre.context.uc_link = nullptr;
+    makecontext(&fibre.context, &start, 0);
+    setcontext(&fibre.context);
+    std::abort();  // it did not
+  }
+
+  // Threads that are given up stay where they are: their stacks begin anew.
+  [[noreturn]] void throw_error(const std::string& what) {
+    for (const auto& fibre : fibres_) fibre->begun = false;
+    throw EmulationError(what);
+  }
 
   // A meeting is over when all lanes it is for have come or gone.
   bool release_warps(size_t threads) {
@@ -239,7 +257,7 @@ class Machine {
 
   std::vector<std::unique_ptr<Fibre>> fibres_;
   std::vector<Unit> shared_;
-  ucontext_t scheduler_;
+  jmp_buf scheduler_;
   Fibre* current_ = nullptr;
   const std::function<void()>* thread_ = nullptr;
   std::string error_;

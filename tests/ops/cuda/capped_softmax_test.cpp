@@ -1,0 +1,102 @@
+#include "ops/cuda/capped_softmax_launch.h"
+
+#include "ops/cuda/kernel_testing.h"
+#include "ops/kernels_cpu.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+using namespace testing;
+
+constexpr int64_t kQueries = 6, kMatrices = 3, kRows = kQueries * kMatrices;
+
+struct Seen {
+  bool causal;
+  int64_t first_seen, seen;
+};
+
+CappedSoftmax softmax_of(const Tensor& scores, const Seen& seen, double cap, void* logsumexp) {
+  return {.scores = rows(scores),
+          .scale = 0.4,
+          .cap = cap,
+          .width = scores.size(1),
+          .first_seen = seen.first_seen,
+          .seen = seen.seen,
+          .causal = seen.causal,
+          .logsumexp = logsumexp};
+}
+
+/// By the CPU's kernel in float64. It always caps: a cap of a million changes scores of a few by less than 1e-10.
+struct Reference {
+  Tensor probabilities, logsumexp, grad_scores;
+};
+Reference reference(const Tensor& scores, const Tensor& grad, const Seen& seen, double cap) {
+  Reference result{scores.to(at::kDouble).clone(), unwritten({kRows}, at::kDouble), grad.to(at::kDouble).clone()};
+  const double some_cap = cap > 0 ? cap : 1e6;
+  for (int64_t m = 0; m < kMatrices; ++m) {
+    const auto part = [&](const Tensor& all) { return all.narrow(0, m * kQueries, kQueries); };
+    const Tensor again = part(scores).to(at::kDouble).clone();
+    const auto forward = softmax_of(part(result.probabilities), seen, some_cap, part(result.logsumexp).data_ptr());
+    capped_softmax_rows(forward, 0, kQueries);
+    const Tensor delta = (part(result.probabilities) * part(grad).to(at::kDouble)).sum(1);
+    const auto backward = softmax_of(again, seen, some_cap, part(result.logsumexp).data_ptr());
+    capped_softmax_backward_rows(backward, rows(part(result.grad_scores)), delta.const_data_ptr(), 0, kQueries);
+  }
+  return result;
+}
+
+TEST(CudaCappedSoftmax, AgreesWithTheCpu) {
+  at::manual_seed(11);
+  for (const auto wide : {at::kFloat, at::kDouble})
+    for (const auto narrow : {wide, at::kBFloat16, at::kHalf}) {
+      if (wide == at::kDouble && narrow != wide) continue;
+      for (const int64_t width : {6, 31, 33, 700})
+        for (const double cap : {0.0, 1.5})
+          for (const Seen& seen : {Seen{false, 0, 0}, Seen{true, -kQueries, 1}, Seen{true, -3, 2}, Seen{true, 1, 3}}) {
+            if (seen.first_seen + kQueries > width) continue;  // a row that sees nothing
+            const Tensor scores = random_rows(kRows, width, wide).mul_(3), grad = random_rows(kRows, width, wide);
+            const Reference want = reference(scores, grad, seen, cap);
+            // As of heads whose logsumexp lie ten apart.
+            const Tensor logsumexp = unwritten({kMatrices, 10}, wide),
+                         probabilities = unwritten({kRows, width}, narrow), again = unwritten({kRows, width}, narrow),
+                         grad_scores = unwritten({kRows, width}, narrow);
+            const cuda::ScoreRows args{.softmax = softmax_of(scores, seen, cap, logsumexp.data_ptr()),
+                                       .rows = kRows,
+                                       .queries = kQueries,
+                                       .logsumexp_stride = 10};
+            cuda::launch_capped_softmax(args, rows(probabilities), nullptr);
+            cuda::launch_capped_softmax_backward(args, const_rows(grad), rows(again), rows(grad_scores), nullptr);
+            const double close = tolerance(narrow) / 4;
+            const std::string what = std::string(c10::toString(narrow)) + " " + std::to_string(width);
+            expect_close(probabilities, want.probabilities, close, what + " probabilities");
+            expect_close(again, want.probabilities, close, what + " probabilities again");
+            expect_close(logsumexp.narrow(1, 0, kQueries), want.logsumexp.view({kMatrices, kQueries}),
+                         wide == at::kDouble ? 1e-9 : 1e-5, what + " logsumexp", 1.0);
+            expect_close(grad_scores, want.grad_scores, close, what + " gradient", 1.0);
+          }
+    }
+}
+
+TEST(CudaCappedSoftmax, WritesOverWhatItReads) {
+  for (const auto order : kOrders) {
+    const InOrder in(order);
+    const Seen seen{true, -2, 3};
+    Tensor scores = random_rows(kRows, 200, at::kFloat), grad = random_rows(kRows, 200, at::kFloat);
+    const Tensor kept = scores.clone(), logsumexp = unwritten({kRows}, at::kFloat);
+    const Reference want = reference(scores, grad, seen, 2.0);
+    const cuda::ScoreRows args{.softmax = softmax_of(scores, seen, 2.0, logsumexp.data_ptr()),
+                               .rows = kRows,
+                               .queries = kQueries,
+                               .logsumexp_stride = kQueries};
+    cuda::launch_capped_softmax(args, rows(scores), nullptr);
+    expect_close(scores, want.probabilities, 1e-5, "probabilities");
+    scores.copy_(kept);
+    cuda::launch_capped_softmax_backward(args, const_rows(grad), rows(scores), rows(grad), nullptr);
+    expect_close(scores, want.probabilities, 1e-5, "probabilities again");
+    expect_close(grad, want.grad_scores, 1e-5, "gradient");
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::ops
