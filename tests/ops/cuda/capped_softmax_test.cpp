@@ -27,13 +27,13 @@ CappedSoftmax softmax_of(const Tensor& scores, const Seen& seen, double cap, voi
           .logsumexp = logsumexp};
 }
 
-/// By the CPU's kernel in float64. It always caps: a cap of a million changes scores of a few by less than 1e-10.
+/// By the CPU's kernel in float64. It always caps: a cap of 1e8 changes scores of a few by less than 1e-13.
 struct Reference {
   Tensor probabilities, logsumexp, grad_scores;
 };
 Reference reference(const Tensor& scores, const Tensor& grad, const Seen& seen, double cap) {
   Reference result{scores.to(at::kDouble).clone(), unwritten({kRows}, at::kDouble), grad.to(at::kDouble).clone()};
-  const double some_cap = cap > 0 ? cap : 1e6;
+  const double some_cap = cap > 0 ? cap : 1e8;
   for (int64_t m = 0; m < kMatrices; ++m) {
     const auto part = [&](const Tensor& all) { return all.narrow(0, m * kQueries, kQueries); };
     const Tensor again = part(scores).to(at::kDouble).clone();
