@@ -77,9 +77,10 @@ __global__ void __launch_bounds__(1024)
     Pack<T, pack> result;
 #pragma unroll
     for (int j = 0; j < pack; ++j) {
-      const A value = capped(widen(raw[j])), share = value * inner;
+      const A value = capped(widen(raw[j]));
+      const A share = cap > 0 ? value * inner : A(0);  // minus infinity may be a logit: no product with 0
       const A probability = exponential(value - log_sum) - (i + j == target ? A(1) : A(0));
-      result[j] = narrow<T>(probability * (1 - share * share));  // without a cap the share of it is 0
+      result[j] = narrow<T>(probability * (1 - share * share));
     }
     store_pack(x + i, result);
   }
