@@ -66,7 +66,8 @@ def main():
         if baselines and value <= baselines[0]["value"]:
             marks.append("NOT ABOVE THE BASELINE")
         good = good and not marks
-        print(f"{report['example']:20} {planned:12} {used:12} {report['wall_seconds']:8.0f}  {name} {value:.4f}"
+        said = "nothing left to do" if value is None else f"{name} {value:.4f}"  # resumed at its end
+        print(f"{report['example']:20} {planned:12} {used:12} {report['wall_seconds']:8.0f}  {said}"
               f"{' (' + beside + ')' if beside else ''}{'  ' + ', '.join(marks) if marks else ''}")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(reports, indent=1) + "\n")
