@@ -57,8 +57,9 @@ void launch_unpack(const ops::Values& values, int64_t count, float* to, cudaStre
 }
 
 void launch_block_norm(const ops::Values& values, int64_t count, double* parts, float* norm, cudaStream_t stream) {
-  launch(sum_squares_of_blocks, static_cast<unsigned>(kNormParts), kThreads, 0, stream, values, count, parts);
-  launch(root_of_sum, 1, kThreads, 0, stream, parts, kNormParts, norm);
+  const unsigned blocks = std::min(blocks_for(count), static_cast<unsigned>(kNormParts));
+  launch(sum_squares_of_blocks, blocks, kThreads, 0, stream, values, count, parts);
+  launch(root_of_sum, 1, kThreads, 0, stream, parts, static_cast<int64_t>(blocks), norm);
 }
 
 }  // namespace plimsoll::cuda

@@ -56,6 +56,13 @@ struct Update {
   }
 };
 
+/// Whether all tensors of two calls hold the same bytes.
+bool same_tensors(const Arguments& a, const Arguments& b) {
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i].isTensor() && !same_bytes(a[i].toTensor(), b[i].toTensor())) return false;
+  return true;
+}
+
 /// Calls the operator on the CPU and on the emulated GPU, and expects the same bytes in all tensors. `update`'s are
 /// those of the CPU afterwards.
 void expect_same(const Method& method, const Update& update, const std::string& what) {
@@ -63,9 +70,7 @@ void expect_same(const Method& method, const Update& update, const std::string& 
   call(method.name, on_cpu);
   call_on_cuda(method.name, on_cuda);
   for (size_t i = 0; i < on_cpu.size(); ++i)
-    if (on_cpu[i].isTensor())
-      EXPECT_TRUE(same_bytes(on_cpu[i].toTensor(), on_cuda[i].toTensor()))
-          << method.name << ", " << what << ", argument " << i;
+    EXPECT_TRUE(same_tensors({on_cpu[i]}, {on_cuda[i]})) << method.name << ", " << what << ", argument " << i;
 }
 
 Update random_update(const Method& method, int64_t count, at::ScalarType type, const FormatCase& format) {
@@ -149,8 +154,7 @@ TEST(CudaUpdates, ChangeNothingWhereTheStepIsSkipped) {
     update.skipped = 1;
     const Arguments before = update.arguments(method), after = copied(before);
     call_on_cuda(method.name, after);
-    for (size_t i = 0; i < before.size(); ++i)
-      if (before[i].isTensor()) EXPECT_TRUE(same_bytes(before[i].toTensor(), after[i].toTensor())) << method.name;
+    EXPECT_TRUE(same_tensors(before, after)) << method.name;
   }
 }
 
@@ -190,48 +194,48 @@ TEST(CudaAdafactor, IsTheCpusToTheRoundingOfSums) {
   };
   for (const Case& c : {Case{{1}}, Case{{300}}, Case{{7, 5}}, Case{{33, 129}}, Case{{3, 700}}, Case{{200, 3}},
                         Case{{40, 30}, true}, Case{{5, 3, 11}}})
-    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
-      for (const at::ScalarType of_gradient : {at::kFloat, at::kBFloat16, at::kByte}) {
-        Tensor value = at::randn(c.sizes);
-        if (c.transposed) value = value.t();
-        Update update{value.to(type, false, true), {}, {}, {}};
-        if (c.transposed) update.parameter = at::empty_strided(value.sizes(), value.strides(), type).copy_(value);
-        if (of_gradient == at::kByte && !c.transposed) {
-          update.gradient = zeros(kStateFormats[3], update.parameter);
-          accumulate_(update.gradient, at::randn(c.sizes), true, generator(5));
-        } else {
-          update.gradient = {at::randn(value.sizes()).to(of_gradient == at::kByte ? at::kFloat : of_gradient)};
-        }
-        if (type != at::kFloat)
-          update.companion = at::empty_strided(value.sizes(), value.strides(), at::kFloat).copy_(value);
-        const MatrixShape shape = matrix_shape(update.parameter.sizes(), update.parameter.strides());
-        update.means = {{at::zeros({shape.rows})}, {at::zeros({shape.columns})}};
-        const std::string what = c10::str(value.sizes(), " ", type, ", gradient ", of_gradient);
-        for (; update.step < 3; ++update.step) {
-          const auto arguments_of = [&](const Update& u) {
-            Arguments all{u.parameter, optional(u.companion), u.gradient.values, optional(u.gradient.scales)};
-            for (const Packed& mean : u.means) {
-              all.emplace_back(mean.values);
-              all.emplace_back();
-            }
-            const Arguments others = Update{u.parameter, {}, {u.gradient}, {}, update.step}.arguments(adafactor);
-            all.insert(all.end(), others.begin() + 4, others.end());
-            return all;
-          };
-          const Arguments on_cpu = arguments_of(update), on_cuda = copied(on_cpu);
-          call(adafactor.name, on_cpu);
-          call_on_cuda(adafactor.name, on_cuda);
-          for (const size_t i : {size_t{4}, size_t{6}})
-            expect_close(on_cuda[i].toTensor(), on_cpu[i].toTensor(), 1e-6, what + ", means", 1e-30);
-          expect_close(on_cuda[0].toTensor(), on_cpu[0].toTensor(),
-                       type == at::kFloat  ? 1e-6
-                       : type == at::kHalf ? 1e-3
-                                           : 8e-3,
-                       what);
-          if (type != at::kFloat) expect_close(on_cuda[1].toTensor(), on_cpu[1].toTensor(), 1e-6, what + ", master");
-          if (update.step == 0) expect_cuda_workspace(adafactor.name, copied(on_cpu));
-        }
+    for (const auto& [type, of_gradient] :
+         {std::pair{at::kFloat, at::kFloat}, {at::kBFloat16, at::kBFloat16}, {at::kHalf, at::kByte}}) {
+      Tensor value = at::randn(c.sizes);
+      if (c.transposed) value = value.t();
+      Update update{value.to(type, false, true), {}, {}, {}};
+      if (c.transposed) update.parameter = at::empty_strided(value.sizes(), value.strides(), type).copy_(value);
+      if (of_gradient == at::kByte && !c.transposed) {
+        update.gradient = zeros(kStateFormats[3], update.parameter);
+        accumulate_(update.gradient, at::randn(c.sizes), true, generator(5));
+      } else {
+        update.gradient = {at::randn(value.sizes()).to(of_gradient == at::kByte ? at::kFloat : of_gradient)};
       }
+      if (type != at::kFloat)
+        update.companion = at::empty_strided(value.sizes(), value.strides(), at::kFloat).copy_(value);
+      const MatrixShape shape = matrix_shape(update.parameter.sizes(), update.parameter.strides());
+      update.means = {{at::zeros({shape.rows})}, {at::zeros({shape.columns})}};
+      const std::string what = c10::str(value.sizes(), " ", type, ", gradient ", of_gradient);
+      for (; update.step < 3; ++update.step) {
+        const auto arguments_of = [&](const Update& u) {
+          Arguments all{u.parameter, optional(u.companion), u.gradient.values, optional(u.gradient.scales)};
+          for (const Packed& mean : u.means) {
+            all.emplace_back(mean.values);
+            all.emplace_back();
+          }
+          const Arguments others = Update{u.parameter, {}, {u.gradient}, {}, update.step}.arguments(adafactor);
+          all.insert(all.end(), others.begin() + 4, others.end());
+          return all;
+        };
+        const Arguments on_cpu = arguments_of(update), on_cuda = copied(on_cpu);
+        call(adafactor.name, on_cpu);
+        call_on_cuda(adafactor.name, on_cuda);
+        for (const size_t i : {size_t{4}, size_t{6}})
+          expect_close(on_cuda[i].toTensor(), on_cpu[i].toTensor(), 1e-6, what + ", means", 1e-30);
+        expect_close(on_cuda[0].toTensor(), on_cpu[0].toTensor(),
+                     type == at::kFloat  ? 1e-6
+                     : type == at::kHalf ? 1e-3
+                                         : 8e-3,
+                     what);
+        if (type != at::kFloat) expect_close(on_cuda[1].toTensor(), on_cpu[1].toTensor(), 1e-6, what + ", master");
+        if (update.step == 0) expect_cuda_workspace(adafactor.name, copied(on_cpu));
+      }
+    }
 }
 
 TEST(CudaNesterovMomentum, HasTheCpusBits) {
@@ -260,9 +264,7 @@ TEST(CudaNesterovMomentum, HasTheCpusBits) {
             const Tensor want = call("plimsoll::nesterov_momentum_", on_cpu)[0].toTensor();
             const Tensor got = call_on_cuda("plimsoll::nesterov_momentum_", on_cuda)[0].toTensor();
             EXPECT_TRUE(same_bytes(got, want)) << format.name << " " << count << " " << dtype;
-            for (const size_t i : {size_t{2}, size_t{3}})
-              if (on_cpu[i].isTensor())
-                EXPECT_TRUE(same_bytes(on_cpu[i].toTensor(), on_cuda[i].toTensor())) << format.name << " " << count;
+            EXPECT_TRUE(same_tensors(on_cpu, on_cuda)) << format.name << " " << count;
           }
         }
 }
@@ -286,10 +288,7 @@ TEST(CudaAccumulator, HasTheCpusBits) {
           }
           call_on(c10::DispatchKey::CPU, name, on_cpu);
           call_on_cuda(name, on_cuda);
-          for (const size_t i : {size_t{0}, size_t{1}})
-            if (on_cpu[i].isTensor())
-              EXPECT_TRUE(same_bytes(on_cpu[i].toTensor(), on_cuda[i].toTensor()))
-                  << format.name << ", " << count << " of " << of_gradient;
+          EXPECT_TRUE(same_tensors(on_cpu, on_cuda)) << format.name << ", " << count << " of " << of_gradient;
         }
       }
   }

@@ -118,13 +118,15 @@ const std::vector<SsdCase>& ssd_cases() {
 TEST(CudaSsdScan, IsTheCpus) {
   PLIMSOLL_NEEDS_GPU();
   at::manual_seed(3);
-  for (const SsdCase& c : ssd_cases())
-    for (const at::ScalarType type : kTypes) {
+  for (size_t i = 0; i < ssd_cases().size(); ++i) {
+    const SsdCase& c = ssd_cases()[i];
+    for (const at::ScalarType type : {i % 2 == 0 ? at::kFloat : at::kDouble, i % 3 == 0 ? at::kHalf : at::kBFloat16}) {
       const Arguments forward = ssd_arguments(c, type), backward = with_gradient(forward);
       // Factors of products have the operands' type: of 16 bits, weights and states are rounded once more.
       expect_near("plimsoll::ssd_scan", forward, 2, tolerance(type), name(c));
       expect_near("plimsoll::ssd_scan_backward", backward, 7, tolerance(type), name(c));
     }
+  }
 }
 
 TEST(CudaSsdScan, IsTheSameInPanelsAndInEveryOrder) {
