@@ -1,6 +1,6 @@
 #include "ops/conv_kernels_cpu.h"
 
-#include "ops/clones.h"
+#include "ops/kernel_dtypes.h"
 #include "ops/lanes.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
@@ -12,11 +12,6 @@ using c10::Half;
 using namespace lanes;
 
 namespace {
-
-template <typename T>
-using Scalar = typename Accumulate<T>::Scalar;
-template <typename T>
-using Vector = typename Accumulate<T>::Vector;
 
 /// The filter, the bias and the last inputs of sixteen channels.
 template <typename T>
@@ -113,30 +108,6 @@ PLIMSOLL_INLINE void convolve_backward(const CausalConv& in, const void* grad_y,
 
 }  // namespace
 
-#define PLIMSOLL_KERNEL(name, T, suffix, parameters, arguments) \
-  PLIMSOLL_CLONES static void name##_##suffix parameters {      \
-    name<T> arguments;                                          \
-  }
-#define PLIMSOLL_KERNELS(name, parameters, arguments)          \
-  PLIMSOLL_KERNEL(name, float, f32, parameters, arguments)     \
-  PLIMSOLL_KERNEL(name, double, f64, parameters, arguments)    \
-  PLIMSOLL_KERNEL(name, BFloat16, bf16, parameters, arguments) \
-  PLIMSOLL_KERNEL(name, Half, f16, parameters, arguments)      \
-  static void pick_##name parameters {                         \
-    switch (in.dtype) {                                        \
-      case DType::float32:                                     \
-        return name##_f32 arguments;                           \
-      case DType::float64:                                     \
-        return name##_f64 arguments;                           \
-      case DType::bfloat16:                                    \
-        return name##_bf16 arguments;                          \
-      case DType::float16:                                     \
-        return name##_f16 arguments;                           \
-      default:                                                 \
-        throw InternalError(#name ": not a floating dtype");   \
-    }                                                          \
-  }
-
 PLIMSOLL_KERNELS(convolve, (const CausalConv& in, void* y, int64_t begin, int64_t end), (in, y, begin, end))
 PLIMSOLL_KERNELS(convolve_backward,
                  (const CausalConv& in, const void* grad_y, int64_t grad_batch_stride, int64_t grad_time_stride,
@@ -144,11 +115,11 @@ PLIMSOLL_KERNELS(convolve_backward,
                  (in, grad_y, grad_batch_stride, grad_time_stride, dx, shares, begin, end))
 
 void causal_conv_blocks(const CausalConv& in, void* y, int64_t begin, int64_t end) {
-  pick_convolve(in, y, begin, end);
+  pick_convolve(in.dtype, in, y, begin, end);
 }
 void causal_conv_backward_blocks(const CausalConv& in, const void* grad_y, int64_t grad_batch_stride,
                                  int64_t grad_time_stride, void* dx, void* shares, int64_t begin, int64_t end) {
-  pick_convolve_backward(in, grad_y, grad_batch_stride, grad_time_stride, dx, shares, begin, end);
+  pick_convolve_backward(in.dtype, in, grad_y, grad_batch_stride, grad_time_stride, dx, shares, begin, end);
 }
 
 }  // namespace plimsoll::ops

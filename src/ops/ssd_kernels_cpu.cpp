@@ -1,6 +1,6 @@
 #include "ops/ssd_kernels_cpu.h"
 
-#include "ops/clones.h"
+#include "ops/kernel_dtypes.h"
 #include "ops/lanes.h"
 #include "ops/tile_product.h"
 #include "plimsoll/error.h"
@@ -12,9 +12,6 @@ using c10::Half;
 using namespace lanes;
 
 namespace {
-
-template <typename T>
-using Scalar = typename Accumulate<T>::Scalar;
 
 /// Hands out tiles of a thread's scratch.
 template <typename S>
@@ -409,31 +406,6 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
 
 }  // namespace
 
-// `name` for each element type, compiled for each instruction set, and a function that picks by dtype.
-#define PLIMSOLL_KERNEL(name, T, suffix, parameters, arguments) \
-  PLIMSOLL_CLONES static void name##_##suffix parameters {      \
-    name<T> arguments;                                          \
-  }
-#define PLIMSOLL_KERNELS(name, parameters, arguments)          \
-  PLIMSOLL_KERNEL(name, float, f32, parameters, arguments)     \
-  PLIMSOLL_KERNEL(name, double, f64, parameters, arguments)    \
-  PLIMSOLL_KERNEL(name, BFloat16, bf16, parameters, arguments) \
-  PLIMSOLL_KERNEL(name, Half, f16, parameters, arguments)      \
-  static void pick_##name parameters {                         \
-    switch (in.dtype) {                                        \
-      case DType::float32:                                     \
-        return name##_f32 arguments;                           \
-      case DType::float64:                                     \
-        return name##_f64 arguments;                           \
-      case DType::bfloat16:                                    \
-        return name##_bf16 arguments;                          \
-      case DType::float16:                                     \
-        return name##_f16 arguments;                           \
-      default:                                                 \
-        throw InternalError(#name ": not a floating dtype");   \
-    }                                                          \
-  }
-
 PLIMSOLL_KERNELS(states_of, (const SsdOperands& in, void* out, void* scratch, int64_t begin, int64_t end),
                  (in, out, scratch, begin, end))
 PLIMSOLL_KERNELS(outputs_of,
@@ -448,18 +420,18 @@ PLIMSOLL_KERNELS(gradients_of,
                  (in, grad_y, states, state_gradients, out, scratch, begin, end))
 
 void ssd_states(const SsdOperands& in, void* states, void* scratch, int64_t begin, int64_t end) {
-  pick_states_of(in, states, scratch, begin, end);
+  pick_states_of(in.dtype, in, states, scratch, begin, end);
 }
 void ssd_outputs(const SsdOperands& in, const void* states, void* y, void* scratch, int64_t begin, int64_t end) {
-  pick_outputs_of(in, states, y, scratch, begin, end);
+  pick_outputs_of(in.dtype, in, states, y, scratch, begin, end);
 }
 void ssd_state_gradients(const SsdOperands& in, const SsdTensor& grad_y, void* state_gradients, void* scratch,
                          int64_t begin, int64_t end) {
-  pick_state_gradients_of(in, grad_y, state_gradients, scratch, begin, end);
+  pick_state_gradients_of(in.dtype, in, grad_y, state_gradients, scratch, begin, end);
 }
 void ssd_gradients(const SsdOperands& in, const SsdTensor& grad_y, const void* states, const void* state_gradients,
                    const SsdGradients& out, void* scratch, int64_t begin, int64_t end) {
-  pick_gradients_of(in, grad_y, states, state_gradients, out, scratch, begin, end);
+  pick_gradients_of(in.dtype, in, grad_y, states, state_gradients, out, scratch, begin, end);
 }
 
 }  // namespace plimsoll::ops

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <limits>
+
 #include "ops/kernels_cpu.h"
 #include "ops/linear_cross_entropy_plan.h"
 #include "ops/ops_testing.h"
@@ -282,6 +284,34 @@ TEST(LinearCrossEntropy, NamesATargetOutsideTheVocabulary) {
   EXPECT_THROW(linear_cross_entropy(x, torch::randn({10, 5}), torch::zeros({3}, at::kLong)), UserError);
   EXPECT_THROW(linear_cross_entropy(x, weight, torch::zeros({3}, at::kInt)), UserError);
   EXPECT_THROW(linear_cross_entropy(x, weight, torch::zeros({4}, at::kLong)), UserError);
+}
+
+// A vocabulary may be masked by logits of minus infinity; without a softcap its share of the cap is 0, not -inf x 0.
+TEST(CrossEntropyRows, AreFiniteWithLogitsOfMinusInfinity) {
+  torch::manual_seed(9);
+  for (const double cap : {0.0, 5.0}) {
+    Tensor logits = torch::randn({2, 37});
+    logits.narrow(1, 3, 20).fill_(-std::numeric_limits<float>::infinity());
+    const Tensor exact = logits.to(at::kDouble).requires_grad_(true), losses = torch::empty({2});
+    const Tensor targets = torch::tensor({int64_t{1}, int64_t{30}});
+    cross_entropy_rows({.logits = {logits.mutable_data_ptr(), DType::float32, logits.stride(0)},
+                        .targets = targets.const_data_ptr<int64_t>(),
+                        .target_stride = 1,
+                        .ignore_index = -1,
+                        .losses = losses.mutable_data_ptr(),
+                        .width = 37,
+                        .gradient = true,
+                        .softcap = cap},
+                       0, 2);
+    const Tensor capped = cap > 0 ? cap * at::tanh(exact / cap) : exact;
+    const Tensor want = at::cross_entropy_loss(capped, targets, {}, at::Reduction::Sum);
+    want.backward();
+    EXPECT_TRUE(at::isfinite(logits).all().item<bool>()) << "cap " << cap;
+    expect_close(losses.sum(), want, tolerance(at::kFloat), "loss");
+    if (cap == 0)
+      expect_close(logits, at::softmax(exact.detach(), 1) - at::one_hot(targets, 37), tolerance(at::kFloat),
+                   "gradient");
+  }
 }
 
 TEST(LossChunks, AreEvenAndNotTooSmall) {

@@ -1,0 +1,48 @@
+// PLIMSOLL_KERNELS: a kernel template for every floating dtype and every instruction set worth having.
+#pragma once
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include "ops/clones.h"
+#include "ops/lanes.h"
+#include "plimsoll/dtype.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::ops {
+
+/// What sums of T are kept in, one and a vector of them.
+template <typename T>
+using Scalar = typename lanes::Accumulate<T>::Scalar;
+template <typename T>
+using Vector = typename lanes::Accumulate<T>::Vector;
+
+}  // namespace plimsoll::ops
+
+// `name_suffix(parameters)` calls `name<T> arguments`, compiled for each instruction set: a template cannot carry
+// target_clones.
+#define PLIMSOLL_KERNEL(name, T, suffix, parameters, arguments) \
+  PLIMSOLL_CLONES static void name##_##suffix parameters {      \
+    name<T> arguments;                                          \
+  }
+
+// `name` for each element type, and `pick_name(dtype, arguments)`.
+#define PLIMSOLL_KERNELS(name, parameters, arguments)               \
+  PLIMSOLL_KERNEL(name, float, f32, parameters, arguments)          \
+  PLIMSOLL_KERNEL(name, double, f64, parameters, arguments)         \
+  PLIMSOLL_KERNEL(name, c10::BFloat16, bf16, parameters, arguments) \
+  PLIMSOLL_KERNEL(name, c10::Half, f16, parameters, arguments)      \
+  static void pick_##name(DType dtype, auto&&... rest) {            \
+    switch (dtype) {                                                \
+      case DType::float32:                                          \
+        return name##_f32(rest...);                                 \
+      case DType::float64:                                          \
+        return name##_f64(rest...);                                 \
+      case DType::bfloat16:                                         \
+        return name##_bf16(rest...);                                \
+      case DType::float16:                                          \
+        return name##_f16(rest...);                                 \
+      default:                                                      \
+        throw InternalError(#name ": not a floating dtype");        \
+    }                                                               \
+  }
