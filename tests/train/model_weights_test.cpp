@@ -131,6 +131,28 @@ Job job_of(const std::string& yaml, const fs::path& folder = "") {
   return parse_job(yaml, "job.yaml", folder);
 }
 
+// What a config.json leaves out is as transformers' configuration classes have it; null is said.
+TEST(ModelWeights, WhatAConfigurationLeavesOutIsAsItsFamilyHasIt) {
+  const TempFolder folder;
+  const auto config_of = [&](const std::string& type, const std::string& more) {
+    put_file(folder / "config.json",
+             R"({"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 64, "num_hidden_layers": 2,
+                 "vocab_size": 40, "model_type": ")" +
+                 type + "\"" + more + "}");
+    return weights::read_architecture(folder.path()).config;
+  };
+  const std::vector<std::tuple<std::string, int64_t, int64_t>> families = {
+      {"llama", 64, 0}, {"mistral", 8, 4096}, {"gemma2", 4, 4096}, {"qwen2", 32, 0}, {"qwen3", 32, 0}};
+  for (const auto& [type, kv_heads, window] : families) {
+    const DecoderConfig config = config_of(type, "");
+    EXPECT_EQ(config.num_kv_heads, kv_heads) << type;
+    EXPECT_EQ(config.sliding_window, window) << type;
+    const DecoderConfig said = config_of(type, R"(, "num_key_value_heads": null, "sliding_window": null)");
+    EXPECT_EQ(said.num_kv_heads, 64) << type;
+    EXPECT_EQ(said.sliding_window, 0) << type;
+  }
+}
+
 // As their authors publish them.
 TEST(ModelWeights, ParametersOfPublishedModelsAreCountedToTheLast) {
   const TempFolder folder;

@@ -23,15 +23,18 @@ using Json = nlohmann::json;
 constexpr int64_t kLargestConfig = 4 * MiB;
 
 // Defaults below are those of transformers' configuration classes: what a config.json does not say.
+constexpr int64_t kUsualWindow = 4096;
 
-/// What Llama and its descendants have in common.
-DecoderConfig llama_like(const ConfigReader& read, bool tied) {
+/// What Llama and its descendants have in common. `kv_heads` as a file has that does not speak of them; where it says
+/// null, or 0 here, there are as many as heads.
+DecoderConfig llama_like(const ConfigReader& read, bool tied, int64_t kv_heads) {
   DecoderConfig config;
   config.vocab_size = read.integer("vocab_size", 1, job::kMostWords);
   config.hidden_size = read.integer("hidden_size", 1, job::kWidest);
   config.num_layers = read.integer("num_hidden_layers", 1, job::kMostLayers);
   config.num_heads = read.integer("num_attention_heads", 1, job::kMostHeads);
-  config.num_kv_heads = read.integer("num_key_value_heads", 1, job::kMostHeads, config.num_heads);
+  if (read.is_null("num_key_value_heads") || kv_heads == 0) kv_heads = config.num_heads;
+  config.num_kv_heads = read.integer("num_key_value_heads", 1, job::kMostHeads, kv_heads);
   config.intermediate_size = read.integer("intermediate_size", 1, job::kWidestFeedForward);
   config.head_dim = read.integer("head_dim", 1, job::kWidest, 0);
   config.norm = "rmsnorm";
@@ -83,7 +86,7 @@ void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) 
     bool fits = true;
     for (int64_t i = 0; i < config.num_layers && fits; ++i) fits = sliding[i] == (i % every == 0);
     if (!fits) continue;
-    config.sliding_window = read.integer("sliding_window", 1, job::kLongestSequence);
+    config.sliding_window = read.integer("sliding_window", 1, job::kLongestSequence, kUsualWindow);
     config.sliding_window_every = every;
     return;
   }
@@ -91,7 +94,7 @@ void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) 
 }
 
 DecoderConfig read_llama(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, false);
+  DecoderConfig config = llama_like(read, false, 0);
   read_silu(read, config);
   read_rope(read, config);
   config.attention_bias = read.boolean("attention_bias", false);
@@ -100,15 +103,16 @@ DecoderConfig read_llama(const ConfigReader& read) {
 }
 
 DecoderConfig read_mistral(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, false);
+  DecoderConfig config = llama_like(read, false, 8);
   read_silu(read, config);
   read_rope(read, config);
-  config.sliding_window = read.integer("sliding_window", 1, job::kLongestSequence, 0);
+  config.sliding_window =
+      read.integer("sliding_window", 1, job::kLongestSequence, read.is_null("sliding_window") ? 0 : kUsualWindow);
   return config;
 }
 
 DecoderConfig read_gemma2(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, true);
+  DecoderConfig config = llama_like(read, true, 4);
   read_rope(read, config);
   const char* activation = read.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   read.word(activation, {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
@@ -127,11 +131,11 @@ DecoderConfig read_gemma2(const ConfigReader& read) {
 }
 
 DecoderConfig read_qwen2(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, false);
+  DecoderConfig config = llama_like(read, false, 32);
   read_silu(read, config);
   read_rope(read, config);
   config.qkv_bias = true;
-  const bool windows = read.boolean("use_sliding_window", false);
+  const bool windows = read.boolean("use_sliding_window", false) && !read.is_null("sliding_window");
   const int64_t first = read.integer("max_window_layers", 0, std::numeric_limits<int32_t>::max(), 28);
   read_windows(read, config, [&](int64_t layer) { return windows && layer >= first; });
   return config;
