@@ -64,12 +64,16 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
       throw corrupt_file(file.path(), fmt::format("{} is {}, and it has {} tokens", key, token, letters->size()));
     return static_cast<int32_t>(token);
   };
-  BpeVariant variant{"gguf", pre == "smollm", special("tokenizer.ggml.unknown_token_id"),
-                     special("tokenizer.ggml.unknown_token_id")};
+  const int32_t unknown = special("tokenizer.ggml.unknown_token_id");
+  BpeVariant variant{"gguf", pre == "smollm", unknown, std::nullopt};
   // Documents of a pretraining text are parted by <|endoftext|>, whatever ends a turn of a chat.
   if (file.integer("tokenizer.ggml.eos_token_id")) variant.end_of_text = special("tokenizer.ggml.eos_token_id");
   for (size_t i = 0; i < letters->size(); ++i)
     if ((*letters)[i] == "<|endoftext|>") variant.end_of_text = static_cast<int32_t>(i);
+  // Files name the end of text as the unknown token too. In the midst of a document it would part what belongs
+  // together, so such a byte is left out, as tokenizers without an unknown token have it.
+  if (file.integer("tokenizer.ggml.unknown_token_id") && unknown != *variant.end_of_text)
+    variant.unknown_byte = unknown;
   return std::make_unique<Gpt2Tokenizer>(BpeRanks::of_tokens(std::move(tokens), file.path()), std::move(variant));
 }
 

@@ -142,7 +142,10 @@ struct Gpt2Tokenizer::Impl {
   void merge(std::string_view piece, std::vector<int32_t>& out) const {
     const auto begin = static_cast<std::ptrdiff_t>(out.size());
     ranks.merge(piece, out);
-    std::replace(out.begin() + begin, out.end(), -1, variant.unknown_byte.value_or(-1));
+    if (variant.unknown_byte)
+      std::replace(out.begin() + begin, out.end(), -1, *variant.unknown_byte);
+    else
+      out.erase(std::remove(out.begin() + begin, out.end(), -1), out.end());
   }
 
   const BpeRanks ranks;

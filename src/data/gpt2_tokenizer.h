@@ -23,7 +23,7 @@ struct BpeVariant {
   std::string name = "gpt2";
   bool digits_apart = false;            ///< every digit is a piece of its own (SmolLM)
   std::optional<int32_t> end_of_text;   ///< a token of the vocabulary; empty: one more, after the last
-  std::optional<int32_t> unknown_byte;  ///< what stands for a byte that the vocabulary lacks
+  std::optional<int32_t> unknown_byte;  ///< what stands for a byte that the vocabulary lacks; empty: left out
 };
 
 class Gpt2Tokenizer : public Tokenizer {

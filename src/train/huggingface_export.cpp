@@ -6,6 +6,8 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
@@ -36,13 +38,15 @@ struct Part {
   int64_t bytes;
 };
 
-void make_empty_folder(const std::filesystem::path& folder) {
+/// Whether the folder was not there before.
+bool make_empty_folder(const std::filesystem::path& folder) {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  const bool made = std::filesystem::create_directories(folder, error);
   if (error) throw_file_error("make the folder", folder, error.value());
   // Shards of another model beside ours would be taken for its.
   if (!std::filesystem::is_empty(folder, error))
     throw UserError(fmt::format("the folder {} is not empty; name another", folder.string()));
+  return made;
 }
 
 void write_json(const std::filesystem::path& path, const Json& json) {
@@ -87,12 +91,14 @@ class FolderExport {
       MambaConfig config = job.model.mamba;
       config.vocab_size = embedding.size(0);
       choose(job, config);
+      check_surplus();
       return;
     }
     DecoderConfig config = job.model.decoder;
     config.vocab_size = embedding.size(0);
     if (made_.contains("positions")) config.max_positions = tensor("positions").size(0);
     choose(job, config);
+    check_surplus();
   }
 
   int64_t merged() const { return from_.adapters(); }
@@ -116,23 +122,48 @@ class FolderExport {
         ++report.tensors;
       }
     }
-    make_empty_folder(out_);
+    const bool made = make_empty_folder(out_);
+    try {
+      write(shards, report.bytes);
+    } catch (...) {
+      // Shards without the rest are no model.
+      std::error_code ignored;
+      for (const std::filesystem::path& file : written_) std::filesystem::remove(file, ignored);
+      if (made) std::filesystem::remove(out_, ignored);
+      throw;
+    }
+    return report;
+  }
+
+ private:
+  void write(const std::vector<std::vector<Part>>& shards, int64_t bytes) {
     Json places = Json::object();
     for (size_t i = 0; i < shards.size(); ++i) {
       const std::string name = shards.size() == 1
                                    ? "model.safetensors"
                                    : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      written_.push_back(out_ / name);
       write_shard(name, shards[i]);
       for (const Part& part : shards[i]) places[part.piece->name] = name;
     }
-    if (shards.size() > 1)
-      write_json(out_ / "model.safetensors.index.json",
-                 {{"metadata", {{"total_size", report.bytes}}}, {"weight_map", places}});
-    write_json(out_ / "config.json", json_);
-    return report;
+    if (shards.size() > 1) {
+      written_.push_back(out_ / "model.safetensors.index.json");
+      write_json(written_.back(), {{"metadata", {{"total_size", bytes}}}, {"weight_map", places}});
+    }
+    written_.push_back(out_ / "config.json");
+    write_json(written_.back(), json_);
   }
 
- private:
+  /// What the checkpoint has and the folder would not.
+  void check_surplus() const {
+    std::set<std::string_view> known;
+    for (const weights::Parameter& parameter : parameters_) known.insert(parameter.name);
+    for (const auto& [name, make] : made_)
+      if (!known.contains(name))
+        throw UserError(fmt::format("the checkpoint has {}, which the job's model does not; it is of another model",
+                                    in_quotes(name)));
+  }
+
   at::Tensor tensor(const std::string& name) const {
     const auto found = made_.find(name);
     if (found == made_.end())
@@ -204,6 +235,7 @@ class FolderExport {
   DType dtype_ = DType::float32;
   std::vector<weights::Parameter> parameters_;
   Json json_;
+  std::vector<std::filesystem::path> written_;
 };
 
 }  // namespace

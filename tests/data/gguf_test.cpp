@@ -141,8 +141,8 @@ std::string seen(char byte) {
   return byte == ' ' ? "\xc4\xa0" : std::string(1, byte);  // U+0120
 }
 
-GgufText with_tokenizer(const std::string& pre) {
-  std::vector<std::string> tokens = {"<|endoftext|>", "<im_start>"};
+GgufText with_tokenizer(const std::string& pre, const std::string& end = "<|endoftext|>") {
+  std::vector<std::string> tokens = {end, "<im_start>"};
   for (char byte = '!'; byte < '{'; ++byte) tokens.emplace_back(1, byte);
   tokens.push_back(seen(' '));
   const std::vector<std::string> merges = {"l o", "lo w", seen(' ') + " low", "5 6"};
@@ -173,6 +173,9 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
   EXPECT_EQ(gpt2->decode(gpt2->encode("The low, 56 of 'em")), "The low, 56 of 'em");
   EXPECT_THAT(gpt2->encode("<im_start>"), testing::Not(testing::Contains(1)));  // spelt out
   EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                            // a byte that it lacks
+  // Where the unknown token is the end of text, which parts documents, such a byte is left out.
+  put_file(folder_ / "ends.gguf", with_tokenizer("gpt-2", "<none>").whole("tokenizer.ggml.eos_token_id", 1).text());
+  EXPECT_THAT(make_tokenizer("gguf", folder_ / "ends.gguf")->encode("lo\xffw"), ElementsAre(lo, letter('w')));
   EXPECT_NE(gpt2->fingerprint(), make_tokenizer("bytes", "")->fingerprint());
   const auto refused = [&](const GgufText& text) {
     put_file(folder_ / "bad.gguf", text.text());

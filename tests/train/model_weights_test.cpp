@@ -349,6 +349,27 @@ TEST_F(ModelWeightsFolder, SixteenBitsComeBackBitForBit) {
   EXPECT_LE(relative_error(Loaded(out, 12).logits(expected.all_tokens()), expected.logits), 2e-2);
 }
 
+// A folder that is not whole is not left behind.
+TEST_F(ModelWeightsFolder, ACheckpointOfAnotherModelIsNotWritten) {
+  const Job biased = still_job(kFamilies / "qwen2");
+  train(biased);
+  const fs::path out = folder_ / "out";
+  Job other = biased;
+  other.model.config.clear();
+  other.model.weights.clear();
+  other.model.decoder.qkv_bias = false;
+  EXPECT_THAT(user_error_of([&] { export_huggingface(other, checkpoint_of(biased), out, {}); }),
+              AllOf(HasSubstr("the checkpoint has 'layers.0."), HasSubstr("bias'")));
+  EXPECT_FALSE(fs::exists(out));
+  other = biased;
+  other.model.config.clear();
+  other.model.weights.clear();
+  other.model.decoder.intermediate_size += 8;
+  EXPECT_THAT(user_error_of([&] { export_huggingface(other, checkpoint_of(biased), out, {}, /*shard_bytes=*/4000); }),
+              HasSubstr("not of the size"));
+  EXPECT_FALSE(fs::exists(out));
+}
+
 TEST_F(ModelWeightsFolder, AFamilyIsFoundForAJobOfItsOwn) {
   for (const std::string& name : kFolders) {
     const weights::Architecture read = weights::read_architecture(kFamilies / name);
