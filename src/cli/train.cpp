@@ -122,12 +122,17 @@ std::string run_table(const Job& job, const TrainReport& report, bool terminal) 
     table.add_row({"throughput", short_count(report.tokens_per_second) + " " + unit_of(job) + "/s"});
   }
   if (!report.losses.empty()) table.add_row({"loss", course(report.losses.front(), report.losses.back())});
-  if (report.first_evaluation && report.last_evaluation)
+  const auto add_baselines = [&](std::string_view metric) {
+    for (const auto& baseline : report.baselines)
+      if (baseline.metric == metric) table.add_row({"  " + baseline.name, fmt::format("{:.4f}", baseline.value)});
+  };
+  if (report.first_evaluation && report.last_evaluation) {
     table.add_row({"evaluation loss", course(*report.first_evaluation, *report.last_evaluation)});
+    add_baselines("evaluation_loss");
+  }
   for (const auto& [name, value] : report.metrics) {
     table.add_row({name, fmt::format("{:.4f}", value)});
-    for (const auto& baseline : report.baselines)
-      if (baseline.metric == name) table.add_row({"  " + baseline.name, fmt::format("{:.4f}", baseline.value)});
+    add_baselines(name);
   }
   return table.to_string(terminal);
 }

@@ -14,9 +14,12 @@
 
 namespace plimsoll {
 
+/// The loss itself, where a baseline is of no metric.
+inline constexpr const char* kEvaluationLoss = "evaluation_loss";
+
 /// What a metric is without learning: "the most frequent class", "1-nearest neighbour".
 struct Baseline {
-  std::string metric;  ///< as the step's metrics name it
+  std::string metric;  ///< as the step's metrics name it, or kEvaluationLoss
   std::string name;
   double value = 0;
 };

@@ -395,7 +395,7 @@ class Run {
     report_.measured_peak_bytes = report_.used.measured_peak();
     report_.measured = measured_breakdown(report_.planned, report_.used);
     report_.resident_bytes = peak_resident_bytes();
-    if (!report_.metrics.empty())
+    if (report_.last_evaluation)
       for (const Baseline& each : data_->baselines()) report_.baselines.push_back({each.metric, each.name, each.value});
     report_.steps = training_->steps_done();
     report_.steps_skipped = training_->steps_skipped();
