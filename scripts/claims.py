@@ -37,7 +37,7 @@ ROUNDS, SHORT = 3, 2
 FIGURES = {"peak": "peak", "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer's state",
            "activations": "activations", "inputs": "inputs"}
 # Nothing but steps: no evaluation, no checkpoint, no log.
-QUIET = ["threads=1", "eval_every_n_steps=0", "data.validation_fraction=0", 'checkpoint.directory=""',
+QUIET = ["threads=1", "checkpoint.every_n_steps=0", "eval_every_n_steps=0", "data.validation_fraction=0", 'checkpoint.directory=""',
          'log.metrics_file=""']
 
 

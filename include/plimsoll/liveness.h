@@ -23,9 +23,11 @@ std::vector<Lifetime> lifetimes_of(const Trace& trace);
 std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector<Lifetime>& lifetimes);
 
 /// Bytes as placed: rounded up to the arena's alignment.
-constexpr int64_t kArenaAlignment = 64;
-constexpr int64_t placed_bytes(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+constexpr int64_t placed_bytes(int64_t bytes, int64_t alignment = kArenaAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+inline int64_t placed_bytes(const Trace& trace, int64_t bytes) {
+  return placed_bytes(bytes, trace.alignment);
 }
 
 }  // namespace plimsoll

@@ -84,7 +84,7 @@ struct Reason {
   std::string why;
 };
 
-/// A schedule and its placement. Offsets are bytes from the arena's start, multiples of 64.
+/// A schedule and its placement. Offsets are bytes from the arena's start, multiples of trace.alignment.
 struct Plan {
   Trace trace;                             ///< the schedule: the recorded trace as the passes left it
   std::vector<int64_t> offsets;            ///< by buffer, in the arena of its memory; -1: never used, has no place

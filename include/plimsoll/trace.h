@@ -133,6 +133,9 @@ struct ConstantData {
   std::vector<std::byte> bytes;
 };
 
+/// What places in an arena are multiples of at the least, bytes: a cache line.
+constexpr int64_t kArenaAlignment = 64;
+
 struct Trace {
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
@@ -142,6 +145,9 @@ struct Trace {
   std::vector<NamedView> outputs;    ///< read by the host after a segment: "loss", "gradient_norm", …
   std::vector<NamedView> state;      ///< what a checkpoint holds: parameters, module buffers, optimizer state
   std::vector<ConstantData> constants;
+  /// What places in the arenas are multiples of, bytes. A library that chooses a kernel by how its operands are aligned
+  /// must find them all aligned alike, or results depend on the plan.
+  int64_t alignment = kArenaAlignment;
   std::vector<UpdatePiece>
       update_pieces;  ///< as recorded: in order, all of segment `update`; empty once passes have run
 

@@ -23,7 +23,7 @@ const Arrangement& Arrangements::at(double part, int64_t host_room) const {
   for (size_t b = 0; b < trace_.buffers.size(); ++b) {
     Buffer& buffer = made->trace.buffers[b];
     buffer.memory = made->away.memory[b];
-    if (buffer.persistent && buffer.on_device()) made->persistent_bytes += placed_bytes(buffer.bytes);
+    if (buffer.persistent && buffer.on_device()) made->persistent_bytes += placed_bytes(trace_, buffer.bytes);
   }
   if (made->away.in_training) {
     made->own_search = std::make_unique<RecomputeSearch>(made->trace, options_.cost);

@@ -88,10 +88,10 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches)
       kind = 2;
     else
       continue;
-    kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(buffer.bytes), crossings[b]});
+    kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(trace, buffer.bytes), crossings[b]});
     largest = std::max(largest, buffer.bytes);
   }
-  const int64_t least = std::max(largest / kSmall, kArenaAlignment + 1);
+  const int64_t least = std::max(largest / kSmall, trace.alignment + 1);
   std::vector<std::pair<double, std::vector<Candidate>>> order;
   for (std::vector<Candidate>& kind : kinds) {
     std::erase_if(kind, [&](const Candidate& each) { return trace.buffers[each.buffer].bytes < least; });

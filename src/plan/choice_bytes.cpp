@@ -15,7 +15,7 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
     if (!buffer.on_device() || buffer.persistent || graph.value_of[b] >= 0) continue;
-    const int64_t bytes = placed_bytes(trace.buffers[b].bytes);
+    const int64_t bytes = placed_bytes(trace, trace.buffers[b].bytes);
     const int32_t birth = std::max(lifetimes[b].birth - begin_, 0);
     const int32_t death = std::min(lifetimes[b].death - begin_, count);
     if (birth >= death) continue;
@@ -34,7 +34,7 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
     for_each_view(trace.ops[begin_ + i], [&](const View& view, bool) {
       const Buffer& buffer = trace.buffers[view.buffer];
       if (buffer.on_device()) return;
-      const int64_t bytes = placed_bytes(buffer.bytes);
+      const int64_t bytes = placed_bytes(trace, buffer.bytes);
       const auto [at, first] = last_use.try_emplace(view.buffer, i);
       const bool stays = !first && i - at->second <= kOneVisit;
       if (!first && at->second == i) return;  // a second operand of the same op

@@ -15,8 +15,8 @@ int64_t most_model_bytes(const Plan& plan) {
     const bool counts =
         buffer.role == Role::parameter || buffer.role == Role::gradient || buffer.role == Role::optimizer_state;
     if (!counts || !buffer.on_device() || lifetimes[b].birth >= lifetimes[b].death) continue;
-    change[lifetimes[b].birth] += placed_bytes(buffer.bytes);
-    change[lifetimes[b].death] -= placed_bytes(buffer.bytes);
+    change[lifetimes[b].birth] += placed_bytes(trace, buffer.bytes);
+    change[lifetimes[b].death] -= placed_bytes(trace, buffer.bytes);
   }
   int64_t live = 0, most = 0;
   for (int64_t each : change) most = std::max(most, live += each);

@@ -38,7 +38,7 @@ std::vector<FreeGap> largest_free_gaps(const Plan& plan) {
   std::map<int64_t, int64_t> live;  // offset -> bytes; disjoint, since the plan is sound
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     for (BufferId b : deaths[i]) live.erase(plan.offsets[b]);
-    for (BufferId b : births[i]) live[plan.offsets[b]] = placed_bytes(trace.buffers[b].bytes);
+    for (BufferId b : births[i]) live[plan.offsets[b]] = placed_bytes(trace, trace.buffers[b].bytes);
     const bool workspace = plan.workspace_offsets[i] >= 0 && !trace.ops[i].on_host;
     if (workspace) live[plan.workspace_offsets[i]] = trace.ops[i].workspace_bytes;
     if (!trace.ops[i].on_host) gaps[i] = largest_gap(live, plan.persistent_bytes, plan.arena_bytes);

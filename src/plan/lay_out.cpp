@@ -15,7 +15,7 @@ int64_t place_persistent(const Trace& trace, Memory memory, std::vector<int64_t>
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     if (!trace.buffers[b].persistent || trace.buffers[b].memory != memory) continue;
     offsets[b] = end;
-    end += placed_bytes(trace.buffers[b].bytes);
+    end += placed_bytes(trace, trace.buffers[b].bytes);
   }
   return end;
 }
@@ -39,7 +39,7 @@ Placement place_transient(const std::vector<Lifetime>& lifetimes, Memory memory,
     targets.push_back(&plan.workspace_offsets[i]);
   }
   PlacementOptions options;
-  options.alignment = kArenaAlignment;
+  options.alignment = trace.alignment;
   Placement placement = place(items, options);
   for (size_t i = 0; i < items.size(); ++i) *targets[i] = above + placement.offsets[i];
   return placement;
@@ -76,7 +76,7 @@ void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& o
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
     if (buffer.on_device() && (buffer.persistent || lifetimes[b].live_at(plan.peak_op)))
-      add_to_breakdown(plan.breakdown, buffer.role, placed_bytes(buffer.bytes));
+      add_to_breakdown(plan.breakdown, buffer.role, placed_bytes(trace, buffer.bytes));
   }
   if (!trace.ops.empty() && !trace.ops[plan.peak_op].on_host)
     plan.breakdown.workspace += trace.ops[plan.peak_op].workspace_bytes;

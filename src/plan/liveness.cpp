@@ -31,8 +31,8 @@ std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
     if (buffer.persistent || !buffer.on_device() || lifetimes[b].birth >= lifetimes[b].death) continue;
-    change[lifetimes[b].birth] += placed_bytes(buffer.bytes);
-    change[lifetimes[b].death] -= placed_bytes(buffer.bytes);
+    change[lifetimes[b].birth] += placed_bytes(trace, buffer.bytes);
+    change[lifetimes[b].death] -= placed_bytes(trace, buffer.bytes);
   }
   std::vector<int64_t> live(trace.ops.size());
   int64_t sum = 0;

@@ -32,6 +32,7 @@ Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& c
   Trace result;
   result.buffers = trace.buffers;
   result.segments = trace.segments;
+  result.alignment = trace.alignment;
   result.constants.reserve(trace.constants.size());
   for (const ConstantData& constant : trace.constants) result.constants.push_back({constant.buffer, {}});
   // What is made before training is there, as a constant is: it is fetched for its first use.

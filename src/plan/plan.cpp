@@ -25,7 +25,7 @@ namespace {
 void learn_workspace(Trace& trace, const WorkspaceModel& model) {
   if (!model) return;
   for (Op& op : trace.ops)
-    if (const auto bytes = model(op)) op.workspace_bytes = placed_bytes(*bytes);
+    if (const auto bytes = model(op)) op.workspace_bytes = placed_bytes(trace, *bytes);
 }
 
 // How often a schedule is laid out anew because placement took more than the sum of live bytes.

@@ -73,7 +73,7 @@ class GraphBuilder {
         graph_.value_of[buffer] = static_cast<int32_t>(graph_.values.size());
         ForwardValue& value = graph_.values.emplace_back();
         value.buffer = buffer;
-        value.bytes = placed_bytes(description.bytes);
+        value.bytes = placed_bytes(trace_, description.bytes);
       });
     }
   }

@@ -174,7 +174,7 @@ class Arena {
       if (buffer.bytes == 0) return;
       if (offset < 0) return complain(view.buffer, "has no place");
       if (!inside(view.buffer)) return complain(view.buffer, "ends outside the arena");
-      if (offset % kArenaAlignment != 0) return complain(view.buffer, "is not aligned");
+      if (offset % plan_.trace.alignment != 0) return complain(view.buffer, "is not aligned");
       if (owns(view.buffer)) {
         if (written) written_here_.insert(view.buffer);
         return;

@@ -62,10 +62,10 @@ void for_each_op_memory(const Plan& plan, Visit&& visit) {
   Areas live{};
   live[kPageAreas - 1] = plan.breakdown.context;
   for (size_t i = 0; i < trace.ops.size(); ++i) {
-    for (size_t b : dead[i]) live[page_area(trace.buffers[b].role)] -= placed_bytes(trace.buffers[b].bytes);
-    for (size_t b : born[i]) live[page_area(trace.buffers[b].role)] += placed_bytes(trace.buffers[b].bytes);
+    for (size_t b : dead[i]) live[page_area(trace.buffers[b].role)] -= placed_bytes(trace, trace.buffers[b].bytes);
+    for (size_t b : born[i]) live[page_area(trace.buffers[b].role)] += placed_bytes(trace, trace.buffers[b].bytes);
     Areas here = live;
-    if (!trace.ops[i].on_host) here[page_area(Role::workspace)] += placed_bytes(trace.ops[i].workspace_bytes);
+    if (!trace.ops[i].on_host) here[page_area(Role::workspace)] += placed_bytes(trace, trace.ops[i].workspace_bytes);
     visit(static_cast<int32_t>(i), here);
   }
 }
@@ -209,7 +209,7 @@ PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn) 
       ++named;
     } else if (at_peak) {
       ++result.residents_left;
-      result.residents_left_bytes += placed_bytes(buffer.bytes);
+      result.residents_left_bytes += placed_bytes(trace, buffer.bytes);
     }
     if (!resident && result.drawn.size() >= most_drawn) {
       ++result.left_out;

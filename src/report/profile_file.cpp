@@ -25,8 +25,8 @@ std::array<std::vector<int64_t>, kMemories> live_bytes_of(const Trace& trace) {
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     if (lifetimes[b].birth >= lifetimes[b].death) continue;
     std::vector<int64_t>& change = live[static_cast<size_t>(trace.buffers[b].memory)];
-    change[lifetimes[b].birth] += placed_bytes(trace.buffers[b].bytes);
-    change[lifetimes[b].death] -= placed_bytes(trace.buffers[b].bytes);
+    change[lifetimes[b].birth] += placed_bytes(trace, trace.buffers[b].bytes);
+    change[lifetimes[b].death] -= placed_bytes(trace, trace.buffers[b].bytes);
   }
   for (auto& each : live)
     for (size_t i = 1; i < each.size(); ++i) each[i] += each[i - 1];

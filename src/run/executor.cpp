@@ -169,7 +169,7 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
   const Op& op = plan_.trace.ops[index];
   BoundOp bound{index, &op, &backend_of(op), {}, {}, {}, {}, {}};
   for_each_view(op, [&](const View& view, bool) {
-    const int64_t end = plan_.offsets[view.buffer] + placed_bytes(plan_.trace.buffers[view.buffer].bytes);
+    const int64_t end = plan_.offsets[view.buffer] + placed_bytes(plan_.trace, plan_.trace.buffers[view.buffer].bytes);
     int64_t& extent = bound.extents[static_cast<int>(plan_.trace.buffers[view.buffer].memory)];
     if (plan_.offsets[view.buffer] >= 0) extent = std::max(extent, end);
   });

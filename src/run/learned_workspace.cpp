@@ -38,7 +38,7 @@ void LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend
     if (!fresh) continue;
     try {
       Op ruled = op;  // by rule it takes this much; what comes on top is learned
-      if (base_) ruled.workspace_bytes = placed_bytes(base_(op).value_or(0));
+      if (base_) ruled.workspace_bytes = placed_bytes(trace, base_(op).value_or(0));
       SingleOp single(trace, ruled, op.on_host ? cpu_backend() : backend);
       single.run();
       single.synchronize();

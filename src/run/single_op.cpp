@@ -11,6 +11,7 @@ namespace {
 Plan plan_of(const Trace& trace, const Op& op) {
   Plan plan;
   plan.trace.modules = trace.modules;
+  plan.trace.alignment = trace.alignment;
   std::map<BufferId, BufferId> names;
   int64_t end = 0;
   const auto place = [&](View& view) {
@@ -21,7 +22,7 @@ Plan plan_of(const Trace& trace, const Op& op) {
       buffer.persistent = buffer.output = false;  // there is nothing before this op, and nothing after it
       plan.trace.buffers.push_back(std::move(buffer));
       plan.offsets.push_back(end);
-      end += placed_bytes(trace.buffers[view.buffer].bytes);
+      end += placed_bytes(trace, trace.buffers[view.buffer].bytes);
     }
     view.buffer = entry->second;
   };
@@ -30,7 +31,7 @@ Plan plan_of(const Trace& trace, const Op& op) {
     for (View& view : argument.views) place(view);
   for (View& view : copy.results) place(view);
   plan.workspace_offsets.push_back(op.workspace_bytes > 0 ? end : -1);
-  end += placed_bytes(op.workspace_bytes);
+  end += placed_bytes(trace, op.workspace_bytes);
   plan.trace.ops.push_back(std::move(copy));
   plan.trace.segments.push_back({"op", 0, 1});
   plan.arena_bytes = plan.peak_bytes = plan.live_bytes = end;
@@ -41,9 +42,9 @@ Plan plan_of(const Trace& trace, const Op& op) {
 
 int64_t operand_bytes(const Trace& trace, const Op& op) {
   std::map<BufferId, int64_t> bytes;
-  for_each_view(op,
-                [&](const View& view, bool) { bytes[view.buffer] = placed_bytes(trace.buffers[view.buffer].bytes); });
-  int64_t sum = placed_bytes(op.workspace_bytes);
+  for_each_view(
+      op, [&](const View& view, bool) { bytes[view.buffer] = placed_bytes(trace, trace.buffers[view.buffer].bytes); });
+  int64_t sum = placed_bytes(trace, op.workspace_bytes);
   for (const auto& [buffer, size] : bytes) sum += size;
   return sum;
 }
@@ -51,7 +52,7 @@ int64_t operand_bytes(const Trace& trace, const Op& op) {
 SingleOp::SingleOp(const Trace& trace, const Op& op, Backend& backend)
     : plan_(plan_of(trace, op)),
       backend_(backend),
-      arena_(backend.take_arena(std::max<int64_t>(plan_.arena_bytes, kArenaAlignment))),
+      arena_(backend.take_arena(std::max<int64_t>(plan_.arena_bytes, trace.alignment))),
       executor_(plan_, backend, *arena_) {
   backend.zero(*arena_);
 }

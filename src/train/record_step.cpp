@@ -41,6 +41,9 @@ std::string owner_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
+// As what cudaMalloc gives: cuBLASLt chooses a kernel by its operands' alignment, up to so many bytes.
+constexpr int64_t kCudaAlignment = 256;
+
 class StepRecorder {
  public:
   StepRecorder(const Step& step, const TrainingOptions& options)
@@ -73,7 +76,9 @@ class StepRecorder {
     }
     update();
     if (options_.evaluate) evaluate();
-    return recorder_.finish();
+    Trace trace = recorder_.finish();
+    if (options_.device == "cuda") trace.alignment = kCudaAlignment;
+    return trace;
   }
 
   at::Tensor scalar_input(const std::string& name, c10::ScalarType dtype) {

@@ -253,7 +253,8 @@ struct Training::Impl {
     std::vector<ByteMove> moves;
     moves.reserve(moved.size());
     for (const BufferId b : moved)
-      moves.push_back({place_of(before, b), place_of(plan, b), placed_bytes(before.trace.buffers[b].bytes)});
+      moves.push_back(
+          {place_of(before, b), place_of(plan, b), placed_bytes(before.trace, before.trace.buffers[b].bytes)});
     backend->move_all(std::move(moves));
     if (disk_arena) disk_arena->let_go(0, disk_arena->bytes(), /*written=*/true);
   }
@@ -274,7 +275,7 @@ struct Training::Impl {
     backend->reset_outside_peak();
     const std::vector<BufferId> moved = what_moves(before);
     int64_t moved_bytes = 0;
-    for (const BufferId b : moved) moved_bytes += placed_bytes(before.trace.buffers[b].bytes);
+    for (const BufferId b : moved) moved_bytes += placed_bytes(before.trace, before.trace.buffers[b].bytes);
     require_memory(backend->scratch_of_moves(moved_bytes));
     arena->grow(plan.arena_bytes);
     take_other_arenas();

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/validator.h"
 #include "plimsoll/bytes.h"
 #include "train/tiny_job.h"
 
@@ -247,6 +248,20 @@ TEST_F(PlanJobTest, PlansForADeviceThatIsNotThere) {
   EXPECT_EQ(planned.settings.memory_budget, std::nullopt);
   EXPECT_EQ(planned.plan.budget_bytes, 0);
   EXPECT_THAT(planned.plan.reasons, Contains(Field(&Reason::decision, "memory_budget: none")));
+}
+
+// cuBLASLt chooses kernels by alignment: all places are alike, so that results do not depend on the plan.
+TEST_F(PlanJobTest, PlacesOnCudaAreAlignedAsItsAllocatorHasThem) {
+  Job job = open_job(4);
+  job.device = "cuda";
+  for (const bool tight : {false, true}) {
+    if (tight) job.memory_budget = plan_job(job).plan.minimum_budget_bytes;
+    const Plan plan = plan_job(job).plan;
+    ASSERT_TRUE(plan.fits);
+    for (const int64_t offset : plan.offsets) EXPECT_TRUE(offset < 0 || offset % 256 == 0) << offset;
+    for (const int64_t offset : plan.workspace_offsets) EXPECT_TRUE(offset < 0 || offset % 256 == 0) << offset;
+    EXPECT_EQ(find_fault(plan), "");
+  }
 }
 
 TEST_F(PlanJobTest, NeedsTheTokenizersFileOnlyForAnOpenVocabulary) {

@@ -82,7 +82,7 @@ void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter,
   int32_t last_write = list.front().op;
   for (size_t i = 0; i < best; ++i)
     if (list[i].written) last_write = list[i].op;
-  const int64_t bytes = placed_bytes(trace.buffers[buffer].bytes);
+  const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
   const int32_t gone = list[best - 1].op, back = list[best].op;
   Move move{buffer};
   move.absence = true;
@@ -103,7 +103,7 @@ void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter,
 // What lies elsewhere: a visit of the device for each cluster of uses. A use on the host lies between two visits.
 void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live) {
   const Buffer description = context.trace.buffers[buffer];  // more are added below
-  const int64_t bytes = placed_bytes(description.bytes);
+  const int64_t bytes = placed_bytes(context.trace, description.bytes);
   const std::vector<Access>& list = accesses_[buffer];
   const auto found = hosted_uses_.find(buffer);
   const std::vector<int32_t> hosted = found == hosted_uses_.end() ? std::vector<int32_t>{} : found->second;
@@ -174,7 +174,7 @@ void SegmentMoves::plan_mirrors(Context& context, TraceRewriter& rewriter) {
         mirrored_[i][buffer] = mirrors_[there->second].host;
         continue;
       }
-      const int64_t bytes = placed_bytes(trace.buffers[buffer].bytes);
+      const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
       const bool small = bytes <= kSharedBytes && !written;
       const auto at = written_at.find(buffer);
       int32_t ready = at == written_at.end() ? segment_.begin : at->second + 1;
