@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "model/counted_mean.h"
 #include "model/fmri_config.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -151,15 +152,10 @@ model::FmriOutputs outputs_of(torch::nn::Module& module, const StepInputs& input
                                                                   inputs["voxels"]);
 }
 
-/// The mean over the samples that count.
-at::Tensor counted_mean(const at::Tensor& of_samples, const at::Tensor& counted) {
-  return (of_samples * counted).sum() / counted.sum();
-}
-
 Evaluation evaluation_of(torch::nn::Module& module, const StepInputs& inputs) {
   const model::FmriOutputs outputs = outputs_of(module, inputs);
   const at::Tensor counted = inputs[kCounted].to(at::kFloat);
-  Evaluation evaluation{counted_mean(outputs.loss, counted), {{kSamples, counted.sum()}}};
+  Evaluation evaluation{model::counted_mean(outputs.loss, counted), {{kSamples, counted.sum()}}};
   for (const auto& [name, part] : outputs.parts) evaluation.sums.emplace_back(name, (part * counted).sum());
   if (!outputs.predicted.defined()) return evaluation;
   const at::Tensor x = outputs.predicted, y = inputs["voxels"].to(at::kFloat), rows = counted.unsqueeze(1);
@@ -209,7 +205,7 @@ Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_ba
       {"voxels", {batch, config.voxels}, c10::kFloat},
       {kCounted, {batch}, c10::kFloat}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
-    return counted_mean(outputs_of(module, inputs).loss, inputs[kCounted].to(at::kFloat));
+    return model::counted_mean(outputs_of(module, inputs).loss, inputs[kCounted].to(at::kFloat));
   };
   step.evaluation = evaluation_of;
   step.metrics = metrics_of;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "model/counted_mean.h"
 #include "model/segmentation_config.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -17,11 +18,6 @@ at::Tensor pooled(const at::Tensor& features, int64_t to) {
   const int64_t batch = features.size(0), width = features.size(3), part = features.size(1) / to;
   const at::Tensor parts = features.view({batch, to, part, to, part, width});
   return (part > 1 ? parts.mean(at::IntArrayRef{2, 4}) : parts).reshape({batch, to * to, width});
-}
-
-/// The mean of `values` [B] over the samples that count.
-at::Tensor counted_mean(const at::Tensor& values, const at::Tensor& counted) {
-  return (values * counted).sum() / counted.sum().clamp_min(1);
 }
 
 /// [B, S, S] -> [B].

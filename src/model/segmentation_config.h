@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "model/config_problem.h"
 #include "plimsoll/prompt_segmentation.h"
 
 namespace plimsoll::model {
@@ -25,24 +26,19 @@ inline int64_t image_token_side(const PromptSegmentationConfig& config) {
   return std::llround(std::sqrt(static_cast<double>(config.image_tokens)));
 }
 
-struct SegmentationProblem {
-  const char* key;      ///< of the job file
-  std::string message;  ///< what is wrong and what is allowed
-};
-
 /// What is wrong with the configuration, if anything; the language model's is looked at elsewhere.
-inline std::optional<SegmentationProblem> problem_of(const PromptSegmentationConfig& config) {
-  using Problem = std::optional<SegmentationProblem>;
+inline std::optional<ConfigProblem> problem_of(const PromptSegmentationConfig& config) {
+  using Problem = std::optional<ConfigProblem>;
   const auto must_divide = [](const char* key, int64_t part, const std::string& of, int64_t whole) -> Problem {
     if (part >= 1 && whole % part == 0) return std::nullopt;
-    return SegmentationProblem{key, fmt::format("{} has {}, which must divide {} {}", key, part, of, whole)};
+    return ConfigProblem{key, fmt::format("{} has {}, which must divide {} {}", key, part, of, whole)};
   };
   const auto at_least_one = [](const char* key, int64_t number) -> Problem {
     if (number >= 1) return std::nullopt;
-    return SegmentationProblem{key, fmt::format("{} has {}; it must be at least 1", key, number)};
+    return ConfigProblem{key, fmt::format("{} has {}; it must be at least 1", key, number)};
   };
   if (config.image_size < kFeatureStride || config.image_size % kFeatureStride != 0)
-    return SegmentationProblem{"model.image_size", fmt::format("model.image_size is {}; it must be a multiple of {}",
+    return ConfigProblem{"model.image_size", fmt::format("model.image_size is {}; it must be a multiple of {}",
                                                                config.image_size, kFeatureStride)};
   for (const auto& [key, number] : {std::pair{"model.channels", config.channels},
                                     {"model.prompt_length", config.prompt_length},
@@ -61,13 +57,13 @@ inline std::optional<SegmentationProblem> problem_of(const PromptSegmentationCon
       return problem;
   }
   if (encoder.widths[0] % 2 != 0)
-    return SegmentationProblem{"model.encoder.widths",
+    return ConfigProblem{"model.encoder.widths",
                                fmt::format("model.encoder.widths begins with {}, which must be even: the stem begins "
                                            "with half of it",
                                            encoder.widths[0])};
   const MaskDecoderConfig& decoder = config.decoder;
   if (decoder.width < 8 || decoder.width % 8 != 0)
-    return SegmentationProblem{"model.decoder.width",
+    return ConfigProblem{"model.decoder.width",
                                fmt::format("model.decoder.width is {}; it must be a multiple of 8", decoder.width)};
   // Cross-attention works at half the width.
   if (auto problem =
@@ -75,14 +71,14 @@ inline std::optional<SegmentationProblem> problem_of(const PromptSegmentationCon
     return problem;
   const int64_t tokens = config.image_tokens, side = image_token_side(config), features = feature_side(config);
   if (tokens < 0 || (tokens > 0 && (side * side != tokens || features % side != 0)))
-    return SegmentationProblem{
+    return ConfigProblem{
         "model.image_tokens",
         fmt::format("model.image_tokens is {}; it must be 0, or the square of a number that divides image_size / {} = "
                     "{} (for example {})",
                     tokens, kFeatureStride, features, features * features)};
   const SegmentationLossConfig& loss = config.loss;
   if (std::max(loss.bce, loss.dice) <= 0)
-    return SegmentationProblem{"model.loss.bce",
+    return ConfigProblem{"model.loss.bce",
                                "model.loss.bce and model.loss.dice are 0: nothing would learn masks; one of them must "
                                "be above 0"};
   return std::nullopt;
