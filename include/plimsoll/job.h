@@ -163,6 +163,7 @@ struct Job {
   std::optional<AccumulationSchedule> gradient_accumulation_steps;  ///< empty: `auto`, batch_size / micro_batch_size up
   Choice gradient_checkpointing = Choice::automatic;
   Choice update_in_backward = Choice::automatic;
+  Choice compile = Choice::automatic;  ///< chains of pointwise ops run as one op
   AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
   int64_t host_memory_budget = 0;        ///< bytes; 0: nothing is moved to host memory

@@ -30,6 +30,9 @@ struct Breakdown {
   }
 };
 
+/// What the device can fuse (base/pointwise.h).
+struct Fusing;
+
 /// Scratch that a kernel takes on the device planned for, in bytes: a rule for the operator, or what was learned from
 /// a run. nullopt: not known; planned as 0 and learned on the first step.
 using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
@@ -43,6 +46,7 @@ struct PlanOptions {
   std::string checkpointed_module;                    ///< `on`: only blocks within this module ("llm"); empty: all
   /// `automatic`: where the step does not fit, or is slower, without. `on`: UserError where that cannot be.
   Choice update_in_backward = Choice::off;
+  std::shared_ptr<const Fusing> fusing;   ///< which ops may be fused, and when; null: none
   int64_t context_bytes = 0;              ///< added to the peak: what the device's runtime takes
   int64_t library_bytes = 0;              ///< likewise: what its libraries set aside, as `workspace`
   WorkspaceModel workspace;               ///< empty: no kernel takes any
@@ -106,6 +110,7 @@ struct Plan {
   StepTime time;
   bool checkpointed = false;  ///< activations are recomputed
   bool update_in_backward = false;
+  int64_t fused_ops = 0;              ///< recorded ops that run within others, over all segments
   int64_t moved_bytes = 0;            ///< of saved values, to host memory and back, a micro batch
   int64_t moved_state_bytes = 0;      ///< of optimizer state that lies in host memory or on disk
   int64_t moved_gradient_bytes = 0;   ///< of gradients, likewise

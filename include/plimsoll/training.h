@@ -85,6 +85,7 @@ struct TrainingOptions {
   Choice gradient_checkpointing = Choice::automatic;
   std::string checkpointed_module;  ///< `on`: only the blocks within this module ("llm"); empty: all
   Choice update_in_backward = Choice::automatic;
+  Choice compile = Choice::automatic;     ///< fuse chains of pointwise ops; `automatic`: where that gains something
   std::optional<int64_t> memory_budget;   ///< bytes
   int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
   int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none

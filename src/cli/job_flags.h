@@ -21,7 +21,8 @@ class JobFlags {
  private:
   std::string batch_size_, accumulation_, max_frames_, image_size_, workers_, learning_rate_, epochs_, data_root_;
   std::string recipe_;
-  bool checkpointing_ = false, no_checkpointing_ = false, amp_ = false, no_amp_ = false, compile_ = false;
+  bool checkpointing_ = false, no_checkpointing_ = false, amp_ = false, no_amp_ = false, compile_ = false,
+       no_compile_ = false;
 };
 
 }  // namespace plimsoll::cli

@@ -10,6 +10,7 @@
 #include "plan/arrangement.h"
 #include "plan/explain.h"
 #include "plan/lay_out.h"
+#include "plan/passes/fuse_pointwise.h"
 #include "plan/passes/recompute.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/pipeline.h"
@@ -67,6 +68,9 @@ struct Planner::Impl {
     prepared = prepare_trace(std::move(prepared), in_backward);
     if (!prepared.segment("micro")) return;
     search.emplace(prepared, options.cost);
+    const Trace all = options.fusing ? fuse_pointwise(prepared, *options.fusing, options.cost) : prepared;
+    micro_at_once = segment_seconds(options.cost, all, "micro");
+    update_at_once = segment_seconds(options.cost, all, "update");
     std::optional<KeptValues> pinned_kept;
     switch (options.gradient_checkpointing) {
       case Choice::off:
@@ -125,6 +129,7 @@ struct Planner::Impl {
     plan.disk_budget_bytes = options.disk_budget;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
     if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(plan));
+    if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(plan));
     if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plan;
@@ -137,6 +142,14 @@ struct Planner::Impl {
   }
 
  private:
+  // A finished schedule.
+  Plan placed(Trace trace) const {
+    if (options.fusing) trace = fuse_pointwise(std::move(trace), *options.fusing, options.cost);
+    Plan plan = lay_out(std::move(trace), options);
+    plan.fused_ops = fused_ops_of(plan.trace);
+    return plan;
+  }
+
   Plan timed(Plan plan) const {
     StepTime& time = plan.time;
     time.norms = segment_seconds(options.cost, plan.trace, "norms");
@@ -152,7 +165,7 @@ struct Planner::Impl {
   Plan schedule(const RecomputeAnswer& answer) const {
     std::vector<RecomputeChoice> choices;
     for (const TrainingGraph& graph : search->graphs()) choices.push_back({&graph, answer.kept});
-    Plan plan = timed(lay_out(recompute(prepared, choices), options));
+    Plan plan = timed(placed(recompute(prepared, choices)));
     plan.checkpointed = answer.cost > 0;
     plan.time.recompute = static_cast<double>(answer.cost) * 1e-12;
     plan.time.recompute_bound = static_cast<double>(answer.bound) * 1e-12;
@@ -161,8 +174,8 @@ struct Planner::Impl {
   }
 
   Plan schedule(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates, int64_t limit) const {
-    Plan plan = timed(lay_out(
-        arrangement.moving->carried_out(arrangement.trace, answer.kept, answer.moved, host_updates, limit), options));
+    Plan plan = timed(
+        placed(arrangement.moving->carried_out(arrangement.trace, answer.kept, answer.moved, host_updates, limit)));
     int64_t again = 0;
     for (const Rebuild& rebuild : rebuilds_of(search->graphs().front(), answer.kept))
       for (int32_t step : rebuild.steps) again += search->graphs().front().steps[step].cost;
@@ -175,8 +188,8 @@ struct Planner::Impl {
     plan.host_budget_bytes = options.host_memory_budget;
     StepTime& time = plan.time;
     time.recompute = static_cast<double>(again) * 1e-12;
-    time.offload = std::max(0.0, time.micro - segment_seconds(options.cost, prepared, "micro") - time.recompute);
-    time.update_offload = std::max(0.0, time.update - segment_seconds(options.cost, prepared, "update"));
+    time.offload = std::max(0.0, time.micro - micro_at_once - time.recompute);
+    time.update_offload = std::max(0.0, time.update - update_at_once);
     plan.reasons = explain_offload(prepared, search->graphs().front(), answer.moved, options.cost, plan);
     const auto recomputed = explain_recomputation(prepared, search->graphs().front(), answer.kept, kKindsExplained);
     plan.reasons.insert(plan.reasons.end(), recomputed.begin(), recomputed.end());
@@ -366,6 +379,12 @@ struct Planner::Impl {
     return {"update_in_backward: on", std::move(why)};
   }
 
+  Reason fusing_reason(const Plan& plan) const {
+    const auto fused = std::ranges::count_if(plan.trace.ops, is_fused);
+    return {options.fusing->all ? "compile: on" : "compile: auto",
+            fmt::format("{} pointwise ops run as {}, which read and write less", plan.fused_ops, fused)};
+  }
+
   Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {
     const std::string decision = plan.checkpointed ? "gradient_checkpointing: on" : "gradient_checkpointing: off";
     if (!budget) return {decision, "no budget was stated"};
@@ -382,6 +401,7 @@ struct Planner::Impl {
 
   const bool in_backward;
   Trace prepared;
+  double micro_at_once = 0, update_at_once = 0;  // seconds of these segments where nothing is moved or run again
   std::optional<RecomputeSearch> search;
   std::optional<Arrangements> elsewhere;
   std::optional<Plan> pinned, whole, leanest, afar;

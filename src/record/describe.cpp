@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "base/pointwise.h"
 #include "record/op_call.h"
 
 namespace plimsoll {
@@ -24,6 +25,8 @@ std::string text_of(const c10::IValue& value) {
 
 std::string describe_constants(const Op& op) {
   if (!op.call) return "";
+  // Named by what it does; its program is numbers.
+  if (is_fused(op)) return "";
   std::string text;
   const auto& arguments = op.call->op.schema().arguments();
   for (size_t i = 0; i < op.call->constants.size() && i < op.arguments.size(); ++i) {

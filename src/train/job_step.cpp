@@ -72,6 +72,7 @@ TrainingOptions options_of(const Job& job) {
     options.checkpointed_module = "llm";
   }
   options.update_in_backward = job.update_in_backward;
+  options.compile = job.compile;
   options.accumulator_dtype = job.accumulator_dtype;
   options.memory_budget = job.memory_budget;
   options.host_memory_budget = job.host_memory_budget;

@@ -3,14 +3,28 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/pointwise.h"
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
+#include "record/pointwise_ops.h"
 
 namespace plimsoll {
 
 int threads_of(const TrainingOptions& options) {
   return options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
+
+namespace {
+
+// Devices that have a kernel for fused ops.
+std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options) {
+  if (options.device != "cpu") return nullptr;
+  const auto device = PointwiseDevice::cpu;
+  return std::make_shared<Fusing>(Fusing{options.compile == Choice::on,
+                                         [device](const Op& op) { return pointwise_op(op, device); }, fused_op_call});
+}
+
+}  // namespace
 
 PlanOptions plan_options_of(const TrainingOptions& options) {
   PlanOptions result;
@@ -26,6 +40,7 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
   if (options.device == "cuda") result.workspace = cuda_workspace_model();
+  if (options.compile != Choice::off) result.fusing = fusing_of(options);
   return result;
 }
 

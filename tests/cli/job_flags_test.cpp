@@ -73,7 +73,8 @@ TEST_F(JobFlags, AreTheseKeys) {
   EXPECT_THAT(overrides({"--no-gradient-checkpointing"}), ElementsAre("gradient_checkpointing=false"));
   EXPECT_THAT(overrides({"--use_amp"}), ElementsAre("precision=bf16-mixed"));
   EXPECT_THAT(overrides({"--no_use_amp"}), ElementsAre("precision=32-true"));
-  EXPECT_THAT(overrides({"--compile-model"}), IsEmpty());
+  EXPECT_THAT(overrides({"--compile-model"}), ElementsAre("compile=true"));
+  EXPECT_THAT(overrides({"--no-compile-model"}), ElementsAre("compile=false"));
 }
 
 // What is said beside a recipe comes after it, and holds.

@@ -110,6 +110,7 @@ const std::vector<Alias>& aliases() {
       {"per_device_train_batch_size", "Hugging Face", "micro_batch_size"},
       {"learning_rate", "Hugging Face", "optimizer.learning_rate"},
       {"lr", "PyTorch", "optimizer.learning_rate"},
+      {"torch_compile", "Hugging Face", "compile"},
       {"weight_decay", "Hugging Face", "optimizer.weight_decay"},
       {"optim", "Hugging Face", "optimizer.name", optimizer},
       {"lr_scheduler_type", "Hugging Face", "scheduler.name", scheduler},

@@ -105,6 +105,15 @@ Key update_in_backward() {
                     &Job::update_in_backward);
 }
 
+Key compile() {
+  return choice_key(
+      "compile",
+      "run chains of pointwise operators (casts, residual adds, activations) as one: what one hands to the "
+      "next takes no memory; the losses stay the same to the bit on the CPU; auto: where it takes less time "
+      "and no more bytes",
+      &Job::compile);
+}
+
 Key accumulator_dtype() {
   const std::vector<std::string> words = words_of(AccumulatorDtype::automatic);
   return {{"gradient_accumulation_dtype", joined(words, " | "), "gradients",
@@ -238,6 +247,7 @@ std::vector<Key> training_keys() {
       gradient_accumulation_steps(),
       gradient_checkpointing(),
       update_in_backward(),
+      compile(),
       accumulator_dtype(),
       memory_budget(),
       host_memory_budget(),

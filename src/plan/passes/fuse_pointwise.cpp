@@ -1,0 +1,238 @@
+#include "plan/passes/fuse_pointwise.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "plan/passes/fused_group.h"
+#include "plan/passes/rewrite.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// Groups that are still open, at most: each is compared with every op that follows.
+constexpr size_t kMostOpen = 8;
+// An op waits for the last of its group over so many others at most.
+constexpr int32_t kFarthest = 256;
+
+class FusePointwise {
+ public:
+  FusePointwise(Trace trace, const Fusing& fusing, const CostModel& cost)
+      : trace_(std::move(trace)), fusing_(fusing), cost_(cost), lifetimes_(lifetimes_of(trace_)) {
+    cost_.timed = nullptr;  // a fused op was never timed: both by the same rates
+    live_ = transient_bytes_by_op(trace_, lifetimes_);
+    peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
+    touched_.resize(trace_.buffers.size(), 0);
+    for (const Op& op : trace_.ops) for_each_buffer(op, [&](BufferId buffer) { ++touched_[buffer]; });
+    for (size_t b = 0; b < trace_.buffers.size(); ++b)
+      if (trace_.buffers[b].persistent || trace_.buffers[b].output) touched_[b] = 0;
+    for (const auto* names : {&trace_.inputs, &trace_.outputs, &trace_.state})
+      for (const NamedView& entry : *names) touched_[entry.view.buffer] = 0;
+  }
+
+  Trace run() {
+    for (const Segment& segment : trace_.segments) {
+      if (segment.name == "initialize") continue;
+      for (int32_t i = segment.begin; i < segment.end; ++i) visit(i);
+      while (!open_.empty()) close(0);
+    }
+    TraceRewriter rewriter(trace_);
+    for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i) {
+      if (const auto found = fused_.find(i); found != fused_.end())
+        rewriter.replace(i, std::move(found->second));
+      else if (!gone_.contains(i))
+        rewriter.keep(i);
+    }
+    return rewriter.finish();
+  }
+
+ private:
+  template <typename Visit>
+  static void for_each_buffer(const Op& op, const Visit& visit) {
+    std::set<BufferId> seen;
+    for_each_view(op, [&](const View& view, bool) {
+      if (seen.insert(view.buffer).second) visit(view.buffer);
+    });
+  }
+
+  std::optional<PointwiseNode> node_at(int32_t index) const {
+    const Op& op = trace_.ops[index];
+    if (op.copy != CopyStage::none || op.on_host || op.random_id >= 0) return std::nullopt;
+    const auto translated = fusing_.translate(op);
+    return translated ? node_of(index, *translated) : std::nullopt;
+  }
+
+  bool belong_together(const FusedGroup& group, const PointwiseNode& node) const {
+    const Op &first = trace_.ops[group.nodes().front().index], &op = trace_.ops[node.index];
+    return (first.phase == Phase::update) == (op.phase == Phase::update) &&
+           node.index - group.nodes().front().index <= kFarthest;
+  }
+
+  // Groups that are open do not touch each other's buffers but to read the same: they may run in any order.
+  void visit(int32_t index) {
+    const std::optional<PointwiseNode> node = node_at(index);
+    std::optional<FusedGroup> joined;
+    if (node) {
+      for (size_t g = open_.size(); g-- > 0;) {
+        if (!open_[g].connects(*node) || !belong_together(open_[g], *node)) continue;
+        FusedGroup candidate = open_[g];
+        // What was found so far, the op itself last.
+        if (joined) {
+          std::vector<PointwiseNode> nodes = candidate.nodes();
+          nodes.insert(nodes.end(), joined->nodes().begin(), joined->nodes().end());
+          auto merged = group_of(std::move(nodes));
+          if (!merged) continue;
+          joined = std::move(merged);
+        } else {
+          if (!candidate.join(*node)) continue;
+          joined = std::move(candidate);
+        }
+        open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(g));
+      }
+    }
+    for (size_t g = open_.size(); g-- > 0;)
+      if (open_[g].conflicts(trace_.ops[index])) close(g);
+    if (!node) return;
+    if (!joined) {
+      joined.emplace();
+      if (!joined->join(*node)) return;
+    }
+    if (open_.size() == kMostOpen) close(0);
+    open_.push_back(std::move(*joined));
+  }
+
+  static std::optional<FusedGroup> group_of(std::vector<PointwiseNode> nodes) {
+    std::ranges::sort(nodes, {}, &PointwiseNode::index);
+    FusedGroup group;
+    for (const PointwiseNode& node : nodes)
+      if (!group.join(node)) return std::nullopt;
+    return group;
+  }
+
+  // Buffers that somebody outside the group reads, writes or knows.
+  std::vector<BufferId> kept_of(const FusedGroup& group) const {
+    std::map<BufferId, int32_t> touches;
+    for (const PointwiseNode& node : group.nodes())
+      for_each_buffer(trace_.ops[node.index], [&](BufferId buffer) { ++touches[buffer]; });
+    std::vector<BufferId> kept;
+    for (const BufferId buffer : group.written())
+      if (touched_[buffer] != touches[buffer]) kept.push_back(buffer);
+    return kept;
+  }
+
+  Op op_of(const FusedGroup& group, const std::vector<BufferId>& kept) const {
+    FusedGroup::Result result = group.result(kept);
+    const Op& last = trace_.ops[group.nodes().back().index];
+    Op op;
+    op.name = std::string(kFusedPrefix) + result.program.text();
+    op.phase = last.phase;
+    op.module = last.module;
+    op.recomputed =
+        std::ranges::all_of(group.nodes(), [&](const auto& node) { return trace_.ops[node.index].recomputed; });
+    const int64_t elements = group.nodes().front().elements;
+    op.flops = static_cast<double>(elements) * static_cast<double>(result.program.steps.size());
+    const auto count = [&](const WalkedView& view) {
+      int64_t different = 1;
+      for (size_t d = 0; d < view.walk.sizes.size(); ++d)
+        different *= view.walk.strides[d] == 0 ? 1 : view.walk.sizes[d];
+      op.bytes_moved += different * element_bytes(view.dtype);
+    };
+    for (const WalkedView& input : group.inputs()) count(input);
+    for (const View& output : result.outputs) op.bytes_moved += elements * element_bytes(output.dtype);
+    op.call = fusing_.call(result.program);
+    op.arguments.push_back({Argument::Kind::tensor_list, false, std::move(result.inputs)});
+    op.arguments.push_back({Argument::Kind::tensor_list, true, std::move(result.outputs)});
+    op.arguments.resize(4);  // the program and its constants
+    return op;
+  }
+
+  // How much more is live at each op from the group's first to its last than was; ops of the group but the last are
+  // gone.
+  std::map<int32_t, int64_t> more_live(const FusedGroup& group, const std::vector<BufferId>& kept) const {
+    const int32_t first = group.nodes().front().index, last = group.nodes().back().index;
+    std::set<int32_t> members;
+    for (const PointwiseNode& node : group.nodes()) members.insert(node.index);
+    std::set<BufferId> read, written;
+    for (const WalkedView& input : group.inputs()) read.insert(input.buffer);
+    for (const BufferId buffer : group.written()) written.insert(buffer);
+    std::map<int32_t, int64_t> more;
+    for (int32_t at = first; at <= last; ++at) {
+      if (at != last && members.contains(at)) continue;
+      int64_t& sum = more[at];
+      for (const BufferId buffer : read)
+        if (!trace_.buffers[buffer].persistent && lifetimes_[buffer].death <= at)
+          sum += placed_bytes(trace_.buffers[buffer].bytes);
+      for (const BufferId buffer : written) {
+        if (trace_.buffers[buffer].persistent || read.contains(buffer)) continue;
+        const bool stays = std::ranges::find(kept, buffer) != kept.end() && at == last;
+        const bool made_here = lifetimes_[buffer].birth >= first;
+        if (made_here && !stays && lifetimes_[buffer].live_at(at)) sum -= placed_bytes(trace_.buffers[buffer].bytes);
+      }
+      if (at == last) sum -= trace_.ops[at].workspace_bytes;
+    }
+    return more;
+  }
+
+  bool gains(const FusedGroup& group, const Op& op, const std::map<int32_t, int64_t>& more) const {
+    int64_t scratch = 0;
+    double seconds = 0;
+    for (const PointwiseNode& node : group.nodes()) {
+      scratch += trace_.ops[node.index].workspace_bytes;
+      seconds += seconds_of(cost_, trace_.ops[node.index]);
+    }
+    const bool casts = scratch > kArenaAlignment;  // a number takes so much
+    if (group.nodes().size() < 2 && !casts) return false;
+    if (fusing_.all) return true;
+    if (seconds_of(cost_, op) >= seconds && !casts) return false;
+    const int32_t first = group.nodes().front().index, last = group.nodes().back().index;
+    const int64_t allowed = std::max(peak_, *std::max_element(live_.begin() + first, live_.begin() + last + 1));
+    return std::ranges::all_of(more, [&](const auto& entry) { return live_[entry.first] + entry.second <= allowed; });
+  }
+
+  void close(size_t g) {
+    std::optional<FusedGroup> group = std::move(open_[g]);
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(g));
+    // The first of them wait longest: without them it may gain more.
+    while (group && !group->nodes().empty()) {
+      const std::vector<BufferId> kept = kept_of(*group);
+      if (kept.empty()) return;
+      Op op = op_of(*group, kept);
+      const std::map<int32_t, int64_t> more = more_live(*group, kept);
+      if (gains(*group, op, more)) {
+        for (const auto& [at, bytes] : more) live_[at] += bytes;
+        for (const PointwiseNode& node : group->nodes()) gone_.insert(node.index);
+        fused_[group->nodes().back().index] = std::move(op);
+        return;
+      }
+      std::vector<PointwiseNode> rest(group->nodes().begin() + 1, group->nodes().end());
+      group = group_of(std::move(rest));
+    }
+  }
+
+  Trace trace_;
+  const Fusing& fusing_;
+  CostModel cost_;
+  std::vector<Lifetime> lifetimes_;
+  std::vector<int64_t> live_;  // by op
+  int64_t peak_ = 0;
+  std::vector<int32_t> touched_;  // by buffer: how many ops use it; 0: the outside world does
+  std::vector<FusedGroup> open_;
+  std::map<int32_t, Op> fused_;  // by the op that each stands in for
+  std::set<int32_t> gone_;
+};
+
+}  // namespace
+
+Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost) {
+  return FusePointwise(std::move(trace), fusing, cost).run();
+}
+
+int64_t fused_ops_of(const Trace& trace) {
+  int64_t count = 0;
+  for (const Op& op : trace.ops)
+    if (is_fused(op)) count += 1 + std::ranges::count(op.name, ',');
+  return count;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,101 @@
+// `compile` on and off over the shapes of five systems: the same losses and the same state to the bit, with less memory
+// moved, under the budget that was given.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "plan/validator.h"
+#include "run/equality.h"
+#include "train/system_shapes.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::Batch;
+using testing::SystemShape;
+
+struct RunResult {
+  std::vector<double> losses;
+  std::vector<torch::Tensor> state;
+  Plan plan;
+  MemoryUse used;
+};
+
+class Fuse : public ::testing::TestWithParam<std::tuple<size_t, Precision>> {
+ protected:
+  Fuse() : shape_(testing::system_shapes()[std::get<0>(GetParam())]) {
+    torch::manual_seed(11);
+    for (int i = 0; i < 4; ++i) batches_.push_back(shape_.batch());
+    options_.precision = std::get<1>(GetParam());
+    options_.threads = 1;
+    options_.accumulate = true;
+  }
+
+  RunResult train(Choice compile, std::optional<int64_t> budget = {}) {
+    options_.compile = compile;
+    options_.memory_budget = budget;
+    Training training(shape_.step, options_);
+    training.start();
+    RunResult run;
+    for (size_t i = 0; i < batches_.size(); i += 2)
+      run.losses.push_back(training.step(std::vector<Batch>{batches_[i], batches_[i + 1]}, 1e-3).loss);
+    for (const auto& [name, tensor] : training.state()) run.state.push_back(tensor.clone());
+    run.plan = training.plan();
+    run.used = training.used();
+    return run;
+  }
+
+  static void expect_same(const RunResult& a, const RunResult& b) {
+    EXPECT_EQ(a.losses, b.losses);
+    ASSERT_EQ(a.state.size(), b.state.size());
+    for (size_t i = 0; i < a.state.size(); ++i) EXPECT_TRUE(testing::same_bits(a.state[i], b.state[i])) << i;
+  }
+
+  SystemShape shape_;
+  std::vector<Batch> batches_;
+  TrainingOptions options_;
+};
+
+int64_t moved(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const Op& op : plan.trace.ops) bytes += op.bytes_moved;
+  return bytes;
+}
+
+TEST_P(Fuse, LossesStayAndFewerBytesMove) {
+  const RunResult plain = train(Choice::off), automatic = train(Choice::automatic), all = train(Choice::on);
+  EXPECT_EQ(plain.plan.fused_ops, 0);
+  EXPECT_GT(automatic.plan.fused_ops, 0);
+  EXPECT_GE(all.plan.fused_ops, automatic.plan.fused_ops);
+  expect_same(plain, automatic);
+  expect_same(plain, all);
+  EXPECT_LT(moved(automatic.plan), moved(plain.plan));
+  EXPECT_LE(automatic.plan.live_bytes, plain.plan.live_bytes);
+  EXPECT_LE(automatic.used.measured_peak(), automatic.plan.peak_bytes);
+  EXPECT_EQ(find_fault(automatic.plan), "");
+  EXPECT_EQ(find_fault(all.plan), "");
+}
+
+// What is rebuilt in backward is fused with what reads it.
+TEST_P(Fuse, LossesStayUnderTheLeastBudget) {
+  const RunResult plain = train(Choice::off);
+  options_.compile = Choice::automatic;
+  const Plan whole = Training(shape_.step, options_).plan();
+  options_.memory_budget = 1;
+  const int64_t least = Training(shape_.step, options_).plan().minimum_budget_bytes;
+  const RunResult lean = train(Choice::automatic, std::max(least, whole.peak_bytes * 3 / 4));
+  expect_same(plain, lean);
+  EXPECT_LE(lean.used.measured_peak(), lean.plan.budget_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Systems, Fuse,
+                         ::testing::Combine(::testing::Range<size_t>(0, testing::system_shapes().size()),
+                                            ::testing::Values(Precision::fp32_true, Precision::bf16_mixed)),
+                         [](const auto& info) {
+                           const bool mixed = std::get<1>(info.param) == Precision::bf16_mixed;
+                           std::string name = testing::system_shapes()[std::get<0>(info.param)].name;
+                           std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
+                           return name + (mixed ? "Mixed" : "");
+                         });
+
+}  // namespace
+}  // namespace plimsoll
