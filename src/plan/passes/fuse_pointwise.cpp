@@ -162,12 +162,12 @@ class FusePointwise {
       int64_t& sum = more[at];
       for (const BufferId buffer : read)
         if (!trace_.buffers[buffer].persistent && lifetimes_[buffer].death <= at)
-          sum += placed_bytes(trace_.buffers[buffer].bytes);
+          sum += placed_bytes(trace_, trace_.buffers[buffer].bytes);
       for (const BufferId buffer : written) {
         if (trace_.buffers[buffer].persistent || read.contains(buffer)) continue;
         const bool stays = std::ranges::find(kept, buffer) != kept.end() && at == last;
         const bool made_here = lifetimes_[buffer].birth >= first;
-        if (made_here && !stays && lifetimes_[buffer].live_at(at)) sum -= placed_bytes(trace_.buffers[buffer].bytes);
+        if (made_here && !stays && lifetimes_[buffer].live_at(at)) sum -= placed_bytes(trace_, trace_.buffers[buffer].bytes);
       }
       if (at == last) sum -= trace_.ops[at].workspace_bytes;
     }
@@ -181,7 +181,7 @@ class FusePointwise {
       scratch += trace_.ops[node.index].workspace_bytes;
       seconds += seconds_of(cost_, trace_.ops[node.index]);
     }
-    const bool casts = scratch > kArenaAlignment;  // a number takes so much
+    const bool casts = scratch > trace_.alignment;  // a number takes so much
     if (group.nodes().size() < 2 && !casts) return false;
     if (fusing_.all) return true;
     if (seconds_of(cost_, op) >= seconds && !casts) return false;
