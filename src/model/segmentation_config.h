@@ -39,7 +39,7 @@ inline std::optional<ConfigProblem> problem_of(const PromptSegmentationConfig& c
   };
   if (config.image_size < kFeatureStride || config.image_size % kFeatureStride != 0)
     return ConfigProblem{"model.image_size", fmt::format("model.image_size is {}; it must be a multiple of {}",
-                                                               config.image_size, kFeatureStride)};
+                                                         config.image_size, kFeatureStride)};
   for (const auto& [key, number] : {std::pair{"model.channels", config.channels},
                                     {"model.prompt_length", config.prompt_length},
                                     {"model.encoder.expansion", config.encoder.expansion},
@@ -58,13 +58,13 @@ inline std::optional<ConfigProblem> problem_of(const PromptSegmentationConfig& c
   }
   if (encoder.widths[0] % 2 != 0)
     return ConfigProblem{"model.encoder.widths",
-                               fmt::format("model.encoder.widths begins with {}, which must be even: the stem begins "
-                                           "with half of it",
-                                           encoder.widths[0])};
+                         fmt::format("model.encoder.widths begins with {}, which must be even: the stem begins "
+                                     "with half of it",
+                                     encoder.widths[0])};
   const MaskDecoderConfig& decoder = config.decoder;
   if (decoder.width < 8 || decoder.width % 8 != 0)
     return ConfigProblem{"model.decoder.width",
-                               fmt::format("model.decoder.width is {}; it must be a multiple of 8", decoder.width)};
+                         fmt::format("model.decoder.width is {}; it must be a multiple of 8", decoder.width)};
   // Cross-attention works at half the width.
   if (auto problem =
           must_divide("model.decoder.num_heads", decoder.num_heads, "half of model.decoder.width,", decoder.width / 2))
@@ -79,8 +79,8 @@ inline std::optional<ConfigProblem> problem_of(const PromptSegmentationConfig& c
   const SegmentationLossConfig& loss = config.loss;
   if (std::max(loss.bce, loss.dice) <= 0)
     return ConfigProblem{"model.loss.bce",
-                               "model.loss.bce and model.loss.dice are 0: nothing would learn masks; one of them must "
-                               "be above 0"};
+                         "model.loss.bce and model.loss.dice are 0: nothing would learn masks; one of them must "
+                         "be above 0"};
   return std::nullopt;
 }
 

@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "ops/attention_cpu.h"
-#include "ops/capped_attention_cpu.h"
 #include "ops/op_support.h"
 #include "ops/results.h"
 
@@ -81,11 +80,9 @@ double scale_of(const Tensor& q, Scale scale) {
 Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
                       double softcap) {
   auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap);
-  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
-  if (softcap > 0)
-    capped_attention_forward_cpu(shape, scale_of(q, scale), softcap, q, k, v, out, logsumexp);
-  else
-    attention_forward_cpu(shape, scale_of(q, scale), side_by_side(q), side_by_side(k), side_by_side(v), out, logsumexp);
+  attention_forward_cpu({attention_shape(q, k, v, causal, window, softcap), scale_of(q, scale), softcap,
+                         side_by_side(q), side_by_side(k), side_by_side(v)},
+                        out, logsumexp);
   return {out, logsumexp};
 }
 
@@ -93,12 +90,9 @@ Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tens
                              const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
                              double softcap) {
   auto [dq, dk, dv] = attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
-  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
-  if (softcap > 0)
-    capped_attention_backward_cpu(shape, scale_of(q, scale), softcap, grad_out, q, k, v, out, logsumexp, dq, dk, dv);
-  else
-    attention_backward_cpu(shape, scale_of(q, scale), grad_out, side_by_side(q), side_by_side(k), side_by_side(v), out,
-                           logsumexp, dq, dk, dv);
+  attention_backward_cpu({attention_shape(q, k, v, causal, window, softcap), scale_of(q, scale), softcap,
+                          side_by_side(q), side_by_side(k), side_by_side(v)},
+                         side_by_side(grad_out), side_by_side(out), logsumexp, dq, dk, dv);
   return {dq, dk, dv};
 }
 

@@ -24,8 +24,6 @@ struct AttentionOptions {
 /// Throws UserError where shapes, dtypes or window do not agree.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal = true,
                      int64_t window = 0);
-/// With a softcap the scores of 128 queries and all keys that they see are held at a time, in a kernel of ours:
-/// libtorch's flash kernels know no cap.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
 }  // namespace plimsoll::ops

@@ -81,7 +81,7 @@ ScoreBlocks score_blocks(const AttentionShape& shape) {
   constexpr int64_t kMost = 64 * MiB / 4;
   ScoreBlocks cut{};
   for (cut.rows = std::min<int64_t>(256, shape.queries);; cut.rows = div_up(cut.rows, 2)) {
-    cut.blocks = capped_blocks(shape, cut.rows);
+    cut.blocks = query_blocks(shape, cut.rows);
     cut.most_keys = most_keys(cut.blocks);
     const int64_t one_head = shape.group() * cut.rows * cut.most_keys;
     cut.kv_heads = std::clamp<int64_t>(kMost / one_head, 1, shape.kv_heads);

@@ -30,12 +30,6 @@ void geglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t 
 void geglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
                          int64_t begin, int64_t end);
 
-void capped_softmax_rows(const CappedSoftmax& args, int64_t begin, int64_t end);
-/// The probabilities again, from x and logsumexp, and in `grad`, which comes as the gradient of the probabilities, the
-/// gradient of x: p (grad - delta) (1 - (c / cap)^2) scale.
-void capped_softmax_backward_rows(const CappedSoftmax& args, const Rows& grad, const void* delta, int64_t begin,
-                                  int64_t end);
-
 void cross_entropy_rows(const CrossEntropy& args, int64_t begin, int64_t end);
 
 void split_add_rows(const SplitAdd& args, int64_t begin, int64_t end);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "ops/attention_plan.h"
+#include "ops/attention_cpu_plan.h"
 #include "ops/conv_kernels_cpu.h"
 #include "ops/linear_cross_entropy_plan.h"
 #include "ops/optimizer/adafactor_plan.h"
@@ -95,86 +95,24 @@ int64_t quantized_linear_backward(const Op& op, int threads) {
          matrix_scratch(grad.dtype, threads);
 }
 
-/// capped_attention_cpu.cpp: so many matrices of a block's queries, of a head's keys and of a block's scores, and so
-/// many numbers a query.
-int64_t capped_attention(const AttentionShape& shape, DType dtype, int64_t queries, int64_t keys, int64_t scores,
-                         int64_t numbers) {
-  const std::vector<QueryBlock> blocks = capped_blocks(shape);
-  const int64_t rows = blocks.front().count, bytes = accumulator_bytes(dtype);
-  return queries * rounded(rows * shape.width * bytes) + keys * rounded(shape.keys * shape.width * bytes) +
-         scores * rounded(rows * most_keys(blocks) * bytes) + numbers * rounded(rows * bytes);
-}
-
-/// The copies of operands whose last dimension is not side by side, and the mask of a window.
-int64_t attention_fixed(const Op& op, const AttentionShape& shape, size_t q_at) {
+/// What attention copies: operands whose last dimension is not side by side.
+int64_t attention_copies(const Op& op, std::initializer_list<size_t> operands) {
   int64_t total = 0;
-  for (size_t i = q_at; i < q_at + 3; ++i)
+  for (const size_t i : operands)
     if (tensor(op, i).strides[3] != 1) total += bytes_of(tensor(op, i));
-  if (needs_window_mask(shape)) {
-    const int64_t rows = window_mask_rows(shape);
-    total += rounded(rows * (rows + shape.window - 1) * accumulator_bytes(tensor(op, q_at).dtype));
-  }
   return total;
 }
 
-// libtorch's flash kernels (FlashAttentionKernel.cpp) tile queries and keys, and take scratch for one tile a thread.
-struct FlashTile {
-  FlashTile(int64_t all_queries, int64_t all_keys)
-      : queries(std::min<int64_t>(all_queries, all_queries >= 768   ? 256
-                                               : all_queries >= 192 ? 64
-                                                                    : 32)),
-        keys(std::min<int64_t>(all_keys, 512)) {}
-  int64_t queries, keys;
-};
-
 int64_t attention(const Op& op, int threads) {
   const AttentionShape shape = recorded_attention(op, 0, 3);
-  const DType dtype = tensor(op, 0).dtype;
-  if (shape.capped) return capped_attention(shape, dtype, 2, 2, 1, 1);
-  const int64_t bytes = element_bytes(dtype);
-  int64_t largest = 0;
-  for (const QueryBlock& block : query_blocks(shape)) {
-    const FlashTile tile(block.count, block.keys);
-    const int64_t scores = tile.queries * tile.keys;
-    largest = std::max(largest, rounded(threads * (scores + 2 * tile.queries + tile.queries * shape.width) *
-                                        accumulator_bytes(dtype)) +
-                                    (bytes == 2 ? rounded(threads * scores * bytes) : 0));
-  }
-  return attention_fixed(op, shape, 0) + largest;
-}
-
-/// The strides of [batch, tokens, heads, width], the part of grad_out that one call is given.
-bool gradient_is_copied(const View& grad, const AttentionShape& shape, const HeadRange& range,
-                        const QueryBlock& block) {
-  const int64_t group = shape.group();
-  const auto& s = grad.strides;
-  const bool by_heads = range.kv_heads > 1 && group > 1;  // key heads take the place of the batch
-  const int64_t sizes[] = {by_heads ? range.kv_heads : range.batches, block.count,
-                           by_heads ? group : range.kv_heads * group, shape.width};
-  const int64_t strides[] = {by_heads ? group * s[1] : s[0], s[2], s[1], s[3]};
-  return !is_contiguous(sizes, strides);
+  return attention_copies(op, {0, 1, 2}) +
+         attention_forward_scratch(shape, element_bytes(tensor(op, 0).dtype), threads);
 }
 
 int64_t attention_backward(const Op& op, int threads) {
   const AttentionShape shape = recorded_attention(op, 1, 6);
-  const View& grad = tensor(op, 0);
-  if (shape.capped) return capped_attention(shape, grad.dtype, 3, 4, 2, 2);
-  const int64_t bytes = element_bytes(grad.dtype), accumulator = accumulator_bytes(grad.dtype), group = shape.group();
-  int64_t largest = 0;
-  for (const HeadRange& range : backward_heads(shape, threads)) {
-    const int64_t key_heads = range.batches * range.kv_heads, units = key_heads * group;
-    const int64_t own_gradients = group == 1 ? 0 : 2 * rounded(units * shape.keys * shape.width * bytes);
-    for (const QueryBlock& block : query_blocks(shape)) {
-      const FlashTile tile(block.count, block.keys);
-      const int64_t scores = 2 * threads * tile.queries * tile.keys;
-      const int64_t running = div_up(units, div_up(units, std::min<int64_t>(threads, units)));
-      int64_t call = rounded(scores * accumulator) + (bytes == 2 ? rounded(scores * bytes) : 0) +
-                     running * rounded(tile.queries * accumulator);
-      if (gradient_is_copied(grad, shape, range, block)) call += rounded(units * block.count * shape.width * bytes);
-      largest = std::max(largest, own_gradients + call);
-    }
-  }
-  return attention_fixed(op, shape, 1) + largest + matrix_scratch(grad.dtype, threads);
+  return attention_copies(op, {0, 1, 2, 3, 4}) +
+         attention_backward_scratch(shape, element_bytes(tensor(op, 1).dtype), threads);
 }
 
 /// The gradient is copied where it lies in another order than what it is added to. Of 8 bits it never does.

@@ -15,10 +15,9 @@ namespace plimsoll::ops {
 constexpr int64_t kMatrixScratchBytes = 512 * KiB;
 
 /// Greatest sum of bytes, each allocation rounded up to 64, that `op` holds at a time beside its operands and results
-/// when it runs on `threads` CPU threads; nothing for operators that are not ours. An upper bound that is met, with two
-/// exceptions: attention's backward may run its threads one after the other and then takes up to 1 KiB a thread less,
-/// and matrix products of 16-bit types count with kMatrixScratchBytes a thread. What libraries take outside libtorch's
-/// allocator is not in it. Reads the window of attention from op.call; without it there is taken to be none.
+/// when it runs on `threads` CPU threads; nothing for operators that are not ours. An upper bound that is met, except
+/// that matrix products of 16-bit types count with kMatrixScratchBytes a thread. What libraries take outside libtorch's
+/// allocator is not in it.
 std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads);
 
 }  // namespace plimsoll::ops

@@ -58,9 +58,8 @@ int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run,
                            int64_t unit = 64);
 
 /// Expects cpu_workspace_bytes() to be what the allocator saw, on 1 and 2 threads. It may be up to `slack` bytes a
-/// thread less, and up to `slack_of_threads` for each thread but one.
-void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack = 0,
-                      int64_t slack_of_threads = 0);
+/// thread less.
+void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack = 0);
 
 /// Turns CPU autocast to a type on for its lifetime.
 struct Autocast {

@@ -154,8 +154,7 @@ int64_t measured_workspace(const std::string& name, const std::vector<c10::IValu
   return measured_workspace([&] { return call(name, arguments); }, results);
 }
 
-void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack,
-                      int64_t slack_of_threads) {
+void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack) {
   const int threads_before = at::get_num_threads();
   for (const int threads : {1, 2}) {
     at::set_num_threads(threads);
@@ -164,8 +163,7 @@ void expect_workspace(const std::string& name, const std::vector<c10::IValue>& a
     const auto stated = cpu_workspace_bytes(recorded(name, arguments, results), threads);
     ASSERT_TRUE(stated) << name;
     EXPECT_LE(measured, *stated) << name << " on " << threads << " threads";
-    EXPECT_GE(measured, *stated - threads * slack - (threads - 1) * slack_of_threads)
-        << name << " on " << threads << " threads";
+    EXPECT_GE(measured, *stated - threads * slack) << name << " on " << threads << " threads";
   }
   at::set_num_threads(threads_before);
 }

@@ -167,7 +167,8 @@ class FusePointwise {
         if (trace_.buffers[buffer].persistent || read.contains(buffer)) continue;
         const bool stays = std::ranges::find(kept, buffer) != kept.end() && at == last;
         const bool made_here = lifetimes_[buffer].birth >= first;
-        if (made_here && !stays && lifetimes_[buffer].live_at(at)) sum -= placed_bytes(trace_, trace_.buffers[buffer].bytes);
+        if (made_here && !stays && lifetimes_[buffer].live_at(at))
+          sum -= placed_bytes(trace_, trace_.buffers[buffer].bytes);
       }
       if (at == last) sum -= trace_.ops[at].workspace_bytes;
     }

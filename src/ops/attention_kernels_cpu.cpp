@@ -1,0 +1,480 @@
+#include "ops/attention_kernels_cpu.h"
+
+#include <limits>
+#include <type_traits>
+
+#include "ops/kernel_dtypes.h"
+#include "ops/lanes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::ops {
+
+using c10::BFloat16;
+using c10::Half;
+using namespace lanes;
+
+namespace {
+
+constexpr double kLog2E = 1.44269504088896340736, kLog2 = 0.69314718055994530942;
+
+// --- Tokens in and out of blocks.
+
+/// Elements 0, 2, 4 … of two vectors' halves that are neighbours: a0 b0 a1 b1 …, of the first half or of the second.
+template <typename V>
+PLIMSOLL_INLINE V first_halves(const V& a, const V& b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+template <typename V>
+PLIMSOLL_INLINE V second_halves(const V& a, const V& b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+/// Transposes 16 x 16. Each round turns the number row x 16 + column by a bit.
+template <typename V>
+PLIMSOLL_INLINE void turn(V (&rows)[kLanes]) {
+#pragma GCC unroll 4
+  for (int round = 0; round < 4; ++round) {
+    V next[kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = first_halves(rows[i], rows[i + kLanes / 2]);
+      next[2 * i + 1] = second_halves(rows[i], rows[i + kLanes / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+
+/// Columns [j, j + 16) of row i of `rows`; zeros beyond its ends.
+template <typename T>
+PLIMSOLL_INLINE VectorOf<Scalar<T>> row_part(const HeadRows& rows, int64_t i, int64_t j) {
+  if (i >= rows.count) return VectorOf<Scalar<T>>{};
+  const int64_t left = rows.width - j;
+  return load_some(static_cast<const T*>(rows.data) + i * rows.stride + j, left < kLanes ? left : 0);
+}
+
+template <typename T>
+PLIMSOLL_INLINE void turn_rows_of(const HeadRows& rows, int64_t lanes, void* to) {
+  using S = Scalar<T>;
+  for (int64_t i = 0; i < lanes; i += kLanes)
+    for (int64_t j = 0; j < rows.width; j += kLanes) {
+      VectorOf<S> part[kLanes];
+      if (i + kLanes <= rows.count && j + kLanes <= rows.width) {
+        const T* from = static_cast<const T*>(rows.data) + i * rows.stride + j;
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < kLanes; ++r) part[r] = load(from + r * rows.stride);
+      } else {
+        for (int64_t r = 0; r < kLanes; ++r) part[r] = row_part<T>(rows, i + r, j);
+      }
+      turn(part);
+      const int64_t columns = rows.width - j < kLanes ? rows.width - j : kLanes;
+      for (int64_t c = 0; c < columns; ++c) store(static_cast<S*>(to) + (j + c) * lanes + i, part[c]);
+    }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void widen_rows_of(const HeadRows& rows, int64_t columns, void* to) {
+  for (int64_t i = 0; i < rows.count; ++i)
+    for (int64_t j = 0; j < columns; j += kLanes)
+      store(static_cast<Scalar<T>*>(to) + i * columns + j, row_part<T>(rows, i, j));
+}
+
+template <typename T>
+PLIMSOLL_INLINE void store_turned_of(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to) {
+  using S = Scalar<T>;
+  for (int64_t i = 0; i < to.count; i += kLanes) {
+    VectorOf<S> factor = splat<VectorOf<S>>(S{1});
+    if (factors) factor = load(static_cast<const S*>(factors) + i);
+    const int64_t rows = to.count - i < kLanes ? to.count - i : kLanes;
+    for (int64_t j = 0; j < to.width; j += kLanes) {
+      const int64_t columns = to.width - j < kLanes ? to.width - j : kLanes;
+      VectorOf<S> part[kLanes]{};
+      for (int64_t c = 0; c < columns; ++c) part[c] = load(static_cast<const S*>(from) + (j + c) * lanes + i) * factor;
+      turn(part);
+      for (int64_t r = 0; r < rows; ++r)
+        store_some(static_cast<T*>(to.data) + (i + r) * to.stride + j, part[r], columns < kLanes ? columns : 0);
+    }
+  }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void store_rows_of(const void* from, int64_t columns, const MutableHeadRows& to) {
+  for (int64_t i = 0; i < to.count; ++i) PLIMSOLL_FOR_LANES(j, partial, to.width) {
+      store_some(static_cast<T*>(to.data) + i * to.stride + j,
+                 load(static_cast<const Scalar<T>*>(from) + i * columns + j), partial);
+    }
+}
+
+template <typename T>
+PLIMSOLL_INLINE void row_products_of(const HeadRows& a, const HeadRows& b, void* to) {
+  using S = Scalar<T>;
+  for (int64_t i = 0; i < a.count; ++i) {
+    VectorOf<S> total{};
+    for (int64_t j = 0; j < a.width; j += kLanes) total += row_part<T>(a, i, j) * row_part<T>(b, i, j);
+    static_cast<S*>(to)[i] = sum(total);
+  }
+}
+
+PLIMSOLL_INLINE void turn_pairs_of(const HeadRows& rows, int64_t lanes, Pair* to) {
+  const int64_t width = rows.width / 2;
+  const BFloat16* data = static_cast<const BFloat16*>(rows.data);
+  for (int64_t i = 0; i < lanes; i += kLanes)
+    for (int64_t j = 0; j < width; j += kLanes) {
+      const int64_t columns = width - j < kLanes ? width - j : kLanes;
+      Words part[kLanes]{};
+      const int64_t count = rows.count - i < kLanes ? rows.count - i : kLanes;
+      const BFloat16* from = data + i * rows.stride + 2 * j;
+      if (count == kLanes && columns == kLanes) {
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < kLanes; ++r) part[r] = read<Words>(from + r * rows.stride);
+      } else {
+        for (int64_t r = 0; r < count; ++r)
+          std::memcpy(&part[r], static_cast<const void*>(from + r * rows.stride), static_cast<size_t>(columns) * 4);
+      }
+      turn(part);
+      for (int64_t c = 0; c < columns; ++c) std::memcpy(to + (j + c) * lanes + i, &part[c], sizeof(Words));
+    }
+}
+
+/// The bits of bfloat16 elements, each in a word.
+PLIMSOLL_INLINE Words bits_of(const HeadRows& rows, int64_t i, int64_t j) {
+  Halves bits{};
+  if (i < rows.count) {
+    const BFloat16* from = static_cast<const BFloat16*>(rows.data) + i * rows.stride + j;
+    if (rows.width - j >= kLanes)
+      bits = read<Halves>(from);
+    else
+      std::memcpy(&bits, static_cast<const void*>(from), static_cast<size_t>(rows.width - j) * 2);
+  }
+  return __builtin_convertvector(bits, Words);
+}
+
+PLIMSOLL_INLINE void pair_rows_of(const HeadRows& rows, int64_t columns, Pair* to) {
+  for (int64_t i = 0; i < rows.count; i += 2, to += columns)
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      const Words pairs = bits_of(rows, i, j) | (bits_of(rows, i + 1, j) << 16);
+      std::memcpy(to + j, &pairs, sizeof(pairs));
+    }
+}
+
+// --- Softmax.
+
+/// 2^x for x up to 127, to one or two units in the last place; 0 below float's normal range, NaN for NaN. Polynomial as
+/// in Cephes' exp2f (S. Moshier).
+PLIMSOLL_INLINE Floats power_of_two(Floats x) {
+  const Floats low = splat<Floats>(-127.0f);
+  const Floats y = x < low ? low : x;
+  // Adding 1.5 x 2^23 rounds to a whole number n; with 127 more the lowest bits are the exponent of 2^n, which of 0
+  // stands for 2^-127, which is taken to be 0.
+  const Floats shift = splat<Floats>(12582912.0f + 127.0f);
+  const Floats shifted = y + shift;
+  const Floats r = y - (shifted - shift);
+  Floats p = r * 1.535336188319500e-4f + 1.339887440266574e-3f;
+  p = p * r + 9.618437357674640e-3f;
+  p = p * r + 5.550332471162809e-2f;
+  p = p * r + 2.402264791363012e-1f;
+  p = p * r + 6.931472028550421e-1f;
+  p = p * r + 1.0f;
+  return p * reinterpret_cast<Floats>(reinterpret_cast<Words>(shifted) << 23);
+}
+PLIMSOLL_INLINE Doubles power_of_two(Doubles x) {
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = std::exp2(x[i]);
+  return x;
+}
+
+/// To the nearest bfloat16, ties to even, in the upper half of each word. There is no care for the payload of a NaN: it
+/// would become another number only if its lowest bits were all that made it one, and none here are.
+PLIMSOLL_INLINE Words rounded_bits(const Floats& value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  return bits + (0x7fffu + ((bits >> 16) & 1u));
+}
+PLIMSOLL_INLINE void store_pair(Pair* to, const Floats& even, const Floats& odd) {
+  const Words pair = (rounded_bits(even) >> 16) | (rounded_bits(odd) & 0xffff0000u);
+  std::memcpy(to, &pair, sizeof(pair));
+}
+
+template <typename S>
+using Index = std::conditional_t<std::is_same_v<S, double>, Longs, Ints>;
+template <typename S>
+using IndexScalar = std::conditional_t<std::is_same_v<S, double>, int64_t, int32_t>;
+
+template <typename S>
+PLIMSOLL_INLINE Index<S> lane_numbers(int64_t first) {
+  Index<S> numbers{};
+  for (int i = 0; i < kLanes; ++i) numbers[i] = static_cast<IndexScalar<S>>(i);
+  return numbers + static_cast<IndexScalar<S>>(first);
+}
+
+/// Numbers of a block that its rows have in common.
+template <typename S>
+struct Scores {
+  using V = VectorOf<S>;
+  const ScoreBlock& block;
+  S factor, inner, cap;  ///< scale / log 2; scale / cap; cap / log 2
+
+  PLIMSOLL_INLINE explicit Scores(const ScoreBlock& all)
+      : block(all),
+        factor(static_cast<S>(all.scale * kLog2E)),
+        inner(static_cast<S>(all.cap > 0 ? all.scale / all.cap : 0)),
+        cap(static_cast<S>(all.cap * kLog2E)) {}
+
+  PLIMSOLL_INLINE S* row(int64_t key, int64_t lane) const {
+    return static_cast<S*>(block.scores) + key * block.lanes + lane;
+  }
+  /// Minus infinity where a query does not see the key.
+  PLIMSOLL_INLINE V seen(const V& score, int64_t key, const Index<S>& queries) const {
+    if (!block.causal) return score;
+    const V hidden = splat<V>(-std::numeric_limits<S>::infinity());
+    const auto at = static_cast<IndexScalar<S>>(block.lead + key);
+    V result = queries >= at ? score : hidden;
+    if (block.window > 0) result = queries < static_cast<IndexScalar<S>>(at + block.window) ? result : hidden;
+    return result;
+  }
+  /// Whether some query of the block does not see some key of it.
+  PLIMSOLL_INLINE bool any_hidden() const {
+    return block.causal &&
+           (block.lead + block.keys > 1 || (block.window > 0 && block.lead + block.window < block.lanes));
+  }
+};
+
+/// `kPlain`: no cap, and every query sees every key.
+template <typename S, bool kPairs, bool kPlain>
+PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* result, int64_t width) {
+  using V = VectorOf<S>;
+  const ScoreBlock& block = scores.block;
+  const int64_t lanes = block.lanes;
+  const S factor = kPlain ? scores.factor : S{1};
+  for (int64_t lane = 0; lane < lanes; lane += kLanes) {
+    const V before = load(static_cast<const S*>(numbers) + lane);
+    V greatest[2] = {before, before};
+    if constexpr (kPlain) {
+      V tops[4] = {before, before, before, before};
+      int64_t key = 0;
+      for (; key + 4 <= block.keys; key += 4)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i)
+          tops[i] = larger(V(load(static_cast<const S*>(scores.row(key + i, lane))) * factor), tops[i]);
+      for (; key < block.keys; ++key)
+        tops[0] = larger(V(load(static_cast<const S*>(scores.row(key, lane))) * factor), tops[0]);
+      greatest[0] = larger(tops[0], tops[1]);
+      greatest[1] = larger(tops[2], tops[3]);
+    } else {
+      const Index<S> queries = lane_numbers<S>(lane);
+      for (int64_t key = 0; key < block.keys; ++key) {
+        const V product = load(static_cast<const S*>(scores.row(key, lane)));
+        V score = product * scores.factor;
+        if (block.cap > 0) score = lanes::tanh(V(product * scores.inner)) * scores.cap;
+        score = scores.seen(score, key, queries);
+        store(scores.row(key, lane), score);
+        greatest[0] = larger(score, greatest[0]);
+      }
+    }
+    const V now = larger(greatest[0], greatest[1]);
+    V sums[2]{};
+    int64_t key = 0;
+    for (; key + 2 <= block.keys; key += 2) {
+      const V even = power_of_two(V(load(static_cast<const S*>(scores.row(key, lane))) * factor - now));
+      const V odd = power_of_two(V(load(static_cast<const S*>(scores.row(key + 1, lane))) * factor - now));
+      sums[0] += even;
+      sums[1] += odd;
+      if constexpr (kPairs) {
+        store_pair(static_cast<Pair*>(block.scores) + key / 2 * lanes + lane, even, odd);
+      } else {
+        store(scores.row(key, lane), even);
+        store(scores.row(key + 1, lane), odd);
+      }
+    }
+    if (key < block.keys) {
+      const V last = power_of_two(V(load(static_cast<const S*>(scores.row(key, lane))) * factor - now));
+      sums[0] += last;
+      if constexpr (kPairs)
+        store_pair(static_cast<Pair*>(block.scores) + key / 2 * lanes + lane, last, V{});
+      else
+        store(scores.row(key, lane), last);
+    }
+    const V less = power_of_two(V(before - now));
+    store(numbers + lane, now);
+    S* sum_at = numbers + lanes + lane;
+    store(sum_at, load(static_cast<const S*>(sum_at)) * less + (sums[0] + sums[1]));
+    bool moved = false;
+    for (int i = 0; i < kLanes; ++i) moved |= before[i] != now[i];
+    if (!moved) continue;
+    for (int64_t d = 0; d < width; ++d) {
+      S* at = result + d * lanes + lane;
+      store(at, load(static_cast<const S*>(at)) * less);
+    }
+  }
+}
+
+template <typename S, bool kPairs>
+PLIMSOLL_INLINE void softmax_any_block(const ScoreBlock& block, void* numbers, void* result, int64_t width) {
+  const Scores<S> scores(block);
+  if (block.cap > 0 || scores.any_hidden())
+    softmax_block_of<S, kPairs, false>(scores, static_cast<S*>(numbers), static_cast<S*>(result), width);
+  else
+    softmax_block_of<S, kPairs, true>(scores, static_cast<S*>(numbers), static_cast<S*>(result), width);
+}
+
+/// Probabilities and gradients of the products of a key with sixteen queries. A score's distance from the logarithm of
+/// the sum is taken first, and in units of log 2 then: it is small where the two are large, and so is its rounding.
+template <typename S, bool kPlain>
+PLIMSOLL_INLINE void gradient_of(const Scores<S>& scores, int64_t key, int64_t lane, const Index<S>& queries,
+                                 const VectorOf<S>& log_sum, const VectorOf<S>& shared, VectorOf<S>& probability,
+                                 VectorOf<S>& gradient) {
+  using V = VectorOf<S>;
+  const V product = load(static_cast<const S*>(scores.row(key, lane)));
+  const S scale = static_cast<S>(scores.block.scale), unit = static_cast<S>(kLog2E);
+  if constexpr (kPlain) {
+    probability = power_of_two(V((product * scale - log_sum) * unit));
+    gradient = (gradient - shared) * (probability * scale);
+  } else {
+    V distance = product * scale - log_sum, slope = splat<V>(scale);
+    if (scores.block.cap > 0) {
+      const V share = lanes::tanh(V(product * scores.inner));
+      distance = share * static_cast<S>(scores.block.cap) - log_sum;
+      slope = slope * (1 - share * share);
+    }
+    probability = power_of_two(V(scores.seen(distance, key, queries) * unit));
+    gradient = (gradient - shared) * (probability * slope);
+  }
+}
+
+template <typename S, bool kPairs, bool kPlain>
+PLIMSOLL_INLINE void gradient_block_of(const Scores<S>& scores, const S* numbers, S* gradients, Pair* gradient_pairs) {
+  using V = VectorOf<S>;
+  const ScoreBlock& block = scores.block;
+  const int64_t lanes = block.lanes;
+  for (int64_t lane = 0; lane < lanes; lane += kLanes) {
+    const V log_sum = load(numbers + lane), shared = load(numbers + lanes + lane);
+    const Index<S> queries = lane_numbers<S>(lane);
+    for (int64_t key = 0; key < block.keys; key += 2) {
+      const bool two = key + 1 < block.keys;
+      V probabilities[2]{}, parts[2]{};
+      S* at[2] = {gradients + key * lanes + lane, gradients + (key + 1) * lanes + lane};
+      parts[0] = load(static_cast<const S*>(at[0]));
+      gradient_of<S, kPlain>(scores, key, lane, queries, log_sum, shared, probabilities[0], parts[0]);
+      if (two) {
+        parts[1] = load(static_cast<const S*>(at[1]));
+        gradient_of<S, kPlain>(scores, key + 1, lane, queries, log_sum, shared, probabilities[1], parts[1]);
+      }
+      if constexpr (kPairs) {
+        // A row of bfloat16 takes the first half of what was a row of float32: lanes yet to be read lie behind it.
+        store(reinterpret_cast<BFloat16*>(scores.row(key, 0)) + lane, probabilities[0]);
+        store(reinterpret_cast<BFloat16*>(gradients + key * lanes) + lane, parts[0]);
+        if (two) {
+          store(reinterpret_cast<BFloat16*>(scores.row(key + 1, 0)) + lane, probabilities[1]);
+          store(reinterpret_cast<BFloat16*>(gradients + (key + 1) * lanes) + lane, parts[1]);
+        }
+        store_pair(gradient_pairs + key / 2 * lanes + lane, parts[0], parts[1]);
+      } else {
+        store(scores.row(key, lane), probabilities[0]);
+        store(at[0], parts[0]);
+        if (two) {
+          store(scores.row(key + 1, lane), probabilities[1]);
+          store(at[1], parts[1]);
+        }
+      }
+    }
+  }
+}
+
+template <typename S, bool kPairs>
+PLIMSOLL_INLINE void gradient_any_block(const ScoreBlock& block, const void* numbers, void* gradients,
+                                        Pair* gradient_pairs) {
+  const Scores<S> scores(block);
+  const S* all = static_cast<const S*>(numbers);
+  if (block.cap > 0 || scores.any_hidden())
+    gradient_block_of<S, kPairs, false>(scores, all, static_cast<S*>(gradients), gradient_pairs);
+  else
+    gradient_block_of<S, kPairs, true>(scores, all, static_cast<S*>(gradients), gradient_pairs);
+}
+
+}  // namespace
+
+PLIMSOLL_KERNELS(turn_rows_of, (const HeadRows& rows, int64_t lanes, void* to), (rows, lanes, to))
+PLIMSOLL_KERNELS(widen_rows_of, (const HeadRows& rows, int64_t columns, void* to), (rows, columns, to))
+PLIMSOLL_KERNELS(store_turned_of, (const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to),
+                 (from, lanes, factors, to))
+PLIMSOLL_KERNELS(store_rows_of, (const void* from, int64_t columns, const MutableHeadRows& to), (from, columns, to))
+PLIMSOLL_KERNELS(row_products_of, (const HeadRows& a, const HeadRows& b, void* to), (a, b, to))
+
+PLIMSOLL_CLONES static void turn_bf16_pairs(const HeadRows& rows, int64_t lanes, Pair* to) {
+  turn_pairs_of(rows, lanes, to);
+}
+PLIMSOLL_CLONES static void pair_bf16_rows(const HeadRows& rows, int64_t columns, Pair* to) {
+  pair_rows_of(rows, columns, to);
+}
+
+void turn_rows(const HeadRows& rows, int64_t lanes, void* to) {
+  pick_turn_rows_of(rows.dtype, rows, lanes, to);
+}
+void widen_rows(const HeadRows& rows, int64_t columns, void* to) {
+  pick_widen_rows_of(rows.dtype, rows, columns, to);
+}
+void turn_pairs(const HeadRows& rows, int64_t lanes, Pair* to) {
+  turn_bf16_pairs(rows, lanes, to);
+}
+void pair_rows(const HeadRows& rows, int64_t columns, Pair* to) {
+  pair_bf16_rows(rows, columns, to);
+}
+void store_turned(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to) {
+  pick_store_turned_of(to.dtype, from, lanes, factors, to);
+}
+void store_rows(const void* from, int64_t columns, const MutableHeadRows& to) {
+  pick_store_rows_of(to.dtype, from, columns, to);
+}
+void row_products(const HeadRows& a, const HeadRows& b, void* to) {
+  pick_row_products_of(a.dtype, a, b, to);
+}
+
+#define PLIMSOLL_SOFTMAX(S, pairs, suffix)                                                                            \
+  PLIMSOLL_CLONES static void softmax_##suffix(const ScoreBlock& block, void* numbers, void* result, int64_t width) { \
+    softmax_any_block<S, pairs>(block, numbers, result, width);                                                       \
+  }                                                                                                                   \
+  PLIMSOLL_CLONES static void gradients_##suffix(const ScoreBlock& block, const void* numbers, void* gradients,       \
+                                                 Pair* gradient_pairs) {                                              \
+    gradient_any_block<S, pairs>(block, numbers, gradients, gradient_pairs);                                          \
+  }
+PLIMSOLL_SOFTMAX(float, false, f32)
+PLIMSOLL_SOFTMAX(float, true, pairs)
+PLIMSOLL_SOFTMAX(double, false, f64)
+
+void softmax_block(const ScoreBlock& block, void* numbers, void* result, int64_t width) {
+  (block.is_double ? softmax_f64 : block.pairs ? softmax_pairs : softmax_f32)(block, numbers, result, width);
+}
+void softmax_gradient_block(const ScoreBlock& block, const void* numbers, void* gradients, Pair* gradient_pairs) {
+  (block.is_double ? gradients_f64
+   : block.pairs   ? gradients_pairs
+                   : gradients_f32)(block, numbers, gradients, gradient_pairs);
+}
+
+namespace {
+
+template <typename S>
+void start(S* numbers, int64_t lanes) {
+  // Not minus infinity, whose distance from a row that sees nothing yet would be no number.
+  for (int64_t i = 0; i < lanes; ++i) numbers[i] = std::numeric_limits<S>::lowest();
+  for (int64_t i = lanes; i < 2 * lanes; ++i) numbers[i] = 0;
+}
+
+template <typename S>
+void finish(S* numbers, int64_t lanes) {
+  for (int64_t i = 0; i < lanes; ++i) {
+    const double total = static_cast<double>(numbers[lanes + i]);
+    numbers[i] = static_cast<S>(static_cast<double>(numbers[i]) * kLog2 + std::log(total));
+    numbers[lanes + i] = static_cast<S>(1 / total);
+  }
+}
+
+}  // namespace
+
+void start_softmax(bool is_double, int64_t lanes, void* numbers) {
+  if (is_double) return start(static_cast<double*>(numbers), lanes);
+  start(static_cast<float*>(numbers), lanes);
+}
+void finish_softmax(bool is_double, int64_t lanes, void* numbers) {
+  if (is_double) return finish(static_cast<double*>(numbers), lanes);
+  finish(static_cast<float*>(numbers), lanes);
+}
+
+}  // namespace plimsoll::ops
