@@ -116,7 +116,10 @@ def main():
                        "losses": losses})
         if on_gpu:
             report.update({"peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved()})
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:  # OutOfMemoryError is one; a library's own allocation fails with its words
+        if not isinstance(error, torch.OutOfMemoryError) and not any(
+                words in str(error) for words in ("out of memory", "ALLOC_FAILED", "NOT_INITIALIZED")):
+            raise
         report["fits"] = False
     print(json.dumps(report))
 

@@ -126,9 +126,15 @@ def columns_of(options, name):
     return columns
 
 
+def tokens_of(options, column, report):
+    """Of a step: the peers' micro batches are all of one size, Plimsoll's last one is as small as the batch leaves it."""
+    if column.startswith("Plimsoll"):
+        return options.batch * options.length
+    return -(-options.batch // report["micro_batch_size"]) * report["micro_batch_size"] * options.length
+
+
 def measure(options, name):
     flops = flops_of_token(name, parameters_of(options, name), options)
-    tokens = options.batch * options.length
     columns = columns_of(options, name)
     runs = {column: [] for column in columns}
     for number in range(options.rounds):
@@ -142,7 +148,7 @@ def measure(options, name):
         row = {"model": name, "program": column, "fits": results[-1]["fits"]}
         if row["fits"]:
             seconds = [each["step_seconds"] for each in results]
-            rate = tokens / statistics.median(seconds)
+            rate = tokens_of(options, column, results[-1]) / statistics.median(seconds)
             row.update({"step_seconds": {"median": statistics.median(seconds), "least": min(seconds), "most": max(seconds)},
                         "tokens_per_second": rate, "mfu": rate * flops / (options.peak_tflops * 1e12),
                         **{key: results[-1].get(key) for key in

@@ -111,6 +111,7 @@ FusedProgram fused_program(const std::vector<int64_t>& code, std::vector<double>
   }
   for (size_t i = 2 + steps * kStepNumbers; i < code.size(); ++i) {
     if (code[i] < program.first_step() || code[i] >= program.values()) refuse("an output that no step makes");
+    if (std::ranges::find(program.outputs, code[i]) != program.outputs.end()) refuse("an output that is one already");
     program.outputs.push_back(static_cast<int32_t>(code[i]));
   }
   return program;

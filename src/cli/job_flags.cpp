@@ -83,9 +83,8 @@ void JobFlags::add_to(CLI::App& command) {
   add(command, "--num-epochs", epochs_, "max_epochs: no memory");
   add(command, "--data-root", data_root_, "the folder that relative paths of data.* start from: no memory");
   add(command, "--compile-model", compile_,
-      "compile: true: every chain of pointwise operators runs as one; a little less memory; without it where that "
-      "gains "
-      "something");
+      "compile: true: every chain of pointwise operators runs as one, what lies between takes no memory; without the "
+      "flag where that gains something");
   add(command, "--no-compile-model", no_compile_, "compile: false: every operator runs by itself");
   command
       .add_option(

@@ -28,6 +28,7 @@ Json choices_json(const PlannedJob& planned) {
           {"offload_gradient_bytes", planned.plan.moved_gradient_bytes},
           {"offload_parameter_bytes", planned.plan.moved_parameter_bytes},
           {"host_updates", planned.plan.host_updates},
+          {"fused_ops", planned.plan.fused_ops},
           {"precision", name_of(settings.precision)},
           {"state_dtype", name_of(settings.state_dtype)},
           {"weight_update", name_of(settings.weight_update)},

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMostTokens = int64_t{4} << 20;  // a fraction of a second to read
 constexpr int64_t kMostForPairs = 1024;
 
-/// Runs through windows [0, count) of a split, at most kMostTokens of their tokens.
+/// Each token of those windows with the one that follows it.
 template <typename Each>
 void for_windows(const TextDataset& dataset, Split split, const std::vector<int64_t>& windows, Each each) {
   const auto length = static_cast<size_t>(dataset.sequence_length());

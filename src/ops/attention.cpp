@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -43,7 +44,9 @@ AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v
   require(window == 0 || (window > 0 && causal), op, "window is ", window,
           "; it must be 0 (none), or positive with causal attention");
   require(softcap >= 0, op, "softcap is ", softcap, "; it must be 0 (none) or positive");
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, window, softcap > 0};
+  // A window as long as the sequence hides nothing; shorter numbers have room in the kernels' lanes.
+  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, std::min(window, k.size(2)),
+          softcap > 0};
 }
 
 /// [B, H, T, D] laid out as [B, T, H, D].

@@ -159,11 +159,13 @@ PLIMSOLL_INLINE void pair_rows_of(const HeadRows& rows, int64_t columns, Pair* t
 
 // --- Softmax.
 
-/// 2^x for x up to 127, to one or two units in the last place; 0 below float's normal range, NaN for NaN. Polynomial as
-/// in Cephes' exp2f (S. Moshier).
+/// 2^x for x up to 0, to one or two units in the last place; 0 below float's normal range, NaN for NaN. What is above 0
+/// counts as 0: no score is above the greatest of its row, but for large ones rounding makes it look so. Polynomial as in
+/// Cephes' exp2f (S. Moshier).
 PLIMSOLL_INLINE Floats power_of_two(Floats x) {
-  const Floats low = splat<Floats>(-127.0f);
-  const Floats y = x < low ? low : x;
+  const Floats low = splat<Floats>(-127.0f), high = splat<Floats>(0.0f);
+  Floats y = x < low ? low : x;
+  y = y > high ? high : y;
   // Adding 1.5 x 2^23 rounds to a whole number n; with 127 more the lowest bits are the exponent of 2^n, which of 0
   // stands for 2^-127, which is taken to be 0.
   const Floats shift = splat<Floats>(12582912.0f + 127.0f);
@@ -178,7 +180,7 @@ PLIMSOLL_INLINE Floats power_of_two(Floats x) {
   return p * reinterpret_cast<Floats>(reinterpret_cast<Words>(shifted) << 23);
 }
 PLIMSOLL_INLINE Doubles power_of_two(Doubles x) {
-  for (int64_t i = 0; i < kLanes; ++i) x[i] = std::exp2(x[i]);
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = x[i] > 0 ? 1 : std::exp2(x[i]);
   return x;
 }
 

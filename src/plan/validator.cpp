@@ -159,6 +159,16 @@ class Arena {
       updated_here_.erase(target);
   }
 
+  /// Bytes from the buffer's start to the end of the view's last element.
+  static int64_t end_of(const View& view) {
+    int64_t last = view.offset;
+    for (size_t d = 0; d < view.sizes.size(); ++d) {
+      if (view.sizes[d] == 0) return 0;
+      last += (view.sizes[d] - 1) * view.strides[d];
+    }
+    return (last + 1) * element_bytes(view.dtype);
+  }
+
   void run_op(int32_t index, const Segment& segment) {
     const Op& op = plan_.trace.ops[index];
     const auto complain = [&](BufferId buffer, const char* what) { complain_of(index, segment, buffer, what); };
@@ -175,6 +185,7 @@ class Arena {
       if (offset < 0) return complain(view.buffer, "has no place");
       if (!inside(view.buffer)) return complain(view.buffer, "ends outside the arena");
       if (offset % plan_.trace.alignment != 0) return complain(view.buffer, "is not aligned");
+      if (end_of(view) > buffer.bytes) return complain(view.buffer, "is smaller than what is seen of it");
       if (owns(view.buffer)) {
         if (written) written_here_.insert(view.buffer);
         return;

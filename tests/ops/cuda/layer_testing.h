@@ -11,7 +11,7 @@ namespace plimsoll::ops::testing {
 /// takes the scratch that cuda_layers_workspace_bytes() states. `scratch`: of operands whose products take none of
 /// their own on the CPU.
 inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments, double tolerance,
-                             bool scratch = true) {
+                             bool scratch = true, double least_scale = 1e-3) {
   const Arguments here = copied(arguments), there = copied(arguments);
   const Arguments want = call(name, here), got = call_on_cuda(name, there);
   const auto expect_alike = [&](const Arguments& results, const Arguments& expected, const char* what) {
@@ -21,7 +21,7 @@ inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments
       const at::Tensor a = results[i].toTensor(), b = expected[i].toTensor();
       EXPECT_EQ(a.scalar_type(), b.scalar_type());
       EXPECT_EQ(a.strides(), b.strides()) << name << what << i;
-      if (b.numel() > 0) expect_close(a, b, tolerance, name + what + std::to_string(i), 1e-3);
+      if (b.numel() > 0) expect_close(a, b, tolerance, name + what + std::to_string(i), least_scale);
     }
   };
   expect_alike(got, want, " result ");
