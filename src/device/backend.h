@@ -78,6 +78,10 @@ class Backend {
   /// The generator that its random kernels draw from where they are given none.
   virtual at::Generator generator() const = 0;
 
+  /// Makes what the ops of a plan need beside memory: kernels that are compiled for them. Called before any of them
+  /// runs. Throws UserError (failure) where that cannot be had.
+  virtual void prepare(const Plan& plan) {}
+
   /// One for each executor.
   virtual std::unique_ptr<CopyEngine> copy_engine() = 0;
   /// Copies to the device, after the ops that were run so far and before those run from now on. The source is free

@@ -45,7 +45,7 @@ AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v
           "; it must be 0 (none), or positive with causal attention");
   require(softcap >= 0, op, "softcap is ", softcap, "; it must be 0 (none) or positive");
   // A window as long as the sequence hides nothing; shorter numbers have room in the kernels' lanes.
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, std::min(window, k.size(2)),
+  return {q.size(0),  q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, std::min(window, k.size(2)),
           softcap > 0};
 }
 

@@ -28,7 +28,8 @@ BackwardCut backward_cut(const AttentionShape& shape, int threads) {
   BackwardCut cut{.together = true, .key_chunk = shape.keys, .chunks = 1, .key_tasks = units, .query_tasks = 0};
   // The busiest thread's share over the mean one, against 7 products over 5.
   const int64_t columns = attention_lanes(shape.width);
-  const int64_t most_keys = std::max(kAttentionBlock, kMostGradientNumbers / columns / kAttentionBlock * kAttentionBlock);
+  const int64_t most_keys =
+      std::max(kAttentionBlock, kMostGradientNumbers / columns / kAttentionBlock * kAttentionBlock);
   if (shape.keys <= most_keys && 5 * div_up(units, threads) * threads <= 7 * units) return cut;
   cut.together = false;
   const int64_t wanted = div_up(4 * threads, units);  // four tasks a thread even out what they differ

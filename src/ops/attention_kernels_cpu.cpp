@@ -160,8 +160,8 @@ PLIMSOLL_INLINE void pair_rows_of(const HeadRows& rows, int64_t columns, Pair* t
 // --- Softmax.
 
 /// 2^x for x up to 0, to one or two units in the last place; 0 below float's normal range, NaN for NaN. What is above 0
-/// counts as 0: no score is above the greatest of its row, but for large ones rounding makes it look so. Polynomial as in
-/// Cephes' exp2f (S. Moshier).
+/// counts as 0: no score is above the greatest of its row, but for large ones rounding makes it look so. Polynomial as
+/// in Cephes' exp2f (S. Moshier).
 PLIMSOLL_INLINE Floats power_of_two(Floats x) {
   const Floats low = splat<Floats>(-127.0f), high = splat<Floats>(0.0f);
   Floats y = x < low ? low : x;

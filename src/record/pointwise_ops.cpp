@@ -79,6 +79,7 @@ class Translation {
         if (!add_operand(argument)) return std::nullopt;
     }
     if (!settle_scale() || !settle_approximation()) return std::nullopt;
+    settle_quotient();
     const bool by_tanh = translated_.opcode == Opcode::gelu_tanh || translated_.opcode == Opcode::gelu_tanh_backward;
     if (device_ == PointwiseDevice::cpu && !pow && !relu && !by_tanh &&
         found->second.on_cpu.find(letter_of(dtype)) == std::string_view::npos)
@@ -150,6 +151,15 @@ class Translation {
     return true;
   }
 
+  // On CUDA libtorch multiplies by the reciprocal of a constant.
+  void settle_quotient() {
+    if (device_ != PointwiseDevice::cuda || translated_.opcode != Opcode::div) return;
+    PointwiseOp::Operand& divisor = translated_.operands[1];
+    if (divisor.view.buffer != kNoBuffer) return;
+    translated_.opcode = Opcode::mul;
+    divisor.constant = 1.0f / static_cast<float>(divisor.constant);
+  }
+
   bool settle_approximation() {
     const bool forward = translated_.opcode == Opcode::gelu;
     if (!forward && translated_.opcode != Opcode::gelu_backward) return true;
@@ -181,13 +191,17 @@ class Translation {
     }
     if (!any || !widest) return false;
     if (!is_reduced(result)) return true;
-    // A number beside 16 bits: libtorch keeps it in float32 where it is the second of a product or a quotient.
+    // A number beside 16 bits: libtorch keeps it in float32 where it is the second of a product or a quotient; on CUDA
+    // wherever it is a constant of the call.
     for (size_t i = 0; i < operands.size(); ++i) {
       const View& view = operands[i].view;
       const bool single = view.buffer == kNoBuffer || (view.sizes.empty() && !translated_.result.sizes.empty());
       if (!single) continue;
-      const bool kept = i == 1 && (translated_.opcode == Opcode::mul || translated_.opcode == Opcode::div);
-      if (!kept || device_ != PointwiseDevice::cpu) return false;
+      const bool kept =
+          device_ == PointwiseDevice::cpu
+              ? i == 1 && (translated_.opcode == Opcode::mul || translated_.opcode == Opcode::div)
+              : view.buffer == kNoBuffer && translated_.opcode >= Opcode::add && translated_.opcode <= Opcode::div;
+      if (!kept) return false;
     }
     return true;
   }

@@ -110,6 +110,7 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
     else
       places_.push_back(backend.place(arena, offset, buffer.bytes));
   }
+  backend.prepare(plan);
   ops_.reserve(plan.trace.ops.size());
   const std::vector<FreeGap> gaps = largest_free_gaps(plan);
   for (size_t i = 0; i < plan.trace.ops.size(); ++i) {

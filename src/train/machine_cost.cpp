@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/atomic_file.h"
+#include "base/cache_folder.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -121,11 +122,7 @@ CostModel typical(int threads) {
 }  // namespace
 
 std::filesystem::path measurements_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/')
-    return std::filesystem::path(cache) / "plimsoll";
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return std::filesystem::path(home) / ".cache/plimsoll";
-  return {};
+  return cache_folder();
 }
 
 CostModel machine_cost_model(int threads) {

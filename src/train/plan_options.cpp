@@ -4,8 +4,10 @@
 #include <thread>
 
 #include "base/pointwise.h"
+#include "device/backend.h"
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
+#include "device/nvrtc.h"
 #include "record/pointwise_ops.h"
 
 namespace plimsoll {
@@ -18,8 +20,11 @@ namespace {
 
 // Devices that have a kernel for fused ops.
 std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options) {
-  if (options.device != "cpu") return nullptr;
-  const auto device = PointwiseDevice::cpu;
+  const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
+  if (options.device != "cpu" && options.device != "cuda") return nullptr;
+  // Kernels for CUDA are compiled here where the device is here.
+  const bool here = device == PointwiseDevice::cuda && find_backend("cuda") != nullptr;
+  if (here && options.compile == Choice::automatic && !has_nvrtc()) return nullptr;
   return std::make_shared<Fusing>(Fusing{options.compile == Choice::on,
                                          [device](const Op& op) { return pointwise_op(op, device); }, fused_op_call});
 }

@@ -176,7 +176,8 @@ TEST(Attention, LargeScoresChooseTheirKey) {
       expect_close(out[0][0], want, tolerance(type), "out");
       out.backward(at::ones_like(out));
       for (const Tensor& each : {q, k, v}) EXPECT_TRUE(at::isfinite(each.grad()).all().item<bool>());
-      const Tensor times = at::zeros({tokens}, at::kDouble).index_add(0, chosen.flatten(), at::ones({tokens}, at::kDouble));
+      const Tensor times =
+          at::zeros({tokens}, at::kDouble).index_add(0, chosen.flatten(), at::ones({tokens}, at::kDouble));
       expect_close(v.grad()[0][0].select(1, 0), times, tolerance(type), "dv");
     }
 }

@@ -10,6 +10,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
+#include "base/pointwise.h"
 #include "device/backend_library.h"
 #include "device/cuda/cuda_allocator.h"
 #include "device/cuda/cuda_arena.h"
@@ -19,6 +20,7 @@
 #include "device/cuda/staging.h"
 #include "device/cuda_workspace.h"
 #include "device/moves.h"
+#include "ops/cuda/fused_launch.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cuda {
@@ -92,6 +94,12 @@ class CudaBackend final : public Backend {
   int64_t outside_allocations() const override { return allocator::device_allocations(); }
 
   at::Generator generator() const override { return at::globalContext().defaultGenerator(device()); }
+
+  void prepare(const Plan& plan) override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    for (const Op& op : plan.trace.ops)
+      if (is_fused(op) && !op.on_host) prepare_fused(op);
+  }
 
   std::unique_ptr<CopyEngine> copy_engine() override { return std::make_unique<CudaCopies>(stream_); }
   void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) override {

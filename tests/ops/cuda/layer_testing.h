@@ -10,8 +10,8 @@ namespace plimsoll::ops::testing {
 /// arguments, to `tolerance` of the largest value; the same sizes, strides and types; and, with `scratch`, that it
 /// takes the scratch that cuda_layers_workspace_bytes() states. `scratch`: of operands whose products take none of
 /// their own on the CPU.
-inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments, double tolerance,
-                             bool scratch = true, double least_scale = 1e-3) {
+inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments, double tolerance, bool scratch = true,
+                             double least_scale = 1e-3) {
   const Arguments here = copied(arguments), there = copied(arguments);
   const Arguments want = call(name, here), got = call_on_cuda(name, there);
   const auto expect_alike = [&](const Arguments& results, const Arguments& expected, const char* what) {
