@@ -15,7 +15,7 @@ using namespace lanes;
 
 namespace {
 
-constexpr double kLog2E = 1.44269504088896340736, kLog2 = 0.69314718055994530942;
+constexpr double kLog2E = 1.44269504088896340736;
 
 // --- Tokens in and out of blocks.
 
@@ -212,13 +212,13 @@ template <typename S>
 struct Scores {
   using V = VectorOf<S>;
   const ScoreBlock& block;
-  S factor, inner, cap;  ///< scale / log 2; scale / cap; cap / log 2
+  S factor, inner, cap;  ///< scale; scale / cap; cap
 
   PLIMSOLL_INLINE explicit Scores(const ScoreBlock& all)
       : block(all),
-        factor(static_cast<S>(all.scale * kLog2E)),
+        factor(static_cast<S>(all.scale)),
         inner(static_cast<S>(all.cap > 0 ? all.scale / all.cap : 0)),
-        cap(static_cast<S>(all.cap * kLog2E)) {}
+        cap(static_cast<S>(all.cap)) {}
 
   PLIMSOLL_INLINE S* row(int64_t key, int64_t lane) const {
     return static_cast<S*>(block.scores) + key * block.lanes + lane;
@@ -239,13 +239,26 @@ struct Scores {
   }
 };
 
+/// A product as it is when it has been stored. Without a comparison between, a compiler would make one operation of
+/// it and of what is taken from it, and a row's greatest score would not be at a distance of 0 from itself: of large
+/// scores by more than an exponential has room for.
+template <typename V>
+PLIMSOLL_INLINE V settled(const V& product) {
+  const V least = splat<V>(std::numeric_limits<std::remove_cvref_t<decltype(product[0])>>::lowest());
+  return least > product ? least : product;
+}
+
 /// `kPlain`: no cap, and every query sees every key.
 template <typename S, bool kPairs, bool kPlain>
 PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* result, int64_t width) {
   using V = VectorOf<S>;
   const ScoreBlock& block = scores.block;
   const int64_t lanes = block.lanes;
-  const S factor = kPlain ? scores.factor : S{1};
+  const S factor = scores.factor, unit = static_cast<S>(kLog2E);
+  const auto exponential = [&](int64_t key, int64_t lane, const V& now) __attribute__((always_inline)) {
+    const V stored = load(static_cast<const S*>(scores.row(key, lane)));
+    return power_of_two(V(((kPlain ? settled(V(stored * factor)) : stored) - now) * unit));
+  };
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     const V before = load(static_cast<const S*>(numbers) + lane);
     V greatest[2] = {before, before};
@@ -275,8 +288,8 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
     V sums[2]{};
     int64_t key = 0;
     for (; key + 2 <= block.keys; key += 2) {
-      const V even = power_of_two(V(load(static_cast<const S*>(scores.row(key, lane))) * factor - now));
-      const V odd = power_of_two(V(load(static_cast<const S*>(scores.row(key + 1, lane))) * factor - now));
+      const V even = exponential(key, lane, now);
+      const V odd = exponential(key + 1, lane, now);
       sums[0] += even;
       sums[1] += odd;
       if constexpr (kPairs) {
@@ -287,14 +300,14 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
       }
     }
     if (key < block.keys) {
-      const V last = power_of_two(V(load(static_cast<const S*>(scores.row(key, lane))) * factor - now));
+      const V last = exponential(key, lane, now);
       sums[0] += last;
       if constexpr (kPairs)
         store_pair(static_cast<Pair*>(block.scores) + key / 2 * lanes + lane, last, V{});
       else
         store(scores.row(key, lane), last);
     }
-    const V less = power_of_two(V(before - now));
+    const V less = power_of_two(V((before - now) * unit));
     store(numbers + lane, now);
     S* sum_at = numbers + lanes + lane;
     store(sum_at, load(static_cast<const S*>(sum_at)) * less + (sums[0] + sums[1]));
@@ -327,10 +340,10 @@ PLIMSOLL_INLINE void gradient_of(const Scores<S>& scores, int64_t key, int64_t l
   const V product = load(static_cast<const S*>(scores.row(key, lane)));
   const S scale = static_cast<S>(scores.block.scale), unit = static_cast<S>(kLog2E);
   if constexpr (kPlain) {
-    probability = power_of_two(V((product * scale - log_sum) * unit));
+    probability = power_of_two(V((settled(V(product * scale)) - log_sum) * unit));
     gradient = (gradient - shared) * (probability * scale);
   } else {
-    V distance = product * scale - log_sum, slope = splat<V>(scale);
+    V distance = settled(V(product * scale)) - log_sum, slope = splat<V>(scale);
     if (scores.block.cap > 0) {
       const V share = lanes::tanh(V(product * scores.inner));
       distance = share * static_cast<S>(scores.block.cap) - log_sum;
@@ -463,7 +476,7 @@ template <typename S>
 void finish(S* numbers, int64_t lanes) {
   for (int64_t i = 0; i < lanes; ++i) {
     const double total = static_cast<double>(numbers[lanes + i]);
-    numbers[i] = static_cast<S>(static_cast<double>(numbers[i]) * kLog2 + std::log(total));
+    numbers[i] = static_cast<S>(static_cast<double>(numbers[i]) + std::log(total));
     numbers[lanes + i] = static_cast<S>(1 / total);
   }
 }

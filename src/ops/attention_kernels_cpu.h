@@ -52,7 +52,7 @@ struct ScoreBlock {
 
 /// One step of the softmax over blocks of keys (M. Milakov and N. Gimelshein, "Online normalizer calculation for
 /// softmax"): scores become exponentials, of their distance from the greatest so far, and what was summed before is
-/// brought to that: `numbers` (wide [2, lanes]: the greatest, in units of log 2, and the sum of exponentials) and
+/// brought to that: `numbers` (wide [2, lanes]: the greatest score and the sum of exponentials) and
 /// `result` (wide [width, lanes]). With `pairs` the exponentials are bfloat16, [(keys + 1) / 2, lanes] of keys 2 i and
 /// 2 i + 1, in the place of the scores.
 void softmax_block(const ScoreBlock& block, void* numbers, void* result, int64_t width);

@@ -1,5 +1,7 @@
 #include "train/plan_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -8,6 +10,7 @@
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
 #include "device/nvrtc.h"
+#include "plimsoll/error.h"
 #include "record/pointwise_ops.h"
 
 namespace plimsoll {
@@ -46,6 +49,9 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
   if (options.device == "cuda") result.workspace = cuda_workspace_model();
   if (options.compile != Choice::off) result.fusing = fusing_of(options);
+  if (options.compile == Choice::on && !result.fusing)
+    throw UserError(fmt::format(
+        "compile: true is for the devices cpu and cuda; the device is {}: leave compile at auto", options.device));
   return result;
 }
 
