@@ -134,7 +134,8 @@ class System:
 
     def row(self, claim, kept, train, missing):
         made = {"settings": self.settings(claim)}
-        known = kept.get("settings", {}) if missing else {}
+        known = kept.get("settings") if missing else None
+        known = known if isinstance(known, dict) else {}
         if known.get("full") == made["settings"]["full"]:
             made["predicted"] = kept["predicted"]
         else:

@@ -145,12 +145,9 @@ struct Planner::Impl {
   // A finished schedule.
   Plan placed(Trace trace) const {
     if (!options.fusing) return lay_out(std::move(trace), options);
-    Plan plan = lay_out(fuse_pointwise(trace, *options.fusing, options.cost), options);
+    Plan plan = lay_out(fuse_pointwise(std::move(trace), *options.fusing, options.cost), options);
     plan.fused_ops = fused_ops_of(plan.trace);
-    // No more bytes are live than without; whether they can be placed as closely is seen only now.
-    if (options.fusing->all || plan.arena_bytes <= plan.live_bytes) return plan;
-    Plan plain = lay_out(std::move(trace), options);
-    return plain.arena_bytes < plan.arena_bytes ? plain : plan;
+    return plan;
   }
 
   Plan timed(Plan plan) const {

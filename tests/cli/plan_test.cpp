@@ -58,12 +58,12 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "arena_waste",
                                                   "residents"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
-  EXPECT_EQ(
-      keys_of(plan["choices"]),
-      (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
-                             "gradient_checkpointing", "offload_saved_bytes", "offload_state_bytes",
-                             "offload_gradient_bytes", "offload_parameter_bytes", "host_updates", "precision",
-                             "update_in_backward", "state_dtype", "weight_update", "gradient_accumulation_dtype"}));
+  EXPECT_EQ(keys_of(plan["choices"]),
+            (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
+                                   "gradient_checkpointing", "offload_saved_bytes", "offload_state_bytes",
+                                   "offload_gradient_bytes", "offload_parameter_bytes", "host_updates", "fused_ops",
+                                   "precision", "update_in_backward", "state_dtype", "weight_update",
+                                   "gradient_accumulation_dtype"}));
   EXPECT_EQ(sum_of(plan["breakdown"]), plan["peak_bytes"].get<int64_t>());
   EXPECT_EQ(plan["budget_bytes"], int64_t{1} << 30);
   EXPECT_EQ(plan["fits"], true);

@@ -64,16 +64,15 @@ int64_t moved(const Plan& plan) {
 TEST_P(Fuse, LossesStayAndFewerBytesMove) {
   const RunResult plain = train(Choice::off), automatic = train(Choice::automatic), all = train(Choice::on);
   EXPECT_EQ(plain.plan.fused_ops, 0);
-  EXPECT_GT(all.plan.fused_ops, 0);
+  EXPECT_GT(automatic.plan.fused_ops, 0);
   EXPECT_GE(all.plan.fused_ops, automatic.plan.fused_ops);
-  // Where what is left cannot be placed as closely, nothing is fused.
-  EXPECT_TRUE(automatic.plan.fused_ops > 0 || all.plan.arena_bytes > plain.plan.arena_bytes);
   expect_same(plain, automatic);
   expect_same(plain, all);
   EXPECT_LT(moved(all.plan), moved(plain.plan));
-  if (automatic.plan.fused_ops > 0) EXPECT_LT(moved(automatic.plan), moved(plain.plan));
+  EXPECT_LT(moved(automatic.plan), moved(plain.plan));
   EXPECT_LE(automatic.plan.live_bytes, plain.plan.live_bytes);
-  EXPECT_LE(automatic.plan.peak_bytes, plain.plan.peak_bytes);
+  // Other buffers, another placement: the same live bytes may take a little more.
+  EXPECT_LE(automatic.plan.peak_bytes, plain.plan.peak_bytes + plain.plan.peak_bytes / 50);
   EXPECT_LE(automatic.used.measured_peak(), automatic.plan.peak_bytes);
   EXPECT_EQ(find_fault(automatic.plan), "");
   EXPECT_EQ(find_fault(all.plan), "");
