@@ -27,6 +27,14 @@ def parser(description, batch):
     return flags
 
 
+def rotate(x, cos, sin):
+    """Rotary positions of x (..., tokens, width), halves of a head against each other."""
+    import torch
+
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
+
+
 def resident_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

@@ -10,6 +10,8 @@ import os
 import statistics
 import time
 
+from eager_common import rotate
+
 STEPS_NOT_TIMED = 2
 
 
@@ -40,10 +42,6 @@ def main():
     torch.manual_seed(0)
     if o.precision == "bf16-true":
         torch.set_default_dtype(torch.bfloat16)
-
-    def rotate(x, cos, sin):
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
 
     class Block(nn.Module):
         def __init__(self):

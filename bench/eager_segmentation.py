@@ -10,6 +10,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import eager_common
+from eager_common import rotate
 
 IMAGE, CHANNELS, PROMPT, VOCAB = 96, 1, 24, 320
 WIDTHS, DEPTHS, ENCODER_HEADS, WINDOWS, EXPANSION = [16, 32, 48, 64], [1, 1, 2, 1], [2, 3, 4], [4, 4, 4], 4
@@ -101,11 +102,6 @@ class Encoder(nn.Module):
     def forward(self, image):
         x = self.stages(self.stem_last(F.gelu(self.stem(image))))
         return self.neck_last(self.neck_norm(self.neck(x)))
-
-
-def rotate(x, cos, sin):
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
 
 
 class LlmBlock(nn.Module):

@@ -8,13 +8,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import eager_common
+from eager_common import rotate
 
 VOCAB, WIDTH, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INNER = 50304, 448, 6, 7, 1, 64, 1088
-
-
-def rotate(x, cos, sin):
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
 
 
 class Block(nn.Module):

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "base/atomic_file.h"
+#include "base/content_hash.h"
 #include "base/file_error.h"
-#include "data/content_hash.h"
 #include "data/media.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "data/content_hash.h"
+#include "base/content_hash.h"
 #include "data/mapped_file.h"
 #include "data/safetensors_header.h"
 #include "plimsoll/dtype.h"

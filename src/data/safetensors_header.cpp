@@ -11,8 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/content_hash.h"
 #include "base/quoted.h"
-#include "data/content_hash.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/content_hash.h"
 #include "base/file_error.h"
-#include "data/content_hash.h"
 #include "data/media.h"
 #include "data/media_cache.h"
 #include "data/mel_spectrogram.h"

@@ -48,7 +48,14 @@ Found look_for(const std::string& device) {
   return {nullptr, "there is no such device; allowed are cpu, cuda, rocm, mps"};
 }
 
+// As what cudaMalloc gives: cuBLASLt chooses a kernel by its operands' alignment, up to so many bytes.
+constexpr int64_t kCudaAlignment = 256;
+
 }  // namespace
+
+int64_t place_alignment(const std::string& device) {
+  return device == "cuda" || device == "rocm" ? kCudaAlignment : kArenaAlignment;
+}
 
 void add_backend(const std::string& device, Backend& backend) {
   const std::lock_guard lock(added_mutex);

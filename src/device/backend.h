@@ -113,6 +113,9 @@ Backend& backend_for(const std::string& device);
 /// that use it.
 void add_backend(const std::string& device, Backend& backend);
 
+/// What offsets in that device's arenas are multiples of, bytes; known on any machine.
+int64_t place_alignment(const std::string& device);
+
 /// The same as backend_for(), or nullptr: a step can be planned for any device on any machine.
 Backend* find_backend(const std::string& device);
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/atomic_file.h"
-#include "data/content_hash.h"
+#include "base/content_hash.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -1,5 +1,5 @@
 // Attention's CPU kernels; the operators are defined in attention.cpp, the arithmetic of blocks is in
-// attention_kernels_cpu.h.
+// attention_rows_cpu.h, attention_softmax_cpu.h and block_products_cpu.h.
 //
 // Forward: a block of queries meets the blocks of keys that it sees one after the other, under a softmax that is
 // brought up to date with each (T. Dao et al., "FlashAttention"; T. Dao, "FlashAttention-2"). Backward works the scores

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "ops/attention_cpu_plan.h"
-#include "ops/attention_kernels_cpu.h"
+#include "ops/attention_rows_cpu.h"
+#include "ops/attention_softmax_cpu.h"
 
 namespace plimsoll::ops {
 

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/content_hash.h"
 #include "base/quoted.h"
-#include "data/content_hash.h"
 #include "data/safetensors.h"
 #include "plimsoll/error.h"
 #include "record/dtypes.h"

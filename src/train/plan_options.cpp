@@ -10,8 +10,8 @@
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
 #include "device/nvrtc.h"
+#include "ops/pointwise_ops.h"
 #include "plimsoll/error.h"
-#include "record/pointwise_ops.h"
 
 namespace plimsoll {
 

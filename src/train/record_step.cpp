@@ -9,6 +9,7 @@
 
 #include <set>
 
+#include "device/backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/plan_scope.h"
 #include "plimsoll/training.h"
@@ -40,9 +41,6 @@ std::string owner_of(const std::string& name) {
   const size_t dot = name.rfind('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
-
-// As what cudaMalloc gives: cuBLASLt chooses a kernel by its operands' alignment, up to so many bytes.
-constexpr int64_t kCudaAlignment = 256;
 
 class StepRecorder {
  public:
@@ -77,7 +75,7 @@ class StepRecorder {
     update();
     if (options_.evaluate) evaluate();
     Trace trace = recorder_.finish();
-    if (options_.device == "cuda" || options_.device == "rocm") trace.alignment = kCudaAlignment;
+    trace.alignment = place_alignment(options_.device);
     return trace;
   }
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/content_hash.h"
 #include "base/quoted.h"
-#include "data/content_hash.h"
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
 #include "train/checkpoint_weights.h"

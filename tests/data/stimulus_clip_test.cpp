@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "data/content_hash.h"
+#include "base/content_hash.h"
 #include "media_files.h"
 
 namespace plimsoll {

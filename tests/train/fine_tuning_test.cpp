@@ -8,7 +8,7 @@
 #include <map>
 #include <span>
 
-#include "data/content_hash.h"
+#include "base/content_hash.h"
 #include "data/safetensors.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"

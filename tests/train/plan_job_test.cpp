@@ -44,6 +44,19 @@ TEST_F(PlanJobTest, FillsInTheVocabularyAndCountsWhatIsLearned) {
   EXPECT_FALSE(planned.recorded.ops.empty());
 }
 
+TEST_F(PlanJobTest, CompileIsRefusedWhereThereAreNoFusedKernels) {
+  Job job = tiny_job(folder_);
+  job.device = "mps";
+  EXPECT_EQ(plan_job(job).plan.fused_ops, 0);
+  job.compile = Choice::on;
+  try {
+    plan_job(job);
+    FAIL() << "planned";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("compile"), HasSubstr("cpu and cuda"), HasSubstr("mps")));
+  }
+}
+
 TEST_F(PlanJobTest, LeavesWhatIsPinnedAsItIs) {
   Job job = tiny_job(folder_);
   job.micro_batch_size = 3;

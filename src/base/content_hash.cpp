@@ -1,4 +1,4 @@
-#include "data/content_hash.h"
+#include "base/content_hash.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,5 +1,5 @@
 // A fast 64-bit hash of bytes (XXH3): finds flipped bits in files of many gigabytes at the speed of memory. It does
-// not guard against an adversary. For hashes of small keys see data/hash.h.
+// not guard against an adversary.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "record/pointwise_ops.h"
+#include "ops/pointwise_ops.h"
 
 #include <algorithm>
 #include <map>
