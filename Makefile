@@ -81,6 +81,13 @@ bench-step: setup text ## Step time and memory beside eager and compiled PyTorch
 	@echo "==> bench: step times; an idle machine tells most"
 	@.venv-bench/bin/python bench/step_time.py $(ARGS)
 
+.PHONY: bench-lean
+bench-lean: setup text ## 8- and 4-bit AdamW beside torchao's and bitsandbytes', in a whole step
+	@scripts/setup-bench.sh
+	@scripts/build.sh release plimsoll_cli
+	@echo "==> bench: lean state; an idle machine tells most"
+	@.venv-bench/bin/python bench/lean_state.py $(ARGS)
+
 .PHONY: bench-scaling
 bench-scaling: setup text ## Step and planning time against layers, width, sequence, batch: figures and a picture
 	@scripts/build.sh release plimsoll_cli

@@ -14,6 +14,31 @@ import time
 STEPS_NOT_TIMED = 2  # as plimsoll train: they take pages, make plans, compile
 
 
+def torch_adamw(groups, fused, **options):
+    import torch
+
+    return torch.optim.AdamW(groups, fused=fused, **options)
+
+
+def torchao_adamw(name):
+    def make(groups, fused, **options):
+        import torchao.optim
+
+        return getattr(torchao.optim, name)(groups, **options)
+
+    return make
+
+
+def bitsandbytes_adamw(groups, fused, **options):
+    import bitsandbytes
+
+    return bitsandbytes.optim.AdamW8bit(groups, **options)
+
+
+OPTIMIZERS = {"adamw": torch_adamw, "torchao-8bit": torchao_adamw("AdamW8bit"), "torchao-4bit": torchao_adamw("AdamW4bit"),
+              "bitsandbytes-8bit": bitsandbytes_adamw}
+
+
 def parser(description, batch):
     flags = argparse.ArgumentParser(description=description)
     flags.add_argument("--batch", type=int, default=batch)
@@ -21,6 +46,7 @@ def parser(description, batch):
     flags.add_argument("--steps", type=int, default=8)
     flags.add_argument("--threads", type=int, default=2)
     flags.add_argument("--fused-adamw", action="store_true")
+    flags.add_argument("--optimizer", choices=list(OPTIMIZERS), default="adamw", help="AdamW of torch, torchao or bitsandbytes")
     flags.add_argument("--compile", action="store_true", help="forward and loss through torch.compile (inductor)")
     flags.add_argument("--products", action="store_true",
                        help="time the matrix products of one step alone, in place of the steps")
@@ -37,6 +63,17 @@ def rotate(x, cos, sin):
 
 def resident_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def bytes_of(value):
+    """Of a tensor, or of those that a tensor of another library is made of."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return 0
+    if hasattr(value, "__tensor_flatten__"):
+        return sum(bytes_of(getattr(value, name)) for name in value.__tensor_flatten__()[0])
+    return value.numel() * value.element_size()
 
 
 def best_seconds(run, least=0.2, most_runs=20):
@@ -90,8 +127,8 @@ def run(options, model, make_batch, loss_of, learning_rate, weight_decay=0.1, be
     start_bytes = resident_bytes()  # interpreter, torch and the model's parameters
     decay = [p for p in model.parameters() if p.dim() >= 2]
     plain = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}],
-                                  lr=learning_rate, betas=betas, fused=options.fused_adamw)
+    groups = [{"params": decay, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = OPTIMIZERS[options.optimizer](groups, options.fused_adamw, lr=learning_rate, betas=betas)
 
     def loss_with_autocast(batch):
         with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16-mixed"):
@@ -121,7 +158,8 @@ def run(options, model, make_batch, loss_of, learning_rate, weight_decay=0.1, be
         losses.append(loss.item())
         times.append(time.perf_counter() - begin)
     timed = times[STEPS_NOT_TIMED:] or times
-    report.update({"step_seconds": statistics.median(timed), "first_step_seconds": times[0], "losses": losses,
+    state = sum(bytes_of(value) for each in optimizer.state.values() for value in each.values())
+    report.update({"state_bytes": state, "step_seconds": statistics.median(timed), "first_step_seconds": times[0], "losses": losses,
                    "start_resident_bytes": start_bytes, "resident_bytes": resident_bytes()})
     print(json.dumps(report))
 

@@ -4,6 +4,7 @@
     scripts/memory-table.py parts  JOB@GPU[,KEY=VALUE...] ...   what fills each device, with its share of what is usable
     scripts/memory-table.py ladder JOB@GPU SETTING[,SETTING...] ...   one row a set of overrides, as NAME:KEY=VALUE,KEY=VALUE
     scripts/memory-table.py devices JOB[,KEY=VALUE...] GPU ...  which devices can train it, how fast
+    scripts/memory-table.py cards JOB GPU:[KEY=VALUE;KEY=VALUE...] ...   one row a card with the changes that it needs
     scripts/memory-table.py recipes JOB[,KEY=VALUE...] GPU[,GPU...] [NAME:KEY=VALUE;KEY=VALUE...] ...
                                                                 --recipe saving, balanced and speed on each card, a row a
                                                                 card and a set of overrides (a semicolon between two)
@@ -90,6 +91,21 @@ def devices(options):
               f"{seconds(p['step_seconds']) if p['fits'] else ''} |")
 
 
+def cards(options):
+    target, *rows = options.arguments
+    job, _, common = split(target)
+    print("| card | changes | usable | peak | micro batches | predicted step |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        gpu, _, text = row.partition(":")
+        changes = [each for each in text.split(";") if each]
+        p = plan(options, job, gpu, common + changes)
+        steps = p["choices"]["gradient_accumulation_steps"]
+        how = f"{p['choices']['micro_batch_size']} x {steps}" if p["fits"] else "does not fit"
+        print(f"| {gpu} | {f'`{chr(32).join(changes)}`' if changes else 'none'} | {size(p['budget_bytes'])} | {size(p['peak_bytes'])} | {how} | "
+              f"{seconds(p['step_seconds']) if p['fits'] else ''} |", flush=True)
+
+
 def recipes(options):
     target, gpus, *variants = options.arguments
     job, _, common = split(target)
@@ -110,11 +126,11 @@ def recipes(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["parts", "ladder", "devices", "recipes"])
+    parser.add_argument("kind", choices=["parts", "ladder", "devices", "cards", "recipes"])
     parser.add_argument("arguments", nargs="+")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
     options = parser.parse_args()
-    {"parts": parts, "ladder": ladder, "devices": devices, "recipes": recipes}[options.kind](options)
+    {"parts": parts, "ladder": ladder, "devices": devices, "cards": cards, "recipes": recipes}[options.kind](options)
 
 
 if __name__ == "__main__":

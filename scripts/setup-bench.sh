@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Makes .venv-bench: a Python that can run eager PyTorch 2.11.0, the peer that bench/step_time.py measures. The CUDA build
-# of the wheel needs all of its dependencies to be imported, some 4 GB, even where there is no GPU.
+# Makes .venv-bench: a Python that can run eager PyTorch 2.11.0, the peer that bench/step_time.py measures, and torchao and
+# bitsandbytes, those of bench/lean_state.py. The CUDA build of the wheel needs all of its dependencies to be imported, some
+# 4 GB, even where there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if .venv-bench/bin/python -c 'import torch, numpy' 2>/dev/null; then
+if .venv-bench/bin/python -c 'import torch, numpy, torchao, bitsandbytes' 2>/dev/null; then
   echo "==> Bench environment: already there"
   exit 0
 fi
-echo "==> Bench environment: installing torch 2.11.0 with its dependencies into .venv-bench"
+echo "==> Bench environment: installing torch 2.11.0 with its dependencies, torchao and bitsandbytes into .venv-bench"
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 "$python" -m venv .venv-bench
-.venv-bench/bin/pip install --quiet torch==2.11.0 numpy
+.venv-bench/bin/pip install --quiet torch==2.11.0 numpy torchao==0.18.0 bitsandbytes==0.50.2
 echo "==> Bench environment: done"

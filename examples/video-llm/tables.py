@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md from what `plimsoll plan --json` says: examples/video-llm/tables.py [--check].
+"""Prints tables of README.md from what `plimsoll plan --json` says. Nothing is run on a GPU: a plan needs none.
 
-Nothing is run on a GPU: a plan needs none. Only the standard library.
+    examples/video-llm/tables.py ladder|breakdown|frames|cards [--plimsoll PROGRAM]
+
+scripts/readme-tables.py writes them where README.md has them.
 """
+import argparse
 import json
 import pathlib
-import re
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 GIB = 2**30
+PLIMSOLL = ROOT / "build" / "plimsoll"
 # Everything trained: no adapters, nothing frozen, weights as the precision has them.
 WHOLE = ["lora.modules=[]", "lora.rank=8", "lora.alpha=16", "train=[]", "model.llm.dtype=auto"]
 OPEN = ["memory_budget=10TiB"]  # what a step takes if it may take what it likes
 
 
 def plan(overrides, gpu=None):
-    command = [ROOT / "build/plimsoll", "plan", HERE / "job.yaml", *overrides, "--json", "-"]
+    command = [PLIMSOLL, "plan", HERE / "job.yaml", *overrides, "--json", "-"]
     if gpu:
         command += ["--gpu", gpu]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
@@ -95,20 +98,11 @@ def cards():
                   "everything trained, with 64 GiB of host memory"], rows)
 
 
-def main():
-    readme = HERE / "README.md"
-    text = readme.read_text()
-    for maker in (ladder, breakdown, frames, cards):
-        pattern = re.compile(rf"(<!-- {maker.__name__} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(text):
-            sys.exit(f"README.md has no place for the table '{maker.__name__}'")
-        made = maker()
-        text = pattern.sub(lambda found: found.group(1) + made + "\n" + found.group(2), text)
-        print(made, end="\n\n")
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if text == readme.read_text() else "README.md is not what the plans say now")
-    readme.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    MAKERS = {maker.__name__: maker for maker in (ladder, breakdown, frames, cards)}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=list(MAKERS))
+    parser.add_argument("--plimsoll", default=PLIMSOLL)
+    options = parser.parse_args()
+    PLIMSOLL = options.plimsoll
+    print(MAKERS[options.table]())
