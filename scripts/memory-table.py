@@ -5,6 +5,7 @@
     scripts/memory-table.py ladder JOB@GPU SETTING[,SETTING...] ...   one row a set of overrides, as NAME:KEY=VALUE,KEY=VALUE
     scripts/memory-table.py devices JOB[,KEY=VALUE...] GPU ...  which devices can train it, how fast
     scripts/memory-table.py cards JOB GPU:[KEY=VALUE;KEY=VALUE...] ...   one row a card with the changes that it needs
+    scripts/memory-table.py fused JOB ...   what `compile` changes: each job with it off and as it is by itself
     scripts/memory-table.py recipes JOB[,KEY=VALUE...] GPU[,GPU...] [NAME:KEY=VALUE;KEY=VALUE...] ...
                                                                 --recipe saving, balanced and speed on each card, a row a
                                                                 card and a set of overrides (a semicolon between two)
@@ -106,6 +107,17 @@ def cards(options):
               f"{seconds(p['step_seconds']) if p['fits'] else ''} |", flush=True)
 
 
+def fused(options):
+    print("| job | recorded ops within fused ones | peak, `false` | peak, `auto` | predicted step, `false` | `auto` |")
+    print("|---|---|---|---|---|---|")
+    for target in options.arguments:
+        job, gpu, common = split(target)
+        off, on = (plan(options, job, gpu, [*common, f"compile={value}"]) for value in ("false", "auto"))
+        name = pathlib.Path(job).parent.name + " `" + pathlib.Path(job).name + "`" + (f" on {gpu}" if gpu else "")
+        print(f"| {name} | {on['choices']['fused_ops']} | {size(off['peak_bytes'])} | {size(on['peak_bytes'])} | "
+              f"{seconds(off['step_seconds'])} | {seconds(on['step_seconds'])} |", flush=True)
+
+
 def recipes(options):
     target, gpus, *variants = options.arguments
     job, _, common = split(target)
@@ -126,11 +138,11 @@ def recipes(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["parts", "ladder", "devices", "cards", "recipes"])
+    parser.add_argument("kind", choices=["parts", "ladder", "devices", "cards", "fused", "recipes"])
     parser.add_argument("arguments", nargs="+")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
     options = parser.parse_args()
-    {"parts": parts, "ladder": ladder, "devices": devices, "cards": cards, "recipes": recipes}[options.kind](options)
+    {"parts": parts, "ladder": ladder, "devices": devices, "cards": cards, "fused": fused, "recipes": recipes}[options.kind](options)
 
 
 if __name__ == "__main__":

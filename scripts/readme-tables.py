@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of the examples' READMEs that are made of plans: nothing in them is typed.
+"""Writes the tables of READMEs and docs/ that are made of plans: nothing in them is typed.
 
     scripts/readme-tables.py                       all of them
     scripts/readme-tables.py FILE ...              some
@@ -44,7 +44,7 @@ def replace(file, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=pathlib.Path, default=sorted(ROOT.glob("examples/*/README.md")))
+    parser.add_argument("files", nargs="*", type=pathlib.Path, default=sorted([*ROOT.glob("examples/*/README.md"), *ROOT.glob("docs/*.md")]))
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--from", dest="first", type=int, default=1, metavar="N", help="begin with a file's table N")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
