@@ -98,11 +98,15 @@ class Backend {
   virtual int64_t scratch_of_moves(int64_t bytes) const = 0;
   /// Returns when all ops and copies are done. Throws UserError (failure) for what a kernel found out only now.
   virtual void synchronize() = 0;
+  /// Returns when everything is done that anybody in this process asked the device for, on whatever stream.
+  virtual void synchronize_device() { synchronize(); }
 
   /// Whether it can take a sequence of ops as one.
   virtual bool captures() const { return false; }
   /// Runs `ops`, which the device takes down without doing them. nullptr: it could not; nothing has been done.
   virtual std::unique_ptr<CapturedOps> capture(const std::function<void()>& ops) { return nullptr; }
+  /// Why it last could not; empty: it always could.
+  virtual std::string capture_refusal() const { return {}; }
 };
 
 /// The backend of a job's `device`: cpu, cuda, rocm, mps. It lives as long as the process. Throws UserError (failure)

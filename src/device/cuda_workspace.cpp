@@ -4,8 +4,8 @@
 
 namespace plimsoll {
 
-WorkspaceModel cuda_workspace_model() {
-  return [](const Op& op) { return ops::cuda_workspace_bytes(op); };
+WorkspaceModel cuda_workspace_model(int multiprocessors) {
+  return [multiprocessors](const Op& op) { return ops::cuda_workspace_bytes(op, multiprocessors); };
 }
 
 }  // namespace plimsoll

@@ -5,8 +5,8 @@
 
 namespace plimsoll::ops {
 
-std::optional<int64_t> cuda_workspace_bytes(const Op& op) {
-  if (const auto bytes = cuda_layers_workspace_bytes(op)) return bytes;
+std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors) {
+  if (const auto bytes = cuda_layers_workspace_bytes(op, multiprocessors)) return bytes;
   return cuda_updates_workspace_bytes(op);
 }
 

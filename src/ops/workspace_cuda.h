@@ -9,6 +9,7 @@
 namespace plimsoll::ops {
 
 /// Bytes that the op's CUDA kernel takes beside its results; nullopt: not known, the first run tells.
-std::optional<int64_t> cuda_workspace_bytes(const Op& op);
+/// `multiprocessors`: of the device; 0: not known.
+std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors = 0);
 
 }  // namespace plimsoll::ops

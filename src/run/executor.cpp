@@ -230,6 +230,7 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
 void Executor::run(const Segment& segment, const RandomContext& random) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
+    if (disk_) disk_->require_written();  // what was found out after the last wait
     random_ = random;
     if (observer_ == nullptr) {
       captures_.run(
@@ -302,12 +303,12 @@ void Executor::run_op(BoundOp& op) {
     generator.unsafeGetGeneratorImpl()->set_current_seed(seed_of(random_, op.op->random_id));
   }
   frame_.begin(op.outputs, op.workspace, op.workspace_bytes, op.backend->scratch_alignment());
-  op.backend->begin_op(frame_);
+  bool begun = false;
   AllocationFrame::Usage usage;
   // Whatever is thrown: the process's allocator and generator are given back.
   const auto finish = [&] {
     stack_.clear();
-    const int64_t beside = op.backend->end_op();
+    const int64_t beside = begun ? op.backend->end_op() : 0;
     usage = frame_.end();
     usage.beside_bytes = beside;
     if (generator_state.defined()) op.backend->generator().set_state(generator_state);
@@ -320,6 +321,8 @@ void Executor::run_op(BoundOp& op) {
         UserError::Kind::failure);
   };
   try {
+    op.backend->begin_op(frame_);
+    begun = true;
     op.handle->redispatchBoxed(op.backend->keys(), &stack_);
     settle_outputs(op);
   } catch (const c10::OutOfMemoryError& error) {

@@ -47,7 +47,10 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   result.library_bytes = options.library_bytes;
   result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
-  if (options.device == "cuda") result.workspace = cuda_workspace_model();
+  if (options.device == "cuda") {  // by the device where there is one
+    Backend* const backend = find_backend("cuda");
+    result.workspace = backend ? backend->workspace_model(threads_of(options)) : cuda_workspace_model();
+  }
   if (options.compile != Choice::off) result.fusing = fusing_of(options);
   if (options.compile == Choice::on && !result.fusing)
     throw UserError(fmt::format(

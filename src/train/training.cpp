@@ -55,6 +55,11 @@ struct Training::Impl {
     plan = make_plan(recorded, plan_options);
   }
 
+  // Whoever has the state's tensors may have written to them on streams that the step's does not wait for.
+  void wait_for_others() const {
+    if (given_out) backend->synchronize_device();
+  }
+
   void require_fit(const char* when) const {
     if (plan.fits) return;
     throw UserError(fmt::format("the step does not fit{}: it needs at least {}, the budget is {}", when,
@@ -315,6 +320,7 @@ struct Training::Impl {
   std::unique_ptr<Executor> executor;
   std::unique_ptr<StepProfile> profile;
   StepProfile* profiled = nullptr;  // while a step runs that is timed: `profile`
+  bool given_out = false;           // tensors in the arenas, to whoever asked for the state
   int64_t steps = 0, skipped = 0;
   int64_t allocations_at_start = 0;
   int64_t steps_begun = 0;  // by this object, those that failed included
@@ -346,6 +352,7 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
     throw UserError(
         "only the last of several micro batches may be smaller, and only with TrainingOptions::last_micro_batch");
   Impl::TimedStep timed(self);
+  self.wait_for_others();
   self.write("loss_scale", self.scaler.scale());
   self.write("learning_rate", learning_rate);
   // What a micro batch counts for: its samples of those of the step.
@@ -386,6 +393,7 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch) 
 double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
                           std::map<std::string, at::Tensor>& sums) {
   impl_->require_started();
+  impl_->wait_for_others();
   impl_->bind(micro_batch);
   impl_->run("evaluate", 0);
   const double loss = impl_->read("evaluation_loss");
@@ -432,6 +440,7 @@ double Training::loss_scale() const {
 std::vector<std::pair<std::string, at::Tensor>> Training::state() {
   impl_->require_started();
   impl_->backend->synchronize();  // whoever reads them does so on a stream of his own
+  impl_->given_out = true;
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const NamedView& entry : impl_->plan.trace.state)
     state.emplace_back(entry.name, impl_->executor->tensor(entry.view));

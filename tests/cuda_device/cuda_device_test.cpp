@@ -56,6 +56,19 @@ TEST_F(CudaDevice, TheArenaGrowsWhereItIs) {
   EXPECT_EQ(arena.touched_bytes(), 101);
 }
 
+// Whoever was given tensors in the arena reads them on a stream of his own.
+TEST_F(CudaDevice, TheArenaWaitsForOtherStreamsBeforeItGoes) {
+  cudaStream_t other = fake::make_stream();
+  std::byte seen{};
+  {
+    CudaArena arena(0, stream_, kMiB);
+    cudaStreamSynchronize(stream_);
+    fake::launch(other, [&seen, from = arena.data()] { seen = from[17]; });
+  }
+  EXPECT_EQ(std::to_integer<int>(seen), 0xff);
+  cudaStreamDestroy(other);
+}
+
 TEST_F(CudaDevice, WhatTheDeviceDoesNotHaveIsAnErrorOfItsOwn) {
   EXPECT_THROW(CudaArena(0, stream_, 65 * kMiB), MemoryUnavailable);
   EXPECT_EQ(fake::mapped_bytes(), 0);

@@ -201,6 +201,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   drain(stream);
   return cudaSuccess;
 }
+cudaError_t cudaDeviceSynchronize() {
+  const std::vector<CUstream_st*> streams(world().streams.begin(), world().streams.end());
+  for (CUstream_st* stream : streams) drain(stream);
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;
   world().events.insert(*event);

@@ -61,7 +61,7 @@ CudaArena::~CudaArena() {
 }
 
 void CudaArena::release() noexcept {
-  cudaStreamSynchronize(stream_);  // kernels may still be at it
+  cudaDeviceSynchronize();  // kernels may still be at it, also those of whoever was given tensors in it
   for (const Mapping& mapping : mappings_) {
     driver().unmap(reinterpret_cast<CUdeviceptr>(data_ + mapping.offset), static_cast<size_t>(mapping.bytes));
     driver().release(mapping.handle);
@@ -93,7 +93,12 @@ void CudaArena::grow(int64_t bytes) {
     CUmemAccessDesc access{};
     access.location = properties.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (const CUresult result = driver().set_access(address, size, &access, 1); result != CUDA_SUCCESS) refuse(result);
+    if (const CUresult result = driver().set_access(address, size, &access, 1); result != CUDA_SUCCESS) {
+      driver().unmap(address, size);
+      driver().release(handle);
+      mappings_.pop_back();
+      refuse(result);
+    }
     mapped_ = wanted;
   }
   require(cudaMemsetAsync(data_ + bytes_, kUnwritten, static_cast<size_t>(bytes - bytes_), stream_),

@@ -10,6 +10,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "base/pointwise.h"
 #include "device/backend_library.h"
 #include "device/cuda/cuda_allocator.h"
@@ -26,14 +28,21 @@
 namespace plimsoll::cuda {
 namespace {
 
+/// Bytes of the device that graphs take, all of a process's.
+using GraphBytes = std::shared_ptr<std::atomic<int64_t>>;
+
 class Graph final : public CapturedOps {
  public:
-  Graph(cudaStream_t stream, cudaGraph_t graph, cudaGraphExec_t ready)
-      : stream_(stream), graph_(graph), ready_(ready) {}
+  /// `bytes`: what the driver keeps of it on the device, part of `all`.
+  Graph(cudaStream_t stream, cudaGraph_t graph, cudaGraphExec_t ready, int64_t bytes, GraphBytes all)
+      : stream_(stream), graph_(graph), ready_(ready), bytes_(bytes), all_(std::move(all)) {
+    *all_ += bytes_;
+  }
   ~Graph() override {
     cudaStreamSynchronize(stream_);
     cudaGraphExecDestroy(ready_);
     cudaGraphDestroy(graph_);
+    *all_ -= bytes_;
   }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -43,6 +52,8 @@ class Graph final : public CapturedOps {
   const cudaStream_t stream_;
   const cudaGraph_t graph_;
   const cudaGraphExec_t ready_;
+  const int64_t bytes_;
+  const GraphBytes all_;
 };
 
 class CudaBackend final : public Backend {
@@ -52,6 +63,7 @@ class CudaBackend final : public Backend {
     cudaDeviceProp properties{};
     require(cudaGetDeviceProperties(&properties, device), "asking what the device is");
     name_ = properties.name;
+    multiprocessors_ = properties.multiProcessorCount;
     take_library_workspaces();
   }
 
@@ -82,14 +94,14 @@ class CudaBackend final : public Backend {
     return 0;
   }
   int64_t scratch_alignment() const override { return 256; }  // as cudaMalloc's, which kernels count on
-  WorkspaceModel workspace_model(int threads) const override { return cuda_workspace_model(); }
+  WorkspaceModel workspace_model(int threads) const override { return cuda_workspace_model(multiprocessors_); }
   std::optional<int64_t> available_bytes() const override {
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return std::nullopt;
     return static_cast<int64_t>(free);
   }
   bool shares_host_memory() const override { return false; }
-  int64_t outside_peak() const override { return allocator::outside_peak() - library_bytes_ + graph_bytes_; }
+  int64_t outside_peak() const override { return allocator::outside_peak() - library_bytes_ + *graph_bytes_; }
   void reset_outside_peak() override { allocator::reset_outside_peak(); }
   int64_t outside_allocations() const override { return allocator::device_allocations(); }
 
@@ -125,9 +137,14 @@ class CudaBackend final : public Backend {
   }
   int64_t scratch_of_moves(int64_t bytes) const override { return bytes; }
   void synchronize() override { require(cudaStreamSynchronize(stream_), "a kernel failed"); }
+  void synchronize_device() override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    require(cudaDeviceSynchronize(), "a kernel failed");
+  }
 
   bool captures() const override { return true; }
   std::unique_ptr<CapturedOps> capture(const std::function<void()>& ops) override {
+    take_library_workspaces();  // not within it: a capture allows no memory to be taken
     const c10::cuda::CUDAStreamGuard guard(stream_);
     const int64_t before = allocator::device_allocations();
     // Thread-local: other threads' calls (a copy of the next batch) are none of the capture's business.
@@ -135,33 +152,38 @@ class CudaBackend final : public Backend {
     cudaGraph_t graph = nullptr;
     try {
       ops();
-    } catch (...) {
+    } catch (const std::exception& error) {
       cudaStreamEndCapture(stream_, &graph);
       if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
+      capture_refusal_ = error.what();
       return nullptr;  // an op that cannot be taken down: they run one by one
     }
-    const cudaError_t error = cudaStreamEndCapture(stream_, &graph);
     const std::optional<int64_t> free_before = available_bytes();
     cudaGraphExec_t ready = nullptr;
-    if (error != cudaSuccess || graph == nullptr || allocator::device_allocations() != before ||
-        cudaGraphInstantiate(&ready, graph, 0) != cudaSuccess) {
+    cudaError_t error = cudaStreamEndCapture(stream_, &graph);
+    if (error == cudaSuccess && allocator::device_allocations() != before) error = cudaErrorMemoryAllocation;
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&ready, graph, 0);
+    if (error != cudaSuccess || graph == nullptr) {
       if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
+      capture_refusal_ = cudaGetErrorString(error);
       return nullptr;
     }
-    // The driver keeps what it needs to run it on the device, beside all that was planned.
-    if (const auto free_now = available_bytes(); free_before && free_now)
-      graph_bytes_ += std::max<int64_t>(0, *free_before - *free_now);
-    return std::make_unique<Graph>(stream_, graph, ready);
+    // The driver keeps what it needs to run it on the device, beside all that was planned: from now on, not from when
+    // it first runs.
+    if (cudaGraphUpload(ready, stream_) == cudaSuccess) cudaStreamSynchronize(stream_);
+    const std::optional<int64_t> free_now = available_bytes();
+    const int64_t bytes = free_before && free_now ? std::max<int64_t>(0, *free_before - *free_now) : 0;
+    return std::make_unique<Graph>(stream_, graph, ready, bytes, graph_bytes_);
   }
+  std::string capture_refusal() const override { return capture_refusal_; }
 
  private:
   // cuBLAS and cuBLASLt take their workspaces with a thread's first products and keep them: before an op, not in it.
   void take_library_workspaces() {
     thread_local bool taken = false;
     if (taken) return;
-    taken = true;
     const c10::cuda::CUDAStreamGuard guard(stream_);
     const at::NoGradGuard no_grad;
     const int64_t before = allocator::outside_now();
@@ -173,6 +195,7 @@ class CudaBackend final : public Backend {
     }
     synchronize();
     library_bytes_ += allocator::outside_now() - before;
+    taken = true;
   }
 
   const int device_;
@@ -180,7 +203,10 @@ class CudaBackend final : public Backend {
   Staging staging_;
   std::string name_;
   std::optional<c10::cuda::CUDAStream> callers_stream_;  // while an op runs
-  int64_t library_bytes_ = 0, graph_bytes_ = 0;
+  int64_t library_bytes_ = 0;
+  const GraphBytes graph_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::string capture_refusal_;
+  int multiprocessors_ = 0;
 };
 
 }  // namespace
@@ -191,7 +217,15 @@ extern "C" __attribute__((visibility("default"))) plimsoll::Backend* plimsoll_op
   try {
     c10::cuda::device_count_ensure_non_zero();  // says why where there is none: a driver that is too old, say
     plimsoll::cuda::allocator::install();
+    if (!at::Context::hasCUDA()) {
+      missing = "libtorch was asked for its devices before its CUDA library was loaded: ask for the device first";
+      return nullptr;
+    }
     at::globalContext().lazyInitDevice(c10::kCUDA);
+    // The same step gives the same bits, and float32 is float32.
+    at::globalContext().setBenchmarkCuDNN(false);
+    at::globalContext().setDeterministicCuDNN(true);
+    at::globalContext().setAllowTF32CuDNN(false);
     static auto* backend = new plimsoll::cuda::CudaBackend(0);  // arenas of static lifetime may outlive a static object
     return backend;
   } catch (const c10::Error& error) {

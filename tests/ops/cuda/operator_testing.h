@@ -8,12 +8,13 @@
 #include "ops/workspace_cuda_updates.h"
 
 #ifdef PLIMSOLL_ON_GPU
-#include "device/backend.h"
+#include "cuda/needs_gpu.h"
 
 /// At the head of a test.
-#define PLIMSOLL_NEEDS_GPU()                             \
-  if (::plimsoll::find_backend("cuda") == nullptr) {     \
-    GTEST_SKIP() << "there is no CUDA device to run on"; \
+#define PLIMSOLL_NEEDS_GPU()                                                \
+  if (const std::string why = ::plimsoll::why_no_gpu(); !why.empty()) {     \
+    if (::plimsoll::has_gpu()) FAIL() << "the GPU cannot be used: " << why; \
+    GTEST_SKIP() << why;                                                    \
   }
 #else
 #define PLIMSOLL_NEEDS_GPU()

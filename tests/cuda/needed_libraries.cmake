@@ -1,0 +1,10 @@
+# Fails unless LIBRARY is linked with libtorch_cuda and libc10_cuda: linkers leave out what no symbol asks for.
+execute_process(COMMAND ${READELF} -d ${LIBRARY} OUTPUT_VARIABLE dynamic RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "readelf -d ${LIBRARY}: ${result}")
+endif()
+foreach(needed libtorch_cuda.so libc10_cuda.so)
+  if(NOT dynamic MATCHES "NEEDED[^\n]*${needed}")
+    message(FATAL_ERROR "${LIBRARY} is not linked with ${needed}:\n${dynamic}")
+  endif()
+endforeach()
