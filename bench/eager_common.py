@@ -158,7 +158,8 @@ def run(options, model, make_batch, loss_of, learning_rate, weight_decay=0.1, be
         losses.append(loss.item())
         times.append(time.perf_counter() - begin)
     timed = times[STEPS_NOT_TIMED:] or times
-    state = sum(bytes_of(value) for each in optimizer.state.values() for value in each.values())
+    tensors = {id(value): value for each in optimizer.state.values() for value in each.values()}  # tables may be shared
+    state = sum(bytes_of(value) for value in tensors.values())
     report.update({"state_bytes": state, "step_seconds": statistics.median(timed), "first_step_seconds": times[0], "losses": losses,
                    "start_resident_bytes": start_bytes, "resident_bytes": resident_bytes()})
     print(json.dumps(report))

@@ -41,6 +41,12 @@ def seconds(value):
     return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.0f} ms"
 
 
+def micro_batches(p):
+    """SAMPLES x COUNT; of a schedule its first."""
+    steps = p["choices"]["gradient_accumulation_steps"]
+    return f"{p['choices']['micro_batch_size']} x {steps['0'] if isinstance(steps, dict) else steps}"
+
+
 def split(target):
     """JOB@GPU,KEY=VALUE,... in its parts."""
     place, *overrides = target.split(",")
@@ -84,10 +90,7 @@ def devices(options):
     print("|---|---|---|---|---|---|")
     for gpu in gpus:
         p = plan(options, job, gpu, common)
-        choices = p["choices"]
-        steps = choices["gradient_accumulation_steps"]
-        steps = steps["0"] if isinstance(steps, dict) else steps
-        how = f"{choices['micro_batch_size']} x {steps}" if p["fits"] else "does not fit"
+        how = micro_batches(p) if p["fits"] else "does not fit"
         print(f"| {gpu} | {size(p['budget_bytes'])} | {size(p['peak_bytes'])} | {size(p['minimum_budget_bytes'])} | {how} | "
               f"{seconds(p['step_seconds']) if p['fits'] else ''} |")
 
@@ -101,8 +104,7 @@ def cards(options):
         gpu, _, text = row.partition(":")
         changes = [each for each in text.split(";") if each]
         p = plan(options, job, gpu, common + changes)
-        steps = p["choices"]["gradient_accumulation_steps"]
-        how = f"{p['choices']['micro_batch_size']} x {steps}" if p["fits"] else "does not fit"
+        how = micro_batches(p) if p["fits"] else "does not fit"
         print(f"| {gpu} | {f'`{chr(32).join(changes)}`' if changes else 'none'} | {size(p['budget_bytes'])} | {size(p['peak_bytes'])} | {how} | "
               f"{seconds(p['step_seconds']) if p['fits'] else ''} |", flush=True)
 
@@ -130,8 +132,7 @@ def recipes(options):
             cells = []
             for recipe in names:
                 p = plan(options, job, gpu, ["--recipe", recipe, *common, *[each for each in overrides.split(";") if each]])
-                micro, steps = p["choices"]["micro_batch_size"], p["choices"]["gradient_accumulation_steps"]
-                cells.append(f"{size(p['peak_bytes'])}, {micro} x {steps}, {seconds(p['step_seconds'])}" if p["fits"]
+                cells.append(f"{size(p['peak_bytes'])}, {micro_batches(p)}, {seconds(p['step_seconds'])}" if p["fits"]
                              else f"no: {size(p['minimum_budget_bytes'])}")
             print(f"| {gpu} | {size(p['budget_bytes'])} | " + (f"{name} | " if variants else "") + " | ".join(cells) + " |", flush=True)
 

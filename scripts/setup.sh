@@ -101,7 +101,7 @@ install_packages() {
 }
 
 has_nvidia_gpu() {
-  [[ -e /dev/nvidia0 || -e /dev/dxg || "$(nvidia-smi -L 2>/dev/null)" == GPU\ * ]]
+  [[ -e /dev/nvidia0 || -e /usr/lib/wsl/lib/libcuda.so.1 || "$(nvidia-smi -L 2>/dev/null)" == GPU\ * ]]
 }
 
 # A Python that can make virtual environments and for which torch has a wheel. Debian's own comes first: it stays in

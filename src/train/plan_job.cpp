@@ -71,7 +71,7 @@ class Candidate {
     recorded_ = record_step(step, options);
     record_seconds_ = seconds_since(start);
     settings_.parameters = numbers_learned(recorded_);
-    plan_options_ = plan_options_of(options);
+    plan_options_ = plan_options_of(options, backend_);
     threads_ = threads_of(options);
     to_be_probed_ = backend_ != nullptr;
     planner_.emplace(recorded_, plan_options_);

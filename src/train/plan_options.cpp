@@ -22,19 +22,18 @@ int threads_of(const TrainingOptions& options) {
 namespace {
 
 // Devices that have a kernel for fused ops.
-std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options) {
+std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Backend* here) {
   const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
   if (options.device != "cpu" && options.device != "cuda") return nullptr;
   // Kernels for CUDA are compiled here where the device is here.
-  const bool here = device == PointwiseDevice::cuda && find_backend("cuda") != nullptr;
-  if (here && options.compile == Choice::automatic && !has_nvrtc()) return nullptr;
+  if (device == PointwiseDevice::cuda && here && options.compile == Choice::automatic && !has_nvrtc()) return nullptr;
   return std::make_shared<Fusing>(Fusing{options.compile == Choice::on,
                                          [device](const Op& op) { return pointwise_op(op, device); }, fused_op_call});
 }
 
 }  // namespace
 
-PlanOptions plan_options_of(const TrainingOptions& options) {
+PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here) {
   PlanOptions result;
   result.memory_budget = options.memory_budget;
   result.micro_batches = options.micro_batches;
@@ -47,11 +46,9 @@ PlanOptions plan_options_of(const TrainingOptions& options) {
   result.library_bytes = options.library_bytes;
   result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
-  if (options.device == "cuda") {  // by the device where there is one
-    Backend* const backend = find_backend("cuda");
-    result.workspace = backend ? backend->workspace_model(threads_of(options)) : cuda_workspace_model();
-  }
-  if (options.compile != Choice::off) result.fusing = fusing_of(options);
+  if (options.device == "cuda")
+    result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
+  if (options.compile != Choice::off) result.fusing = fusing_of(options, here);
   if (options.compile == Choice::on && !result.fusing)
     throw UserError(fmt::format(
         "compile: true is for the devices cpu and cuda; the device is {}: leave compile at auto", options.device));

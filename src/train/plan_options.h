@@ -6,11 +6,14 @@
 
 namespace plimsoll {
 
+class Backend;
+
 /// CPU threads that kernels run on.
 int threads_of(const TrainingOptions& options);
 
-/// The budget, the user's choices, and the scratch that the device's kernels are known to take: by rule on the CPU; on
-/// other devices none is known before a run on them.
-PlanOptions plan_options_of(const TrainingOptions& options);
+/// The budget, the user's choices, and the scratch that the device's kernels are known to take by rule. `here`: the
+/// device that the plan is for, where it is one of this machine; nullptr: it may be any of its kind, and what this
+/// machine has does not count.
+PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here);
 
 }  // namespace plimsoll

@@ -36,7 +36,7 @@ struct Training::Impl {
         recorded(record_step(step, options)),
         ragged_steps(options.accumulate && options.last_micro_batch > 0),
         samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
-        workspace(plan_options_of(options).workspace),
+        workspace(plan_options_of(options, backend).workspace),
         scaler(options.precision == Precision::fp16_mixed) {
     at::set_num_threads(threads_of(options));
     for (const InputSpec& spec : step.inputs) {
@@ -49,7 +49,7 @@ struct Training::Impl {
   }
 
   void make_plan_anew() {
-    PlanOptions plan_options = plan_options_of(options);
+    PlanOptions plan_options = plan_options_of(options, backend);
     plan_options.workspace = workspace.model();
     plan_options.library_bytes += workspace.beside_bytes();
     plan = make_plan(recorded, plan_options);
@@ -57,7 +57,7 @@ struct Training::Impl {
 
   // Whoever has the state's tensors may have written to them on streams that the step's does not wait for.
   void wait_for_others() const {
-    if (given_out) backend->synchronize_device();
+    if (given_out && backend->device().type() != c10::kCPU) backend->synchronize_device();
   }
 
   void require_fit(const char* when) const {

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "device/backend.h"
-#include "device/utilisation.h"
 
 namespace plimsoll {
 
@@ -19,9 +18,13 @@ inline std::string why_no_gpu() {
   }
 }
 
-/// Whether the machine has an NVIDIA device, as its driver tells.
+/// Whether this machine has an NVIDIA device that this build is for.
 inline bool has_gpu() {
-  return !gpus_in_use().empty() || std::filesystem::exists("/proc/driver/nvidia/version");
+#ifdef PLIMSOLL_HAS_CUDA
+  return std::filesystem::exists("/dev/nvidia0");
+#else
+  return false;
+#endif
 }
 
 }  // namespace plimsoll

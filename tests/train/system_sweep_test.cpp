@@ -104,7 +104,7 @@ TEST_P(Sweep, EveryBudgetIsKeptAndChangesNoNumber) {
 // between budgets a hundredth apart the time may fall by a hundredth and a half, since what can be fused is known only
 // when all else is chosen, and the bytes that are used may rise by a fiftieth.
 TEST_P(Sweep, PlansAreMonotonic) {
-  const Planner planner(record_step(shape_.step, options_), plan_options_of(options_));
+  const Planner planner(record_step(shape_.step, options_), plan_options_of(options_, nullptr));
   const Plan whole = planner.plan({});
   constexpr int kPlans = 96;
   int64_t peak = whole.peak_bytes;

@@ -56,6 +56,17 @@ class Graph final : public CapturedOps {
   const GraphBytes all_;
 };
 
+/// Of the exception that is being handled.
+std::string what_is_thrown() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of no known kind";
+  }
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int device)
@@ -152,27 +163,29 @@ class CudaBackend final : public Backend {
     cudaGraph_t graph = nullptr;
     try {
       ops();
-    } catch (const std::exception& error) {
+    } catch (...) {
       cudaStreamEndCapture(stream_, &graph);
       if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
-      capture_refusal_ = error.what();
+      capture_refusal_ = what_is_thrown();
       return nullptr;  // an op that cannot be taken down: they run one by one
     }
-    const std::optional<int64_t> free_before = available_bytes();
     cudaGraphExec_t ready = nullptr;
     cudaError_t error = cudaStreamEndCapture(stream_, &graph);
+    const std::optional<int64_t> free_before = available_bytes();
     if (error == cudaSuccess && allocator::device_allocations() != before) error = cudaErrorMemoryAllocation;
     if (error == cudaSuccess) error = cudaGraphInstantiate(&ready, graph, 0);
+    // The driver keeps what it needs to run it on the device, beside all that was planned: from now on, not from when
+    // it first runs.
+    if (error == cudaSuccess) error = cudaGraphUpload(ready, stream_);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(stream_);
     if (error != cudaSuccess || graph == nullptr) {
+      if (ready) cudaGraphExecDestroy(ready);
       if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
       capture_refusal_ = cudaGetErrorString(error);
       return nullptr;
     }
-    // The driver keeps what it needs to run it on the device, beside all that was planned: from now on, not from when
-    // it first runs.
-    if (cudaGraphUpload(ready, stream_) == cudaSuccess) cudaStreamSynchronize(stream_);
     const std::optional<int64_t> free_now = available_bytes();
     const int64_t bytes = free_before && free_now ? std::max<int64_t>(0, *free_before - *free_now) : 0;
     return std::make_unique<Graph>(stream_, graph, ready, bytes, graph_bytes_);
