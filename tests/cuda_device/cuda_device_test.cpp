@@ -69,6 +69,21 @@ TEST_F(CudaDevice, TheArenaWaitsForOtherStreamsBeforeItGoes) {
   cudaStreamDestroy(other);
 }
 
+TEST_F(CudaDevice, AnArenaThatCannotGrowIsAsItWas) {
+  {
+    CudaArena arena(0, stream_, kMiB);
+    const int64_t mapped = fake::mapped_bytes();
+    fake::refuse_access();
+    EXPECT_THROW(arena.grow(9 * kMiB), MemoryUnavailable);
+    EXPECT_EQ(arena.bytes(), kMiB);
+    EXPECT_EQ(fake::mapped_bytes(), mapped);
+    arena.grow(9 * kMiB);
+    cudaStreamSynchronize(stream_);
+    EXPECT_EQ(std::to_integer<int>(arena.data()[9 * kMiB - 1]), 0xff);
+  }
+  EXPECT_EQ(fake::mapped_bytes(), 0);
+}
+
 TEST_F(CudaDevice, WhatTheDeviceDoesNotHaveIsAnErrorOfItsOwn) {
   EXPECT_THROW(CudaArena(0, stream_, 65 * kMiB), MemoryUnavailable);
   EXPECT_EQ(fake::mapped_bytes(), 0);

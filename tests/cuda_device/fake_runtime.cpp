@@ -41,7 +41,7 @@ struct World {
   std::map<CUmemGenericAllocationHandle, size_t> handles;
   std::set<void*> locked, pinned;
   CUmemGenericAllocationHandle next_handle = 1;
-  bool refuse_lock = false;
+  bool refuse_lock = false, refuse_access = false;
 };
 World& world() {
   static World world;
@@ -91,7 +91,7 @@ cudaError_t put(cudaStream_t stream, std::function<void()> work, CUevent_st* eve
 void reset(uint64_t seed, int64_t memory) {
   world().random.seed(seed);
   world().memory = memory;
-  world().refuse_lock = false;
+  world().refuse_lock = world().refuse_access = false;
 }
 void launch(cudaStream_t stream, std::function<void()> kernel) {
   put(stream, std::move(kernel));
@@ -112,6 +112,9 @@ int64_t alive() {
 }
 void refuse_to_lock() {
   world().refuse_lock = true;
+}
+void refuse_access() {
+  world().refuse_access = true;
 }
 
 namespace {
@@ -157,6 +160,7 @@ CUresult unmap(CUdeviceptr address, size_t size) {
   return CUDA_SUCCESS;
 }
 CUresult set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc*, size_t) {
+  if (std::exchange(world().refuse_access, false)) return CUDA_ERROR_OUT_OF_MEMORY;
   return mprotect(reinterpret_cast<void*>(address), size, PROT_READ | PROT_WRITE) == 0 ? CUDA_SUCCESS
                                                                                        : CUDA_ERROR_UNKNOWN;
 }

@@ -26,5 +26,7 @@ int64_t alive();
 
 /// The next call of cudaHostRegister fails.
 void refuse_to_lock();
+/// The next mapping is made, and may not be used.
+void refuse_access();
 
 }  // namespace plimsoll::testing::fake_cuda

@@ -1,5 +1,6 @@
 // Memory of devices, by runtimes that may not be here.
 #include "device/device_memory.h"
+#include "device/backend.h"
 
 #include <gtest/gtest.h>
 
@@ -42,6 +43,14 @@ TEST(DeviceMemory, OfMetalIsUnknownElsewhere) {
 #ifndef __APPLE__
   EXPECT_FALSE(metal_memory());
 #endif
+}
+
+// cuBLASLt's kernels want what cudaMalloc gives; known on any machine.
+TEST(PlaceAlignment, IsTheDevices) {
+  EXPECT_EQ(place_alignment("cuda"), 256);
+  EXPECT_EQ(place_alignment("rocm"), 256);
+  EXPECT_EQ(place_alignment("cpu"), kArenaAlignment);
+  EXPECT_EQ(place_alignment("a program's own"), kArenaAlignment);
 }
 
 }  // namespace
