@@ -10,6 +10,7 @@
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
 #include "device/nvrtc.h"
+#include "ops/fused_norms.h"
 #include "ops/pointwise_ops.h"
 #include "plimsoll/error.h"
 
@@ -28,8 +29,9 @@ std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options) {
   // Kernels for CUDA are compiled here where the device is here.
   const bool here = device == PointwiseDevice::cuda && find_backend("cuda") != nullptr;
   if (here && options.compile == Choice::automatic && !has_nvrtc()) return nullptr;
-  return std::make_shared<Fusing>(Fusing{options.compile == Choice::on,
-                                         [device](const Op& op) { return pointwise_op(op, device); }, fused_op_call});
+  return std::make_shared<Fusing>(
+      Fusing{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); }, fused_op_call,
+             [device](const Op& first, const Op& second) { return fused_norm(first, second, device); }});
 }
 
 }  // namespace
