@@ -184,14 +184,17 @@ TEST_F(FuseNorms, WhatSomebodyElseReadsStays) {
 TEST_F(FuseNorms, NothingPassesWhoReadsOrWritesTheSame) {
   only_backward();
   const Trace plain = trace_;
-  insert(3, op("other", {}, half(kGradY)));  // writes what the first reads
-  EXPECT_EQ(names(fused(true)), names(trace_));
-  trace_ = plain;
   insert(3, op("other", {all(kX)}, view(kLoss, {})));  // neither
   EXPECT_THAT(names(fused(true)), ElementsAre("make", "make", "other", "fused: norm_backward, add", "sum"));
   trace_ = plain;
-  insert(3, op("other", {all(kGrad)}, all(kGrad)));  // the second's, which stays behind it anyway
+  insert(3, op("other", {all(kGrad)}, all(kGrad)));  // the second's, which stays behind it
   EXPECT_THAT(names(fused(true)), ElementsAre("make", "make", "other", "fused: norm_backward, add", "sum"));
+  trace_ = plain;
+  insert(3, op("other", {}, half(kGradY)));  // writes what the first reads: the second comes to it
+  EXPECT_THAT(names(fused(true)), ElementsAre("make", "make", "fused: norm_backward, add", "other", "sum"));
+  trace_ = plain;
+  insert(3, op("other", {all(kGrad)}, half(kGradY)));  // in the way of both
+  EXPECT_EQ(names(fused(true)), names(trace_));
   trace_ = plain;
   for (int i = 0; i < 300; ++i) insert(3, op("other", {all(kX)}, view(kLoss, {})));  // too far
   EXPECT_EQ(names(fused(true)), names(trace_));
@@ -200,7 +203,23 @@ TEST_F(FuseNorms, NothingPassesWhoReadsOrWritesTheSame) {
 TEST_F(FuseNorms, ASumThatIsReadBetweenIsThereInTime) {
   only_forward();
   insert(2, op("other", {all(kS)}, view(kLoss, {})));
+  EXPECT_THAT(names(fused(true)), ElementsAre("make", "fused: add, norm", "other", "sum"));
+  trace_.ops[2] = op("other", {all(kS)}, all(kS));
   EXPECT_EQ(names(fused(true)), names(trace_));
+}
+
+// The second moves up: what it makes is there earlier.
+TEST_F(FuseNorms, NoMoreBytesWhereTheSecondMovesUp) {
+  only_backward();
+  trace_.ops[3] = op("add", {all(kGrad), all(kDx)}, all(kOut));
+  trace_.ops[4] = op("sum", {all(kOut)}, view(kLoss, {}));
+  insert(3, op("other", {}, half(kGradY)));
+  EXPECT_THAT(names(fused()), ElementsAre("make", "make", "fused: norm_backward, add", "other", "sum"));
+  // dx is gone, but `out` lies beside grad_y: 2048 bytes are left of what there was.
+  for (const int64_t bytes : {2048, 2112}) {
+    const Trace after = fuse_norms(trace_, fusing(), generic_cost_model(), [&](const Op&) { return bytes; });
+    EXPECT_EQ(after.ops.size(), bytes > 2048 ? 6 : 5);
+  }
 }
 
 TEST_F(FuseNorms, LeavesWhatDoesNotRunOnTheDeviceOrInOnePhase) {

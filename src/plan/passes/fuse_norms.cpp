@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The first op of a pair waits over so many others at most.
+// One op of a pair passes so many others at most.
 constexpr int32_t kFarthest = 256;
 
 class FuseNorms {
@@ -34,6 +34,7 @@ class FuseNorms {
       writers_.clear();
       for (int32_t i = segment.begin; i < segment.end; ++i) {
         visit(i);
+        if (gone_.contains(i)) continue;
         for_each_view(at(i), [&](const View& view, bool written) {
           if (written) writers_[view.buffer] = i;
         });
@@ -52,6 +53,7 @@ class FuseNorms {
  private:
   struct Pair {
     int32_t first, second;
+    int32_t place;  // the one of them that the op stands in for
     Op op;
     std::set<BufferId> gone;  // buffers that the op has no use for
     std::map<int32_t, int64_t> more_live;
@@ -89,8 +91,10 @@ class FuseNorms {
     if (!is_free(first) || second - first > kFarthest) return std::nullopt;
     if ((a.phase == Phase::update) != (b.phase == Phase::update)) return std::nullopt;
     std::optional<Op> op = fusing_.pair(a, b);
-    if (!op || is_held_up(first, second) || belongs_to_chain(first)) return std::nullopt;
-    Pair pair{first, second, std::move(*op), {}, {}};
+    if (!op || belongs_to_chain(first)) return std::nullopt;
+    const bool down = passes(first, first + 1, second);
+    if (!down && !passes(second, first + 1, second)) return std::nullopt;
+    Pair pair{first, second, down ? second : first, std::move(*op), {}, {}};
     std::map<BufferId, int32_t> touches;
     for (const Op* each : {&a, &b}) for_each_buffer(*each, [&](BufferId buffer) { ++touches[buffer]; });
     for_each_buffer(pair.op, [&](BufferId buffer) { touches.erase(buffer); });
@@ -98,8 +102,8 @@ class FuseNorms {
       if (uses_[buffer] != count) return std::nullopt;  // somebody else wants it
       pair.gone.insert(buffer);
     }
-    pair.op.phase = b.phase;
-    pair.op.module = b.module;
+    pair.op.phase = trace_.ops[pair.place].phase;
+    pair.op.module = trace_.ops[pair.place].module;
     pair.op.recomputed = a.recomputed && b.recomputed;
     pair.op.flops = a.flops + b.flops;
     for_each_view(pair.op,
@@ -109,19 +113,19 @@ class FuseNorms {
     return pair;
   }
 
-  // Whether an op between them must stay behind the first.
-  bool is_held_up(int32_t first, int32_t second) const {
+  // Whether op `index` may change places with the ops [begin, end).
+  bool passes(int32_t index, int32_t begin, int32_t end) const {
     std::set<BufferId> used, written;
-    for_each_view(trace_.ops[first],
+    for_each_view(trace_.ops[index],
                   [&](const View& view, bool writes) { (writes ? written : used).insert(view.buffer); });
-    bool held = false;
-    for (int32_t i = first + 1; i < second && !held; ++i) {
+    bool free = true;
+    for (int32_t i = begin; i < end && free; ++i) {
       if (gone_.contains(i)) continue;
       for_each_view(at(i), [&](const View& view, bool writes) {
-        held = held || written.contains(view.buffer) || (writes && used.contains(view.buffer));
+        free = free && !written.contains(view.buffer) && !(writes && used.contains(view.buffer));
       });
     }
-    return held;
+    return free;
   }
 
   // Whether it reads what a pointwise op makes for it alone: fuse_pointwise spares that the writing and the reading.
@@ -136,28 +140,32 @@ class FuseNorms {
     return chained;
   }
 
-  // How much more is live at each op behind the first, up to the second, than was.
+  // How much more is live at each op of the stretch than was; the op that moves is not there any more. What it reads
+  // could die earlier where it moves up: that is not counted.
   std::map<int32_t, int64_t> more_live(const Pair& pair) const {
+    const bool down = pair.place == pair.second;
     std::map<int32_t, int64_t> more;
-    std::set<BufferId> read, made;
-    for_each_view(trace_.ops[pair.first], [&](const View& view, bool written) {
-      if (trace_.buffers[view.buffer].persistent) return;
-      if (lifetimes_[view.buffer].birth == pair.first)
+    std::set<BufferId> read, made, gone = pair.gone;
+    const int32_t mover = down ? pair.first : pair.second;
+    for_each_view(trace_.ops[mover], [&](const View& view, bool written) {
+      if (trace_.buffers[view.buffer].persistent || gone.contains(view.buffer)) return;
+      if (lifetimes_[view.buffer].birth == mover)
         made.insert(view.buffer);
       else if (!written)
         read.insert(view.buffer);
     });
     const auto bytes = [&](BufferId buffer) { return placed_bytes(trace_, trace_.buffers[buffer].bytes); };
-    for (int32_t i = pair.first + 1; i <= pair.second; ++i) {
-      if (gone_.contains(i)) continue;
+    for (int32_t i = pair.first; i <= pair.second; ++i) {
+      if (gone_.contains(i) || i == mover) continue;
       int64_t& sum = more[i];
-      for (const BufferId buffer : read)
-        if (!lifetimes_[buffer].live_at(i)) sum += bytes(buffer);
-      for (const BufferId buffer : made) {
-        const bool was = lifetimes_[buffer].live_at(i), is = i == pair.second && !pair.gone.contains(buffer);
+      const auto change = [&](BufferId buffer, bool is) {
+        const bool was = lifetimes_[buffer].live_at(i);
         sum += (is ? bytes(buffer) : 0) - (was ? bytes(buffer) : 0);
-      }
-      if (i == pair.second) sum += pair.op.workspace_bytes - trace_.ops[i].workspace_bytes;
+      };
+      for (const BufferId buffer : gone) change(buffer, false);
+      for (const BufferId buffer : made) change(buffer, !down || i == pair.second);
+      for (const BufferId buffer : read) change(buffer, true);
+      if (i == pair.place) sum += pair.op.workspace_bytes - trace_.ops[i].workspace_bytes;
     }
     return more;
   }
@@ -173,14 +181,18 @@ class FuseNorms {
 
   void take(Pair pair) {
     for (const auto& [index, bytes] : pair.more_live) live_[index] += bytes;
-    for_each_view(trace_.ops[pair.first], [&](const View& view, bool) {
+    const int32_t mover = pair.place == pair.second ? pair.first : pair.second;
+    for_each_view(trace_.ops[mover], [&](const View& view, bool) {
       if (trace_.buffers[view.buffer].persistent) return;
       Lifetime& lifetime = lifetimes_[view.buffer];
-      if (lifetime.birth == pair.first) lifetime.birth = pair.second;
-      lifetime.death = std::max(lifetime.death, pair.second + 1);
+      if (lifetime.birth == mover) lifetime.birth = pair.place;
+      lifetime.death = std::max(lifetime.death, pair.place + 1);
     });
-    gone_.insert(pair.first);
-    fused_[pair.second] = std::move(pair.op);
+    for_each_view(pair.op, [&](const View& view, bool written) {
+      if (written) writers_[view.buffer] = pair.place;
+    });
+    gone_.insert(mover);
+    fused_[pair.place] = std::move(pair.op);
   }
 
   Trace trace_;

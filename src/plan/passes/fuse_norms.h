@@ -12,10 +12,10 @@
 
 namespace plimsoll {
 
-/// Finds pairs of ops that `fusing.pair` makes one of, and runs each where its second op stood. Nothing that lies
-/// between may touch what the first writes or write what it reads. Buffers that nobody else touches are gone. A sum
-/// whose operand a pointwise op makes for it alone is left to fuse_pointwise. `workspace` says what scratch the new ops
-/// take; empty: none.
+/// Finds pairs of ops that `fusing.pair` makes one of, and runs each where its second op stood; where something between
+/// them touches what the first writes or writes what it reads, where its first stood, if the second may pass. Buffers
+/// that nobody else touches are gone. A sum whose operand a pointwise op makes for it alone is left to fuse_pointwise.
+/// `workspace` says what scratch the new ops take; empty: none.
 ///
 /// Without `fusing.all` only where `cost` predicts less time for it and no more bytes are live than were, there or at
 /// the trace's peak.
