@@ -154,11 +154,16 @@ TEST(CudaRmsNorm, WithSumsGivesTheBitsOfTheOperatorsOneByOne) {
                 std::string(c10::toString(a)) + " + " + c10::toString(b) + " " + std::to_string(width));
           }
     }
-  // 16 bits with a float32 gradient; misaligned rows.
-  for (const auto& [extra, shift] : {std::pair{0, 0}, {3, 0}, {0, 1}, {5, 3}})
-    expect_as_one_by_one(random_rows(37, 72, at::kHalf, extra), random_rows(37, 72, at::kHalf, shift),
+  // 16 bits with a float32 gradient.
+  for (const int64_t extra : {0, 8})
+    expect_as_one_by_one(random_rows(37, 72, at::kHalf, extra), random_rows(37, 72, at::kHalf),
                          random_rows(1, 72, at::kFloat)[0], random_rows(37, 72, at::kHalf),
-                         random_rows(37, 72, at::kFloat, extra, shift), "a float32 gradient");
+                         random_rows(37, 72, at::kFloat, extra, extra), "a float32 gradient");
+  // Misaligned: one by one, as the rows of the sum that is compared with are where their width is odd.
+  for (const auto& [extra, shift] : {std::pair{2, 0}, {0, 1}, {5, 3}})
+    expect_as_one_by_one(random_rows(37, 71, at::kHalf, extra), random_rows(37, 71, at::kFloat, shift),
+                         random_rows(1, 71, at::kFloat)[0], random_rows(37, 71, at::kHalf),
+                         random_rows(37, 71, at::kFloat, extra, shift), "misaligned");
   // Wider than shared memory holds, and over many blocks.
   for (const auto order : kOrders) {
     const InOrder in(order);
