@@ -6,6 +6,7 @@
 
 #include "ops/attention.h"
 #include "ops/linear_cross_entropy.h"
+#include "ops/op_support.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/swiglu.h"
@@ -66,6 +67,37 @@ void norm(benchmark::State& state) {
                    [&] { return ours ? rms_norm(x, weight) : at::rms_norm(x, {kWidth}, weight, 1e-5); });
 }
 
+/// A residual stream's sum and norm, forward and backward, as one op each way or as two; as a plan's replay calls them.
+template <bool one>
+void sum_and_norm(benchmark::State& state) {
+  using Forward = std::tuple<Tensor, Tensor>(Tensor&, const Tensor&, const Tensor&, const Tensor&, double,
+                                             std::optional<at::ScalarType>);
+  using Norm = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, double, std::optional<at::ScalarType>);
+  using Backward = Tensor(Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&);
+  using NormBackward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const Tensor&);
+  static const auto forward = operator_handle<Forward>("plimsoll::add_rms_norm");
+  static const auto backward = operator_handle<Backward>("plimsoll::rms_norm_backward_add");
+  static const auto norm_forward = operator_handle<Norm>("plimsoll::rms_norm");
+  static const auto norm_backward = operator_handle<NormBackward>("plimsoll::rms_norm_backward");
+  const at::NoGradGuard no_grad;
+  const auto type = type_of(state);
+  const int64_t tokens = state.range(1);
+  const Tensor x = torch::randn({tokens, kWidth}), added = torch::randn({tokens, kWidth}).to(type),
+               weight = torch::ones({kWidth}), grad_y = torch::randn({tokens, kWidth}).to(type);
+  Tensor sum = at::empty_like(x), grad = torch::randn({tokens, kWidth});
+  for (auto _ : state) {
+    if (one) {
+      const auto [y, rstd] = forward.call(sum, x, added, weight, 1e-5, type);
+      benchmark::DoNotOptimize(backward.call(grad, grad, grad_y, sum, weight, rstd));
+    } else {
+      at::add_out(sum, x, added);
+      const auto [y, rstd] = norm_forward.call(sum, weight, 1e-5, type);
+      const auto [dx, dweight] = norm_backward.call(grad_y, sum, weight, rstd);
+      grad.add_(dx);
+    }
+  }
+}
+
 template <bool ours>
 void rotate(benchmark::State& state) {
   const int64_t tokens = 512, half = 32;
@@ -112,6 +144,14 @@ void attend(benchmark::State& state) {
 PAIR(loss);
 BENCHMARK(loss_products)->Arg(32)->Arg(16)->Unit(benchmark::kMillisecond)->UseRealTime();
 PAIR(norm);
+#define SUM_AND_NORM(one, name)                          \
+  BENCHMARK(sum_and_norm<one>)                           \
+      ->Name("sum_and_norm/" name)                       \
+      ->ArgsProduct({{32, 16}, {kTokens, 16 * kTokens}}) \
+      ->Unit(benchmark::kMillisecond)                    \
+      ->UseRealTime()
+SUM_AND_NORM(true, "one");
+SUM_AND_NORM(false, "two");
 PAIR(rotate);
 PAIR(gated);
 PAIR(attend);

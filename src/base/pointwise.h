@@ -117,6 +117,9 @@ struct Fusing {
   std::function<std::optional<PointwiseOp>(const Op&)> translate;
   /// What replay needs of a fused op.
   std::function<std::shared_ptr<const OpCall>(const FusedProgram&)> call;
+  /// Two ops, of which the second reads what the first writes, as one op that no program can say: its name, which
+  /// is_fused(), arguments, results and call. nullopt: there is no such op. Empty: there is none at all.
+  std::function<std::optional<Op>(const Op& first, const Op& second)> pair = nullptr;
 };
 
 }  // namespace plimsoll

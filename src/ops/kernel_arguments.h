@@ -33,7 +33,7 @@ struct RmsNorm {
   double eps;
 };
 
-/// dx, and grad_y * x * rstd summed over the rows [begin, end) into `partial` (accumulator[width], overwritten).
+/// dx, and grad_y * x * rstd of the rows [begin, end), which are added to `partial` (accumulator[width]).
 struct RmsNormBackward {
   ConstRows grad_y;
   ConstRows x;

@@ -41,7 +41,6 @@ PLIMSOLL_INLINE void rms_norm_backward(const RmsNormBackward& args, void* partia
   using V = Vector<X>;
   const auto* weight = static_cast<const Scalar<X>*>(args.weight);
   auto* sums = static_cast<Scalar<X>*>(partial_sums);
-  for (int64_t i = 0; i < args.width; ++i) sums[i] = 0;
   for (int64_t row = begin; row < end; ++row) {
     const X* x = row_of<X>(args.x, row);
     const Y* grad = row_of<Y>(args.grad_y, row);

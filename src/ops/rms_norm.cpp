@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <cstring>
 #include <tuple>
 
 #include "ops/op_support.h"
@@ -76,8 +77,10 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cpu(const Tensor& grad_y, const Ten
   auto* partial = static_cast<char*>(partials.data_ptr());
   const int64_t partial_bytes = width * partials.element_size();
   at::parallel_for(0, blocks, div_up(row_grain(width), block), [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b)
+    for (int64_t b = begin; b < end; ++b) {
+      std::memset(partial + b * partial_bytes, 0, static_cast<size_t>(partial_bytes));
       rms_norm_backward_rows(args, partial + b * partial_bytes, b * block, std::min(count, (b + 1) * block));
+    }
   });
   at::parallel_for(0, width, 1024, [&](int64_t begin, int64_t end) {
     sum_partials(partial, blocks, width, dtype_of(partials), dweight.data_ptr(), dtype_of(dweight), begin, end);

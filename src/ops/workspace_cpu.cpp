@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/add_rms_norm_plan.h"
 #include "ops/attention_cpu_plan.h"
 #include "ops/conv_kernels_cpu.h"
 #include "ops/linear_cross_entropy_plan.h"
@@ -45,6 +46,20 @@ int64_t rms_norm_backward(const Op& op) {
   const int64_t blocks = div_up(count, norm_block_rows(count));
   return rows_copy(tensor(op, 0)) + rows_copy(x) + weight_copy(tensor(op, 2)) +
          rounded(blocks * width * accumulator_bytes(x.dtype));
+}
+
+int64_t add_rms_norm(const Op& op) {
+  return rows_copy(tensor(op, 1)) + rows_copy(tensor(op, 2)) + weight_copy(tensor(op, 3));
+}
+
+/// As rms_norm_backward, and some rows of dx a thread.
+int64_t rms_norm_backward_add(const Op& op, int threads) {
+  const View& x = tensor(op, 3);
+  const int64_t width = x.sizes.back(), count = elements(x.sizes) / width;
+  const int64_t blocks = div_up(count, norm_block_rows(count));
+  return rows_copy(tensor(op, 1)) + rows_copy(tensor(op, 2)) + rows_copy(x) + weight_copy(tensor(op, 4)) +
+         rounded(blocks * width * accumulator_bytes(x.dtype)) +
+         rounded(threads * rows_in_turn(count, width) * width * element_bytes(x.dtype));
 }
 
 int64_t rope(const Op& op) {
@@ -186,6 +201,9 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   if (op.name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false, threads);
   if (op.name == "plimsoll::rms_norm") return rms_norm(op);
   if (op.name == "plimsoll::rms_norm_backward") return rms_norm_backward(op);
+  if (is_one_of(op.name, {"plimsoll::add_rms_norm", kAddRmsNorm})) return add_rms_norm(op);
+  if (is_one_of(op.name, {"plimsoll::rms_norm_backward_add", kRmsNormBackwardAdd}))
+    return rms_norm_backward_add(op, threads);
   if (op.name == "plimsoll::rope") return rope(op);
   if (op.name == "plimsoll::quantized_linear") return quantized_linear(op, threads);
   if (op.name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op, threads);

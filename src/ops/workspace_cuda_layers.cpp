@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/add_rms_norm_plan.h"
 #include "ops/attention_cuda_plan.h"
 #include "ops/cuda_plan.h"
 #include "ops/linear_cross_entropy_plan.h"
@@ -29,11 +30,12 @@ int64_t contiguous_copy(const View& view) {
   return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
 }
 
-int64_t rms_norm_backward(const Op& op) {
-  const View& x = tensor(op, 1);
+/// Whose grad_y, x and weight begin at argument `at`.
+int64_t rms_norm_backward(const Op& op, size_t at) {
+  const View& x = tensor(op, at + 1);
   const int64_t width = x.sizes.back(), count = elements(x.sizes) / width;
   const int64_t blocks = div_up(count, cuda_norm_block_rows(count));
-  return rows_copy(tensor(op, 0)) + rows_copy(x) + contiguous_copy(tensor(op, 2)) +
+  return rows_copy(tensor(op, at)) + rows_copy(x) + contiguous_copy(tensor(op, at + 2)) +
          rounded(blocks * width * accumulator_bytes(x.dtype));
 }
 
@@ -124,7 +126,11 @@ std::optional<int64_t> cuda_layers_workspace_bytes(const Op& op, int multiproces
   }
   if (name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false);
   if (name == "plimsoll::rms_norm") return rows_copy(tensor(op, 0)) + contiguous_copy(tensor(op, 1));
-  if (name == "plimsoll::rms_norm_backward") return rms_norm_backward(op);
+  if (name == "plimsoll::rms_norm_backward") return rms_norm_backward(op, 0);
+  if (name == "plimsoll::add_rms_norm" || name == kAddRmsNorm)
+    return rows_copy(tensor(op, 1)) + rows_copy(tensor(op, 2)) + contiguous_copy(tensor(op, 3));
+  if (name == "plimsoll::rms_norm_backward_add" || name == kRmsNormBackwardAdd)
+    return rows_copy(tensor(op, 1)) + rms_norm_backward(op, 2);
   if (name == "plimsoll::rope") {
     const View& x = tensor(op, 0);
     return elements(x.sizes) == 0 || x.strides[3] == 1 ? 0 : bytes_of(x);

@@ -10,6 +10,7 @@
 #include "plan/arrangement.h"
 #include "plan/explain.h"
 #include "plan/lay_out.h"
+#include "plan/passes/fuse_norms.h"
 #include "plan/passes/fuse_pointwise.h"
 #include "plan/passes/recompute.h"
 #include "plan/passes/update_in_backward.h"
@@ -68,7 +69,7 @@ struct Planner::Impl {
     prepared = prepare_trace(std::move(prepared), in_backward);
     if (!prepared.segment("micro")) return;
     search.emplace(prepared, options.cost);
-    const Trace all = options.fusing ? fuse_pointwise(prepared, *options.fusing, options.cost) : prepared;
+    const Trace all = fused(prepared);
     micro_at_once = segment_seconds(options.cost, all, "micro");
     update_at_once = segment_seconds(options.cost, all, "update");
     std::optional<KeptValues> pinned_kept;
@@ -142,10 +143,15 @@ struct Planner::Impl {
   }
 
  private:
-  // A finished schedule.
+  // A finished schedule, with what can be one op as one.
+  Trace fused(Trace trace) const {
+    if (!options.fusing) return trace;
+    trace = fuse_norms(std::move(trace), *options.fusing, options.cost, options.workspace);
+    return fuse_pointwise(std::move(trace), *options.fusing, options.cost);
+  }
+
   Plan placed(Trace trace) const {
-    if (!options.fusing) return lay_out(std::move(trace), options);
-    Plan plan = lay_out(fuse_pointwise(std::move(trace), *options.fusing, options.cost), options);
+    Plan plan = lay_out(fused(std::move(trace)), options);
     plan.fused_ops = fused_ops_of(plan.trace);
     return plan;
   }
@@ -382,7 +388,7 @@ struct Planner::Impl {
   Reason fusing_reason(const Plan& plan) const {
     const auto fused = std::ranges::count_if(plan.trace.ops, is_fused);
     return {options.fusing->all ? "compile: on" : "compile: auto",
-            fmt::format("{} pointwise ops run as {}, which read and write less", plan.fused_ops, fused)};
+            fmt::format("{} ops run as {}, which read and write less", plan.fused_ops, fused)};
   }
 
   Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {

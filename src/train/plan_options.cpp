@@ -10,6 +10,7 @@
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
 #include "device/nvrtc.h"
+#include "ops/fused_norms.h"
 #include "ops/pointwise_ops.h"
 #include "plimsoll/error.h"
 
@@ -25,10 +26,13 @@ namespace {
 std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Backend* here) {
   const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
   if (options.device != "cpu" && options.device != "cuda") return nullptr;
-  // Kernels for CUDA are compiled here where the device is here.
-  if (device == PointwiseDevice::cuda && here && options.compile == Choice::automatic && !has_nvrtc()) return nullptr;
-  return std::make_shared<Fusing>(Fusing{options.compile == Choice::on,
-                                         [device](const Op& op) { return pointwise_op(op, device); }, fused_op_call});
+  // Kernels of chains for CUDA are compiled here where the device is here.
+  const bool compiles = device == PointwiseDevice::cpu || !here || options.compile == Choice::on || has_nvrtc();
+  Fusing fusing{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); },
+                fused_op_call};
+  if (!compiles) fusing.translate = [](const Op&) { return std::nullopt; };
+  fusing.pair = [device](const Op& first, const Op& second) { return fused_norm(first, second, device); };
+  return std::make_shared<const Fusing>(std::move(fusing));
 }
 
 }  // namespace

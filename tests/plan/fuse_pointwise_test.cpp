@@ -7,6 +7,7 @@
 
 #include "plan/iteration.h"
 #include "plan/lay_out.h"
+#include "plan/recorded_ops.h"
 #include "plan/validator.h"
 #include "plimsoll/plan.h"
 
@@ -14,25 +15,9 @@ namespace plimsoll {
 namespace {
 
 using ::testing::ElementsAre;
-
-View view(BufferId buffer, std::vector<int64_t> sizes, DType dtype = DType::float32) {
-  std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
-  return {buffer, dtype, 0, std::move(sizes), std::move(strides)};
-}
-
-Argument tensor(View view, bool written = false) {
-  return {Argument::Kind::tensor, written, {std::move(view)}};
-}
-
-Op op(std::string name, std::vector<View> read, View written) {
-  Op made;
-  made.name = std::move(name);
-  for (View& each : read) made.arguments.push_back(tensor(std::move(each)));
-  made.arguments.push_back(tensor(std::move(written), true));
-  for_each_view(made, [&](const View& each, bool) { made.bytes_moved += each.elements() * element_bytes(each.dtype); });
-  return made;
-}
+using testing::names;
+using testing::op;
+using testing::view;
 
 // The programs that were made, instead of calls of libtorch's.
 std::shared_ptr<const OpCall> kept(const FusedProgram& program) {
@@ -61,12 +46,6 @@ std::optional<PointwiseOp> translate(const Op& op) {
 
 Fusing fusing(bool all = false) {
   return {all, translate, kept};
-}
-
-std::vector<std::string> names(const Trace& trace) {
-  std::vector<std::string> names;
-  for (const Op& op : trace.ops) names.push_back(op.name);
-  return names;
 }
 
 // x -> [mul by s] -> t -> [add y] -> u -> [cast] -> low, and an op that reads low.

@@ -146,6 +146,7 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
 }  // namespace
 
 void prepare_fused(const Op& op) {
+  if (op.call->op.schema().name() != ops::kFused) return;
   int device = 0;
   require(cudaGetDevice(&device), "asking for the current device");
   const FusedProgram program =

@@ -6,8 +6,8 @@
 
 namespace plimsoll::cuda {
 
-/// Compiles and loads the kernel of `op`, which is_fused(), for the current device. Throws UserError (failure) where
-/// there is no NVRTC or it does not know the device.
+/// Compiles and loads the kernel of `op`, which is_fused(), for the current device; nothing where it is an operator of
+/// its own. Throws UserError (failure) where there is no NVRTC or it does not know the device.
 void prepare_fused(const Op& op);
 
 }  // namespace plimsoll::cuda

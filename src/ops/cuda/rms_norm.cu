@@ -34,27 +34,37 @@ bool weight_in_packs(const void* weight, DType dtype, int pack) {
   return packs(weight, 0, element_bytes(dtype), pack);
 }
 
-template <typename X, typename Y, int pack>
-void forward(const ops::RmsNorm& args, DType weight_dtype, int64_t rows, cudaStream_t stream) {
+template <typename X, typename Y, int pack, typename Source>
+void forward(const Source& x, const ops::RmsNorm& args, DType weight_dtype, int64_t rows, cudaStream_t stream) {
   const Shape shape = shape_of(args.width, pack);
-  const auto kernel = shape.by_warp ? &rms_norm<X, Y, pack, true> : &rms_norm<X, Y, pack, false>;
-  launch(kernel, dim3(static_cast<unsigned>(ops::div_up(rows, shape.rows_at_once))), shape.block, 0, stream,
-         static_cast<const X*>(args.x.data), args.x.stride, static_cast<Y*>(args.y.data), args.y.stride, args.weight,
-         weight_dtype, static_cast<Accumulate<X>*>(args.rstd), rows, args.width, static_cast<Accumulate<X>>(args.eps));
+  const auto kernel = shape.by_warp ? &rms_norm<X, Y, pack, true, Source> : &rms_norm<X, Y, pack, false, Source>;
+  launch(kernel, dim3(static_cast<unsigned>(ops::div_up(rows, shape.rows_at_once))), shape.block, 0, stream, x,
+         static_cast<Y*>(args.y.data), args.y.stride, args.weight, weight_dtype, static_cast<Accumulate<X>*>(args.rstd),
+         rows, args.width, static_cast<Accumulate<X>>(args.eps));
 }
 
-template <typename X, typename Y, int pack>
-void backward(const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials, cudaStream_t stream) {
+template <typename X, typename Y, int pack, typename Target>
+void backward(const Target& dx, const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials,
+              cudaStream_t stream) {
   const Shape shape = shape_of(args.width, pack);
   const int64_t block_rows = ops::cuda_norm_block_rows(rows);
   const size_t shared = static_cast<size_t>(args.width) * sizeof(Accumulate<X>) * shape.block.y;
   const bool in_shared = shared <= size_t{96} << 10;
-  const auto kernel = shape.by_warp ? &rms_norm_backward<X, Y, pack, true> : &rms_norm_backward<X, Y, pack, false>;
+  const auto kernel =
+      shape.by_warp ? &rms_norm_backward<X, Y, pack, true, Target> : &rms_norm_backward<X, Y, pack, false, Target>;
   launch(kernel, dim3(static_cast<unsigned>(ops::div_up(rows, block_rows))), shape.block, in_shared ? shared : 0,
          stream, static_cast<const Y*>(args.grad_y.data), args.grad_y.stride, static_cast<const X*>(args.x.data),
-         args.x.stride, static_cast<X*>(args.dx.data), args.dx.stride, args.weight, weight_dtype,
-         static_cast<const Accumulate<X>*>(args.rstd), rows, args.width, block_rows,
-         static_cast<Accumulate<X>*>(partials), in_shared);
+         args.x.stride, dx, args.weight, weight_dtype, static_cast<const Accumulate<X>*>(args.rstd), rows, args.width,
+         block_rows, static_cast<Accumulate<X>*>(partials), in_shared);
+}
+
+void sum_weight_gradient(int64_t width, DType weight_dtype, int64_t rows, const void* partials, void* dweight,
+                         cudaStream_t stream) {
+  with_type(weight_dtype, [&]<typename T>() {
+    launch(&sum_columns<T>, dim3(static_cast<unsigned>(ops::div_up(width, kSumColumns))), dim3(kSumColumns, kSumRows),
+           0, stream, static_cast<const Accumulate<T>*>(partials), ops::div_up(rows, ops::cuda_norm_block_rows(rows)),
+           width, static_cast<T*>(dweight));
+  });
 }
 
 }  // namespace
@@ -65,7 +75,26 @@ void launch_rms_norm(const ops::RmsNorm& args, DType weight_dtype, int64_t rows,
     constexpr int pack = kWide<X, Y>;
     const bool wide = in_packs(args.x, args.width, pack) && in_packs(args.y, args.width, pack) &&
                       weight_in_packs(args.weight, weight_dtype, pack);
-    wide ? forward<X, Y, pack>(args, weight_dtype, rows, stream) : forward<X, Y, 1>(args, weight_dtype, rows, stream);
+    const StoredX<X> x{static_cast<const X*>(args.x.data), args.x.stride};
+    wide ? forward<X, Y, pack>(x, args, weight_dtype, rows, stream)
+         : forward<X, Y, 1>(x, args, weight_dtype, rows, stream);
+  });
+}
+
+void launch_add_rms_norm(const ops::AddRows& add, const ops::RmsNorm& args, DType weight_dtype, int64_t rows,
+                         cudaStream_t stream) {
+  if (rows == 0) return;
+  const bool a_alike = add.a.dtype == add.sum.dtype;
+  const ops::ConstRows &alike = a_alike ? add.a : add.b, &other = a_alike ? add.b : add.a;
+  with_types(add.sum.dtype, args.y.dtype, [&]<typename X, typename Y>() {
+    constexpr int pack = kWide<X, Y>;
+    const bool wide = in_packs(alike, args.width, pack) && in_packs(other, args.width, pack) &&
+                      in_packs(add.sum, args.width, pack) && in_packs(args.y, args.width, pack) &&
+                      weight_in_packs(args.weight, weight_dtype, pack);
+    const SummedX<X> x{static_cast<const X*>(alike.data), alike.stride,  other.data, other.dtype, other.stride,
+                       static_cast<X*>(add.sum.data),     add.sum.stride};
+    wide ? forward<X, Y, pack>(x, args, weight_dtype, rows, stream)
+         : forward<X, Y, 1>(x, args, weight_dtype, rows, stream);
   });
 }
 
@@ -76,14 +105,27 @@ void launch_rms_norm_backward(const ops::RmsNormBackward& args, DType weight_dty
       constexpr int pack = kWide<X, Y>;
       const bool wide = in_packs(args.x, args.width, pack) && in_packs(args.grad_y, args.width, pack) &&
                         in_packs(args.dx, args.width, pack) && weight_in_packs(args.weight, weight_dtype, pack);
-      wide ? backward<X, Y, pack>(args, weight_dtype, rows, partials, stream)
-           : backward<X, Y, 1>(args, weight_dtype, rows, partials, stream);
+      const StoreDx<X> dx{static_cast<X*>(args.dx.data), args.dx.stride};
+      wide ? backward<X, Y, pack>(dx, args, weight_dtype, rows, partials, stream)
+           : backward<X, Y, 1>(dx, args, weight_dtype, rows, partials, stream);
     });
-  with_type(weight_dtype, [&]<typename T>() {
-    launch(&sum_columns<T>, dim3(static_cast<unsigned>(ops::div_up(args.width, kSumColumns))),
-           dim3(kSumColumns, kSumRows), 0, stream, static_cast<const Accumulate<T>*>(partials),
-           ops::div_up(rows, ops::cuda_norm_block_rows(rows)), args.width, static_cast<T*>(dweight));
-  });
+  sum_weight_gradient(args.width, weight_dtype, rows, partials, dweight, stream);
+}
+
+void launch_rms_norm_backward_add(const ops::AddRows& add, const ops::RmsNormBackward& args, DType weight_dtype,
+                                  int64_t rows, void* partials, void* dweight, cudaStream_t stream) {
+  if (rows > 0)
+    with_types(args.x.dtype, args.grad_y.dtype, [&]<typename X, typename Y>() {
+      constexpr int pack = kWide<X, Y>;
+      const bool wide = in_packs(args.x, args.width, pack) && in_packs(args.grad_y, args.width, pack) &&
+                        in_packs(add.a, args.width, pack) && in_packs(add.sum, args.width, pack) &&
+                        weight_in_packs(args.weight, weight_dtype, pack);
+      const AddDx<X> dx{add.a.data,    add.a.dtype, add.a.stride, add.sum.data, add.sum.dtype != args.x.dtype,
+                        add.sum.stride};
+      wide ? backward<X, Y, pack>(dx, args, weight_dtype, rows, partials, stream)
+           : backward<X, Y, 1>(dx, args, weight_dtype, rows, partials, stream);
+    });
+  sum_weight_gradient(args.width, weight_dtype, rows, partials, dweight, stream);
 }
 
 }  // namespace plimsoll::cuda

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "plan/passes/buffer_use.h"
 #include "plan/passes/fused_group.h"
 #include "plan/passes/rewrite.h"
 #include "plimsoll/liveness.h"
@@ -23,12 +24,7 @@ class FusePointwise {
     cost_.timed = nullptr;  // a fused op was never timed: both by the same rates
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
-    touched_.resize(trace_.buffers.size(), 0);
-    for (const Op& op : trace_.ops) for_each_buffer(op, [&](BufferId buffer) { ++touched_[buffer]; });
-    for (size_t b = 0; b < trace_.buffers.size(); ++b)
-      if (trace_.buffers[b].persistent || trace_.buffers[b].output) touched_[b] = 0;
-    for (const auto* names : {&trace_.inputs, &trace_.outputs, &trace_.state})
-      for (const NamedView& entry : *names) touched_[entry.view.buffer] = 0;
+    touched_ = uses_of(trace_);
   }
 
   Trace run() {
@@ -48,14 +44,6 @@ class FusePointwise {
   }
 
  private:
-  template <typename Visit>
-  static void for_each_buffer(const Op& op, const Visit& visit) {
-    std::set<BufferId> seen;
-    for_each_view(op, [&](const View& view, bool) {
-      if (seen.insert(view.buffer).second) visit(view.buffer);
-    });
-  }
-
   std::optional<PointwiseNode> node_at(int32_t index) const {
     const Op& op = trace_.ops[index];
     if (op.copy != CopyStage::none || op.on_host || op.random_id >= 0) return std::nullopt;

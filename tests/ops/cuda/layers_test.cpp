@@ -26,6 +26,20 @@ TEST(CudaLayers, RmsNorm) {
   }
 }
 
+TEST(CudaLayers, RmsNormWithSums) {
+  PLIMSOLL_NEEDS_GPU();
+  for (const auto type : kNarrow)
+    for (const auto other : {type, at::kFloat}) {
+      const auto wide = type == at::kFloat ? type : other;
+      const Tensor a = random({3, 20, 200}, other).narrow(2, 8, 96), b = random({3, 96, 20}, type).transpose(1, 2),
+                   weight = random({96}, at::kFloat), sum = random({3, 20, 128}, wide).narrow(2, 0, 96);
+      expect_as_on_cpu("plimsoll::add_rms_norm", {sum, a, b, weight, 1e-5, at::kBFloat16}, tolerance(at::kBFloat16));
+      const Tensor rstd = call("plimsoll::rms_norm", {b, weight, 1e-5, c10::IValue()})[1].toTensor();
+      expect_as_on_cpu("plimsoll::rms_norm_backward_add", {sum, a, random({3, 20, 96}, type), b, weight.to(type), rstd},
+                       2 * tolerance(type));
+    }
+}
+
 TEST(CudaLayers, Rope) {
   PLIMSOLL_NEEDS_GPU();
   for (const auto type : kNarrow)

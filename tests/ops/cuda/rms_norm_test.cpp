@@ -99,6 +99,81 @@ TEST(CudaRmsNorm, IsTheSameInEveryOrderAndOverManyBlocks) {
   }
 }
 
+/// The sum of a and b, the norm of it and what its backward adds to `before`: the same bits as one after the other.
+void expect_as_one_by_one(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& grad,
+                          const Tensor& before, const std::string& what) {
+  const int64_t count = a.size(0), width = a.size(1);
+  const Tensor x = at::add(a, b);
+  const Result want = run(x, weight, grad);
+  const Tensor sum = a.scalar_type() == at::kFloat ? a : unwritten({count, width}, x.scalar_type());  // in place
+  Result got{unwritten({count, width}, grad.scalar_type()),
+             unwritten({count, 1}, want.rstd.scalar_type()),
+             {},
+             unwritten({width}, weight.scalar_type())};
+  cuda::launch_add_rms_norm({.a = const_rows(a), .b = const_rows(b), .sum = rows(sum), .width = width},
+                            {.x = const_rows(sum),
+                             .y = rows(got.y),
+                             .weight = weight.const_data_ptr(),
+                             .rstd = got.rstd.data_ptr(),
+                             .width = width,
+                             .eps = kEps},
+                            dtype_of(weight), count, nullptr);
+  EXPECT_TRUE(at::equal(sum, x)) << what;
+  EXPECT_TRUE(at::equal(got.y, want.y)) << what;
+  EXPECT_TRUE(at::equal(got.rstd, want.rstd)) << what;
+  const Tensor after = at::add(before, want.dx),
+               partials = unwritten({div_up(count, cuda_norm_block_rows(count)), width}, want.rstd.scalar_type());
+  const Tensor target = before.scalar_type() == after.scalar_type() ? before : at::empty_like(after);
+  cuda::launch_rms_norm_backward_add({.a = const_rows(before), .b = {}, .sum = rows(target), .width = width},
+                                     {.grad_y = const_rows(grad),
+                                      .x = const_rows(sum),
+                                      .dx = {},
+                                      .weight = weight.const_data_ptr(),
+                                      .rstd = got.rstd.const_data_ptr(),
+                                      .width = width},
+                                     dtype_of(weight), count, partials.data_ptr(), got.dweight.data_ptr(), nullptr);
+  EXPECT_TRUE(at::equal(target, after)) << what;
+  EXPECT_TRUE(at::equal(got.dweight, want.dweight)) << what;
+}
+
+TEST(CudaRmsNorm, WithSumsGivesTheBitsOfTheOperatorsOneByOne) {
+  at::manual_seed(4);
+  const auto types = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
+  for (const auto a : types)
+    for (const auto b : types) {
+      if (a != b && a != at::kFloat && b != at::kFloat) continue;
+      if ((a == at::kDouble) != (b == at::kDouble)) continue;
+      for (const auto grad : {a, b})
+        for (const auto before : {a, b})
+          for (const int64_t width : {31, 64, 1032}) {
+            // Where x has 16 bits, gradients added to dx may have 16 or 32 of them.
+            const auto weight = a == at::kDouble ? a : at::kBFloat16;
+            expect_as_one_by_one(
+                random_rows(19, width, a, 8), random_rows(19, width, b, 0, 8), random_rows(1, width, weight)[0],
+                random_rows(19, width, grad), random_rows(19, width, before, 16, 8),
+                std::string(c10::toString(a)) + " + " + c10::toString(b) + " " + std::to_string(width));
+          }
+    }
+  // 16 bits with a float32 gradient.
+  for (const int64_t extra : {0, 8})
+    expect_as_one_by_one(random_rows(37, 72, at::kHalf, extra), random_rows(37, 72, at::kHalf),
+                         random_rows(1, 72, at::kFloat)[0], random_rows(37, 72, at::kHalf),
+                         random_rows(37, 72, at::kFloat, extra, extra), "a float32 gradient");
+  // Misaligned: one by one, as the rows of the sum that is compared with are where their width is odd.
+  for (const auto& [extra, shift] : {std::pair{2, 0}, {0, 1}, {5, 3}})
+    expect_as_one_by_one(random_rows(37, 71, at::kHalf, extra), random_rows(37, 71, at::kFloat, shift),
+                         random_rows(1, 71, at::kFloat)[0], random_rows(37, 71, at::kHalf),
+                         random_rows(37, 71, at::kFloat, extra, shift), "misaligned");
+  // Wider than shared memory holds, and over many blocks.
+  for (const auto order : kOrders) {
+    const InOrder in(order);
+    for (const auto& [count, width] : {std::pair<int64_t, int64_t>{700, 32}, {17, 25000}}) {
+      const auto some = [&, rows = count, columns = width] { return random_rows(rows, columns, at::kFloat); };
+      expect_as_one_by_one(some(), some(), some()[0], some(), some(), std::to_string(width));
+    }
+  }
+}
+
 TEST(CudaRmsNorm, OfNoRowsLeavesAWeightGradientOfZeros) {
   const Tensor none = at::empty({0, 40}), weight = at::ones({40});
   EXPECT_TRUE(at::equal(run(none, weight, none).dweight, at::zeros({40})));

@@ -1,0 +1,23 @@
+// Which buffers ops use, for passes that merge ops.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+/// Calls `visit(BufferId)` once for every buffer that `op` reads or writes.
+template <typename Visit>
+void for_each_buffer(const Op& op, const Visit& visit) {
+  std::set<BufferId> seen;
+  for_each_view(op, [&](const View& view, bool) {
+    if (seen.insert(view.buffer).second) visit(view.buffer);
+  });
+}
+
+/// By buffer: how many ops use it; 0: the outside world knows it too (it is persistent, an output, has a name).
+std::vector<int32_t> uses_of(const Trace& trace);
+
+}  // namespace plimsoll

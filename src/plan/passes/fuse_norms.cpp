@@ -1,0 +1,218 @@
+#include "plan/passes/fuse_norms.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "plan/passes/buffer_use.h"
+#include "plan/passes/rewrite.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// One op of a pair passes so many others at most.
+constexpr int32_t kFarthest = 256;
+
+class FuseNorms {
+ public:
+  FuseNorms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace)
+      : trace_(std::move(trace)),
+        fusing_(fusing),
+        cost_(cost),
+        workspace_(workspace),
+        lifetimes_(lifetimes_of(trace_)),
+        live_(transient_bytes_by_op(trace_, lifetimes_)),
+        peak_(live_.empty() ? 0 : *std::ranges::max_element(live_)),
+        uses_(uses_of(trace_)) {
+    cost_.timed = nullptr;  // a fused op was never timed: all by the same rates
+  }
+
+  Trace run() {
+    for (const Segment& segment : trace_.segments) {
+      if (segment.name == "initialize") continue;
+      writers_.clear();
+      for (int32_t i = segment.begin; i < segment.end; ++i) {
+        visit(i);
+        if (gone_.contains(i)) continue;
+        for_each_view(at(i), [&](const View& view, bool written) {
+          if (written) writers_[view.buffer] = i;
+        });
+      }
+    }
+    TraceRewriter rewriter(trace_);
+    for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i) {
+      if (const auto found = fused_.find(i); found != fused_.end())
+        rewriter.replace(i, std::move(found->second));
+      else if (!gone_.contains(i))
+        rewriter.keep(i);
+    }
+    return rewriter.finish();
+  }
+
+ private:
+  struct Pair {
+    int32_t first, second;
+    int32_t place;  // the one of them that the op stands in for
+    Op op;
+    std::set<BufferId> gone;  // buffers that the op has no use for
+    std::map<int32_t, int64_t> more_live;
+  };
+
+  // The op that stands there by now.
+  const Op& at(int32_t index) const {
+    const auto found = fused_.find(index);
+    return found == fused_.end() ? trace_.ops[index] : found->second;
+  }
+
+  // As it was recorded, and of the kind that may be moved.
+  bool is_free(int32_t index) const {
+    const Op& op = trace_.ops[index];
+    return op.copy == CopyStage::none && !op.on_host && op.random_id < 0 && !fused_.contains(index) &&
+           !gone_.contains(index);
+  }
+
+  void visit(int32_t index) {
+    if (!is_free(index)) return;
+    std::set<int32_t> writers;
+    for_each_view(trace_.ops[index], [&](const View& view, bool written) {
+      if (const auto found = writers_.find(view.buffer); !written && found != writers_.end())
+        writers.insert(found->second);
+    });
+    for (const int32_t writer : writers) {
+      std::optional<Pair> pair = pair_of(writer, index);
+      if (!pair || !(fusing_.all || gains(*pair))) continue;
+      return take(std::move(*pair));
+    }
+  }
+
+  std::optional<Pair> pair_of(int32_t first, int32_t second) const {
+    const Op &a = trace_.ops[first], &b = trace_.ops[second];
+    if (!is_free(first) || second - first > kFarthest) return std::nullopt;
+    if ((a.phase == Phase::update) != (b.phase == Phase::update)) return std::nullopt;
+    std::optional<Op> op = fusing_.pair(a, b);
+    if (!op || belongs_to_chain(first)) return std::nullopt;
+    const bool down = passes(first, first + 1, second);
+    if (!down && !passes(second, first + 1, second)) return std::nullopt;
+    Pair pair{first, second, down ? second : first, std::move(*op), {}, {}};
+    std::map<BufferId, int32_t> touches;
+    for (const Op* each : {&a, &b}) for_each_buffer(*each, [&](BufferId buffer) { ++touches[buffer]; });
+    for_each_buffer(pair.op, [&](BufferId buffer) { touches.erase(buffer); });
+    for (const auto& [buffer, count] : touches) {
+      if (uses_[buffer] != count) return std::nullopt;  // somebody else wants it
+      pair.gone.insert(buffer);
+    }
+    pair.op.phase = trace_.ops[pair.place].phase;
+    pair.op.module = trace_.ops[pair.place].module;
+    pair.op.recomputed = a.recomputed && b.recomputed;
+    pair.op.flops = a.flops + b.flops;
+    for_each_view(pair.op,
+                  [&](const View& view, bool) { pair.op.bytes_moved += view.elements() * element_bytes(view.dtype); });
+    if (workspace_) pair.op.workspace_bytes = placed_bytes(trace_, workspace_(pair.op).value_or(0));
+    pair.more_live = more_live(pair);
+    return pair;
+  }
+
+  // Whether op `index` may change places with the ops [begin, end).
+  bool passes(int32_t index, int32_t begin, int32_t end) const {
+    std::set<BufferId> used, written;
+    for_each_view(trace_.ops[index],
+                  [&](const View& view, bool writes) { (writes ? written : used).insert(view.buffer); });
+    bool free = true;
+    for (int32_t i = begin; i < end && free; ++i) {
+      if (gone_.contains(i)) continue;
+      for_each_view(at(i), [&](const View& view, bool writes) {
+        free = free && !written.contains(view.buffer) && !(writes && used.contains(view.buffer));
+      });
+    }
+    return free;
+  }
+
+  // Whether it reads what a pointwise op makes for it alone: fuse_pointwise spares that the writing and the reading.
+  bool belongs_to_chain(int32_t index) const {
+    if (!fusing_.translate(trace_.ops[index])) return false;
+    bool chained = false;
+    for_each_view(trace_.ops[index], [&](const View& view, bool written) {
+      const auto writer = writers_.find(view.buffer);
+      if (written || chained || uses_[view.buffer] != 2 || writer == writers_.end() || writer->second >= index) return;
+      chained = is_free(writer->second) && fusing_.translate(trace_.ops[writer->second]).has_value();
+    });
+    return chained;
+  }
+
+  // How much more is live at each op of the stretch than was; the op that moves is not there any more. What it reads
+  // could die earlier where it moves up: that is not counted.
+  std::map<int32_t, int64_t> more_live(const Pair& pair) const {
+    const bool down = pair.place == pair.second;
+    std::map<int32_t, int64_t> more;
+    std::set<BufferId> read, made, gone = pair.gone;
+    const int32_t mover = down ? pair.first : pair.second;
+    for_each_view(trace_.ops[mover], [&](const View& view, bool written) {
+      if (trace_.buffers[view.buffer].persistent || gone.contains(view.buffer)) return;
+      if (lifetimes_[view.buffer].birth == mover)
+        made.insert(view.buffer);
+      else if (!written)
+        read.insert(view.buffer);
+    });
+    const auto bytes = [&](BufferId buffer) { return placed_bytes(trace_, trace_.buffers[buffer].bytes); };
+    for (int32_t i = pair.first; i <= pair.second; ++i) {
+      if (gone_.contains(i) || i == mover) continue;
+      int64_t& sum = more[i];
+      const auto change = [&](BufferId buffer, bool is) {
+        const bool was = lifetimes_[buffer].live_at(i);
+        sum += (is ? bytes(buffer) : 0) - (was ? bytes(buffer) : 0);
+      };
+      for (const BufferId buffer : gone) change(buffer, false);
+      for (const BufferId buffer : made) change(buffer, !down || i == pair.second);
+      for (const BufferId buffer : read) change(buffer, true);
+      if (i == pair.place) sum += pair.op.workspace_bytes - trace_.ops[i].workspace_bytes;
+    }
+    return more;
+  }
+
+  bool gains(const Pair& pair) const {
+    const double before = seconds_of(cost_, trace_.ops[pair.first]) + seconds_of(cost_, trace_.ops[pair.second]);
+    if (seconds_of(cost_, pair.op) >= before) return false;
+    const int64_t allowed =
+        std::max(peak_, *std::max_element(live_.begin() + pair.first, live_.begin() + pair.second + 1));
+    return std::ranges::all_of(pair.more_live,
+                               [&](const auto& entry) { return live_[entry.first] + entry.second <= allowed; });
+  }
+
+  void take(Pair pair) {
+    for (const auto& [index, bytes] : pair.more_live) live_[index] += bytes;
+    const int32_t mover = pair.place == pair.second ? pair.first : pair.second;
+    for_each_view(trace_.ops[mover], [&](const View& view, bool) {
+      if (trace_.buffers[view.buffer].persistent) return;
+      Lifetime& lifetime = lifetimes_[view.buffer];
+      if (lifetime.birth == mover) lifetime.birth = pair.place;
+      lifetime.death = std::max(lifetime.death, pair.place + 1);
+    });
+    for_each_view(pair.op, [&](const View& view, bool written) {
+      if (written) writers_[view.buffer] = pair.place;
+    });
+    gone_.insert(mover);
+    fused_[pair.place] = std::move(pair.op);
+  }
+
+  Trace trace_;
+  const Fusing& fusing_;
+  CostModel cost_;
+  const WorkspaceModel& workspace_;
+  std::vector<Lifetime> lifetimes_;
+  std::vector<int64_t> live_;  // by op
+  int64_t peak_;
+  std::vector<int32_t> uses_;            // by buffer
+  std::map<BufferId, int32_t> writers_;  // by buffer: the last op of the segment, so far, that writes it
+  std::map<int32_t, Op> fused_;          // by the op that each stands in for
+  std::set<int32_t> gone_;
+};
+
+}  // namespace
+
+Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace) {
+  if (!fusing.pair) return trace;
+  return FuseNorms(std::move(trace), fusing, cost, workspace).run();
+}
+
+}  // namespace plimsoll
