@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/update_group.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -117,6 +118,8 @@ struct Fusing {
   std::function<std::optional<PointwiseOp>(const Op&)> translate;
   /// What replay needs of a fused op.
   std::function<std::shared_ptr<const OpCall>(const FusedProgram&)> call;
+  /// Updates of small parameters as one op; nullopt: each by itself.
+  std::optional<UpdateGrouping> updates = {};
 };
 
 }  // namespace plimsoll

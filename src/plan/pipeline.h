@@ -1,7 +1,8 @@
 // The passes, in order.
 //
 //     recorded trace -> fold_casts -> update_in_backward, or not -> remove_dead_ops -> initialise_late ->
-//     (choices are made here) -> recompute -> settle_updates -> offload -> fuse_pointwise -> placement
+//     (choices are made here) -> recompute -> settle_updates -> offload -> fuse_pointwise ->
+//     group_updates -> placement
 #pragma once
 
 #include "plimsoll/trace.h"

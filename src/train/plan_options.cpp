@@ -11,6 +11,7 @@
 #include "device/cuda_workspace.h"
 #include "device/nvrtc.h"
 #include "ops/pointwise_ops.h"
+#include "ops/update_groups.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -21,15 +22,18 @@ int threads_of(const TrainingOptions& options) {
 
 namespace {
 
-// Devices that have a kernel for fused ops.
+// Devices that have kernels for fused ops and for updates in groups.
 std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options) {
   const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
   if (options.device != "cpu" && options.device != "cuda") return nullptr;
-  // Kernels for CUDA are compiled here where the device is here.
+  Fusing fusing{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); },
+                fused_op_call};
   const bool here = device == PointwiseDevice::cuda && find_backend("cuda") != nullptr;
-  if (here && options.compile == Choice::automatic && !has_nvrtc()) return nullptr;
-  return std::make_shared<Fusing>(Fusing{options.compile == Choice::on,
-                                         [device](const Op& op) { return pointwise_op(op, device); }, fused_op_call});
+  // Kernels of chains are compiled here where the device is here.
+  if (here && options.compile == Choice::automatic && !has_nvrtc())
+    fusing.translate = [](const Op&) { return std::nullopt; };
+  if (!here || has_update_groups(c10::DispatchKey::CUDA)) fusing.updates = update_grouping();
+  return std::make_shared<const Fusing>(std::move(fusing));
 }
 
 }  // namespace

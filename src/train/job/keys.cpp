@@ -110,7 +110,7 @@ Key compile() {
       "compile",
       "run chains of pointwise operators (casts, residual adds, activations) as one: what one hands to the "
       "next takes no memory; the losses stay the same to the bit on the CPU; auto: where it takes less time "
-      "and no more live bytes",
+      "and no more live bytes; with either, updates of small parameters run in groups",
       &Job::compile);
 }
 
