@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/update_group.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -120,6 +121,8 @@ struct Fusing {
   /// Two ops, of which the second reads what the first writes, as one op that no program can say: its name, which
   /// is_fused(), arguments, results and call. nullopt: there is no such op. Empty: there is none at all.
   std::function<std::optional<Op>(const Op& first, const Op& second)> pair = nullptr;
+  /// Updates of small parameters as one op; nullopt: each by itself.
+  std::optional<UpdateGrouping> updates = {};
 };
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/update_group.h"
 #include "ops/causal_conv_plan.h"
 #include "ops/cuda/optimizer_plan.h"
 #include "ops/cuda/ssd_scan_plan.h"
@@ -35,10 +36,16 @@ int64_t contiguous_copy(const View& view) {
 int64_t side_by_side_copy(const View& view) {
   return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
 }
-/// The gradient is copied where it lies in another order than what it is added to. Of 8 bits it never does.
+/// The gradient is copied where it lies in another order than what it is added to. Of 8 bits it never does. A group's
+/// copies are held together.
 int64_t gradient_copy(const Op& op) {
-  const View &target = tensor(op, 0), &gradient = tensor(op, 2);
-  return same_order(gradient.sizes, gradient.strides, target.strides) ? 0 : bytes_of(gradient);
+  check(op.arguments.size() > 2 && op.arguments[0].views.size() == op.arguments[2].views.size(),
+        op.name + ": operand missing");
+  const auto &targets = op.arguments[0].views, &gradients = op.arguments[2].views;
+  int64_t total = 0;
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (!same_order(gradients[i].sizes, gradients[i].strides, targets[i].strides)) total += bytes_of(gradients[i]);
+  return total;
 }
 
 int64_t adafactor(const Op& op) {
@@ -98,7 +105,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 }  // namespace
 
 std::optional<int64_t> cuda_updates_workspace_bytes(const Op& op) {
-  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));
+  const std::string_view name = single_name(std::string_view(op.name).substr(0, op.name.find('.')));
   if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
                        "plimsoll::accumulate_"}))
     return gradient_copy(op);

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "base/update_group.h"
+
 namespace plimsoll {
 
 std::string_view name_of(OpKind kind) {
@@ -44,7 +46,7 @@ int speed_type_of(DType dtype) {
 }
 
 OpKind kind_of(const Op& op) {
-  std::string_view name = op.name;
+  std::string_view name = single_name(op.name);
   name = name.substr(0, name.find('.'));
   const auto is = [&](std::initializer_list<std::string_view> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -55,8 +57,8 @@ OpKind kind_of(const Op& op) {
   if (has("convolution")) return OpKind::convolution;
   if (has("linear_cross_entropy")) return OpKind::loss_head;
   if (has("attention")) return OpKind::attention;
-  if (is({"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::adafactor_", "plimsoll::accumulate_",
-          "plimsoll::nesterov_momentum_"}) ||
+  if (is({"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_", "plimsoll::adafactor_",
+          "plimsoll::accumulate_", "plimsoll::nesterov_momentum_"}) ||
       has("_fused_adam") || has("_fused_sgd"))
     return OpKind::update;
   if (op.random_id >= 0) return OpKind::random;

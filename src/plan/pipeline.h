@@ -2,7 +2,7 @@
 //
 //     recorded trace -> fold_casts -> update_in_backward, or not -> remove_dead_ops -> initialise_late ->
 //     (choices are made here) -> recompute -> settle_updates -> offload -> fuse_norms -> fuse_pointwise ->
-//     placement
+//     group_updates -> placement
 #pragma once
 
 #include "plimsoll/trace.h"

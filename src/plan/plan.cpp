@@ -12,6 +12,7 @@
 #include "plan/lay_out.h"
 #include "plan/passes/fuse_norms.h"
 #include "plan/passes/fuse_pointwise.h"
+#include "plan/passes/group_updates.h"
 #include "plan/passes/recompute.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/pipeline.h"
@@ -69,7 +70,7 @@ struct Planner::Impl {
     prepared = prepare_trace(std::move(prepared), in_backward);
     if (!prepared.segment("micro")) return;
     search.emplace(prepared, options.cost);
-    const Trace all = fused(prepared);
+    const Trace all = compiled(prepared);
     micro_at_once = segment_seconds(options.cost, all, "micro");
     update_at_once = segment_seconds(options.cost, all, "update");
     std::optional<KeptValues> pinned_kept;
@@ -131,6 +132,8 @@ struct Planner::Impl {
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
     if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(plan));
     if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(plan));
+    if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
+      plan.reasons.push_back(grouping_reason(grouped));
     if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plan;
@@ -143,15 +146,17 @@ struct Planner::Impl {
   }
 
  private:
-  // A finished schedule, with what can be one op as one.
-  Trace fused(Trace trace) const {
+  // Ops that run within others.
+  Trace compiled(Trace trace) const {
     if (!options.fusing) return trace;
     trace = fuse_norms(std::move(trace), *options.fusing, options.cost, options.workspace);
-    return fuse_pointwise(std::move(trace), *options.fusing, options.cost);
+    trace = fuse_pointwise(std::move(trace), *options.fusing, options.cost);
+    return options.fusing->updates ? group_updates(std::move(trace), *options.fusing->updates) : trace;
   }
 
+  // A finished schedule.
   Plan placed(Trace trace) const {
-    Plan plan = lay_out(fused(std::move(trace)), options);
+    Plan plan = lay_out(compiled(std::move(trace)), options);
     plan.fused_ops = fused_ops_of(plan.trace);
     return plan;
   }
@@ -385,10 +390,17 @@ struct Planner::Impl {
     return {"update_in_backward: on", std::move(why)};
   }
 
+  std::string compile_decision() const { return options.fusing->all ? "compile: on" : "compile: auto"; }
+
   Reason fusing_reason(const Plan& plan) const {
     const auto fused = std::ranges::count_if(plan.trace.ops, is_fused);
-    return {options.fusing->all ? "compile: on" : "compile: auto",
-            fmt::format("{} ops run as {}, which read and write less", plan.fused_ops, fused)};
+    return {compile_decision(), fmt::format("{} ops run as {}, which read and write less", plan.fused_ops, fused)};
+  }
+
+  Reason grouping_reason(const GroupedUpdates& grouped) const {
+    return {compile_decision(),
+            fmt::format("{} updates of small parameters run as {}, which share threads and launches", grouped.updates,
+                        grouped.groups)};
   }
 
   Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "base/pointwise.h"
+#include "base/update_group.h"
 #include "record/op_call.h"
 
 namespace plimsoll {
@@ -33,6 +34,8 @@ std::string describe_constants(const Op& op) {
     const c10::IValue& value = op.call->constants[i];
     if (op.arguments[i].kind != Argument::Kind::constant || value.isNone()) continue;
     if (value.isTensor() && !value.toTensor().defined()) continue;
+    // A group has a seed for each parameter.
+    if (value.isIntList() && is_update_group(op.name)) continue;
     const auto& default_value = arguments[i].default_value();
     if (default_value && !value.isTensor() && text_of(*default_value) == text_of(value)) continue;
     text += fmt::format("{}{}={}", text.empty() ? "" : ", ", arguments[i].name(), text_of(value));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/update_group.h"
+
 namespace plimsoll {
 namespace {
 
@@ -47,8 +49,9 @@ std::string_view without_overload(const Op& op) {
   return std::string_view(op.name).substr(0, op.name.find('.'));
 }
 
-// Arithmetic of the update operators for an element, formats aside; 0 for other operators.
-double update_flops(std::string_view name) {
+// Arithmetic of the update operators, alone or in groups, for an element, formats aside; 0 for other operators.
+double update_flops(std::string_view operator_name) {
+  const std::string_view name = single_name(operator_name);
   if (name == "plimsoll::adamw_") return 14;
   if (name == "plimsoll::lion_") return 10;
   if (name == "plimsoll::momentum_sgd_") return 6;
@@ -63,8 +66,11 @@ double update_flops(std::string_view name) {
 
 double flops_of(const Op& op) {
   const std::string_view name = without_overload(op);
-  if (const double flops = update_flops(name); flops > 0 && operand(op, 0))
-    return flops * static_cast<double>(operand(op, 0)->elements());
+  if (const double flops = update_flops(name); flops > 0 && operand(op, 0)) {
+    int64_t elements = 0;
+    for (const View& parameter : op.arguments[0].views) elements += parameter.elements();
+    return flops * static_cast<double>(elements);
+  }
   if (name == "aten::mm" || name == "aten::bmm") return product_flops(operand(op, 0), operand(op, 1));
   if (name == "aten::addmm" || name == "aten::baddbmm") return product_flops(operand(op, 1), operand(op, 2));
   if (name == "aten::convolution" && !op.results.empty()) return convolution_flops(&op.results[0], operand(op, 1));

@@ -12,6 +12,7 @@
 #include "device/nvrtc.h"
 #include "ops/fused_norms.h"
 #include "ops/pointwise_ops.h"
+#include "ops/update_groups.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -22,16 +23,18 @@ int threads_of(const TrainingOptions& options) {
 
 namespace {
 
-// Devices that have a kernel for fused ops.
+// Devices that have kernels for fused ops and for updates in groups.
 std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Backend* here) {
   const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
   if (options.device != "cpu" && options.device != "cuda") return nullptr;
-  // Kernels of chains for CUDA are compiled here where the device is here.
-  const bool compiles = device == PointwiseDevice::cpu || !here || options.compile == Choice::on || has_nvrtc();
   Fusing fusing{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); },
                 fused_op_call};
-  if (!compiles) fusing.translate = [](const Op&) { return std::nullopt; };
+  // Kernels of chains for CUDA are compiled here where the device is here.
+  const bool cuda_here = device == PointwiseDevice::cuda && here;
+  if (cuda_here && options.compile == Choice::automatic && !has_nvrtc())
+    fusing.translate = [](const Op&) { return std::nullopt; };
   fusing.pair = [device](const Op& first, const Op& second) { return fused_norm(first, second, device); };
+  if (!cuda_here || has_update_groups(c10::DispatchKey::CUDA)) fusing.updates = update_grouping();
   return std::make_shared<const Fusing>(std::move(fusing));
 }
 

@@ -126,6 +126,10 @@ Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
       op.arguments.back().kind = Argument::Kind::tensor;
       op.arguments.back().views = {view_of(argument.toTensor())};
       record->constants.emplace_back();
+    } else if (argument.isTensorList()) {
+      op.arguments.back().kind = Argument::Kind::tensor_list;
+      for (const at::Tensor& tensor : argument.toTensorVector()) op.arguments.back().views.push_back(view_of(tensor));
+      record->constants.emplace_back();
     } else {
       record->constants.push_back(argument);
     }

@@ -20,6 +20,28 @@ void launch_rule(const UpdateTarget& target, const StepPointers& scalars, const 
   launch(kernel, blocks_for(target.count), kThreads, 0, stream, target, scalars, numbers);
 }
 
+template <template <typename> typename Rule>
+void launch_rule(const UpdateTable& table, unsigned blocks, const StepPointers& scalars, const RuleNumbers& numbers,
+                 cudaStream_t stream) {
+  const auto kernel = table.targets[0].parameter.format == ops::Format::float64 ? update_targets<double, Rule>
+                                                                                : update_targets<float, Rule>;
+  launch(kernel, blocks, kThreads, 0, stream, table, scalars, numbers);
+}
+
+void launch_table(ElementRule rule, const UpdateTable& table, unsigned blocks, const StepPointers& scalars,
+                  const RuleNumbers& numbers, cudaStream_t stream) {
+  switch (rule) {
+    case ElementRule::adamw:
+      return launch_rule<AdamW>(table, blocks, scalars, numbers, stream);
+    case ElementRule::lion:
+      return launch_rule<Lion>(table, blocks, scalars, numbers, stream);
+    case ElementRule::sgd:
+      return launch_rule<Sgd>(table, blocks, scalars, numbers, stream);
+    case ElementRule::momentum_sgd:
+      return launch_rule<MomentumSgd>(table, blocks, scalars, numbers, stream);
+  }
+}
+
 }  // namespace
 
 void launch_update(ElementRule rule, const UpdateTarget& target, const StepPointers& scalars,
@@ -35,6 +57,25 @@ void launch_update(ElementRule rule, const UpdateTarget& target, const StepPoint
     case ElementRule::momentum_sgd:
       return launch_rule<MomentumSgd>(target, scalars, numbers, stream);
   }
+}
+
+void launch_updates(ElementRule rule, const UpdateTarget* targets, int64_t count, const StepPointers& scalars,
+                    const RuleNumbers& numbers, cudaStream_t stream) {
+  UpdateTable table;
+  unsigned blocks = 0;
+  const auto run = [&] {
+    if (table.count > 0) launch_table(rule, table, blocks, scalars, numbers, stream);
+    table.count = 0;
+    blocks = 0;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    if (targets[i].count == 0) continue;
+    table.targets[table.count] = targets[i];
+    table.first_block[table.count++] = blocks;
+    blocks += blocks_for(targets[i].count);
+    if (table.count == kMostTargets) run();
+  }
+  run();
 }
 
 void launch_nesterov_momentum(const ops::Values& gradient, const ops::Values& momentum, const ops::Values& result,

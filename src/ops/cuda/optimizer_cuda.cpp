@@ -8,6 +8,7 @@
 
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/optimizer/results.h"
+#include "ops/optimizer/update_group.h"
 #include "ops/optimizer/update_op.h"
 
 namespace plimsoll::cuda {
@@ -56,6 +57,21 @@ void update(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const OnDevice device(call.tensors.parameter);
   const ops::ElementUpdate bound = ops::bind_update(call.tensors, {});
   launch_update(rule, target_of(bound, call), pointers(call), numbers_of(call), device.stream());
+}
+
+template <const ops::UpdateOp& op, ElementRule rule>
+void update_group(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const std::vector<ops::UpdateCall> calls = ops::pop_group(op, stack);
+  if (calls.empty()) return;
+  const OnDevice device(calls[0].tensors.parameter);
+  std::vector<ops::ElementUpdate> bound;  // which hold copies of gradients until the kernels have been launched
+  std::vector<UpdateTarget> targets;
+  for (const ops::UpdateCall& call : calls) {
+    bound.push_back(ops::bind_update(call.tensors, {}));
+    targets.push_back(target_of(bound.back(), call));
+  }
+  launch_updates(rule, targets.data(), static_cast<int64_t>(targets.size()), pointers(calls[0]), numbers_of(calls[0]),
+                 device.stream());
 }
 
 void adafactor(const c10::OperatorHandle&, torch::jit::Stack* stack) {
@@ -172,6 +188,11 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("lion_", CppFunction::makeFromBoxedFunction<&update<ops::kLion, ElementRule::lion>>());
   m.impl("sgd_", CppFunction::makeFromBoxedFunction<&update<ops::kSgd, ElementRule::sgd>>());
   m.impl("momentum_sgd_", CppFunction::makeFromBoxedFunction<&update<ops::kMomentumSgd, ElementRule::momentum_sgd>>());
+  m.impl("adamw_group_", CppFunction::makeFromBoxedFunction<&update_group<ops::kAdamW, ElementRule::adamw>>());
+  m.impl("lion_group_", CppFunction::makeFromBoxedFunction<&update_group<ops::kLion, ElementRule::lion>>());
+  m.impl("sgd_group_", CppFunction::makeFromBoxedFunction<&update_group<ops::kSgd, ElementRule::sgd>>());
+  m.impl("momentum_sgd_group_",
+         CppFunction::makeFromBoxedFunction<&update_group<ops::kMomentumSgd, ElementRule::momentum_sgd>>());
   m.impl("adafactor_", CppFunction::makeFromBoxedFunction<&adafactor>());
   m.impl("nesterov_momentum_", nesterov_momentum);
   m.impl("accumulate_", accumulate);

@@ -53,9 +53,11 @@ __device__ inline ops::StepNumbers read_scalars(const StepPointers& scalars) {
   return {*scalars.step, scalars.learning_rate != nullptr ? *scalars.learning_rate : 0.0, *scalars.grad_scale};
 }
 
-/// The parameter's `Number`s are float, or double for float64 parameters.
+/// The part of an update that falls to this thread's block, the `index`th of so many. The parameter's `Number`s are
+/// float, or double for float64 parameters.
 template <typename Number, template <typename> typename Rule>
-__global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleNumbers numbers) {
+__device__ inline void update_by_block(const UpdateTarget& target, const StepPointers& scalars,
+                                       const RuleNumbers& numbers, unsigned index, unsigned blocks) {
   using Exact = ops::Unfused<Number>;
   using Formula = Rule<Exact>;
   // Of the block: a whole power takes as long as updating many elements.
@@ -72,7 +74,7 @@ __global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleN
   __syncthreads();
   const typename Formula::Step step = step_of_block;
   const ops::Draw draw{{key_of_block[0], key_of_block[1]}, 0};
-  for_each_place(target.count, [&](const Place& at) {
+  for_each_place(target.count, index, blocks, [&](const Place& at) {
     Number p[kEach], g[kEach], state[2][kEach] = {};
     load_weights(target.parameter, at, p);
     load_numbers(target.gradient, at, g);
@@ -91,6 +93,28 @@ __global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleN
       store_numbers(target.state[s], at, state[s], target.stochastic_state, drawn);
     store_weights(target.parameter, at, p, target.stochastic_parameter, drawn);
   });
+}
+
+template <typename Number, template <typename> typename Rule>
+__global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleNumbers numbers) {
+  update_by_block<Number, Rule>(target, scalars, numbers, blockIdx.x, gridDim.x);
+}
+
+/// Each block works on one of the targets. The table stays where the launch put it (constant memory): all threads of a
+/// block read the same entry.
+template <typename Number, template <typename> typename Rule>
+__global__ void update_targets(const __grid_constant__ UpdateTable table, StepPointers scalars, RuleNumbers numbers) {
+  // The last one whose first block is not behind this one.
+  int at = 0, beyond = table.count;
+  while (at + 1 < beyond) {
+    const int middle = (at + beyond) / 2;
+    if (table.first_block[middle] <= blockIdx.x)
+      at = middle;
+    else
+      beyond = middle;
+  }
+  const unsigned first = table.first_block[at], end = at + 1 < table.count ? table.first_block[at + 1] : gridDim.x;
+  update_by_block<Number, Rule>(table.targets[at], scalars, numbers, blockIdx.x - first, end - first);
 }
 
 __global__ void nesterov_momentum(ops::Values gradient, ops::Values momentum, ops::Values result, int64_t count,

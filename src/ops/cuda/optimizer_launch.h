@@ -24,6 +24,15 @@ struct UpdateTarget {
   bool random = false;  ///< something is rounded at random
 };
 
+/// Parameters that one launch updates, and from which of its blocks on each has its own. With the launch's other
+/// arguments within 4 KiB, which all devices take.
+constexpr int kMostTargets = 32;
+struct UpdateTable {
+  UpdateTarget targets[kMostTargets];
+  uint32_t first_block[kMostTargets] = {};
+  int32_t count = 0;
+};
+
 /// The tensors of one element that an update reads, on the device.
 struct StepPointers {
   const float* step = nullptr;
@@ -38,9 +47,14 @@ constexpr int kMostNumbers = 4;
 struct RuleNumbers {
   double values[kMostNumbers] = {};
 };
+static_assert(sizeof(UpdateTable) + sizeof(StepPointers) + sizeof(RuleNumbers) <= 4096);
 
 void launch_update(ElementRule rule, const UpdateTarget& target, const StepPointers& scalars,
                    const RuleNumbers& numbers, cudaStream_t stream);
+
+/// The same of `count` targets, all float64 or none, kMostTargets with a launch.
+void launch_updates(ElementRule rule, const UpdateTarget* targets, int64_t count, const StepPointers& scalars,
+                    const RuleNumbers& numbers, cudaStream_t stream);
 
 /// The parameter's kind is not float64, `state` of the target is not used. numbers: clip threshold, weight decay.
 /// `scratch`: adafactor_scratch_bytes() of ops/cuda/optimizer_plan.h.

@@ -24,16 +24,22 @@ struct Place {
   __device__ bool any() const { return block * ops::kDrawnAtATime < count; }
 };
 
-/// Calls `visit(Place)` for all blocks of `count` numbers; both halves of a warp call together, also where one of them
-/// has no numbers left.
+/// Calls `visit(Place)` for all blocks of `count` numbers, this thread's block being the `index`th of so many; both
+/// halves of a warp call together, also where one of them has no numbers left.
 template <typename Visit>
-__device__ inline void for_each_place(int64_t count, const Visit& visit) {
+__device__ inline void for_each_place(int64_t count, unsigned index, unsigned blocks_of_threads, const Visit& visit) {
   const int64_t blocks = (count + ops::kDrawnAtATime - 1) / ops::kDrawnAtATime;
-  const int64_t warps = grid_threads() / kWarp;
-  for (int64_t pair = grid_index() / kWarp; pair * kBlocksOfWarp < blocks; pair += warps) {
+  const int64_t warps = static_cast<int64_t>(blocks_of_threads) * blockDim.x / kWarp;
+  const int64_t first = (static_cast<int64_t>(index) * blockDim.x + threadIdx.x) / kWarp;
+  for (int64_t pair = first; pair * kBlocksOfWarp < blocks; pair += warps) {
     const int thread = static_cast<int>(threadIdx.x % kWarp);
     visit(Place{pair * kBlocksOfWarp + thread / kLanesOfBlock, count, thread % kLanesOfBlock});
   }
+}
+/// By the whole grid.
+template <typename Visit>
+__device__ inline void for_each_place(int64_t count, const Visit& visit) {
+  for_each_place(count, blockIdx.x, gridDim.x, visit);
 }
 
 /// The random bits of a thread's numbers: ops::random_bits of each.

@@ -117,7 +117,7 @@ void run(const UpdateCall& call, const Draw& draw) {
   const double length = std::sqrt(total / static_cast<double>(update.count));
   const double step_size = rate / std::max(1.0, length / threshold);
   const auto kept_of_parameter = static_cast<float>(1 - rate * weight_decay);
-  for_each_chunk<float>(update, [&](float* p, const float* g, float*, float*, int64_t begin, int64_t count) {
+  for_each_chunk<float>({&update, 1}, [&](float* p, const float* g, float*, float*, int64_t begin, int64_t count) {
     for_each_row(shape, begin, begin + count, [&](int64_t row, int64_t column, int64_t at, int64_t n) {
       subtract_products(p + at, g + at, columns + column, n, kept_of_parameter,
                         static_cast<float>(step_size * row_factor(row)));
@@ -130,6 +130,7 @@ void run(const UpdateCall& call, const Draw& draw) {
 const UpdateOp kAdafactor{"plimsoll::adafactor_",
                           {{"row_mean", true, false}, {"column_mean", true, false}},
                           {"clip_threshold", "weight_decay"},
+                          nullptr,
                           run,
                           check_means};
 PLIMSOLL_UPDATE_OP("adafactor_", kAdafactor)

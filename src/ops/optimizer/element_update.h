@@ -3,13 +3,17 @@
 //     for each 512 elements:  unpack parameter, gradient, state  ->  update  ->  pack parameter, state
 //
 // What is float32 is worked on where it lies. A chunk is one thread's, and chunks are cut at the same places whatever
-// the thread count: results do not depend on it.
+// the thread count and whatever else is updated in the same call: results do not depend on either.
 #pragma once
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "ops/optimizer/formats.h"
@@ -57,6 +61,8 @@ struct ElementUpdate {
   bool random = false;  ///< something is rounded at random; all of an element by the same bits, drawn once
   Draw draw;
   at::Tensor held;  ///< a copy of the gradient in the parameter's order, where it has another
+
+  bool is_wide() const { return parameter.format == Format::float64; }
 };
 ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw);
 
@@ -102,36 +108,55 @@ inline float* opened_weights(const Weights& weights, int64_t begin, int64_t coun
   return buffer;
 }
 
-/// Calls `update(Number* parameter, const Number* gradient, Number* first, Number* second, int64_t first_index,
-/// int64_t count)` for every chunk, on several threads; `first` and `second` are null where there is no such state.
+/// Where a thread unpacks the numbers of a chunk.
+template <typename Number>
+struct ChunkBuffers {
+  static constexpr bool kWide = std::is_same_v<Number, double>;
+  alignas(64) Number numbers[4][kChunk];
+  alignas(64) float narrow[kWide ? kChunk : 1];
+  Drawn drawn;
+};
+
+/// The chunk of `one` that begins at element `begin`.
 template <typename Number, typename Update>
-void for_each_chunk(const ElementUpdate& all, const Update& update) {
-  constexpr bool wide = std::is_same_v<Number, double>;
-  const int64_t chunks = (all.count + kChunk - 1) / kChunk;
+void update_chunk(const ElementUpdate& one, int64_t begin, ChunkBuffers<Number>& buffers, const Update& update) {
+  constexpr bool wide = ChunkBuffers<Number>::kWide;
+  const int64_t count = std::min(kChunk, one.count - begin);
+  const Drawn* bits = one.random ? &buffers.drawn : nullptr;
+  const auto by_them = [&](const Rounding& rounding) { return Rounding{rounding.stochastic, rounding.draw, bits}; };
+  Number* parameter;
+  if constexpr (wide)
+    parameter = static_cast<double*>(one.parameter.data) + begin;
+  else
+    parameter = opened_weights(one.parameter, begin, count, buffers.numbers[0]);
+  const Number* gradient = opened<Number>(one.gradient, begin, count, buffers.narrow, buffers.numbers[1]);
+  Number* state[2] = {nullptr, nullptr};
+  for (int64_t s = 0; s < one.states; ++s)
+    state[s] = opened<Number>(one.state[s], begin, count, buffers.narrow, buffers.numbers[2 + s]);
+  update(parameter, gradient, state[0], state[1], begin, count);
+  if (one.random) draw_chunk(one.draw, begin, buffers.drawn);
+  for (int64_t s = 0; s < one.states; ++s)
+    closed<Number>(one.state[s], begin, count, by_them(one.state_rounding[s]), buffers.narrow, state[s]);
+  if constexpr (!wide)
+    if (one.parameter.format != Format::float32)
+      pack(one.parameter, begin, count, parameter, by_them(one.parameter_rounding));
+}
+
+/// Calls `update(Number* parameter, const Number* gradient, Number* first, Number* second, int64_t first_index,
+/// int64_t count)` for every chunk of all of them, on several threads; `first` and `second` are null where there is no
+/// such state. Threads share the chunks of all: many small ones keep them as busy as a large one.
+template <typename Number, typename Update>
+void for_each_chunk(std::span<const ElementUpdate> all, const Update& update) {
+  c10::SmallVector<int64_t, 64> ends;  // by update: how many chunks it and those before it have
+  int64_t chunks = 0;
+  for (const ElementUpdate& one : all) ends.push_back(chunks += (one.count + kChunk - 1) / kChunk);
   at::parallel_for(0, chunks, 32, [&](int64_t first_chunk, int64_t last_chunk) {
-    alignas(64) Number buffers[4][kChunk];
-    alignas(64) float narrow[wide ? kChunk : 1];
-    Drawn drawn;
-    const Drawn* bits = all.random ? &drawn : nullptr;
-    const auto by_them = [&](const Rounding& rounding) { return Rounding{rounding.stochastic, rounding.draw, bits}; };
+    ChunkBuffers<Number> buffers;
+    auto at = static_cast<size_t>(std::ranges::upper_bound(ends, first_chunk) - ends.begin());
     for (int64_t chunk = first_chunk; chunk < last_chunk; ++chunk) {
-      const int64_t begin = chunk * kChunk, count = std::min(kChunk, all.count - begin);
-      Number* parameter;
-      if constexpr (wide)
-        parameter = static_cast<double*>(all.parameter.data) + begin;
-      else
-        parameter = opened_weights(all.parameter, begin, count, buffers[0]);
-      const Number* gradient = opened<Number>(all.gradient, begin, count, narrow, buffers[1]);
-      Number* state[2] = {nullptr, nullptr};
-      for (int64_t s = 0; s < all.states; ++s)
-        state[s] = opened<Number>(all.state[s], begin, count, narrow, buffers[2 + s]);
-      update(parameter, gradient, state[0], state[1], begin, count);
-      if (all.random) draw_chunk(all.draw, begin, drawn);
-      for (int64_t s = 0; s < all.states; ++s)
-        closed<Number>(all.state[s], begin, count, by_them(all.state_rounding[s]), narrow, state[s]);
-      if constexpr (!wide)
-        if (all.parameter.format != Format::float32)
-          pack(all.parameter, begin, count, parameter, by_them(all.parameter_rounding));
+      while (chunk >= ends[at]) ++at;
+      const int64_t before = at == 0 ? 0 : ends[at - 1];
+      update_chunk(all[at], (chunk - before) * kChunk, buffers, update);
     }
   });
 }

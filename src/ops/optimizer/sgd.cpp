@@ -1,3 +1,4 @@
+#include "ops/optimizer/update_group.h"
 #include "ops/optimizer/update_op.h"
 #include "ops/optimizer/updates_cpu.h"
 
@@ -5,20 +6,18 @@ namespace plimsoll::ops {
 namespace {
 
 template <typename Number>
-void run_as(const UpdateCall& call, const Draw& draw) {
-  const auto step =
-      sgd_step<Number>(step_numbers(call), call.numbers.size() > 1 ? call.numbers[0] : 0, call.numbers.back());
-  for_each_chunk<Number>(bind_update(call.tensors, draw),
-                         [&](Number* p, const Number* g, Number* momentum, Number*, int64_t, int64_t count) {
-                           sgd_update(p, g, momentum, count, step);
-                         });
+void run_as(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+  const auto step = sgd_step<Number>(of, numbers.size() > 1 ? numbers[0] : 0, numbers.back());
+  for_each_chunk<Number>(all, [&](Number* p, const Number* g, Number* momentum, Number*, int64_t, int64_t count) {
+    sgd_update(p, g, momentum, count, step);
+  });
 }
 
-void run(const UpdateCall& call, const Draw& draw) {
-  if (call.tensors.parameter.scalar_type() == at::kDouble)
-    run_as<double>(call, draw);
+void run(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+  if (all.front().is_wide())
+    run_as<double>(of, numbers, all);
   else
-    run_as<float>(call, draw);
+    run_as<float>(of, numbers, all);
 }
 
 }  // namespace
@@ -27,7 +26,9 @@ const UpdateOp kSgd{"plimsoll::sgd_", {}, {"weight_decay"}, run};
 const UpdateOp kMomentumSgd{
     "plimsoll::momentum_sgd_", {{"momentum", false}}, {"decay_of_momentum", "weight_decay"}, run};
 PLIMSOLL_UPDATE_OP("sgd_", kSgd)
+PLIMSOLL_UPDATE_GROUP("sgd_group_", kSgd)
 PLIMSOLL_UPDATE_OP("momentum_sgd_", kMomentumSgd)
+PLIMSOLL_UPDATE_GROUP("momentum_sgd_group_", kMomentumSgd)
 
 void sgd_(const UpdatedTensors& tensors, const Packed& momentum_buffer, const at::Tensor& step,
           const StepScalars& scalars, double momentum, double weight_decay) {

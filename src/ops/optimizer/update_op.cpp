@@ -46,13 +46,17 @@ UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack) {
   call.tensors.stochastic_state = arguments[next++].toBool();
   call.tensors.stochastic_parameter = arguments[next++].toBool();
   call.seed = arguments[next].toInt();
+  check_call(op, call);
+  return call;
+}
+
+void check_call(const UpdateOp& op, const UpdateCall& call) {
   check_update(call.tensors);
   require(call.step.numel() == 1 && call.step.scalar_type() == at::kFloat, op.name,
           "step is not a float32 tensor of one element");
   require(call.learning_rate.numel() == 1 && call.learning_rate.scalar_type() == at::kDouble, op.name,
           "learning_rate is not a float64 tensor of one element");
   if (op.check) op.check(call);
-  return call;
 }
 
 StepNumbers step_numbers(const UpdateCall& call) {
@@ -62,7 +66,10 @@ StepNumbers step_numbers(const UpdateCall& call) {
 void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack) {
   const UpdateCall call = pop_call(op, stack);
   if (scalar_of(call.tensors.skipped) != 0) return;
-  op.run(call, draw_of_step(call.seed, scalar_of(call.step)));
+  const Draw draw = draw_of_step(call.seed, scalar_of(call.step));
+  if (op.run_elements == nullptr) return op.run(call, draw);
+  const ElementUpdate bound = bind_update(call.tensors, draw);
+  op.run_elements(step_numbers(call), call.numbers, {&bound, 1});
 }
 
 void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::vector<Packed>& states,

@@ -12,6 +12,7 @@
 
 #include <torch/library.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,14 +39,20 @@ struct UpdateOp {
   const char* name;  ///< "plimsoll::adamw_"
   std::vector<State> states;
   std::vector<const char*> numbers;
-  void (*run)(const UpdateCall&, const Draw&);  ///< on the CPU, where the step is not skipped
-  void (*check)(const UpdateCall&) = nullptr;   ///< what is asked beside check_update(); touches no data
+  /// On the CPU, where the step is not skipped: of one parameter or of several (update_group.h), all float64 or none.
+  /// Null where a number's update depends on others; then `run`.
+  void (*run_elements)(const StepNumbers&, const std::vector<double>& numbers, std::span<const ElementUpdate>);
+  void (*run)(const UpdateCall&, const Draw&) = nullptr;
+  void (*check)(const UpdateCall&) = nullptr;  ///< what is asked beside check_update(); touches no data
 };
 
 std::string schema_of(const UpdateOp& op);
 
 /// Pops a call of `op` from the stack, checked.
 UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack);
+
+/// Throws UserError where the tensors of a call do not belong together.
+void check_call(const UpdateOp& op, const UpdateCall& call);
 
 /// The scalars of a call on the CPU.
 StepNumbers step_numbers(const UpdateCall& call);

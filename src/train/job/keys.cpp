@@ -108,9 +108,10 @@ Key update_in_backward() {
 Key compile() {
   return choice_key(
       "compile",
-      "run chains of pointwise operators (casts, residual adds, activations) as one: what one hands to the "
-      "next takes no memory; the losses stay the same to the bit on the CPU; auto: where it takes less time "
-      "and no more live bytes",
+      "run chains of pointwise operators (casts, residual adds, activations) as one, and norms with their sums: what "
+      "one hands to the next takes no memory; the losses stay the same to the bit on the CPU; auto: where it takes "
+      "less time "
+      "and no more live bytes; with either, updates of small parameters run in groups",
       &Job::compile);
 }
 

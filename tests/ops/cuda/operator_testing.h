@@ -38,18 +38,23 @@ inline Arguments call_on(c10::DispatchKey key, const std::string& name, const Ar
   return stack;
 }
 
-/// Each tensor with memory of its own on `device`, laid out alike.
+/// Each tensor, of lists too, with memory of its own on `device`, laid out alike.
 inline Arguments copied(const Arguments& arguments, c10::DeviceType device = at::kCPU) {
+  const auto copy_of = [&](const at::Tensor& tensor) {
+    at::Tensor copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
+    return copy.copy_(tensor);
+  };
   Arguments copies;
   for (const c10::IValue& argument : arguments) {
-    if (!argument.isTensor()) {
+    if (argument.isTensor()) {
+      copies.emplace_back(copy_of(argument.toTensor()));
+    } else if (argument.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : argument.toTensorVector()) list.push_back(copy_of(tensor));
+      copies.emplace_back(list);
+    } else {
       copies.push_back(argument);
-      continue;
     }
-    const at::Tensor& tensor = argument.toTensor();
-    at::Tensor copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
-    copy.copy_(tensor);
-    copies.emplace_back(copy);
   }
   return copies;
 }
@@ -59,8 +64,12 @@ inline Arguments call_on_cuda(const std::string& name, const Arguments& argument
 #ifdef PLIMSOLL_ON_GPU
   const Arguments there = copied(arguments, at::kCUDA);
   const Arguments results = call_on(c10::DispatchKey::CUDA, name, there);
-  for (size_t i = 0; i < arguments.size(); ++i)
+  for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].isTensor()) arguments[i].toTensor().copy_(there[i].toTensor());
+    if (!arguments[i].isTensorList()) continue;
+    const auto here = arguments[i].toTensorVector(), changed = there[i].toTensorVector();
+    for (size_t t = 0; t < here.size(); ++t) here[t].copy_(changed[t]);
+  }
   return copied(results);
 #else
   return call_on(c10::DispatchKey::CUDA, name, arguments);

@@ -4,6 +4,7 @@
 #include "ops/cuda/operator_testing.h"
 #include "ops/optimizer/adafactor_plan.h"
 #include "ops/optimizer_testing.h"
+#include "ops/update_group_testing.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {
@@ -182,6 +183,57 @@ TEST(CudaUpdates, TakeTheScratchThatTheySay) {
   update.parameter = update.parameter.view({12, 31}).t();
   update.gradient = {at::randn({31, 12})};
   expect_cuda_workspace("plimsoll::adamw_", update.arguments(methods()[0]));
+}
+
+// More than a launch takes, in every format, empty ones among them.
+TEST(CudaUpdates, HaveTheCpusBitsInGroups) {
+  PLIMSOLL_NEEDS_GPU();
+  std::vector<int64_t> counts;
+  for (int i = 0; i < 75; ++i) counts.push_back(i % 9 == 4 ? 0 : i % 20 == 7 ? 4500 : 1 + i * 7 % 300);
+  for (const GroupMethod& method : group_methods())
+    for (const GroupKind& kind : kGroupKinds) {
+      std::mt19937 random(13);
+      at::manual_seed(13);
+      std::vector<GroupMember> on_cpu = random_members(method, kind, counts, random), on_cuda = copies_of(on_cpu);
+      GroupStep step;
+      step.stochastic_parameter = kind.packed_means;
+      for (; step.step < 2; ++step.step) {
+        for (const GroupMember& member : on_cpu) call(method.name, arguments_alone(method, member, step));
+        call_on_cuda(method.group(), arguments_together(method, on_cuda, step));
+      }
+      expect_same_members(on_cpu, on_cuda, c10::str(method.name, ", ", kind.name));
+    }
+}
+
+TEST(CudaUpdates, InGroupsDoNotDependOnTheOrderOfBlocks) {
+  PLIMSOLL_NEEDS_GPU();
+  const GroupMethod& adamw = group_methods()[0];
+  std::mt19937 random(14);
+  const std::vector<GroupMember> before = random_members(adamw, kGroupKinds[1], {1, 300, 5000, 129, 64}, random);
+  std::vector<GroupMember> want = copies_of(before);
+  for (const GroupMember& member : want) call(adamw.name, arguments_alone(adamw, member, {}));
+  in_every_order([&] {
+    const std::vector<GroupMember> got = copies_of(before);
+    call_on_cuda(adamw.group(), arguments_together(adamw, got, {}));
+    expect_same_members(got, want, "in an order");
+  });
+}
+
+TEST(CudaUpdates, InGroupsAreSkippedAndTakeTheScratchThatTheySay) {
+  PLIMSOLL_NEEDS_GPU();
+  std::mt19937 random(15);
+  for (const GroupMethod& method : group_methods()) {
+    std::vector<GroupMember> members = random_members(method, kGroupKinds[0], {12 * 31, 200}, random);
+    members[0].parameter = members[0].parameter.view({12, 31}).t();
+    members[0].gradient = {at::randn({31, 12})};
+    expect_cuda_workspace(method.group(), arguments_together(method, members, {}));
+    const std::vector<GroupMember> before = copies_of(members);
+    GroupStep step;
+    step.skipped = 1;
+    call_on_cuda(method.group(), arguments_together(method, members, step));
+    expect_same_members(members, before, method.name);
+    call_on_cuda(method.group(), arguments_together(method, {}, step));
+  }
 }
 
 TEST(CudaAdafactor, IsTheCpusToTheRoundingOfSums) {

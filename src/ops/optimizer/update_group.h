@@ -1,0 +1,51 @@
+// The update operators over several parameters in one call: what passes/group_updates makes of small ones. Each is
+// updated as its own operator would, to the bit.
+//
+//     NAME_group_(Tensor(a!)[] parameters, Tensor(b!)[] companions, Tensor[] gradients, Tensor[] gradient_scales,
+//                 Tensor(c!)[] STATE, Tensor(d!)[] STATE_scales, ...,
+//                 Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...,
+//                 bool stochastic_state, bool stochastic_parameter, int[] seeds) -> ()
+//
+// A list has a tensor for each parameter, or none at all. Parameters are float64 all or none; other formats may differ.
+#pragma once
+
+#include <torch/library.h>
+
+#include <string>
+#include <vector>
+
+#include "ops/optimizer/update_op.h"
+
+namespace plimsoll::ops {
+
+/// Of an operator with `run_elements`.
+std::string schema_of_group(const UpdateOp& op);
+
+/// Pops a call of the group's operator from the stack: the calls of its members, checked. Throws UserError where a list
+/// is longer or shorter than that of the parameters.
+std::vector<UpdateCall> pop_group(const UpdateOp& op, torch::jit::Stack* stack);
+
+void run_group_on_cpu(const UpdateOp& op, torch::jit::Stack* stack);
+
+template <const UpdateOp& op>
+void cpu_group_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  run_group_on_cpu(op, stack);
+}
+template <const UpdateOp& op>
+void meta_group_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  pop_group(op, stack);
+}
+
+}  // namespace plimsoll::ops
+
+/// Registers the group's operator of an UpdateOp; `op` is its name without the namespace.
+#define PLIMSOLL_UPDATE_GROUP(op, table)                                                \
+  TORCH_LIBRARY_FRAGMENT(plimsoll, m) {                                                 \
+    m.def(schema_of_group(table).c_str());                                              \
+  }                                                                                     \
+  TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {                                                \
+    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&cpu_group_kernel<table>>());  \
+  }                                                                                     \
+  TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {                                               \
+    m.impl(op, torch::CppFunction::makeFromBoxedFunction<&meta_group_kernel<table>>()); \
+  }

@@ -1,0 +1,167 @@
+#include "plan/passes/group_updates.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "plan/passes/rewrite.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// Groups that are still open, at most: each is compared with every op that follows. Optimizers have a few kinds of
+// updates: with and without weight decay, with and without a companion.
+constexpr size_t kMostOpen = 8;
+
+class GroupUpdates {
+ public:
+  GroupUpdates(Trace trace, const UpdateGrouping& grouping)
+      : trace_(std::move(trace)), grouping_(grouping), lifetimes_(lifetimes_of(trace_)) {
+    live_ = transient_bytes_by_op(trace_, lifetimes_);
+    peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
+    copied_.resize(trace_.buffers.size(), 0);
+    for (const Op& op : trace_.ops)
+      if (op.copy != CopyStage::none) for_each_view(op, [&](const View& view, bool) { copied_[view.buffer] = 1; });
+  }
+
+  Trace run() {
+    for (const Segment& segment : trace_.segments) {
+      if (segment.name != "update") continue;
+      for (int32_t i = segment.begin; i < segment.end; ++i) visit(i);
+      while (!open_.empty()) close(0);
+    }
+    TraceRewriter rewriter(trace_);
+    for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i) {
+      if (const auto found = made_.find(i); found != made_.end())
+        rewriter.replace(i, std::move(found->second));
+      else if (!gone_.contains(i))
+        rewriter.keep(i);
+    }
+    return rewriter.finish();
+  }
+
+ private:
+  struct Group {
+    std::vector<int32_t> members;
+    std::set<BufferId> read, written;
+    int64_t elements = 0;
+  };
+
+  // How many numbers it updates, where it may wait for others.
+  std::optional<int64_t> elements_of(const Op& op) const {
+    if (op.phase != Phase::update || op.copy != CopyStage::none || op.on_host || op.random_id >= 0) return std::nullopt;
+    const std::optional<int64_t> elements = grouping_.elements(op);
+    if (!elements || *elements > kMostGrouped) return std::nullopt;
+    bool stays = true;
+    for_each_view(op, [&](const View& view, bool written) {
+      const Buffer& buffer = trace_.buffers[view.buffer];
+      stays = stays && buffer.on_device() && !copied_[view.buffer] && (!written || buffer.persistent);
+    });
+    return stays ? elements : std::nullopt;
+  }
+
+  static bool conflicts(const Group& group, const Op& op) {
+    bool any = false;
+    for_each_view(op, [&](const View& view, bool written) {
+      any = any || group.written.contains(view.buffer) || (written && group.read.contains(view.buffer));
+    });
+    return any;
+  }
+
+  void visit(int32_t index) {
+    const Op& op = trace_.ops[index];
+    for (size_t g = open_.size(); g-- > 0;)
+      if (conflicts(open_[g], op)) close(g);
+    const std::optional<int64_t> elements = elements_of(op);
+    if (!elements) return;
+    const auto alike = [&](const Group& group) { return grouping_.alike(trace_.ops[group.members.front()], op); };
+    auto found = std::ranges::find_if(open_, alike);
+    if (found != open_.end() && found->elements + *elements > kMostInGroup) {
+      close(static_cast<size_t>(found - open_.begin()));
+      found = open_.end();
+    }
+    if (found == open_.end()) {
+      if (open_.size() == kMostOpen) close(0);
+      open_.emplace_back();
+      found = open_.end() - 1;
+    }
+    found->members.push_back(index);
+    found->elements += *elements;
+    for_each_view(
+        op, [&](const View& view, bool written) { (written ? found->written : found->read).insert(view.buffer); });
+  }
+
+  // How much more is live at each op from the first member to the last than was; members but the last are gone.
+  std::map<int32_t, int64_t> more_live(const std::vector<int32_t>& members) const {
+    std::set<BufferId> waiting;  // what they read and nobody behind the last of them
+    for (const int32_t member : members)
+      for_each_view(trace_.ops[member], [&](const View& view, bool) {
+        if (!trace_.buffers[view.buffer].persistent && lifetimes_[view.buffer].death <= members.back())
+          waiting.insert(view.buffer);
+      });
+    std::map<int32_t, int64_t> more;
+    for (const BufferId buffer : waiting)
+      for (int32_t at = lifetimes_[buffer].death; at <= members.back(); ++at)
+        if (at == members.back() || !std::ranges::binary_search(members, at))
+          more[at] += placed_bytes(trace_, trace_.buffers[buffer].bytes);
+    return more;
+  }
+
+  Op op_of(const std::vector<int32_t>& members) const {
+    std::vector<const Op*> ops;
+    for (const int32_t member : members) ops.push_back(&trace_.ops[member]);
+    Op op = grouping_.group(ops);
+    op.phase = Phase::update;
+    op.module = ops.front()->module;
+    for (const Op* member : ops) {
+      if (member->module != op.module) op.module = 0;
+      op.flops += member->flops;
+      op.bytes_moved += member->bytes_moved;
+    }
+    return op;
+  }
+
+  void close(size_t g) {
+    std::vector<int32_t> members = std::move(open_[g].members);
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(g));
+    // The first of them wait longest: without them less may be live.
+    for (; members.size() > 1; members.erase(members.begin())) {
+      const std::map<int32_t, int64_t> more = more_live(members);
+      const auto within = [&](const auto& entry) { return live_[entry.first] + entry.second <= peak_; };
+      if (!std::ranges::all_of(more, within)) continue;
+      for (const auto& [at, bytes] : more) live_[at] += bytes;
+      made_[members.back()] = op_of(members);
+      gone_.insert(members.begin(), members.end() - 1);
+      return;
+    }
+  }
+
+  Trace trace_;
+  const UpdateGrouping& grouping_;
+  std::vector<Lifetime> lifetimes_;
+  std::vector<int64_t> live_;  // by op
+  int64_t peak_ = 0;
+  std::vector<char> copied_;  // by buffer: to or from another memory
+  std::vector<Group> open_;
+  std::map<int32_t, Op> made_;  // by the op that each stands in for
+  std::set<int32_t> gone_;
+};
+
+}  // namespace
+
+Trace group_updates(Trace trace, const UpdateGrouping& grouping) {
+  return GroupUpdates(std::move(trace), grouping).run();
+}
+
+GroupedUpdates grouped_updates_of(const Trace& trace) {
+  GroupedUpdates count;
+  for (const Op& op : trace.ops) {
+    if (!is_update_group(op.name)) continue;
+    ++count.groups;
+    count.updates += static_cast<int64_t>(op.arguments[0].views.size());
+  }
+  return count;
+}
+
+}  // namespace plimsoll
