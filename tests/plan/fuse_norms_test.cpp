@@ -208,6 +208,18 @@ TEST_F(FuseNorms, ASumThatIsReadBetweenIsThereInTime) {
   EXPECT_EQ(names(fused(true)), names(trace_));
 }
 
+// A wait for a copy writes nothing, and yet what it waits for is not there before.
+TEST_F(FuseNorms, NothingPassesTheCopyOfWhatItReads) {
+  only_backward();
+  insert(3, op("other", {}, half(kGradY)));  // the first stays where it is
+  EXPECT_THAT(names(fused(true)), ElementsAre("make", "make", "fused: norm_backward, add", "other", "sum"));
+  Op wait = op("copy_to_device", {all(kGrad), all(kOut)}, view(kLoss, {}));
+  wait.arguments.pop_back();
+  wait.copy = CopyStage::wait;
+  insert(4, wait);
+  EXPECT_EQ(names(fused(true)), names(trace_));
+}
+
 // The second moves up: what it makes is there earlier.
 TEST_F(FuseNorms, NoMoreBytesWhereTheSecondMovesUp) {
   only_backward();

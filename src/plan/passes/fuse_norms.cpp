@@ -121,8 +121,11 @@ class FuseNorms {
     bool free = true;
     for (int32_t i = begin; i < end && free; ++i) {
       if (gone_.contains(i)) continue;
+      // Between a copy's start and the wait for it neither end of it is anybody else's: the wait writes nothing, and
+      // what it waits for is not there before it.
+      const bool copies = at(i).copy != CopyStage::none;
       for_each_view(at(i), [&](const View& view, bool writes) {
-        free = free && !written.contains(view.buffer) && !(writes && used.contains(view.buffer));
+        free = free && !written.contains(view.buffer) && !((writes || copies) && used.contains(view.buffer));
       });
     }
     return free;
