@@ -75,6 +75,9 @@ def main():
         said = "no metric" if value is None else f"{name} {value:.4f}"
         print(f"{report['example']:20} {planned:12} {used:12} {report['wall_seconds']:8.0f}  {said}"
               f"{' (' + beside + ')' if beside else ''}{'  ' + ', '.join(marks) if marks else ''}")
+    for report in reports:  # of a step each, or prose
+        for name in ("losses", "reasons", "left_out"):
+            report.pop(name, None)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(reports, indent=1) + "\n")
     return 0 if good else 1
