@@ -131,16 +131,8 @@ int64_t attention_backward(const Op& op, int threads) {
          attention_backward_scratch(shape, element_bytes(tensor(op, 1).dtype), threads);
 }
 
-/// The gradient is copied where it lies in another order than what it is added to. Of 8 bits it never does. A group's
-/// copies are held together.
 int64_t gradient_copy(const Op& op) {
-  check(op.arguments.size() > 2 && op.arguments[0].views.size() == op.arguments[2].views.size(),
-        op.name + ": operand missing");
-  const auto &targets = op.arguments[0].views, &gradients = op.arguments[2].views;
-  int64_t total = 0;
-  for (size_t i = 0; i < targets.size(); ++i)
-    if (!same_order(gradients[i].sizes, gradients[i].strides, targets[i].strides)) total += bytes_of(gradients[i]);
-  return total;
+  return gradient_copies(op, bytes_of);
 }
 
 int64_t adafactor(const Op& op) {

@@ -8,8 +8,7 @@
 #include "ops/cuda/optimizer_plan.h"
 #include "ops/cuda/ssd_scan_plan.h"
 #include "ops/quantized_plan.h"
-#include "plimsoll/error.h"
-#include "record/op_call.h"
+#include "ops/workspace_rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -18,16 +17,8 @@ int64_t rounded(int64_t bytes) {
   return div_up(bytes, 256) * 256;
 }
 
-const View& tensor(const Op& op, size_t argument) {
-  check(argument < op.arguments.size() && op.arguments[argument].views.size() == 1, op.name + ": operand missing");
-  return op.arguments[argument].views[0];
-}
-
 int64_t bytes_of(const View& view) {
   return rounded(elements(view.sizes) * element_bytes(view.dtype));
-}
-int64_t wide_bytes(const View& view) {
-  return view.dtype == DType::float64 ? 8 : 4;
 }
 int64_t contiguous_copy(const View& view) {
   return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
@@ -36,16 +27,8 @@ int64_t contiguous_copy(const View& view) {
 int64_t side_by_side_copy(const View& view) {
   return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
 }
-/// The gradient is copied where it lies in another order than what it is added to. Of 8 bits it never does. A group's
-/// copies are held together.
 int64_t gradient_copy(const Op& op) {
-  check(op.arguments.size() > 2 && op.arguments[0].views.size() == op.arguments[2].views.size(),
-        op.name + ": operand missing");
-  const auto &targets = op.arguments[0].views, &gradients = op.arguments[2].views;
-  int64_t total = 0;
-  for (size_t i = 0; i < targets.size(); ++i)
-    if (!same_order(gradients[i].sizes, gradients[i].strides, targets[i].strides)) total += bytes_of(gradients[i]);
-  return total;
+  return gradient_copies(op, bytes_of);
 }
 
 int64_t adafactor(const Op& op) {
@@ -87,7 +70,8 @@ int64_t ssd_scan(const Op& op, size_t x_at, bool backward) {
   int64_t total = side_by_side_copy(x) + side_by_side_copy(b) + side_by_side_copy(tensor(op, x_at + 4)) +
                   contiguous_copy(tensor(op, x_at + 2)) + contiguous_copy(tensor(op, x_at + 5)) +
                   rounded(cuda::SsdPanels(shape, element_bytes(x.dtype), backward).bytes);
-  if (backward) total += side_by_side_copy(tensor(op, 0)) + rounded(ssd_partial_sums(shape) * wide_bytes(x));
+  if (backward)
+    total += side_by_side_copy(tensor(op, 0)) + rounded(ssd_partial_sums(shape) * accumulator_bytes(x.dtype));
   return total;
 }
 
@@ -95,7 +79,7 @@ int64_t causal_conv1d_backward(const Op& op) {
   const View& x = tensor(op, 1);
   const int64_t tasks = x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1]));
   return side_by_side_copy(tensor(op, 0)) + side_by_side_copy(x) +
-         rounded(tasks * (kConvTaps + 1) * x.sizes[2] * wide_bytes(x));
+         rounded(tasks * (kConvTaps + 1) * x.sizes[2] * accumulator_bytes(x.dtype));
 }
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/attention_plan.h"
+#include "ops/rows.h"
 #include "plimsoll/error.h"
 #include "record/op_call.h"
 
@@ -50,6 +51,19 @@ inline AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causa
 /// As matrix products take them: rows of side by side elements.
 inline bool is_matrix(const View& view) {
   return view.strides[1] == 1 && view.strides[0] >= view.sizes[1];
+}
+
+/// Gradients are copied where they lie in another order than what they go into. Of 8 bits that never does. A group's
+/// copies are held together. `bytes_of`: what a copy of a view takes.
+template <typename Bytes>
+int64_t gradient_copies(const Op& op, const Bytes& bytes_of) {
+  check(op.arguments.size() > 2 && op.arguments[0].views.size() == op.arguments[2].views.size(),
+        op.name + ": operand missing");
+  const auto &targets = op.arguments[0].views, &gradients = op.arguments[2].views;
+  int64_t total = 0;
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (!same_order(gradients[i].sizes, gradients[i].strides, targets[i].strides)) total += bytes_of(gradients[i]);
+  return total;
 }
 
 }  // namespace plimsoll::ops

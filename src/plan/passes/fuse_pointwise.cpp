@@ -33,14 +33,7 @@ class FusePointwise {
       for (int32_t i = segment.begin; i < segment.end; ++i) visit(i);
       while (!open_.empty()) close(0);
     }
-    TraceRewriter rewriter(trace_);
-    for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i) {
-      if (const auto found = fused_.find(i); found != fused_.end())
-        rewriter.replace(i, std::move(found->second));
-      else if (!gone_.contains(i))
-        rewriter.keep(i);
-    }
-    return rewriter.finish();
+    return with_merged(trace_, std::move(fused_), gone_);
   }
 
  private:

@@ -31,14 +31,7 @@ class GroupUpdates {
       for (int32_t i = segment.begin; i < segment.end; ++i) visit(i);
       while (!open_.empty()) close(0);
     }
-    TraceRewriter rewriter(trace_);
-    for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i) {
-      if (const auto found = made_.find(i); found != made_.end())
-        rewriter.replace(i, std::move(found->second));
-      else if (!gone_.contains(i))
-        rewriter.keep(i);
-    }
-    return rewriter.finish();
+    return with_merged(trace_, std::move(made_), gone_);
   }
 
  private:

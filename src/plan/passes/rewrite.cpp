@@ -49,4 +49,15 @@ Trace TraceRewriter::finish() {
   return std::move(trace_);
 }
 
+Trace with_merged(Trace& trace, std::map<int32_t, Op> made, const std::set<int32_t>& gone) {
+  TraceRewriter rewriter(trace);
+  for (int32_t i = 0; i < static_cast<int32_t>(trace.ops.size()); ++i) {
+    if (const auto found = made.find(i); found != made.end())
+      rewriter.replace(i, std::move(found->second));
+    else if (!gone.contains(i))
+      rewriter.keep(i);
+  }
+  return rewriter.finish();
+}
+
 }  // namespace plimsoll

@@ -1,6 +1,9 @@
 // Builds the trace that a pass gives back: the old ops in order, less some, plus some.
 #pragma once
 
+#include <map>
+#include <set>
+
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -28,5 +31,9 @@ class TraceRewriter {
   std::vector<Segment> segments_;
   size_t segment_ = 0;
 };
+
+/// The trace with some ops as part of others: those of `made` stand where the ops of these indices stood, those of
+/// `gone` nowhere. `trace` is moved from.
+Trace with_merged(Trace& trace, std::map<int32_t, Op> made, const std::set<int32_t>& gone);
 
 }  // namespace plimsoll
