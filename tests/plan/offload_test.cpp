@@ -13,6 +13,7 @@
 #include "plan/validator.h"
 #include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "rounds.h"
 
 namespace plimsoll {
 namespace {
@@ -405,7 +406,7 @@ Trace with_state(TraceText text) {
 TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
   std::mt19937 random(11);
   int moved_values = 0, moved_state = 0, both = 0, gradients = 0, parameters = 0, on_disk = 0, on_host = 0;
-  for (int round = 0; round < 80; ++round) {
+  for (int round = 0; round < testing::rounds(80); ++round) {
     const std::string step = random_step(random, {.blocks = 1 + static_cast<int>(random() % 6),
                                                   .ops_a_block = 2 + static_cast<int>(random() % 6),
                                                   .accumulate = random() % 2 == 0,
@@ -464,13 +465,13 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
     }
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(moved_values, 60);
-  EXPECT_GT(moved_state, 100);
-  EXPECT_GT(both, 20);
-  EXPECT_GT(gradients, 50);
-  EXPECT_GT(parameters, 50);
-  EXPECT_GT(on_disk, 10);
-  EXPECT_GT(on_host, 20);
+  EXPECT_GE(moved_values, testing::rounds(60));
+  EXPECT_GE(moved_state, testing::rounds(100));
+  EXPECT_GE(both, testing::rounds(20));
+  EXPECT_GE(gradients, testing::rounds(50));
+  EXPECT_GE(parameters, testing::rounds(50));
+  EXPECT_GE(on_disk, testing::rounds(10));
+  EXPECT_GE(on_host, testing::rounds(20));
 }
 
 }  // namespace

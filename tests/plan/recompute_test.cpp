@@ -14,6 +14,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "rounds.h"
 
 namespace plimsoll {
 namespace {
@@ -312,7 +313,7 @@ u - w <- g
 TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
   std::mt19937 random(9);
   int recomputed = 0;
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < testing::rounds(1000); ++round) {
     const std::string step = random_step(random, {.blocks = 1 + static_cast<int>(random() % 7),
                                                   .ops_a_block = 2 + static_cast<int>(random() % 8),
                                                   .accumulate = random() % 2 == 0,
@@ -342,7 +343,7 @@ TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
     }
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(recomputed, 1000);
+  EXPECT_GT(recomputed, testing::rounds(1000));
 }
 
 // What the search counts without carrying a choice out is what carrying it out takes.

@@ -11,6 +11,7 @@
 #include "plan/validator.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
+#include "rounds.h"
 
 namespace plimsoll {
 namespace {
@@ -70,7 +71,7 @@ int64_t most_gradients(const Plan& plan) {
 TEST(UpdateInBackwardPass, RandomStepsComputeTheSameUnderEveryBudget) {
   std::mt19937 random(5);
   int tried = 0, recomputed = 0;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < testing::rounds(200); ++i) {
     const bool clip = i % 2 == 0;
     const TraceText text = with_pieces(random, clip);
     if (!update_in_backward_obstacle(text.trace).empty()) continue;
@@ -91,8 +92,8 @@ TEST(UpdateInBackwardPass, RandomStepsComputeTheSameUnderEveryBudget) {
       ASSERT_EQ(results_of(plan.trace), expected) << "graph " << i;
     }
   }
-  EXPECT_GT(tried, 80);
-  EXPECT_GT(recomputed, 60);
+  EXPECT_GE(tried, testing::rounds(80));
+  EXPECT_GE(recomputed, testing::rounds(60));
 }
 
 // Backward reads `a` late. Rebuilt there, it would be made from a parameter that has been updated.

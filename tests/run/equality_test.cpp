@@ -7,6 +7,7 @@
 
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
+#include "rounds.h"
 #include "run/batches.h"
 #include "run/equality.h"
 
@@ -108,11 +109,12 @@ void expect_random_decoders_equal(int count, int seed, std::vector<Precision> pr
 }
 
 TEST(Equality, RandomDecodersFp32) {
-  expect_random_decoders_equal(200, 3, {Precision::fp32_true});
+  expect_random_decoders_equal(testing::rounds(200), 3, {Precision::fp32_true});
 }
 
 TEST(Equality, RandomDecodersInLowPrecision) {
-  expect_random_decoders_equal(150, 4, {Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true});
+  expect_random_decoders_equal(testing::rounds(150), 4,
+                               {Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true});
 }
 
 }  // namespace

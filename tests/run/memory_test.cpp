@@ -9,6 +9,7 @@
 #include "plimsoll/liveness.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
+#include "rounds.h"
 #include "run/batches.h"
 #include "run/training_runs.h"
 
@@ -140,7 +141,7 @@ TEST(Budget, RandomDecodersTrainInTheirMinimum) {
     const auto list = {options...};
     return *(list.begin() + random() % list.size());
   };
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < testing::rounds(40); ++i) {
     DecoderConfig config;
     config.vocab_size = draw(64, 257);
     config.head_dim = draw(8, 16);
