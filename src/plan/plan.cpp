@@ -1,13 +1,12 @@
 #include "plimsoll/plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <set>
 
 #include "plan/arrangement.h"
+#include "plan/decision_reasons.h"
 #include "plan/explain.h"
 #include "plan/lay_out.h"
 #include "plan/passes/fuse_norms.h"
@@ -18,7 +17,6 @@
 #include "plan/pipeline.h"
 #include "plan/recompute_search.h"
 #include "plan/validator.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 
@@ -78,20 +76,12 @@ struct Planner::Impl {
       case Choice::off:
         pinned = schedule(search->keep_everything());
         pinned_kept = search->keep_everything().kept;
-        pinned->reasons.insert(pinned->reasons.begin(), {"gradient_checkpointing: off", "set in the job"});
+        pinned->reasons.insert(pinned->reasons.begin(), pinned_reason(options, *pinned));
         break;
       case Choice::on:
         pinned = schedule(search->drop_blocks(options.checkpointed_module));
         pinned_kept = search->drop_blocks(options.checkpointed_module).kept;
-        pinned->reasons.insert(
-            pinned->reasons.begin(),
-            pinned->checkpointed
-                ? Reason{"gradient_checkpointing: on", options.checkpointed_module.empty()
-                                                           ? "set in the job: of each block only its input is kept"
-                                                           : "set in the job: of each block of '" +
-                                                                 options.checkpointed_module +
-                                                                 "' only its input is kept"}
-                : Reason{"gradient_checkpointing: off", "set in the job, but the model has no blocks to recompute"});
+        pinned->reasons.insert(pinned->reasons.begin(), pinned_reason(options, *pinned));
         break;
       case Choice::automatic:
         whole = schedule(search->keep_everything());
@@ -130,10 +120,10 @@ struct Planner::Impl {
     plan.update_in_backward = in_backward;
     plan.disk_budget_bytes = options.disk_budget;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
-    if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(plan));
-    if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(plan));
+    if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
+    if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(options, plan));
     if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
-      plan.reasons.push_back(grouping_reason(grouped));
+      plan.reasons.push_back(grouping_reason(options, grouped));
     if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plan;
@@ -227,7 +217,8 @@ struct Planner::Impl {
         best = choose_offload(*budget, std::move(best));
       best.minimum_budget_bytes = minimum;
     }
-    if (!pinned) best.reasons.insert(best.reasons.begin(), recompute_reason(best, budget));
+    if (!pinned)
+      best.reasons.insert(best.reasons.begin(), recompute_reason(best, fits(best, budget), whole->peak_bytes, budget));
     return best;
   }
 
@@ -377,44 +368,6 @@ struct Planner::Impl {
         std::min(best.time.recompute + best.time.offload,
                  most.moving->bound(limit_under(budget, most.persistent_bytes), options.host_memory_budget));
     return best;
-  }
-
-  Reason update_reason(const Plan& plan) const {
-    if (options.update_in_backward == Choice::on) return {"update_in_backward: on", "set in the job"};
-    std::string why = "each gradient's bytes return as soon as its parameter is updated";
-    if (plan.time.norms == 0) why += "; a gradient that is not finite stops the updates after it, not those before";
-    if (plan.time.norms > 0)
-      why +=
-          fmt::format("; clipping wants the norm of all gradients first, which takes a backward of its own: {:.3g} ms",
-                      1e3 * plan.time.norms);
-    return {"update_in_backward: on", std::move(why)};
-  }
-
-  std::string compile_decision() const { return options.fusing->all ? "compile: on" : "compile: auto"; }
-
-  Reason fusing_reason(const Plan& plan) const {
-    const auto fused = std::ranges::count_if(plan.trace.ops, is_fused);
-    return {compile_decision(), fmt::format("{} ops run as {}, which read and write less", plan.fused_ops, fused)};
-  }
-
-  Reason grouping_reason(const GroupedUpdates& grouped) const {
-    return {compile_decision(),
-            fmt::format("{} updates of small parameters run as {}, which share threads and launches", grouped.updates,
-                        grouped.groups)};
-  }
-
-  Reason recompute_reason(const Plan& plan, std::optional<int64_t> budget) const {
-    const std::string decision = plan.checkpointed ? "gradient_checkpointing: on" : "gradient_checkpointing: off";
-    if (!budget) return {decision, "no budget was stated"};
-    const std::string without = format_bytes(whole->peak_bytes), stated = format_bytes(*budget);
-    if (!plan.checkpointed && !fits(plan, budget))
-      return {decision, "nothing that forward saves can be rebuilt in fewer bytes"};
-    if (!plan.checkpointed && plan.host_bytes > 0)
-      return {decision, fmt::format("the step takes {}, the budget is {}; moving values to host memory takes less time",
-                                    without, stated)};
-    if (!plan.checkpointed) return {decision, fmt::format("the step fits without: {} of {}", without, stated)};
-    return {decision, fmt::format("without it the step takes {}, with it {}; the budget is {}", without,
-                                  format_bytes(plan.peak_bytes), stated)};
   }
 
   const bool in_backward;
