@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "device/cpu_backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/refusals.h"
+#include "run/watched_backend.h"
 
 namespace plimsoll {
 namespace {
@@ -46,6 +48,31 @@ TEST(Failures, AfterARefusedBatchTheNextOneTrains) {
   const Batch good = token_batch(2, 8, 64);
   same.start();
   EXPECT_EQ(training.step({good}, 1e-3).loss, same.step({good}, 1e-3).loss);
+}
+
+// A device may fail before an op's kernel is called: what had not begun is not ended, and the generator is given back.
+TEST(Failures, AnOpThatTheDeviceDoesNotBeginLeavesNothingBehind) {
+  static testing::WatchedBackend watched(cpu_backend());
+  add_backend("watched", watched);
+  Training training(tiny_decoder(), {.device = "watched"}), same(tiny_decoder(), {});
+  training.start();
+  same.start();
+  const Batch batch = token_batch(2, 8, 64);
+  EXPECT_EQ(training.step({batch}, 0.0).loss, same.step({batch}, 0.0).loss);
+  const long ops = watched.begun;
+  for (long after : {0, 1, 5, 20}) {  // dropout, whose generator is Plimsoll's for the op, is among them
+    SCOPED_TRACE(after);
+    torch::manual_seed(3);
+    watched.refuse_after = after;
+    EXPECT_THAT(message_of([&] { training.step({batch}, 0.0); }), AllOf(HasSubstr("operator "), HasSubstr("is gone")));
+    EXPECT_EQ(watched.refuse_after, -1);
+    EXPECT_EQ(watched.begun, watched.ended);
+    const torch::Tensor drawn = torch::rand({1000});
+    torch::manual_seed(3);
+    EXPECT_TRUE(torch::equal(drawn, torch::rand({1000})));
+  }
+  EXPECT_GT(watched.begun, ops);
+  EXPECT_EQ(watched.begun, watched.ended);
 }
 
 TEST(Failures, CallsBeforeTheStart) {

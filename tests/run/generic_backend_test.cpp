@@ -11,6 +11,7 @@
 #include "run/equality.h"
 #include "run/made_up_device.h"
 #include "run/training_runs.h"
+#include "run/watched_backend.h"
 #include "train/checkpoint.h"
 
 namespace plimsoll {
@@ -69,6 +70,23 @@ TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
   EXPECT_LE(tight.used.arena, least);
   EXPECT_EQ(tight.losses, whole.losses);
   EXPECT_EQ(tight.norms, whole.norms);
+}
+
+// Whoever was given the state may write to it on streams of their own: from then on the step waits for all of them.
+TEST_F(GenericBackend, StateThatWasGivenOutIsWaitedFor) {
+  static testing::WatchedBackend watched(backend_for("made_up"));
+  add_backend("watched_made_up", watched);
+  Training training(decoder(), {.evaluate = true, .device = "watched_made_up"});
+  training.start();
+  const testing::Batch batch = testing::token_batch(2, 64, 512);
+  training.step({batch}, 1e-3);
+  training.evaluate(batch);
+  EXPECT_EQ(watched.device_waits, 0);
+  training.state();
+  training.step({batch}, 1e-3);
+  EXPECT_EQ(watched.device_waits, 1);
+  training.evaluate(batch);
+  EXPECT_EQ(watched.device_waits, 2);
 }
 
 // Written from one device and read into another.

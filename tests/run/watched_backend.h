@@ -1,0 +1,67 @@
+// A backend that is another one, watched: how often it is asked for some things, and one op that it refuses to begin.
+#pragma once
+
+#include <stdexcept>
+#include <utility>
+
+#include "device/backend.h"
+
+namespace plimsoll::testing {
+
+class WatchedBackend final : public Backend {
+ public:
+  explicit WatchedBackend(Backend& watched) : watched_(watched) {}
+
+  long begun = 0, ended = 0, device_waits = 0;
+  long refuse_after = -1;  ///< ops until one is refused; negative: none is
+
+  void begin_op(AllocationFrame& frame) override {
+    if (refuse_after >= 0 && refuse_after-- == 0) throw std::runtime_error("the device is gone");
+    ++begun;
+    watched_.begin_op(frame);
+  }
+  int64_t end_op() override {
+    ++ended;
+    return watched_.end_op();
+  }
+  void synchronize_device() override {
+    ++device_waits;
+    watched_.synchronize_device();
+  }
+
+  std::string name() const override { return watched_.name(); }
+  c10::Device device() const override { return watched_.device(); }
+  c10::DispatchKeySet keys() const override { return watched_.keys(); }
+  std::unique_ptr<Arena> take_arena(int64_t bytes, int64_t most) override { return watched_.take_arena(bytes, most); }
+  std::unique_ptr<Arena> take_host_arena(int64_t bytes, int64_t most) override {
+    return watched_.take_host_arena(bytes, most);
+  }
+  Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
+    return watched_.place(arena, offset, bytes);
+  }
+  int64_t scratch_alignment() const override { return watched_.scratch_alignment(); }
+  std::optional<int64_t> available_bytes() const override { return watched_.available_bytes(); }
+  bool shares_host_memory() const override { return watched_.shares_host_memory(); }
+  WorkspaceModel workspace_model(int threads) const override { return watched_.workspace_model(threads); }
+  int64_t outside_peak() const override { return watched_.outside_peak(); }
+  void reset_outside_peak() override { watched_.reset_outside_peak(); }
+  int64_t outside_allocations() const override { return watched_.outside_allocations(); }
+  at::Generator generator() const override { return watched_.generator(); }
+  void prepare(const Plan& plan) override { watched_.prepare(plan); }
+  std::unique_ptr<CopyEngine> copy_engine() override { return watched_.copy_engine(); }
+  void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) override {
+    watched_.write(arena, offset, source, bytes);
+  }
+  void read(const Arena& arena, int64_t offset, void* target, int64_t bytes) override {
+    watched_.read(arena, offset, target, bytes);
+  }
+  void zero(Arena& arena) override { watched_.zero(arena); }
+  void move_all(std::vector<ByteMove> moves) override { watched_.move_all(std::move(moves)); }
+  int64_t scratch_of_moves(int64_t bytes) const override { return watched_.scratch_of_moves(bytes); }
+  void synchronize() override { watched_.synchronize(); }
+
+ private:
+  Backend& watched_;
+};
+
+}  // namespace plimsoll::testing
