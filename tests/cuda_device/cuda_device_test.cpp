@@ -1,6 +1,7 @@
 // Arena, copies and staging of the CUDA backend, on a runtime of our own that does things late.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -127,17 +128,21 @@ TEST_F(CudaDevice, StagingCarriesMoreThanItHolds) {
 // Ops that write what they read elsewhere and one more, copies out and back in, places that are used again at once:
 // what comes out is what comes of doing it all in order.
 TEST_F(CudaDevice, CopiesAreOrderedWithOpsHoweverLateTheyAreDone) {
-  constexpr int64_t kSlots = 6, kBytes = 64;
+  constexpr int64_t kSlots = 6, kBytes = 64, kPiece = 24;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     fake::reset(seed, 64 * kMiB);
     std::mt19937_64 random(seed);
     CudaArena device(0, stream_, kSlots * kBytes);
-    PinnedArena host(kSlots * kBytes);
-    std::vector<std::byte> device_reference(kSlots * kBytes, std::byte{0xff}), host_reference(host.bytes());
-    std::memcpy(host_reference.data(), host.data(), host_reference.size());
+    // Of the host, pinned or not: the disk's arena is not.
+    PinnedArena pinned(kSlots * kBytes);
+    std::vector<std::byte> paged(kSlots * kBytes, std::byte{5});
+    const std::array<std::byte*, 2> hosts{pinned.data(), paged.data()};
+    std::vector<std::byte> device_reference(kSlots * kBytes, std::byte{0xff});
+    std::array<std::vector<std::byte>, 2> host_references{
+        std::vector<std::byte>(pinned.data(), pinned.data() + kSlots * kBytes), paged};
     int called = 0, wanted = 0;
     {
-      CudaCopies copies(stream_);
+      CudaCopies copies(stream_, kPiece);
       for (int step = 0; step < 40; ++step) {
         const auto a = static_cast<int64_t>(random() % kSlots), b = static_cast<int64_t>(random() % kSlots);
         const int action = static_cast<int>(random() % 4);
@@ -153,9 +158,11 @@ TEST_F(CudaDevice, CopiesAreOrderedWithOpsHoweverLateTheyAreDone) {
         }
         // A copy, with ops that touch neither place in between, and then its wait: as a plan has it.
         const bool out = action == 2;
-        std::byte *const from = (out ? device.data() : host.data()) + a * kBytes, *const to = (out ? host.data()
-                                                                                                   : device.data()) +
-                                                                                              b * kBytes;
+        const size_t which = random() % hosts.size();
+        std::byte* const host = hosts[which];
+        std::vector<std::byte>& host_reference = host_references[which];
+        std::byte *from = device.data() + a * kBytes, *to = host + b * kBytes;
+        if (!out) from = host + a * kBytes, to = device.data() + b * kBytes;
         std::vector<std::byte>&from_reference = out ? device_reference : host_reference,
         &to_reference = out ? host_reference : device_reference;
         const int64_t number = copies.start(to, from, kBytes, [&called] { ++called; });
@@ -170,15 +177,17 @@ TEST_F(CudaDevice, CopiesAreOrderedWithOpsHoweverLateTheyAreDone) {
         copies.wait(number);
         if (random() % 3 == 0) {  // the host's turn
           copies.wait_on_host(number);
-          std::memset(host.data() + a * kBytes, 3, kBytes);
+          std::memset(host + a * kBytes, 3, kBytes);
           std::memset(host_reference.data() + a * kBytes, 3, kBytes);
         }
       }
       copies.wait_for_all();
     }
     EXPECT_EQ(called, wanted);
+    EXPECT_EQ(fake::pageable_copies(), 0);
     ASSERT_EQ(read(device.data(), kSlots * kBytes), device_reference) << "seed " << seed;
-    ASSERT_EQ(0, std::memcmp(host.data(), host_reference.data(), host_reference.size())) << "seed " << seed;
+    for (size_t i = 0; i < hosts.size(); ++i)
+      ASSERT_EQ(0, std::memcmp(hosts[i], host_references[i].data(), host_references[i].size())) << "seed " << seed;
   }
 }
 
@@ -189,6 +198,9 @@ TEST_F(CudaDevice, NothingIsLeftBehind) {
     PinnedArena host(4096);
     CudaCopies copies(stream_);
     for (int i = 0; i < 100; ++i) copies.start(host.data(), device.data(), 64);
+    std::vector<std::byte> paged(100);
+    copies.start(paged.data(), device.data(), 100);
+    copies.start(device.data(), paged.data(), 100);
     Staging staging(stream_, 64);
   }
   EXPECT_EQ(fake::alive(), before);

@@ -39,13 +39,26 @@ struct World {
   std::map<uintptr_t, size_t> device_ranges;  // mapped
   std::map<uintptr_t, size_t> reserved;
   std::map<CUmemGenericAllocationHandle, size_t> handles;
-  std::set<void*> locked, pinned;
+  std::map<uintptr_t, size_t> locked, pinned;
+  int64_t pageable_copies = 0;
   CUmemGenericAllocationHandle next_handle = 1;
   bool refuse_lock = false, refuse_access = false;
 };
 World& world() {
   static World world;
   return world;
+}
+
+bool within(const std::map<uintptr_t, size_t>& ranges, const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  const auto after = ranges.upper_bound(address);
+  return after != ranges.begin() && address < std::prev(after)->first + std::prev(after)->second;
+}
+
+cudaMemoryType kind_of(const void* pointer) {
+  if (within(world().device_ranges, pointer)) return cudaMemoryTypeDevice;
+  return within(world().locked, pointer) || within(world().pinned, pointer) ? cudaMemoryTypeHost
+                                                                            : cudaMemoryTypeUnregistered;
 }
 
 bool ready(const CUstream_st::Task& task) {
@@ -92,6 +105,7 @@ void reset(uint64_t seed, int64_t memory) {
   world().random.seed(seed);
   world().memory = memory;
   world().refuse_lock = world().refuse_access = false;
+  world().pageable_copies = 0;
 }
 void launch(cudaStream_t stream, std::function<void()> kernel) {
   put(stream, std::move(kernel));
@@ -108,7 +122,10 @@ int64_t locked_ranges() {
   return static_cast<int64_t>(world().locked.size());
 }
 int64_t alive() {
-  return static_cast<int64_t>(world().streams.size() + world().events.size());
+  return static_cast<int64_t>(world().streams.size() + world().events.size() + world().pinned.size());
+}
+int64_t pageable_copies() {
+  return world().pageable_copies;
 }
 void refuse_to_lock() {
   world().refuse_lock = true;
@@ -239,6 +256,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return put(stream, {}, event, event->recorded);
 }
 cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  for (const void* end : {static_cast<const void*>(target), source})
+    world().pageable_copies += kind_of(end) == cudaMemoryTypeUnregistered;
   return put(stream, [=] { std::memcpy(target, source, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t stream) {
@@ -249,29 +268,25 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   *attributes = {};
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  const auto after = world().device_ranges.upper_bound(address);
-  const bool device =
-      after != world().device_ranges.begin() && address < std::prev(after)->first + std::prev(after)->second;
-  attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->type = kind_of(pointer);
   return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void* begin, size_t bytes, unsigned) {
   if (std::exchange(world().refuse_lock, false)) return cudaErrorMemoryAllocation;
   if (reinterpret_cast<uintptr_t>(begin) % 4096 != 0 || bytes % 4096 != 0) return cudaErrorInvalidValue;
-  world().locked.insert(begin);
+  world().locked[reinterpret_cast<uintptr_t>(begin)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* begin) {
-  return world().locked.erase(begin) == 1 ? cudaSuccess : cudaErrorInvalidValue;
+  return world().locked.erase(reinterpret_cast<uintptr_t>(begin)) == 1 ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   *memory = std::malloc(bytes);
-  world().pinned.insert(*memory);
+  world().pinned[reinterpret_cast<uintptr_t>(*memory)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
-  world().pinned.erase(memory);
+  world().pinned.erase(reinterpret_cast<uintptr_t>(memory));
   std::free(memory);
   return cudaSuccess;
 }

@@ -19,10 +19,12 @@ void launch(cudaStream_t stream, std::function<void()> kernel);
 /// A stream for ops.
 cudaStream_t make_stream();
 
-/// Bytes of the device that are mapped now; host ranges that are locked; streams and events that are alive.
+/// Bytes of the device that are mapped now; host ranges that are locked; streams, events and pinned buffers that are
+/// alive; copies to or from memory that is neither the device's nor pinned, which CUDA makes the caller wait for.
 int64_t mapped_bytes();
 int64_t locked_ranges();
 int64_t alive();
+int64_t pageable_copies();
 
 /// The next call of cudaHostRegister fails.
 void refuse_to_lock();

@@ -1,33 +1,32 @@
 #include "device/cuda/cuda_copies.h"
 
-#include <memory>
 #include <utility>
 
 #include "device/cuda/cuda_check.h"
+#include "device/cuda/host_call.h"
 
 namespace plimsoll::cuda {
 namespace {
 
-bool on_device(const void* address) {
+cudaMemoryType kind_of(const void* address) {
   cudaPointerAttributes attributes{};
   require(cudaPointerGetAttributes(&attributes, address), "asking where memory lies");
-  return attributes.type == cudaMemoryTypeDevice;
-}
-
-void CUDART_CB call(void* function) {
-  const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(function));
-  (*owned)();
+  return attributes.type;
 }
 
 }  // namespace
 
-CudaCopies::CudaCopies(cudaStream_t compute) : compute_(compute) {
+CudaCopies::CudaCopies(cudaStream_t compute, int64_t piece) : compute_(compute) {
   require(cudaStreamCreateWithFlags(&in_, cudaStreamNonBlocking), "making a stream for copies");
   require(cudaStreamCreateWithFlags(&out_, cudaStreamNonBlocking), "making a stream for copies");
   require(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "making an event");
+  paged_in_ = std::make_unique<PagedCopies>(in_, piece);
+  paged_out_ = std::make_unique<PagedCopies>(out_, piece);
 }
 
 CudaCopies::~CudaCopies() {
+  paged_in_.reset();
+  paged_out_.reset();
   cudaStreamSynchronize(in_);
   cudaStreamSynchronize(out_);
   for (const Copy& copy : copies_) cudaEventDestroy(copy.done);
@@ -57,21 +56,22 @@ void CudaCopies::forget_finished() {
   cudaGetLastError();  // "not ready" is an answer
 }
 
-void CudaCopies::call_on(cudaStream_t stream, std::function<void()> function) {
-  auto owned = std::make_unique<std::function<void()>>(std::move(function));
-  require(cudaLaunchHostFunc(stream, call, owned.get()), "calling back at a copy");
-  owned.release();  // call() owns it
-}
-
 int64_t CudaCopies::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then,
                           std::function<void()> first) {
   forget_finished();
-  const cudaStream_t stream = on_device(target) ? in_ : out_;
+  const bool in = kind_of(target) == cudaMemoryTypeDevice;
+  const bool paged = kind_of(in ? source : target) == cudaMemoryTypeUnregistered;
+  const cudaStream_t stream = in ? in_ : out_;
   // The source has been written, and the target's place is free, once the ops so far are done.
   require(cudaEventRecord(ready_, compute_), "ordering a copy after the ops");
   require(cudaStreamWaitEvent(stream, ready_, 0), "ordering a copy after the ops");
   if (first) call_on(stream, std::move(first));
-  require(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), "copying between host and device");
+  if (!paged)
+    require(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), "copying between host and device");
+  else if (in)
+    paged_in_->to_device(target, source, static_cast<int64_t>(bytes));
+  else
+    paged_out_->from_device(target, source, static_cast<int64_t>(bytes));
   if (then) call_on(stream, std::move(then));
   const cudaEvent_t done = take_event();
   copies_.push_back({++started_, done});

@@ -4,16 +4,18 @@
 #include <cuda_runtime_api.h>
 
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "device/copy_engine.h"
+#include "device/cuda/paged_copies.h"
 
 namespace plimsoll::cuda {
 
 class CudaCopies final : public CopyEngine {
  public:
-  /// `compute`: the stream that ops run on.
-  explicit CudaCopies(cudaStream_t compute);
+  /// `compute`: the stream that ops run on. `piece`: bytes in which what is not pinned is copied.
+  explicit CudaCopies(cudaStream_t compute, int64_t piece = int64_t{8} << 20);
   ~CudaCopies() override;
   CudaCopies(const CudaCopies&) = delete;
   CudaCopies& operator=(const CudaCopies&) = delete;
@@ -29,13 +31,13 @@ class CudaCopies final : public CopyEngine {
     int64_t number;
     cudaEvent_t done;
   };
-  void call_on(cudaStream_t stream, std::function<void()> function);
   cudaEvent_t take_event();
   void forget_finished();
 
   const cudaStream_t compute_;
   cudaStream_t in_ = nullptr, out_ = nullptr;
   cudaEvent_t ready_ = nullptr;
+  std::unique_ptr<PagedCopies> paged_in_, paged_out_;
   std::deque<Copy> copies_;  // that may not be done, by number
   std::vector<cudaEvent_t> spare_;
   int64_t started_ = 0;
