@@ -60,6 +60,9 @@ std::optional<Op> rms_norm_backward_add(const Op& norm, const Op& add, Pointwise
   if (!sum) return std::nullopt;
   const View &dx = norm.results[0], &other = sum->a == dx ? sum->b : sum->a;
   if ((sum->a != dx && sum->b != dx) || other.buffer == dx.buffer) return std::nullopt;
+  // The weight's gradient is the op's own result: it cannot be added to before it is made.
+  const BufferId dweight = norm.results[1].buffer;
+  if (dweight != kNoBuffer && (other.buffer == dweight || sum->result.buffer == dweight)) return std::nullopt;
   Op op;
   op.name = ops::kRmsNormBackwardAdd;
   op.arguments = {operand(sum->result, true), operand(other)};

@@ -17,40 +17,29 @@
 namespace plimsoll::ops {
 namespace {
 
-int64_t rounded(int64_t bytes) {
-  return div_up(bytes, 64) * 64;
-}
-
-int64_t bytes_of(const View& view) {
-  return rounded(elements(view.sizes) * element_bytes(view.dtype));
-}
-
-/// What as_rows() copies.
-int64_t rows_copy(const View& view) {
-  return row_stride(view.sizes, view.strides) ? 0 : bytes_of(view);
-}
+constexpr ScratchRules kScratch{64};
 
 /// rms_norm's weight in the accumulator's type.
 int64_t weight_copy(const View& weight) {
   const bool as_it_is = weight.dtype == DType::float32 || weight.dtype == DType::float64;
   if (as_it_is && is_contiguous(weight.sizes, weight.strides)) return 0;
-  return rounded(elements(weight.sizes) * accumulator_bytes(weight.dtype));
+  return kScratch.rounded(elements(weight.sizes) * accumulator_bytes(weight.dtype));
 }
 
 int64_t rms_norm(const Op& op) {
-  return rows_copy(tensor(op, 0)) + weight_copy(tensor(op, 1));
+  return kScratch.rows_copy(tensor(op, 0)) + weight_copy(tensor(op, 1));
 }
 
 int64_t rms_norm_backward(const Op& op) {
   const View& x = tensor(op, 1);
   const int64_t width = x.sizes.back(), count = elements(x.sizes) / width;
   const int64_t blocks = div_up(count, norm_block_rows(count));
-  return rows_copy(tensor(op, 0)) + rows_copy(x) + weight_copy(tensor(op, 2)) +
-         rounded(blocks * width * accumulator_bytes(x.dtype));
+  return kScratch.rows_copy(tensor(op, 0)) + kScratch.rows_copy(x) + weight_copy(tensor(op, 2)) +
+         kScratch.rounded(blocks * width * accumulator_bytes(x.dtype));
 }
 
 int64_t add_rms_norm(const Op& op) {
-  return rows_copy(tensor(op, 1)) + rows_copy(tensor(op, 2)) + weight_copy(tensor(op, 3));
+  return kScratch.rows_copy(tensor(op, 1)) + kScratch.rows_copy(tensor(op, 2)) + weight_copy(tensor(op, 3));
 }
 
 /// As rms_norm_backward, and some rows of dx a thread.
@@ -58,19 +47,19 @@ int64_t rms_norm_backward_add(const Op& op, int threads) {
   const View& x = tensor(op, 3);
   const int64_t width = x.sizes.back(), count = elements(x.sizes) / width;
   const int64_t blocks = div_up(count, norm_block_rows(count));
-  return rows_copy(tensor(op, 1)) + rows_copy(tensor(op, 2)) + rows_copy(x) + weight_copy(tensor(op, 4)) +
-         rounded(blocks * width * accumulator_bytes(x.dtype)) +
-         rounded(threads * rows_in_turn(count, width) * width * element_bytes(x.dtype));
+  return kScratch.rows_copy(tensor(op, 1)) + kScratch.rows_copy(tensor(op, 2)) + kScratch.rows_copy(x) +
+         weight_copy(tensor(op, 4)) + kScratch.rounded(blocks * width * accumulator_bytes(x.dtype)) +
+         kScratch.rounded(threads * rows_in_turn(count, width) * width * element_bytes(x.dtype));
 }
 
 int64_t rope(const Op& op) {
   const View& x = tensor(op, 0);
   if (elements(x.sizes) == 0) return 0;
-  return (x.strides[3] == 1 ? 0 : bytes_of(x)) + rounded(x.sizes[3] / 2 * 8);
+  return (x.strides[3] == 1 ? 0 : kScratch.bytes_of(x)) + kScratch.rounded(x.sizes[3] / 2 * 8);
 }
 
 int64_t matrix_copy(const View& view) {
-  return is_matrix(view) ? 0 : bytes_of(view);
+  return is_matrix(view) ? 0 : kScratch.bytes_of(view);
 }
 
 int64_t matrix_scratch(DType dtype, int threads) {
@@ -81,17 +70,12 @@ int64_t linear_cross_entropy(const Op& op, bool wants_weight, int threads) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
   const int64_t tokens = x.sizes[0], vocabulary = weight.sizes[0], width = x.sizes[1], bytes = element_bytes(x.dtype);
   const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes);
-  int64_t total = matrix_copy(x) + matrix_copy(weight) + rounded(tokens * accumulator_bytes(x.dtype)) +
-                  rounded(chunks.rows * vocabulary * bytes);
+  int64_t total = matrix_copy(x) + matrix_copy(weight) + kScratch.rounded(tokens * accumulator_bytes(x.dtype)) +
+                  kScratch.rounded(chunks.rows * vocabulary * bytes);
   if (wants_weight && bytes == 2 && chunks.count > 1)
-    total += rounded(std::min(kLossGradientBlock, vocabulary) * width * bytes);
-  if (wants_weight && bytes == 2 && chunks.count > 2) total += bytes_of(weight);
+    total += kScratch.rounded(std::min(kLossGradientBlock, vocabulary) * width * bytes);
+  if (wants_weight && bytes == 2 && chunks.count > 2) total += kScratch.bytes_of(weight);
   return total + matrix_scratch(x.dtype, threads);
-}
-
-/// A copy of x or its gradient as a matrix.
-int64_t contiguous_copy(const View& view) {
-  return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
 }
 
 /// A piece of the weight, taken apart.
@@ -99,7 +83,7 @@ int64_t quantized_linear(const Op& op, int threads) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
   if (elements(x.sizes) == 0 || rows == 0) return 0;
-  return contiguous_copy(x) + rounded(quantized_tile_rows(rows, width, bytes) * width * bytes) +
+  return kScratch.contiguous_copy(x) + kScratch.rounded(quantized_tile_rows(rows, width, bytes) * width * bytes) +
          matrix_scratch(x.dtype, threads);
 }
 
@@ -107,7 +91,8 @@ int64_t quantized_linear_backward(const Op& op, int threads) {
   const View &grad = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = op.results.at(0).sizes.back(), bytes = element_bytes(grad.dtype);
   if (elements(grad.sizes) == 0 || width == 0) return 0;
-  return contiguous_copy(grad) + rounded(rows * std::min(width, quantized_tile_columns(rows, width, bytes)) * bytes) +
+  return kScratch.contiguous_copy(grad) +
+         kScratch.rounded(rows * std::min(width, quantized_tile_columns(rows, width, bytes)) * bytes) +
          matrix_scratch(grad.dtype, threads);
 }
 
@@ -115,7 +100,7 @@ int64_t quantized_linear_backward(const Op& op, int threads) {
 int64_t attention_copies(const Op& op, std::initializer_list<size_t> operands) {
   int64_t total = 0;
   for (const size_t i : operands)
-    if (tensor(op, i).strides[3] != 1) total += bytes_of(tensor(op, i));
+    if (tensor(op, i).strides[3] != 1) total += kScratch.bytes_of(tensor(op, i));
   return total;
 }
 
@@ -131,21 +116,13 @@ int64_t attention_backward(const Op& op, int threads) {
          attention_backward_scratch(shape, element_bytes(tensor(op, 1).dtype), threads);
 }
 
-int64_t gradient_copy(const Op& op) {
-  return gradient_copies(op, bytes_of);
-}
-
 int64_t adafactor(const Op& op) {
   const View& parameter = tensor(op, 0);
   const int64_t count = elements(parameter.sizes), parts = adafactor_parts(count);
-  if (count == 0) return gradient_copy(op);
+  if (count == 0) return kScratch.gradient_copy(op);
   const MatrixShape shape = matrix_shape(parameter.sizes, parameter.strides);
-  return gradient_copy(op) + rounded(parts * shape.columns * 4) + rounded((shape.rows + parts) * 8);
-}
-
-/// What a kernel copies that wants the elements of the last dimension side by side.
-int64_t side_by_side_copy(const View& view) {
-  return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
+  return kScratch.gradient_copy(op) + kScratch.rounded(parts * shape.columns * 4) +
+         kScratch.rounded((shape.rows + parts) * 8);
 }
 
 /// Copies, and scratch for each thread; the operands begin at `x_at`.
@@ -157,24 +134,22 @@ int64_t ssd_scan(const Op& op, size_t x_at, bool backward, int threads) {
   const int64_t chunk = given > 0 ? given : div_up(time, op.results.back().sizes[3]);
   const SsdShape shape{x.sizes[0], time, x.sizes[2], x.sizes[3], b.sizes[2], b.sizes[3], chunk, false};
   const int64_t wide = accumulator_bytes(x.dtype);
-  int64_t total = side_by_side_copy(x) + side_by_side_copy(b) + side_by_side_copy(tensor(op, x_at + 4)) +
-                  contiguous_copy(tensor(op, x_at + 2)) + contiguous_copy(tensor(op, x_at + 5)) +
-                  rounded(threads * (backward ? ssd_backward_scratch(shape) : ssd_forward_scratch(shape)) * wide);
-  if (backward) total += side_by_side_copy(tensor(op, 0)) + rounded(ssd_partial_sums(shape) * wide);
+  int64_t total =
+      kScratch.side_by_side_copy(x) + kScratch.side_by_side_copy(b) + kScratch.side_by_side_copy(tensor(op, x_at + 4)) +
+      kScratch.contiguous_copy(tensor(op, x_at + 2)) + kScratch.contiguous_copy(tensor(op, x_at + 5)) +
+      kScratch.rounded(threads * (backward ? ssd_backward_scratch(shape) : ssd_forward_scratch(shape)) * wide);
+  if (backward) total += kScratch.side_by_side_copy(tensor(op, 0)) + kScratch.rounded(ssd_partial_sums(shape) * wide);
   return total;
 }
 
 int64_t causal_conv1d(const Op& op, size_t x_at, bool backward) {
   const View& x = tensor(op, x_at);
   const int64_t taps = (kConvTaps + 1) * x.sizes[2] * accumulator_bytes(x.dtype);
-  int64_t total = side_by_side_copy(x) + rounded(taps);
+  int64_t total = kScratch.side_by_side_copy(x) + kScratch.rounded(taps);
   if (backward)
-    total += side_by_side_copy(tensor(op, 0)) + rounded(x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1])) * taps);
+    total += kScratch.side_by_side_copy(tensor(op, 0)) +
+             kScratch.rounded(x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1])) * taps);
   return total;
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace
@@ -183,11 +158,11 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   const std::string_view name = single_name(std::string_view(op.name).substr(0, op.name.find('.')));
   if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
                        "plimsoll::accumulate_"}))
-    return gradient_copy(op);
+    return kScratch.gradient_copy(op);
   if (name == "plimsoll::adafactor_") return adafactor(op);
   if (name == "plimsoll::nesterov_momentum_") {
     const View& gradient = tensor(op, 0);
-    return is_contiguous(gradient.sizes, gradient.strides) ? 0 : bytes_of(gradient);
+    return is_contiguous(gradient.sizes, gradient.strides) ? 0 : kScratch.bytes_of(gradient);
   }
   if (is_one_of(name, {"plimsoll::block_norm", "plimsoll::unpacked"})) return 0;
   if (op.name == "plimsoll::attention") return attention(op, threads);
@@ -206,15 +181,15 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   if (op.name == "plimsoll::rope") return rope(op);
   if (op.name == "plimsoll::quantized_linear") return quantized_linear(op, threads);
   if (op.name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op, threads);
-  if (op.name == "plimsoll::quantize_weight") return rows_copy(tensor(op, 0));
+  if (op.name == "plimsoll::quantize_weight") return kScratch.rows_copy(tensor(op, 0));
   if (op.name == "plimsoll::quantize_scales" || op.name == "plimsoll::dequantize_weight") return 0;
   if (op.name == "plimsoll::ssd_scan") return ssd_scan(op, 0, /*backward=*/false, threads);
   if (op.name == "plimsoll::ssd_scan_backward") return ssd_scan(op, 1, /*backward=*/true, threads);
   if (op.name == "plimsoll::causal_conv1d") return causal_conv1d(op, 0, /*backward=*/false);
   if (op.name == "plimsoll::causal_conv1d_backward") return causal_conv1d(op, 1, /*backward=*/true);
-  if (op.name == "plimsoll::swiglu" || op.name == "plimsoll::geglu") return rows_copy(tensor(op, 0));
+  if (op.name == "plimsoll::swiglu" || op.name == "plimsoll::geglu") return kScratch.rows_copy(tensor(op, 0));
   if (op.name == "plimsoll::swiglu_backward" || op.name == "plimsoll::geglu_backward")
-    return rows_copy(tensor(op, 0)) + rows_copy(tensor(op, 1));
+    return kScratch.rows_copy(tensor(op, 0)) + kScratch.rows_copy(tensor(op, 1));
   return std::nullopt;
 }
 

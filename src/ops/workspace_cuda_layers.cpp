@@ -13,41 +13,27 @@
 namespace plimsoll::ops {
 namespace {
 
-constexpr int64_t kAlignment = 256;
-
-int64_t rounded(int64_t bytes) {
-  return div_up(bytes, kAlignment) * kAlignment;
-}
-int64_t bytes_of(const View& view) {
-  return rounded(elements(view.sizes) * element_bytes(view.dtype));
-}
-
-/// What as_rows() copies.
-int64_t rows_copy(const View& view) {
-  return row_stride(view.sizes, view.strides) ? 0 : bytes_of(view);
-}
-int64_t contiguous_copy(const View& view) {
-  return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
-}
+constexpr ScratchRules kScratch{kCudaScratchAlignment};
 
 /// Whose grad_y, x and weight begin at argument `at`.
 int64_t rms_norm_backward(const Op& op, size_t at) {
   const View& x = tensor(op, at + 1);
   const int64_t width = x.sizes.back(), count = elements(x.sizes) / width;
   const int64_t blocks = div_up(count, cuda_norm_block_rows(count));
-  return rows_copy(tensor(op, at)) + rows_copy(x) + contiguous_copy(tensor(op, at + 2)) +
-         rounded(blocks * width * accumulator_bytes(x.dtype));
+  return kScratch.rows_copy(tensor(op, at)) + kScratch.rows_copy(x) + kScratch.contiguous_copy(tensor(op, at + 2)) +
+         kScratch.rounded(blocks * width * accumulator_bytes(x.dtype));
 }
 
 int64_t linear_cross_entropy(const Op& op, bool wants_weight) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
   const int64_t tokens = x.sizes[0], vocabulary = weight.sizes[0], width = x.sizes[1], bytes = element_bytes(x.dtype);
   const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes);
-  int64_t total = (is_matrix(x) ? 0 : bytes_of(x)) + (is_matrix(weight) ? 0 : bytes_of(weight)) +
-                  rounded(tokens * accumulator_bytes(x.dtype)) + rounded(chunks.rows * vocabulary * bytes);
+  int64_t total = (is_matrix(x) ? 0 : kScratch.bytes_of(x)) + (is_matrix(weight) ? 0 : kScratch.bytes_of(weight)) +
+                  kScratch.rounded(tokens * accumulator_bytes(x.dtype)) +
+                  kScratch.rounded(chunks.rows * vocabulary * bytes);
   if (wants_weight && bytes == 2 && chunks.count > 1)
-    total += rounded(std::min(kLossGradientBlock, vocabulary) * width * bytes);
-  if (wants_weight && bytes == 2 && chunks.count > 2) total += bytes_of(weight);
+    total += kScratch.rounded(std::min(kLossGradientBlock, vocabulary) * width * bytes);
+  if (wants_weight && bytes == 2 && chunks.count > 2) total += kScratch.bytes_of(weight);
   return total;
 }
 
@@ -61,12 +47,12 @@ View tokens_first(View view) {
 /// What flash_operand() copies. Buffers begin at multiples of 16 bytes.
 int64_t flash_copy(const View& heads) {
   const View tokens = tokens_first(heads);
-  return flash_reads(tokens.sizes, tokens.strides, tokens.offset) ? 0 : bytes_of(heads);
+  return flash_reads(tokens.sizes, tokens.strides, tokens.offset) ? 0 : kScratch.bytes_of(heads);
 }
 
 /// What as_matrices() copies.
 int64_t matrices_copy(const View& heads) {
-  return heads.strides[3] == 1 && heads.strides[2] >= heads.sizes[3] ? 0 : bytes_of(heads);
+  return heads.strides[3] == 1 && heads.strides[2] >= heads.sizes[3] ? 0 : kScratch.bytes_of(heads);
 }
 
 /// attention_blocks_cuda.cpp: `queries` buffers of a block's queries, `scores` of its scores and as many of 16 bits
@@ -76,24 +62,26 @@ int64_t attention_blocks(const AttentionShape& shape, const View& k, const View&
   const ScoreBlocks cut = score_blocks(shape);
   const int64_t rows = cut.kv_heads * shape.group() * cut.rows, bytes = element_bytes(k.dtype),
                 wide = accumulator_bytes(k.dtype);
-  return matrices_copy(k) + matrices_copy(v) + queries * rounded(rows * shape.width * bytes) +
-         scores * (rounded(rows * cut.most_keys * wide) + (bytes == 2 ? rounded(rows * cut.most_keys * bytes) : 0)) +
-         sums * rounded(cut.kv_heads * shape.keys * shape.width * wide);
+  return matrices_copy(k) + matrices_copy(v) + queries * kScratch.rounded(rows * shape.width * bytes) +
+         scores * (kScratch.rounded(rows * cut.most_keys * wide) +
+                   (bytes == 2 ? kScratch.rounded(rows * cut.most_keys * bytes) : 0)) +
+         sums * kScratch.rounded(cut.kv_heads * shape.keys * shape.width * wide);
 }
 
 int64_t attention(const Op& op, int multiprocessors) {
   const AttentionShape shape = recorded_attention(op, 0, 3);
   const View &q = tensor(op, 0), &k = tensor(op, 1), &v = tensor(op, 2);
   if (!flash_takes(shape, q.dtype)) return attention_blocks(shape, k, v, 2, 1, 0);
-  return flash_copy(q) + flash_copy(k) + flash_copy(v) + flash_forward_scratch(shape, multiprocessors, kAlignment);
+  return flash_copy(q) + flash_copy(k) + flash_copy(v) +
+         flash_forward_scratch(shape, multiprocessors, kScratch.alignment);
 }
 
 int64_t attention_backward(const Op& op, int multiprocessors) {
   const AttentionShape shape = recorded_attention(op, 1, 6);
   const View &grad = tensor(op, 0), &q = tensor(op, 1), &k = tensor(op, 2), &v = tensor(op, 3), &out = tensor(op, 4);
   if (!flash_takes(shape, q.dtype)) return attention_blocks(shape, k, v, 3, 2, 2);
-  return contiguous_copy(tokens_first(grad)) + contiguous_copy(tokens_first(out)) + flash_copy(q) + flash_copy(k) +
-         flash_copy(v) + flash_backward_scratch(shape, multiprocessors, kAlignment);
+  return kScratch.contiguous_copy(tokens_first(grad)) + kScratch.contiguous_copy(tokens_first(out)) + flash_copy(q) +
+         flash_copy(k) + flash_copy(v) + flash_backward_scratch(shape, multiprocessors, kScratch.alignment);
 }
 
 int64_t gradient_norm(const Op& op) {
@@ -110,7 +98,7 @@ int64_t gradient_norm(const Op& op) {
     expected *= size;
   }
   const int64_t count = elements(gradient.sizes);
-  return (dense || count == 0 ? 0 : bytes_of(gradient)) + rounded(div_up(count, kCudaNormBlock) * 8);
+  return (dense || count == 0 ? 0 : kScratch.bytes_of(gradient)) + kScratch.rounded(div_up(count, kCudaNormBlock) * 8);
 }
 
 }  // namespace
@@ -125,19 +113,20 @@ std::optional<int64_t> cuda_layers_workspace_bytes(const Op& op, int multiproces
     return linear_cross_entropy(op, elements(op.results[3].sizes) > 0);
   }
   if (name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false);
-  if (name == "plimsoll::rms_norm") return rows_copy(tensor(op, 0)) + contiguous_copy(tensor(op, 1));
+  if (name == "plimsoll::rms_norm") return kScratch.rows_copy(tensor(op, 0)) + kScratch.contiguous_copy(tensor(op, 1));
   if (name == "plimsoll::rms_norm_backward") return rms_norm_backward(op, 0);
   if (name == "plimsoll::add_rms_norm" || name == kAddRmsNorm)
-    return rows_copy(tensor(op, 1)) + rows_copy(tensor(op, 2)) + contiguous_copy(tensor(op, 3));
+    return kScratch.rows_copy(tensor(op, 1)) + kScratch.rows_copy(tensor(op, 2)) +
+           kScratch.contiguous_copy(tensor(op, 3));
   if (name == "plimsoll::rms_norm_backward_add" || name == kRmsNormBackwardAdd)
-    return rows_copy(tensor(op, 1)) + rms_norm_backward(op, 2);
+    return kScratch.rows_copy(tensor(op, 1)) + rms_norm_backward(op, 2);
   if (name == "plimsoll::rope") {
     const View& x = tensor(op, 0);
-    return elements(x.sizes) == 0 || x.strides[3] == 1 ? 0 : bytes_of(x);
+    return elements(x.sizes) == 0 || x.strides[3] == 1 ? 0 : kScratch.bytes_of(x);
   }
-  if (name == "plimsoll::swiglu" || name == "plimsoll::geglu") return rows_copy(tensor(op, 0));
+  if (name == "plimsoll::swiglu" || name == "plimsoll::geglu") return kScratch.rows_copy(tensor(op, 0));
   if (name == "plimsoll::swiglu_backward" || name == "plimsoll::geglu_backward")
-    return rows_copy(tensor(op, 0)) + rows_copy(tensor(op, 1));
+    return kScratch.rows_copy(tensor(op, 0)) + kScratch.rows_copy(tensor(op, 1));
   if (name == "plimsoll::gradient_norm_") return gradient_norm(op);
   return std::nullopt;
 }

@@ -13,28 +13,13 @@
 namespace plimsoll::ops {
 namespace {
 
-int64_t rounded(int64_t bytes) {
-  return div_up(bytes, 256) * 256;
-}
-
-int64_t bytes_of(const View& view) {
-  return rounded(elements(view.sizes) * element_bytes(view.dtype));
-}
-int64_t contiguous_copy(const View& view) {
-  return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
-}
-/// What a kernel copies that wants the elements of the last dimension side by side.
-int64_t side_by_side_copy(const View& view) {
-  return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
-}
-int64_t gradient_copy(const Op& op) {
-  return gradient_copies(op, bytes_of);
-}
+constexpr ScratchRules kScratch{kCudaScratchAlignment};
 
 int64_t adafactor(const Op& op) {
   const View& parameter = tensor(op, 0);
-  if (elements(parameter.sizes) == 0) return gradient_copy(op);
-  return gradient_copy(op) + rounded(cuda::adafactor_scratch_bytes(matrix_shape(parameter.sizes, parameter.strides)));
+  if (elements(parameter.sizes) == 0) return kScratch.gradient_copy(op);
+  return kScratch.gradient_copy(op) +
+         kScratch.rounded(cuda::adafactor_scratch_bytes(matrix_shape(parameter.sizes, parameter.strides)));
 }
 
 /// A piece of the weight, taken apart.
@@ -42,21 +27,15 @@ int64_t quantized_linear(const Op& op) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
   if (elements(x.sizes) == 0 || rows == 0) return 0;
-  return contiguous_copy(x) + rounded(quantized_tile_rows(rows, width, bytes, kQuantizedGpuTileBytes) * width * bytes);
+  return kScratch.contiguous_copy(x) +
+         kScratch.rounded(quantized_tile_rows(rows, width, bytes, kQuantizedGpuTileBytes) * width * bytes);
 }
 int64_t quantized_linear_backward(const Op& op) {
   const View &grad = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = op.results.at(0).sizes.back(), bytes = element_bytes(grad.dtype);
   if (elements(grad.sizes) == 0 || width == 0) return 0;
   const int64_t columns = quantized_tile_columns(rows, width, bytes, kQuantizedGpuTileBytes);
-  return contiguous_copy(grad) + rounded(rows * std::min(width, columns) * bytes);
-}
-
-/// The integer or truth value that argument `index` was given; 0 where the trace has no constants.
-int64_t integer(const Op& op, size_t index) {
-  if (!op.call || index >= op.call->constants.size()) return 0;
-  const c10::IValue& value = op.call->constants[index];
-  return value.isBool() ? value.toBool() : value.isInt() ? value.toInt() : 0;
+  return kScratch.contiguous_copy(grad) + kScratch.rounded(rows * std::min(width, columns) * bytes);
 }
 
 /// Copies and one panel; the operands begin at `x_at`.
@@ -67,23 +46,21 @@ int64_t ssd_scan(const Op& op, size_t x_at, bool backward) {
   const int64_t time = x.sizes[1], given = integer(op, x_at + 6);
   const int64_t chunk = given > 0 ? given : div_up(time, op.results.back().sizes[3]);
   const SsdShape shape{x.sizes[0], time, x.sizes[2], x.sizes[3], b.sizes[2], b.sizes[3], chunk, false};
-  int64_t total = side_by_side_copy(x) + side_by_side_copy(b) + side_by_side_copy(tensor(op, x_at + 4)) +
-                  contiguous_copy(tensor(op, x_at + 2)) + contiguous_copy(tensor(op, x_at + 5)) +
-                  rounded(cuda::SsdPanels(shape, element_bytes(x.dtype), backward).bytes);
+  int64_t total = kScratch.side_by_side_copy(x) + kScratch.side_by_side_copy(b) +
+                  kScratch.side_by_side_copy(tensor(op, x_at + 4)) + kScratch.contiguous_copy(tensor(op, x_at + 2)) +
+                  kScratch.contiguous_copy(tensor(op, x_at + 5)) +
+                  kScratch.rounded(cuda::SsdPanels(shape, element_bytes(x.dtype), backward).bytes);
   if (backward)
-    total += side_by_side_copy(tensor(op, 0)) + rounded(ssd_partial_sums(shape) * accumulator_bytes(x.dtype));
+    total += kScratch.side_by_side_copy(tensor(op, 0)) +
+             kScratch.rounded(ssd_partial_sums(shape) * accumulator_bytes(x.dtype));
   return total;
 }
 
 int64_t causal_conv1d_backward(const Op& op) {
   const View& x = tensor(op, 1);
   const int64_t tasks = x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1]));
-  return side_by_side_copy(tensor(op, 0)) + side_by_side_copy(x) +
-         rounded(tasks * (kConvTaps + 1) * x.sizes[2] * accumulator_bytes(x.dtype));
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
+  return kScratch.side_by_side_copy(tensor(op, 0)) + kScratch.side_by_side_copy(x) +
+         kScratch.rounded(tasks * (kConvTaps + 1) * x.sizes[2] * accumulator_bytes(x.dtype));
 }
 
 }  // namespace
@@ -92,18 +69,18 @@ std::optional<int64_t> cuda_updates_workspace_bytes(const Op& op) {
   const std::string_view name = single_name(std::string_view(op.name).substr(0, op.name.find('.')));
   if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
                        "plimsoll::accumulate_"}))
-    return gradient_copy(op);
+    return kScratch.gradient_copy(op);
   if (name == "plimsoll::adafactor_") return adafactor(op);
-  if (name == "plimsoll::nesterov_momentum_") return contiguous_copy(tensor(op, 0));
-  if (name == "plimsoll::block_norm") return rounded(cuda::kNormParts * 8);
+  if (name == "plimsoll::nesterov_momentum_") return kScratch.contiguous_copy(tensor(op, 0));
+  if (name == "plimsoll::block_norm") return kScratch.rounded(cuda::kNormParts * 8);
   if (name == "plimsoll::quantized_linear") return quantized_linear(op);
   if (name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op);
   if (name == "plimsoll::quantize_weight")
-    return row_stride(tensor(op, 0).sizes, tensor(op, 0).strides) ? 0 : bytes_of(tensor(op, 0));
+    return row_stride(tensor(op, 0).sizes, tensor(op, 0).strides) ? 0 : kScratch.bytes_of(tensor(op, 0));
   if (is_one_of(name, {"plimsoll::unpacked", "plimsoll::quantize_scales", "plimsoll::dequantize_weight"})) return 0;
   if (name == "plimsoll::ssd_scan") return ssd_scan(op, 0, /*backward=*/false);
   if (name == "plimsoll::ssd_scan_backward") return ssd_scan(op, 1, /*backward=*/true);
-  if (name == "plimsoll::causal_conv1d") return side_by_side_copy(tensor(op, 0));
+  if (name == "plimsoll::causal_conv1d") return kScratch.side_by_side_copy(tensor(op, 0));
   if (name == "plimsoll::causal_conv1d_backward") return causal_conv1d_backward(op);
   return std::nullopt;
 }

@@ -244,7 +244,11 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
       observer_->ran(i, {begin, ProfileClock::now()});
     }
   } catch (...) {
-    copies_->wait_for_all();  // whoever catches this may free what they touch
+    try {
+      copies_->wait_for_all();  // whoever catches this may free what they touch
+    } catch (
+        ...) {  // a device that has failed says so at every call; the op and its module are in what was thrown first
+    }
     throw;
   }
 }

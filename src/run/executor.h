@@ -38,10 +38,10 @@ class Executor {
   void run(const Segment& segment, const RandomContext& random);
 
   /// Who hears of every op and copy from now on; null: nobody, which costs a branch an op. Copies that were begun are
-  /// waited for: who was told of them so far is not called any more.
+  /// waited for: who was told of them so far is not called any more. Throws what waiting throws, after it is done.
   void set_observer(OpObserver* observer) {
-    copies_->wait_for_all();
     observer_ = observer;
+    copies_->wait_for_all();
   }
 
   /// The tensor at a view's place in the arena; valid as long as the executor.

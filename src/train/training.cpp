@@ -145,7 +145,11 @@ struct Training::Impl {
       self.executor->set_observer(self.profiled);
     }
     ~TimedStep() {
-      if (stop()) self_.profile->drop_step();
+      try {
+        if (stop()) self_.profile->drop_step();
+      } catch (...) {  // a device that has failed; what failed first is on its way
+        self_.profile->drop_step();
+      }
     }
     TimedStep(const TimedStep&) = delete;
     TimedStep& operator=(const TimedStep&) = delete;
@@ -157,8 +161,8 @@ struct Training::Impl {
    private:
     bool stop() {
       if (!self_.profiled) return false;
-      self_.executor->set_observer(nullptr);
       self_.profiled = nullptr;
+      self_.executor->set_observer(nullptr);
       return true;
     }
     Impl& self_;

@@ -57,7 +57,8 @@ TEST_F(CudaDevice, TheArenaGrowsWhereItIs) {
   EXPECT_EQ(arena.touched_bytes(), 101);
 }
 
-// Whoever was given tensors in the arena reads them on a stream of his own.
+// Whoever was given tensors in the arena reads them on a stream of his own, and may be at work on another device by
+// now.
 TEST_F(CudaDevice, TheArenaWaitsForOtherStreamsBeforeItGoes) {
   cudaStream_t other = fake::make_stream();
   std::byte seen{};
@@ -65,7 +66,12 @@ TEST_F(CudaDevice, TheArenaWaitsForOtherStreamsBeforeItGoes) {
     CudaArena arena(0, stream_, kMiB);
     cudaStreamSynchronize(stream_);
     fake::launch(other, [&seen, from = arena.data()] { seen = from[17]; });
+    cudaSetDevice(1);
   }
+  int current = -1;
+  cudaGetDevice(&current);
+  EXPECT_EQ(current, 1);
+  cudaSetDevice(0);
   EXPECT_EQ(std::to_integer<int>(seen), 0xff);
   cudaStreamDestroy(other);
 }

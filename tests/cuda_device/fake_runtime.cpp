@@ -25,6 +25,7 @@ struct CUstream_st {
     int64_t record = 0;
   };
   std::deque<Task> tasks;
+  int device = 0;
 };
 
 namespace plimsoll::testing::fake_cuda {
@@ -42,6 +43,7 @@ struct World {
   std::map<uintptr_t, size_t> locked, pinned;
   int64_t pageable_copies = 0;
   CUmemGenericAllocationHandle next_handle = 1;
+  int device = 0;  // the caller's
   bool refuse_lock = false, refuse_access = false;
 };
 World& world() {
@@ -208,7 +210,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st;
+  *stream = new CUstream_st{{}, world().device};
   world().streams.insert(*stream);
   return cudaSuccess;
 }
@@ -224,7 +226,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaDeviceSynchronize() {
   const std::vector<CUstream_st*> streams(world().streams.begin(), world().streams.end());
-  for (CUstream_st* stream : streams) drain(stream);
+  for (CUstream_st* stream : streams)
+    if (stream->device == world().device) drain(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = world().device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  world().device = device;
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {

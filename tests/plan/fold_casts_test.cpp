@@ -71,6 +71,15 @@ TEST_F(FoldCasts, NormAndUpdateReadTheSixteenBits) {
     for_each_view(each, [](const View& view, bool) { EXPECT_NE(view.buffer, kGradient); });
 }
 
+TEST_F(FoldCasts, EveryUpdateThatGoesElementByElement) {
+  for (const char* name : {"adamw_", "lion_", "sgd_", "momentum_sgd_", "adafactor_"}) {
+    trace_.ops[3].name = std::string("plimsoll::") + name;
+    EXPECT_TRUE(folds()) << name;
+  }
+  trace_.ops[3].name = "plimsoll::nesterov_momentum_";
+  EXPECT_FALSE(folds());
+}
+
 TEST_F(FoldCasts, AGradientThatIsSummedStaysFloat32) {
   trace_.ops.insert(trace_.ops.begin() + 2,
                     op("aten::add.out", Phase::backward, {tensor(view(kGradient, DType::float32), true)}));

@@ -253,6 +253,24 @@ TEST_F(GroupUpdatesTest, WhatCopiesOrTheHostHasToDoWithStaysWhereItIs) {
                           "copy_to_host"));
 }
 
+// The scalars of all updates go to the host where one of them runs there.
+TEST_F(GroupUpdatesTest, WhatIsOnlyReadMayBeCopiedAway) {
+  trace_.buffers[kFree].memory = Memory::host;
+  Op start = other({view(kScalar, 1)}, view(kFree, 1), "plimsoll::copy_to_host");
+  std::swap(start.arguments[0], start.arguments[1]);
+  start.copy = CopyStage::start;
+  insert(2, start);
+  Op wait = start;
+  wait.copy = CopyStage::wait;
+  wait.arguments[0].written = false;
+  insert(4, wait);
+  EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).updates, kParameters);
+  // Not what comes from there.
+  for (const int at : {2, 4})
+    std::swap(trace_.ops[kParameters + at].arguments[0].views, trace_.ops[kParameters + at].arguments[1].views);
+  EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).updates, 0);
+}
+
 TEST_F(GroupUpdatesTest, UpdatesWithinBackwardStayAlone) {
   trace_.segments = {{"micro", 0, 2 * kParameters}};
   EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).groups, 0);

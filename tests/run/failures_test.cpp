@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "data/test_files.h"
 #include "device/cpu_backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -73,6 +74,25 @@ TEST(Failures, AnOpThatTheDeviceDoesNotBeginLeavesNothingBehind) {
   }
   EXPECT_GT(watched.begun, ops);
   EXPECT_EQ(watched.begun, watched.ended);
+}
+
+// Then everything that is asked of it fails: what failed first is told, also where the step is profiled.
+TEST(Failures, ADeviceThatFailsForGoodIsToldByTheOp) {
+  static testing::WatchedBackend watched(cpu_backend());
+  add_backend("failing", watched);
+  const TempFolder folder;
+  const Batch batch = token_batch(2, 8, 64);
+  for (const bool profiled : {false, true}) {
+    SCOPED_TRACE(profiled);
+    watched.copies_fail = false;
+    Training training(tiny_decoder(), {.device = "failing"});
+    if (profiled) training.profile({.file = folder.path() / "profile.json", .first_step = 1});
+    training.start();
+    watched.refuse_after = 7;
+    watched.copies_fail = true;
+    EXPECT_THAT(message_of([&] { training.step({batch}, 1e-3); }), AllOf(HasSubstr("operator "), HasSubstr("is gone")));
+  }
+  watched.copies_fail = false;
 }
 
 TEST(Failures, CallsBeforeTheStart) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/backend.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::testing {
 
@@ -13,7 +14,8 @@ class WatchedBackend final : public Backend {
   explicit WatchedBackend(Backend& watched) : watched_(watched) {}
 
   long begun = 0, ended = 0, device_waits = 0;
-  long refuse_after = -1;  ///< ops until one is refused; negative: none is
+  bool copies_fail = false;  ///< waiting for them throws, as on a device that has failed
+  long refuse_after = -1;    ///< ops until one is refused; negative: none is
 
   void begin_op(AllocationFrame& frame) override {
     if (refuse_after >= 0 && refuse_after-- == 0) throw std::runtime_error("the device is gone");
@@ -48,7 +50,9 @@ class WatchedBackend final : public Backend {
   int64_t outside_allocations() const override { return watched_.outside_allocations(); }
   at::Generator generator() const override { return watched_.generator(); }
   void prepare(const Plan& plan) override { watched_.prepare(plan); }
-  std::unique_ptr<CopyEngine> copy_engine() override { return watched_.copy_engine(); }
+  std::unique_ptr<CopyEngine> copy_engine() override {
+    return std::make_unique<WatchedCopies>(watched_.copy_engine(), copies_fail);
+  }
   void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) override {
     watched_.write(arena, offset, source, bytes);
   }
@@ -61,6 +65,25 @@ class WatchedBackend final : public Backend {
   void synchronize() override { watched_.synchronize(); }
 
  private:
+  class WatchedCopies final : public CopyEngine {
+   public:
+    WatchedCopies(std::unique_ptr<CopyEngine> watched, const bool& fail) : watched_(std::move(watched)), fail_(fail) {}
+    int64_t start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then,
+                  std::function<void()> first) override {
+      return watched_->start(target, source, bytes, std::move(then), std::move(first));
+    }
+    void wait(int64_t copy) override { watched_->wait(copy); }
+    void wait_on_host(int64_t copy) override { watched_->wait_on_host(copy); }
+    void wait_for_all() override {
+      watched_->wait_for_all();
+      if (fail_) throw UserError("waiting for copies failed", UserError::Kind::failure);
+    }
+
+   private:
+    const std::unique_ptr<CopyEngine> watched_;
+    const bool& fail_;
+  };
+
   Backend& watched_;
 };
 

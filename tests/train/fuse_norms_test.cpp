@@ -8,6 +8,7 @@
 #include <map>
 
 #include "ops/add_rms_norm_plan.h"
+#include "ops/rms_norm.h"
 #include "plan/validator.h"
 #include "plimsoll/models.h"
 #include "run/equality.h"
@@ -99,6 +100,30 @@ TEST_P(FuseNormsUnderABudget, LossesStay) {
     expect_same(lean, plain);
     EXPECT_LE(lean.used.measured_peak(), *options_.memory_budget);
   }
+}
+
+// Both gradients of the norm's op are one parameter's, and the sum is theirs.
+TEST(FuseNormsOfItself, AParameterThatIsItsOwnWeight) {
+  struct Own : torch::nn::Module {
+    torch::Tensor weight = register_parameter("weight", torch::linspace(-1, 1, 32));
+  };
+  Step step;
+  step.model = [] { return std::make_shared<Own>(); };
+  step.inputs = {{"x", {32}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& module, const StepInputs& in) {
+    const torch::Tensor& weight = static_cast<Own&>(module).weight;
+    return (ops::rms_norm(weight, weight) * in["x"]).sum();
+  };
+  std::vector<double> losses;
+  for (const Choice compile : {Choice::off, Choice::automatic, Choice::on}) {
+    Training training(step, {.compile = compile});
+    training.start();
+    double sum = 0;
+    for (int i = 0; i < 3; ++i) sum += training.step({{{"x", torch::arange(32) / 8.0f}}}, 1e-2).loss;
+    losses.push_back(sum);
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+  EXPECT_EQ(losses[2], losses[0]);
 }
 
 std::vector<Case> cases() {

@@ -61,7 +61,12 @@ CudaArena::~CudaArena() {
 }
 
 void CudaArena::release() noexcept {
-  cudaDeviceSynchronize();  // kernels may still be at it, also those of whoever was given tensors in it
+  // Kernels may still be at it, also those of whoever was given tensors in it. The caller's device may be another.
+  int current = device_;
+  cudaGetDevice(&current);
+  cudaSetDevice(device_);
+  cudaDeviceSynchronize();
+  cudaSetDevice(current);
   for (const Mapping& mapping : mappings_) {
     driver().unmap(reinterpret_cast<CUdeviceptr>(data_ + mapping.offset), static_cast<size_t>(mapping.bytes));
     driver().release(mapping.handle);

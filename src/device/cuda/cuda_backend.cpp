@@ -23,6 +23,7 @@
 #include "device/cuda_workspace.h"
 #include "device/moves.h"
 #include "ops/cuda/fused_launch.h"
+#include "ops/workspace_rules.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cuda {
@@ -104,7 +105,7 @@ class CudaBackend final : public Backend {
     c10::cuda::setCurrentCUDAStream(*callers_stream_);
     return 0;
   }
-  int64_t scratch_alignment() const override { return 256; }  // as cudaMalloc's, which kernels count on
+  int64_t scratch_alignment() const override { return ops::kCudaScratchAlignment; }
   WorkspaceModel workspace_model(int threads) const override { return cuda_workspace_model(multiprocessors_); }
   std::optional<int64_t> available_bytes() const override {
     size_t free = 0, total = 0;
@@ -207,7 +208,9 @@ class CudaBackend final : public Backend {
       at::addmm(bias, a, a);  // with a bias it is cuBLASLt's
     }
     synchronize();
-    library_bytes_ += allocator::outside_now() - before;
+    // The plan has them once: what further threads take is beside it, and is seen as such.
+    int64_t none = 0;
+    library_bytes_.compare_exchange_strong(none, allocator::outside_now() - before);
     taken = true;
   }
 
@@ -216,7 +219,7 @@ class CudaBackend final : public Backend {
   Staging staging_;
   std::string name_;
   std::optional<c10::cuda::CUDAStream> callers_stream_;  // while an op runs
-  int64_t library_bytes_ = 0;
+  std::atomic<int64_t> library_bytes_ = 0;
   const GraphBytes graph_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::string capture_refusal_;
   int multiprocessors_ = 0;

@@ -43,13 +43,16 @@ void forward(const Source& x, const ops::RmsNorm& args, DType weight_dtype, int6
          rows, args.width, static_cast<Accumulate<X>>(args.eps));
 }
 
+// What a block has on every device from compute capability 7.5 on, less a place for sums over its threads.
+constexpr size_t kMostShared = size_t{63} << 10;
+
 template <typename X, typename Y, int pack, typename Target>
 void backward(const Target& dx, const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials,
               cudaStream_t stream) {
   const Shape shape = shape_of(args.width, pack);
   const int64_t block_rows = ops::cuda_norm_block_rows(rows);
   const size_t shared = static_cast<size_t>(args.width) * sizeof(Accumulate<X>) * shape.block.y;
-  const bool in_shared = shared <= size_t{96} << 10;
+  const bool in_shared = shared <= kMostShared;
   const auto kernel =
       shape.by_warp ? &rms_norm_backward<X, Y, pack, true, Target> : &rms_norm_backward<X, Y, pack, false, Target>;
   launch(kernel, dim3(static_cast<unsigned>(ops::div_up(rows, block_rows))), shape.block, in_shared ? shared : 0,

@@ -10,8 +10,9 @@ constexpr size_t kGradient = 2;  // which argument of the ops below
 
 // The ops that convert a gradient as they read it: its norm, and the updates that go through it element by element.
 bool reads_any_type(const Op& op) {
-  static const std::set<std::string> names = {"plimsoll::gradient_norm_", "plimsoll::adamw_", "plimsoll::lion_",
-                                              "plimsoll::sgd_", "plimsoll::adafactor_"};
+  static const std::set<std::string> names = {"plimsoll::gradient_norm_", "plimsoll::adamw_",
+                                              "plimsoll::lion_",          "plimsoll::sgd_",
+                                              "plimsoll::momentum_sgd_",  "plimsoll::adafactor_"};
   return names.contains(op.name);
 }
 

@@ -20,9 +20,12 @@ class GroupUpdates {
       : trace_(std::move(trace)), grouping_(grouping), lifetimes_(lifetimes_of(trace_)) {
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
-    copied_.resize(trace_.buffers.size(), 0);
-    for (const Op& op : trace_.ops)
-      if (op.copy != CopyStage::none) for_each_view(op, [&](const View& view, bool) { copied_[view.buffer] = 1; });
+    copied_.resize(trace_.buffers.size(), Copied::no);
+    for (const Op& op : trace_.ops) {
+      if (op.copy != CopyStage::start) continue;
+      copied_[op.arguments[0].views[0].buffer] = Copied::to;
+      if (Copied& source = copied_[op.arguments[1].views[0].buffer]; source == Copied::no) source = Copied::from;
+    }
   }
 
   Trace run() {
@@ -49,7 +52,10 @@ class GroupUpdates {
     bool stays = true;
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = trace_.buffers[view.buffer];
-      stays = stays && buffer.on_device() && !copied_[view.buffer] && (!written || buffer.persistent);
+      // What is only read may be on its way to another memory meanwhile: scalars that updates on the host read too.
+      const Copied copied = copied_[view.buffer];
+      stays = stays && buffer.on_device() && (copied == Copied::no || (copied == Copied::from && !written)) &&
+              (!written || buffer.persistent);
     });
     return stays ? elements : std::nullopt;
   }
@@ -135,7 +141,8 @@ class GroupUpdates {
   std::vector<Lifetime> lifetimes_;
   std::vector<int64_t> live_;  // by op
   int64_t peak_ = 0;
-  std::vector<char> copied_;  // by buffer: to or from another memory
+  enum class Copied : char { no, from, to };  // by copies between memories
+  std::vector<Copied> copied_;                // by buffer
   std::vector<Group> open_;
   std::map<int32_t, Op> made_;  // by the op that each stands in for
   std::set<int32_t> gone_;
