@@ -5,11 +5,14 @@
 //     group_updates -> placement
 #pragma once
 
-#include "plimsoll/trace.h"
+#include "plimsoll/plan.h"
 
 namespace plimsoll {
 
 /// The recorded trace as every choice finds it.
 Trace prepare_trace(Trace trace, bool updates_in_backward = false);
+
+/// A trace on which all choices have been carried out, with ops that run within others, where `options` says so.
+Trace fuse_trace(Trace trace, const PlanOptions& options);
 
 }  // namespace plimsoll

@@ -9,7 +9,6 @@
 #include "plan/decision_reasons.h"
 #include "plan/explain.h"
 #include "plan/lay_out.h"
-#include "plan/passes/fuse_norms.h"
 #include "plan/passes/fuse_pointwise.h"
 #include "plan/passes/group_updates.h"
 #include "plan/passes/recompute.h"
@@ -68,7 +67,7 @@ struct Planner::Impl {
     prepared = prepare_trace(std::move(prepared), in_backward);
     if (!prepared.segment("micro")) return;
     search.emplace(prepared, options.cost);
-    const Trace all = compiled(prepared);
+    const Trace all = fuse_trace(prepared, options);
     micro_at_once = segment_seconds(options.cost, all, "micro");
     update_at_once = segment_seconds(options.cost, all, "update");
     std::optional<KeptValues> pinned_kept;
@@ -136,17 +135,9 @@ struct Planner::Impl {
   }
 
  private:
-  // Ops that run within others.
-  Trace compiled(Trace trace) const {
-    if (!options.fusing) return trace;
-    trace = fuse_norms(std::move(trace), *options.fusing, options.cost, options.workspace);
-    trace = fuse_pointwise(std::move(trace), *options.fusing, options.cost);
-    return options.fusing->updates ? group_updates(std::move(trace), *options.fusing->updates) : trace;
-  }
-
   // A finished schedule.
   Plan placed(Trace trace) const {
-    Plan plan = lay_out(compiled(std::move(trace)), options);
+    Plan plan = lay_out(fuse_trace(std::move(trace), options), options);
     plan.fused_ops = fused_ops_of(plan.trace);
     return plan;
   }
