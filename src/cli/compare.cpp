@@ -80,6 +80,7 @@ Json json_of_rows(const std::vector<CompareRow>& rows) {
 
 int run_compare(const CompareArguments& arguments) {
   const Job job = arguments.job.read();
+  arguments.job.require_outputs_apart(job);
   arguments.job.output.require_writable();
   const StopSignals signals;
   Progress progress("compare", 0, progress_on_standard_error());

@@ -9,8 +9,10 @@
 
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "train/checkpoint.h"
 #include "train/huggingface_export.h"
 #include "train/weights_file.h"
 
@@ -57,6 +59,8 @@ int run_export(const ExportArguments& arguments) {
   std::error_code ignored;
   if (std::filesystem::equivalent(checkpoint, arguments.out, ignored))
     throw UserError(fmt::format("--out is {}, the checkpoint itself; name another file", arguments.out));
+  arguments.job.require_outputs_apart(job, {{"--out", arguments.out}});
+  require_same_model(job, checkpoint);
   arguments.job.output.require_writable();
   if (arguments.format != "safetensors" && arguments.format != "huggingface")
     throw UserError(fmt::format("--format is '{}'; allowed: safetensors, huggingface", arguments.format));
@@ -82,7 +86,10 @@ void add_export(CLI::App& app, Action& action) {
       app.add_subcommand("export", "write a checkpoint's weights as a safetensors file, or for transformers");
   const auto arguments = std::make_shared<ExportArguments>();
   arguments->job.add_to(*command);
-  command->add_option("--out", arguments->out, "the file or folder to write")->required()->option_text("PATH");
+  command->add_option("--out", arguments->out, "the file or folder to write")
+      ->required()
+      ->option_text("PATH")
+      ->check(names_a_file());
   command
       ->add_option("--format", arguments->format,
                    "safetensors: one file with our names; huggingface: a folder that transformers loads")

@@ -34,6 +34,11 @@ Job JobArguments::read() const {
   return job;
 }
 
+void JobArguments::require_outputs_apart(const Job& job, std::vector<OutputFile> outputs) const {
+  outputs.push_back({"--json", output.target()});
+  cli::require_outputs_apart(outputs, file, job);
+}
+
 std::string memory_keys_help() {
   constexpr std::array<const char*, 10> names = {
       "memory_budget",     "micro_batch_size", "gradient_accumulation_steps", "gradient_checkpointing",

@@ -6,6 +6,7 @@
 
 #include "cli/job_flags.h"
 #include "cli/json_output.h"
+#include "cli/output_files.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::cli {
@@ -21,6 +22,9 @@ struct JobArguments {
   /// The job as file, flags and overrides say, the later before the earlier; other programs' names in it are answered
   /// on standard error. Throws UserError as read_job does.
   Job read() const;
+
+  /// Throws UserError (usage) where what is written, the JSON and `outputs`, is what `job` reads, or is written twice.
+  void require_outputs_apart(const Job& job, std::vector<OutputFile> outputs = {}) const;
 
   /// Flags and overrides, as read_job takes them.
   std::vector<std::string> all_overrides() const;

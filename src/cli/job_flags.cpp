@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "cli/value_checks.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {
@@ -30,12 +31,7 @@ std::string all_spellings(const std::string& name) {
 }
 
 void add(CLI::App& command, const char* name, std::string& value, const char* meaning) {
-  // An empty value would say nothing, and look as if it did: what a script's variable was to hold is missing.
-  const auto not_empty = [](const std::string& given) { return given.empty() ? "an empty value; write one" : ""; };
-  command.add_option(all_spellings(name), value, meaning)
-      ->group(kGroup)
-      ->option_text("VALUE")
-      ->check(CLI::Validator(not_empty, ""));
+  command.add_option(all_spellings(name), value, meaning)->group(kGroup)->option_text("VALUE")->check(not_empty());
 }
 void add(CLI::App& command, const char* name, bool& value, const char* meaning) {
   command.add_flag(all_spellings(name), value, meaning)->group(kGroup);

@@ -26,6 +26,8 @@ class Output {
   void add_option_to(CLI::App& command);
 
   bool json_wanted() const { return !target_.empty(); }
+  /// As given: a file, -, or nothing.
+  const std::string& target() const { return target_; }
 
   /// Throws UserError (failure) where the JSON file could not be written: to be called before work that takes long.
   void require_writable() const;

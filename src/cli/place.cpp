@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/number_options.h"
+#include "cli/value_checks.h"
 #include "plimsoll/error.h"
 #include "plimsoll/placement.h"
 #include "plimsoll/placement_csv.h"
@@ -79,7 +80,9 @@ void add_place(CLI::App& app, Action& action) {
   add_bytes_option(*command, "--capacity", options.capacity, "bytes of arena that there are: 1MiB, 1048576")
       ->required()
       ->type_name("N");
-  command->add_option("--output", arguments->output_file, "where the rows with their offsets go")->type_name("OUT.csv");
+  command->add_option("--output", arguments->output_file, "where the rows with their offsets go")
+      ->type_name("OUT.csv")
+      ->check(names_a_file());
   add_bytes_option(*command, "--alignment", options.alignment, "offsets are multiples of it (default 1)")
       ->type_name("A");
   add_number_option(*command, "--effort", 0, options.effort,

@@ -13,6 +13,7 @@
 #include "cli/plan_devices.h"
 #include "cli/plan_report_json.h"
 #include "cli/plan_tables.h"
+#include "cli/value_checks.h"
 #include "cli/what_if.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
@@ -53,7 +54,11 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
   target.host_memory_budget = job.host_memory_budget;
   target.disk_budget = job.disk_budget;
   if (!arguments.memory.empty()) {
-    target.memory_budget = parse_bytes(arguments.memory);
+    try {
+      target.memory_budget = parse_bytes(arguments.memory);
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("--memory: {}", error.what()));
+    }
     if (*target.memory_budget < 1) throw UserError("--memory is 0; say how much there is, 12GiB for example");
     target.budget_reason = "as --memory says";
   } else if (!gpu.empty() && job.memory_budget && *job.memory_budget < *target.memory_budget) {
@@ -65,6 +70,7 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
 
 int run_plan(const PlanArguments& arguments) {
   const Job job = arguments.job.read();
+  arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
   arguments.job.output.require_writable();
   if (arguments.gpus.size() > 1) {
     if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if)
@@ -119,9 +125,11 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--gpu", arguments->gpus, "plan for these devices of the catalogue (plimsoll gpus lists them)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name("NAME[,NAME...]");
+      ->type_name("NAME[,NAME...]")
+      ->check(not_empty());
   command->add_option("--memory", arguments->memory, "plan for so much memory, whatever the job or the device has")
-      ->type_name("SIZE");
+      ->type_name("SIZE")
+      ->check(not_empty());
   command
       ->add_option(
           "--frontier", arguments->frontier,
@@ -133,7 +141,9 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_flag("--what-if", arguments->what_if,
                     "plan again with half and a quarter of the bottleneck, the sequence, the frames, the image: what "
                     "the model's type has");
-  command->add_option("--html", arguments->html, "write the plan as a page for a browser")->type_name("FILE");
+  command->add_option("--html", arguments->html, "write the plan as a page for a browser")
+      ->type_name("FILE")
+      ->check(names_a_file());
   command->footer(kExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_plan(*arguments); }; });
 }

@@ -73,6 +73,7 @@ int run_hot(const TraceArguments& arguments, const Job& job) {
 
 int run_trace(const TraceArguments& arguments) {
   const Job job = arguments.job.read();
+  arguments.job.require_outputs_apart(job);
   const Output& output = arguments.job.output;
   output.require_writable();
   if (arguments.hot) return run_hot(arguments, job);

@@ -14,6 +14,7 @@
 #include "cli/run_publisher.h"
 #include "cli/stop_signals.h"
 #include "cli/train_progress.h"
+#include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
 #include "report/table.h"
@@ -149,6 +150,7 @@ std::string profile_line(const ProfileOptions& profile, const TrainReport& repor
 int run_train(const TrainArguments& all) {
   const JobArguments& arguments = all.job;
   const Job job = arguments.read();
+  arguments.require_outputs_apart(job, {{"--profile", all.profile.file}});
   arguments.output.require_writable();
   const bool terminal = colour_allowed(STDOUT_FILENO);
   const StopSignals signals;
@@ -164,8 +166,11 @@ int run_train(const TrainArguments& all) {
     return kDoesNotFit;
   }
   if (report.losses.empty() && report.resumed_step > 0 && !report.stopped)
-    arguments.output.print(fmt::format("nothing to do: all {} steps are done; the last checkpoint is in {}\n",
-                                       report.resumed_step, job.checkpoint.directory.lexically_normal().string()));
+    arguments.output.print(fmt::format(
+        "nothing to do: all {} steps are done; {}\n", report.resumed_step,
+        job.checkpoint.directory.empty()
+            ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
+            : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string())));
   else
     arguments.output.print(memory_table(report, terminal) + "\n" + run_table(job, report, terminal));
   if (const std::string line = profile_line(all.profile, report); !line.empty()) fmt::print(stderr, "{}", line);
@@ -189,9 +194,7 @@ void add_train(CLI::App& app, Action& action) {
                    "time a few steps op by op and copy by copy into FILE, for ui.perfetto.dev or chrome://tracing; "
                    "some 0.1 us an op in these steps, some 300 bytes of FILE an op and step")
       ->type_name("FILE")
-      ->check([](const std::string& name) {
-        return name.empty() ? std::string("--profile wants a file's name") : std::string();
-      });
+      ->check(names_a_file());
   add_number_option(*command, "--profile-steps", 1, arguments->profile.steps,
                     "how many, from the second of this run on (the first learns scratch and makes pages)")
       ->type_name("N")

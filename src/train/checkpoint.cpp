@@ -181,6 +181,25 @@ std::optional<std::string> checkpoint_origin(const std::filesystem::path& path, 
   return found == info.origin.end() ? std::nullopt : std::optional(found->second);
 }
 
+void require_same_model(const Job& job, const std::filesystem::path& checkpoint) {
+  const std::map<std::string, std::string> theirs = describe_checkpoint(checkpoint).origin;
+  Job ours = job;
+  if (!ours.precision) ours.precision = Precision::fp32_true;  // an open one is not asked about
+  std::vector<std::string> found;
+  for (const auto& [key, value] : origin_of(ours, nullptr)) {
+    const auto other = theirs.find(key);
+    if (!key.starts_with("model.") || key == "model.vocab_size" || other == theirs.end()) continue;
+    if (other->second != value)
+      found.push_back(fmt::format("{} is {} in the job, {} in the checkpoint", key, value, one_line(other->second)));
+  }
+  if (found.empty()) return;
+  if (found.size() > kDifferencesShown) found.resize(kDifferencesShown);
+  throw UserError(
+      fmt::format("{} is of another model than the job's\n  {}\nMake the job as it was, or name another "
+                  "checkpoint.",
+                  checkpoint.string(), fmt::join(found, "\n  ")));
+}
+
 CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept) {
   const SafetensorsFile file = SafetensorsFile::open(path);

@@ -58,6 +58,10 @@ CheckpointInfo describe_checkpoint(const std::filesystem::path& file);
 /// does for a file that is none of ours. Reads no tensor.
 std::optional<std::string> checkpoint_origin(const std::filesystem::path& file, const std::string& key);
 
+/// Throws UserError (usage) that names every difference (up to a few) where the job's model is not the one that the
+/// checkpoint was written of: keys of `model`, but for the vocabulary's size, which the tokenizer decides.
+void require_same_model(const Job& job, const std::filesystem::path& checkpoint);
+
 /// The checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such folder.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
 

@@ -87,6 +87,40 @@ TEST_F(CommandLine, AnOptionNeedsItsValue) {
   expect_refusal(run({"plan", "job.yaml", "--json"}), 2, HasSubstr("--json"));
 }
 
+// What a script's variable was to hold is missing.
+TEST_F(CommandLine, AnEmptyValueIsNoValue) {
+  put_tiny_job();
+  for (const std::string option : {"--gpu", "--memory", "--html", "--json", "--recipe"})
+    expect_refusal(run({"plan", "job.yaml", option, ""}), 2, HasSubstr(option));
+  expect_refusal(run({"train", "job.yaml", "--profile", ""}), 2, HasSubstr("--profile"));
+  expect_refusal(run({"plan", "job.yaml", "--memory", "12 GBs"}), 2, HasSubstr("--memory"));
+  EXPECT_TRUE(new_files([&] {
+                expect_refusal(run({"plan", "job.yaml", "--html", "-"}), 2, HasSubstr("--json"));
+              }).empty());
+}
+
+TEST_F(CommandLine, WhatIsReadIsNotOverwritten) {
+  put_tiny_job();
+  const std::string job = get("job.yaml"), corpus = get("corpus.txt");
+  for (const std::string command : {"plan", "train", "trace"}) {
+    expect_refusal(run({command, "job.yaml", "--json", "job.yaml"}), 2, HasSubstr("the job file"));
+    expect_refusal(run({command, "job.yaml", "--json", "./corpus.txt"}), 2, HasSubstr("data.files"));
+  }
+  expect_refusal(run({"plan", "job.yaml", "--html", "job.yaml"}), 2, HasSubstr("--html"));
+  expect_refusal(run({"train", "job.yaml", "--profile", "corpus.txt"}), 2, HasSubstr("--profile"));
+  expect_refusal(run({"plan", "job.yaml", "--html", "out", "--json", "out"}), 2, HasSubstr("--html and --json"));
+  EXPECT_EQ(get("job.yaml"), job);
+  EXPECT_EQ(get("corpus.txt"), corpus);
+  EXPECT_EQ(run({"plan", "job.yaml", "--json", "/dev/null"}).exit_code, 0);
+}
+
+// A plan of the defaults' architecture would be of another model.
+TEST_F(CommandLine, WeightsThatAreNotThereAreNotPlanned) {
+  put_tiny_job();
+  expect_refusal(run({"plan", "job.yaml", "model.weights=absent"}), 2,
+                 AllOf(HasSubstr("model.weights"), HasSubstr("absent"), HasSubstr("model.config")));
+}
+
 TEST_F(CommandLine, AWrongJobFileIsSaidByFileLineAndKey) {
   put("job.yaml", "max_stepz: 10\ndata: {files: [corpus.txt]}\n");
   for (const std::string command : {"plan", "train", "trace"}) {

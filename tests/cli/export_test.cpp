@@ -49,6 +49,19 @@ TEST_F(ExportCommand, WritesTheNewestCheckpointsWeights) {
   }
 }
 
+TEST_F(ExportCommand, NeitherAnotherModelNorOverACheckpoint) {
+  ASSERT_EQ(run(with("train", {"checkpoint.every=3", "checkpoint.keep=2"})).exit_code, 0);
+  for (const std::string format : {"safetensors", "huggingface"})
+    EXPECT_TRUE(new_files([&] {
+                  expect_refusal(run(with("export", {"--out", "model", "--format", format, "model.num_heads=4"})), 2,
+                                 AllOf(HasSubstr("model.num_heads is 4 in the job, 2 in the checkpoint")));
+                }).empty());
+  const std::string early = get("run/step-00000003.safetensors");
+  expect_refusal(run(with("export", {"--out", "run/step-00000003.safetensors"})), 2,
+                 HasSubstr("the checkpoint of step 3"));
+  EXPECT_EQ(get("run/step-00000003.safetensors"), early);
+}
+
 TEST_F(ExportCommand, SaysWhatIsMissing) {
   expect_refusal(run({"export", "job.yaml", "--out", "model.safetensors"}), 2, HasSubstr("no checkpoint.directory"));
   expect_refusal(run(with("export", {"--out", "model.safetensors"})), 1, HasSubstr("there is no checkpoint in"));

@@ -80,6 +80,11 @@ std::filesystem::path architecture_file(const std::filesystem::path& weights, co
   if (weights.empty()) return {};
   const std::filesystem::path path = directory / weights;
   std::error_code error;
+  // Before any plan: without the file it would be of the defaults' architecture.
+  if (!std::filesystem::exists(path, error))
+    refuse(places.of({section + ".weights"}),
+           fmt::format("{0}.weights is {1}, which does not exist; for a plan alone name a config.json in {0}.config",
+                       section, path.string()));
   const bool folder = std::filesystem::is_directory(path, error);
   if (folder && !std::filesystem::exists(path / "config.json", error))
     refuse(places.of({section + ".weights"}),
