@@ -50,7 +50,7 @@ TEST_F(ExportCommand, WritesTheNewestCheckpointsWeights) {
 }
 
 TEST_F(ExportCommand, NeitherAnotherModelNorOverACheckpoint) {
-  ASSERT_EQ(run(with("train", {"checkpoint.every=3", "checkpoint.keep=2"})).exit_code, 0);
+  ASSERT_EQ(run(with("train", {"checkpoint.every_n_steps=3", "checkpoint.keep=2"})).exit_code, 0);
   for (const std::string format : {"safetensors", "huggingface"})
     EXPECT_TRUE(new_files([&] {
                   expect_refusal(run(with("export", {"--out", "model", "--format", format, "model.num_heads=4"})), 2,
