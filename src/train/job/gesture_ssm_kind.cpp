@@ -54,7 +54,7 @@ Key ratio() {
 std::vector<Key> gesture_keys() {
   using G = GestureSsmConfig;
   return {
-      integer("model.channels", &G::channels, kWidth, "gesture_ssm: numbers of a vector, beside its time"),
+      integer("model.channels", &G::channels, kWidth, "numbers of a vector, beside its time"),
       integer("model.num_classes", &G::num_classes, kWidth, "gesture_ssm: of gestures"),
       integer("model.hidden_dim", &G::hidden_dim, kWidth, "width of the residual stream"),
       integer("model.num_layers", &G::num_layers, kLayers,

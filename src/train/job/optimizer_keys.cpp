@@ -74,7 +74,7 @@ std::vector<Key> optimizer_keys() {
              "random, and not for tensors of fewer than 4096 elements, which keep float32"),
       choice(
           "optimizer.weight_update", &O::weight_update, WeightUpdate::automatic,
-          "how 16-bit parameters take up small updates: nearest loses those below 1/256; stochastic rounding takes no "
+          "how 16-bit parameters take up small updates: nearest loses those below 1/512; stochastic rounding takes no "
           "bytes; beside each parameter keep kahan 2 bytes, split 2 (bfloat16 only, as float32 to the bit), master 4"),
       adamw_parameters(),
   };

@@ -71,7 +71,7 @@ DataKind series_kind() {
   kind.type = "series";
   kind.meaning = "sequences of vectors with a class each";
   kind.keys = {
-      paths("data.files", &DataConfig::files, "series: .ts files of the time series archive, to learn from"),
+      paths("data.files", &DataConfig::files, ".ts files of the time series archive, to learn from"),
       paths("data.validation_files", &S::validation_files,
             "series: .ts files that are held out; without them validation_fraction of the samples, evenly spaced"),
       boolean("data.pad", &S::pad,

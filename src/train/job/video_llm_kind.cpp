@@ -39,7 +39,7 @@ std::vector<Key> video_llm_keys() {
   using V = VisionConfig;
   const Place<V> vision = [](Job& job) -> V& { return job.model.video_llm.vision; };
   std::vector<Key> keys = {
-      integer("model.image_size", &M::image_size, kPixels, "video_llm: height and width that frames are scaled to"),
+      integer("model.image_size", &M::image_size, kPixels, "height and width that frames are scaled to"),
       integer(
           "model.tokens_per_frame", &M::tokens_per_frame, kCells,
           "a frame's patches are averaged over a square grid of so many cells: what the language model reads of it"),
