@@ -15,8 +15,8 @@ struct Shape {
   dim3 block;
   int64_t rows_at_once;
 };
-Shape shape_of(int64_t width, int pack) {
-  if (width <= kWarpWidth) return {true, dim3(kWarp, kWarpsInBlock), kWarpsInBlock};
+Shape shape_of(int64_t width, int pack, bool by_warp) {
+  if (by_warp) return {true, dim3(kWarp, kWarpsInBlock), kWarpsInBlock};
   return {false, dim3(row_threads((width + pack - 1) / pack, 1024)), 1};
 }
 
@@ -36,7 +36,7 @@ bool weight_in_packs(const void* weight, DType dtype, int pack) {
 
 template <typename X, typename Y, int pack, typename Source>
 void forward(const Source& x, const ops::RmsNorm& args, DType weight_dtype, int64_t rows, cudaStream_t stream) {
-  const Shape shape = shape_of(args.width, pack);
+  const Shape shape = shape_of(args.width, pack, args.width <= kWarpWidth);
   const auto kernel = shape.by_warp ? &rms_norm<X, Y, pack, true, Source> : &rms_norm<X, Y, pack, false, Source>;
   launch(kernel, dim3(static_cast<unsigned>(ops::div_up(rows, shape.rows_at_once))), shape.block, 0, stream, x,
          static_cast<Y*>(args.y.data), args.y.stride, args.weight, weight_dtype, static_cast<Accumulate<X>*>(args.rstd),
@@ -49,9 +49,11 @@ constexpr size_t kMostShared = size_t{63} << 10;
 template <typename X, typename Y, int pack, typename Target>
 void backward(const Target& dx, const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials,
               cudaStream_t stream) {
-  const Shape shape = shape_of(args.width, pack);
+  const size_t sums = static_cast<size_t>(args.width) * sizeof(Accumulate<X>);  // a row's
+  // Warps have their sums nowhere but in shared memory: what is wide in bytes is a block's, as what is wide in numbers.
+  const Shape shape = shape_of(args.width, pack, args.width <= kWarpWidth && sums * kWarpsInBlock <= kMostShared);
   const int64_t block_rows = ops::cuda_norm_block_rows(rows);
-  const size_t shared = static_cast<size_t>(args.width) * sizeof(Accumulate<X>) * shape.block.y;
+  const size_t shared = sums * shape.block.y;
   const bool in_shared = shared <= kMostShared;
   const auto kernel =
       shape.by_warp ? &rms_norm_backward<X, Y, pack, true, Target> : &rms_norm_backward<X, Y, pack, false, Target>;
