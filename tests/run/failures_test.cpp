@@ -89,7 +89,7 @@ TEST(Failures, ADeviceThatFailsForGoodIsToldByTheOp) {
     if (profiled) training.profile({.file = folder.path() / "profile.json", .first_step = 1});
     training.start();
     watched.refuse_after = 7;
-    watched.copies_fail = true;
+    watched.fails_for_good = true;
     EXPECT_THAT(message_of([&] { training.step({batch}, 1e-3); }), AllOf(HasSubstr("operator "), HasSubstr("is gone")));
   }
   watched.copies_fail = false;

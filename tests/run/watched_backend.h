@@ -14,11 +14,15 @@ class WatchedBackend final : public Backend {
   explicit WatchedBackend(Backend& watched) : watched_(watched) {}
 
   long begun = 0, ended = 0, device_waits = 0;
-  bool copies_fail = false;  ///< waiting for them throws, as on a device that has failed
-  long refuse_after = -1;    ///< ops until one is refused; negative: none is
+  long refuse_after = -1;       ///< ops until one is refused; negative: none is
+  bool fails_for_good = false;  ///< with that op: waiting for copies throws from then on
+  bool copies_fail = false;
 
   void begin_op(AllocationFrame& frame) override {
-    if (refuse_after >= 0 && refuse_after-- == 0) throw std::runtime_error("the device is gone");
+    if (refuse_after >= 0 && refuse_after-- == 0) {
+      copies_fail = fails_for_good;
+      throw std::runtime_error("the device is gone");
+    }
     ++begun;
     watched_.begin_op(frame);
   }

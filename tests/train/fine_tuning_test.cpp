@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <span>
 
@@ -465,12 +466,13 @@ TEST_F(FineTuningJob, RefusesFilesOfOtherModelsAndDamagedOnes) {
 }
 
 TEST_F(FineTuningJob, TheJobFileSaysItAll) {
+  std::ofstream(folder_ / "w.safetensors") << "the job file is read without it";
   const Job read = parse_job(
       "data: {files: a.txt}\nfreeze: [embedding, 'layers.0']\ntrain: norm\n"
       "lora: {modules: ['*.qkv', '*.out'], rank: 4, alpha: 32, dropout: 0.1}\n"
       "quantize: {modules: layers, format: int8, double_scales: true}\nmodel: {dtype: bfloat16, weights: "
       "w.safetensors}\n",
-      "job.yaml", "/folder");
+      "job.yaml", folder_.path());
   EXPECT_THAT(read.fine_tuning.freeze, ::testing::ElementsAre("embedding", "layers.0"));
   EXPECT_THAT(read.fine_tuning.train, ::testing::ElementsAre("norm"));
   EXPECT_THAT(read.fine_tuning.lora.modules, ::testing::ElementsAre("*.qkv", "*.out"));
@@ -479,7 +481,7 @@ TEST_F(FineTuningJob, TheJobFileSaysItAll) {
   EXPECT_EQ(read.fine_tuning.quantize.format, "int8");
   EXPECT_TRUE(read.fine_tuning.quantize.double_scales);
   EXPECT_EQ(read.model.dtype, DType::bfloat16);
-  EXPECT_EQ(read.model.weights, "/folder/w.safetensors");
+  EXPECT_EQ(read.model.weights, folder_ / "w.safetensors");
   const TrainingOptions options = options_of(read);
   EXPECT_EQ(options.fine_tuning.lora.dropout, 0.1);
   EXPECT_EQ(options.dtype, DType::bfloat16);
