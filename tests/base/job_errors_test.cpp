@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
@@ -43,6 +44,21 @@ TEST(JobErrors, UnknownKeyNamesTheNearest) {
 TEST(JobErrors, UnknownKeyOfAnotherSectionNamesThatSection) {
   EXPECT_THAT(message("min_lr_ratio: 1"), HasSubstr("did you mean 'scheduler.min_lr_ratio'?"));
   EXPECT_THAT(message("run: {max_steps: 1}"), HasSubstr("did you mean 'max_steps'?"));
+}
+
+TEST(JobErrors, WordsOfOtherProgramsAreAnsweredWithOurs) {
+  for (const auto& [theirs, ours] : std::map<std::string, std::string>{{"optimizer.lr", "optimizer.learning_rate"},
+                                                                       {"model.d_model", "model.hidden_size"},
+                                                                       {"model.n_layer", "model.num_layers"},
+                                                                       {"data.seq_len", "data.sequence_length"},
+                                                                       {"training.epochs", "max_epochs"},
+                                                                       {"epochs", "max_epochs"},
+                                                                       {"steps", "max_steps"},
+                                                                       {"batch", "batch_size"},
+                                                                       {"gpu", "device"},
+                                                                       {"vram", "memory_budget"}}) {
+    EXPECT_THAT(message_for_override(theirs + "=3"), HasSubstr("did you mean '" + ours + "'?")) << theirs;
+  }
 }
 
 TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "base/nearest.h"
 #include "base/quoted.h"
 #include "plimsoll/error.h"
+#include "train/job/aliases.h"
 #include "train/job/keys.h"
 
 namespace plimsoll::job {
@@ -27,6 +30,52 @@ std::vector<std::string> key_names() {
   return names;
 }
 
+// Words of other programs for what is meant here. They are not taken as names, in which one word has several meanings:
+// a "dim" is the model's in one program and a head's in another.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 33> kOtherWords = {{
+    {"adam_epsilon", "optimizer.eps"},
+    {"batch", "batch_size"},
+    {"block_size", "data.sequence_length"},
+    {"budget", "memory_budget"},
+    {"checkpointing", "gradient_checkpointing"},
+    {"clip_grad", "max_grad_norm"},
+    {"context_length", "data.sequence_length"},
+    {"d_ff", "model.intermediate_size"},
+    {"d_model", "model.hidden_size"},
+    {"dataset", "data.files"},
+    {"dim", "model.hidden_size"},
+    {"embed_dim", "model.hidden_size"},
+    {"epochs", "max_epochs"},
+    {"ffn_dim", "model.intermediate_size"},
+    {"gpu", "device"},
+    {"gpu_memory", "memory_budget"},
+    {"grad_clip", "max_grad_norm"},
+    {"iterations", "max_steps"},
+    {"max_iters", "max_steps"},
+    {"max_length", "data.sequence_length"},
+    {"max_train_steps", "max_steps"},
+    {"memory", "memory_budget"},
+    {"n_embd", "model.hidden_size"},
+    {"n_head", "model.num_heads"},
+    {"n_heads", "model.num_heads"},
+    {"n_layer", "model.num_layers"},
+    {"n_layers", "model.num_layers"},
+    {"num_steps", "max_steps"},
+    {"seq_len", "data.sequence_length"},
+    {"seq_length", "data.sequence_length"},
+    {"steps", "max_steps"},
+    {"vram", "memory_budget"},
+    {"warmup", "scheduler.warmup_steps"},
+}};
+
+/// The key that other programs call by the last word of `path`; "" where it is none.
+std::string known_elsewhere(const std::string& path) {
+  const std::string word = last_of(path);
+  if (const Alias* alias = find_alias(word); alias != nullptr) return alias->key;
+  const auto found = std::ranges::find(kOtherWords, word, &std::pair<std::string_view, std::string_view>::first);
+  return found == kOtherWords.end() ? "" : std::string(found->second);
+}
+
 /// What was probably meant by `path`; "" where nothing is near.
 std::string meant_by(const std::string& path) {
   const std::vector<std::string> names = key_names();
@@ -34,6 +83,7 @@ std::string meant_by(const std::string& path) {
   std::ranges::copy_if(names, std::back_inserter(namesakes),
                        [&](const std::string& name) { return last_of(name) == last_of(path); });
   if (namesakes.size() == 1) return namesakes.front();
+  if (std::string key = known_elsewhere(path); !key.empty()) return key;
   std::vector<std::string> candidates = names;
   candidates.insert(candidates.end(), sections().begin(), sections().end());
   return nearest(path, candidates).value_or("");
