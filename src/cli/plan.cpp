@@ -5,7 +5,12 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <memory>
+#include <optional>
+#include <system_error>
 
 #include "base/atomic_file.h"
 #include "cli/command.h"
@@ -21,6 +26,8 @@
 #include "plimsoll/train_job.h"
 #include "report/progress.h"
 #include "report/terminal.h"
+#include "report/text_width.h"
+#include "report/waiting.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -68,32 +75,48 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
   return target;
 }
 
+// A plan reads no data; whoever misspelt a name is to hear of it before the training.
+void note_missing_data(const Job& job) {
+  std::vector<std::filesystem::path> missing;
+  std::error_code error;
+  std::ranges::copy_if(job.data.files, std::back_inserter(missing),
+                       [&](const std::filesystem::path& file) { return !std::filesystem::exists(file, error); });
+  if (missing.empty()) return;
+  fmt::print(stderr, "data.files: {} is not there{}; the plan does without, training will not\n",
+             without_controls(missing.front().string()),
+             missing.size() == 1 ? "" : fmt::format(", nor are {} more", missing.size() - 1));
+}
+
 int run_plan(const PlanArguments& arguments) {
   const Job job = arguments.job.read();
+  note_missing_data(job);
   arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
   arguments.job.output.require_writable();
   if (arguments.gpus.size() > 1) {
     if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if)
       throw UserError("--html, --frontier and --what-if are of one device; name one with --gpu");
-    const DevicesReport report = plan_devices(
-        job, arguments.gpus, [&](const std::string& gpu) { return target_for(arguments, job, gpu); },
-        colour_allowed(STDOUT_FILENO));
+    const DevicesReport report = [&] {
+      const Waiting waiting("planning");
+      return plan_devices(
+          job, arguments.gpus, [&](const std::string& gpu) { return target_for(arguments, job, gpu); },
+          colour_allowed(STDOUT_FILENO));
+    }();
     arguments.job.output.print(report.table);
     arguments.job.output.write({{"gpus", report.json}});
     return report.fits ? kDone : kDoesNotFit;
   }
   const PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
+  auto waiting = std::make_optional<Waiting>("planning");
   const PlannedJob planned = plan_job(job, target);
   std::vector<FrontierPoint> frontier;
   const int points = arguments.frontier > 0 ? arguments.frontier : arguments.html.empty() ? 0 : kFrontierPoints;
   if (points > 0) frontier = frontier_of(job, target, points);
+  std::vector<Advice> advice;
+  if (!planned.plan.fits) advice = changes_that_fit(job, target);
+  waiting.reset();
   const bool terminal = colour_allowed(STDOUT_FILENO);
   std::string text = plan_text(job, planned, terminal);
-  std::vector<Advice> advice;
-  if (!planned.plan.fits) {
-    advice = changes_that_fit(job, target);
-    text += advice_text(advice, job);
-  }
+  if (!planned.plan.fits) text += advice_text(advice, job);
   if (arguments.frontier > 0) text += "\n" + frontier_table(frontier, terminal);
   if (!arguments.html.empty()) {
     write_file_atomically(arguments.html, plan_page(job, planned, frontier));

@@ -59,8 +59,11 @@ std::string optimizer_of(const Job& job, const JobSettings& settings) {
   return text;
 }
 
-// Weights, gradients and optimizer state at the most, over what is learned.
-std::string bytes_a_parameter(const PlannedJob& planned) {
+// Weights, gradients and optimizer state at the most, and what that is a parameter: where most of the weights are
+// frozen, or stand for another number of parameters, it says nothing.
+std::string bytes_of_model(const Job& job, const PlannedJob& planned) {
+  if (job.fine_tuning.any())
+    return fmt::format("{} of weights, gradients and optimizer state", format_bytes(most_model_bytes(planned.plan)));
   const double count = static_cast<double>(std::max<int64_t>(planned.settings.parameters, 1));
   return fmt::format("{:.2f}: {} of weights, gradients and optimizer state at a time",
                      static_cast<double>(most_model_bytes(planned.plan)) / count,
@@ -104,10 +107,11 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   const JobSettings& settings = planned.settings;
   const int64_t accumulation = first_accumulation(settings);
   Table table({{""}, {"", Align::right}}, "The step");
-  table.add_row({"parameters", short_count(static_cast<double>(planned.settings.parameters))});
+  table.add_row({job.fine_tuning.any() ? "parameters that learn" : "parameters",
+                 short_count(static_cast<double>(planned.settings.parameters))});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
   table.add_row({"optimizer", optimizer_of(job, settings)});
-  table.add_row({"bytes a parameter", bytes_a_parameter(planned)});
+  table.add_row({job.fine_tuning.any() ? "at a time" : "bytes a parameter", bytes_of_model(job, planned)});
   table.add_row({"micro batch", samples_in_words(job, settings.micro_batch_size)});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   if (settings.last_micro_batch > 0)

@@ -28,7 +28,10 @@ std::string used_of_budget(int64_t used, int64_t budget) {
 }
 
 TrainProgressView::TrainProgressView(const Job& job)
-    : max_steps_(job.max_steps), every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)), unit_(unit_of(job)) {}
+    : max_steps_(job.max_steps),
+      every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)),
+      unit_(unit_of(job)),
+      planning_(std::make_unique<Waiting>("planning")) {}
 
 void TrainProgressView::preparing(const std::string& what, double fraction) {
   const bool known = what == preparing_what_;
@@ -39,10 +42,14 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
     preparing_ = std::make_unique<Progress>(what, kPreparingSteps, progress_on_standard_error());
   }
   preparing_->update(static_cast<int64_t>(fraction * kPreparingSteps), {});
-  if (fraction >= 1) begin_steps();
+  if (fraction >= 1) {
+    begin_steps();
+    if (!planned_) planning_ = std::make_unique<Waiting>("planning");
+  }
 }
 
 void TrainProgressView::planned(const PlannedJob& job) {
+  planned_ = true;
   note(fmt::format("{}; {}, micro batch {}, {} parameters, {} operators; recorded in {}, planned in {}",
                    verdict_of(job.plan), name_of(job.settings.precision), micro_batches_in_words(job.settings),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
@@ -106,6 +113,7 @@ void TrainProgressView::saved(const std::string& checkpoint, int64_t step) {
 }
 
 void TrainProgressView::note(const std::string& line) {
+  planning_.reset();
   const std::string clean = without_controls(line);
   if (steps_) {
     steps_->note(clean);
@@ -115,6 +123,7 @@ void TrainProgressView::note(const std::string& line) {
 }
 
 void TrainProgressView::finish() {
+  planning_.reset();
   preparing_.reset();
   steps_.reset();
 }

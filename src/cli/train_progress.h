@@ -6,6 +6,7 @@
 
 #include "plimsoll/train_job.h"
 #include "report/progress.h"
+#include "report/waiting.h"
 
 namespace plimsoll::cli {
 
@@ -35,7 +36,9 @@ class TrainProgressView : public TrainObserver {
   int64_t every_n_steps_;
   std::string unit_;        ///< "tokens" or "samples"
   int64_t first_step_ = 0;  ///< done before this run
+  bool planned_ = false;
   std::string preparing_what_;
+  std::unique_ptr<Waiting> planning_;  ///< until the plan is there, but while something is being prepared
   std::unique_ptr<Progress> preparing_;
   std::unique_ptr<Progress> steps_;
 };

@@ -25,6 +25,13 @@ class PlanCommand : public CliTest {
   }
 };
 
+TEST_F(PlanCommand, SaysWhichDataIsMissing) {
+  EXPECT_THAT(run({"plan", "job.yaml"}).err, Not(HasSubstr("data.files")));
+  const Outcome outcome = run({"plan", "job.yaml", "data.files=[corpus.txt, absent.txt, gone.txt]"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("absent.txt is not there, nor are 1 more"), Not(HasSubstr("corpus.txt"))));
+}
+
 TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
   const json plan = plan_json({"memory_budget=1GiB"});
   EXPECT_EQ(keys_of(plan), (std::set<std::string>{"fits",

@@ -1,0 +1,56 @@
+#include "report/waiting.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ostream>
+#include <utility>
+
+#include "report/text_width.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kClearLine = "\r\x1b[K";
+constexpr double kRedrawSeconds = 1, kLineSeconds = 60;
+constexpr double kFirstLineSeconds = 10;  ///< where lines stay, fewer are wanted
+
+}  // namespace
+
+Waiting::Waiting(std::string title, ProgressOptions options, double first_seconds)
+    : title_(without_controls(title)),
+      options_(std::move(options)),
+      first_seconds_(options_.terminal || first_seconds == 0 ? first_seconds : kFirstLineSeconds),
+      began_(options_.now()),
+      thread_([this] { draw_until_done(); }) {}
+
+Waiting::~Waiting() {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  ends_.notify_one();
+  thread_.join();
+}
+
+bool Waiting::done_within(double seconds) {
+  std::unique_lock lock(mutex_);
+  return ends_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return done_; });
+}
+
+void Waiting::draw() const {
+  const std::string line = fmt::format("{}  {}", title_, format_duration(options_.now() - began_));
+  if (options_.terminal)
+    *options_.out << kClearLine << line << std::flush;
+  else
+    *options_.out << line << "\n" << std::flush;
+}
+
+void Waiting::draw_until_done() {
+  if (done_within(first_seconds_)) return;
+  do draw();
+  while (!done_within(options_.terminal ? kRedrawSeconds : kLineSeconds));
+  if (options_.terminal) *options_.out << kClearLine << std::flush;
+}
+
+}  // namespace plimsoll

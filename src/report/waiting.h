@@ -1,0 +1,39 @@
+// Says that work of unknown length goes on: "planning  0:12", redrawn in place on a terminal, a plain line a minute
+// elsewhere. Work that is done soon says nothing.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "report/progress.h"
+
+namespace plimsoll {
+
+class Waiting {
+ public:
+  /// `first_seconds`: what may pass in silence. The line is drawn by a thread of its own: until this is destroyed
+  /// nobody else writes to the options' stream, and their clock is asked by that thread.
+  explicit Waiting(std::string title, ProgressOptions options = progress_on_standard_error(), double first_seconds = 2);
+  /// Takes the line away again; what is printed next stands in its place.
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  void draw_until_done();
+  void draw() const;
+  bool done_within(double seconds);
+
+  const std::string title_;
+  const ProgressOptions options_;
+  const double first_seconds_;
+  const double began_;  ///< seconds on the options' clock
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool done_ = false;  ///< under mutex_
+  std::thread thread_;
+};
+
+}  // namespace plimsoll
