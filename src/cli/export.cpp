@@ -93,11 +93,14 @@ void add_export(CLI::App& app, Action& action) {
   command
       ->add_option("--format", arguments->format,
                    "safetensors: one file with our names; huggingface: a folder that transformers loads")
-      ->option_text("FORMAT");
+      ->option_text("FORMAT")
+      ->check(not_empty());
   command->add_option("--checkpoint", arguments->checkpoint, "instead of the newest in checkpoint.directory")
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->check(not_empty());
   command->add_option("--dtype", arguments->dtype, "float32, bfloat16 or float16; as they are held, if not given")
-      ->option_text("TYPE");
+      ->option_text("TYPE")
+      ->check(not_empty());
   command->add_flag("--merge", arguments->merge, "add the adapters to the weights beside them, and leave them out");
   command->footer(kExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_export(*arguments); }; });

@@ -52,6 +52,7 @@ std::vector<std::string> known_words(const CLI::App& app, bool options) {
 std::string unknown_word(const CLI::App& app, const std::string& word) {
   const bool option = word.starts_with('-');
   const std::vector<std::string> known = known_words(app, option);
+  if (!option && known.empty()) return fmt::format("{} does not take {}", app.get_name(), in_quotes(word));
   std::string message = fmt::format("unknown {} {}", option ? "option" : "command", in_quotes(word));
   if (const auto meant = nearest(word, known)) message += fmt::format("; did you mean '{}'?", *meant);
   return message;

@@ -8,6 +8,7 @@
 
 #include "plimsoll/error.h"
 #include "train/checkpoint.h"
+#include "train/job/data_kind.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -19,21 +20,44 @@ struct InputFile {
 
 std::vector<InputFile> inputs_of(const std::filesystem::path& job_file, const Job& job) {
   std::vector<InputFile> inputs = {{"the job file", job_file}};
-  for (const std::filesystem::path& file : job.data.files) inputs.push_back({"one of data.files", file});
+  if (job.data.type != "synthetic") {
+    for (const std::filesystem::path& file : job.data.files) inputs.push_back({"one of data.files", file});
+    Job copy = job;
+    if (const auto& kind = job::data_kind(job.data.type); kind.paths)
+      for (const std::filesystem::path* path : kind.paths(copy)) inputs.push_back({"one of the data's files", *path});
+  }
+  inputs.push_back({"data.tokenizer_file", job.data.tokenizer_file});
   if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")
     inputs.push_back({"checkpoint.resume", job.checkpoint.resume});
-  if (!job.checkpoint.directory.empty())
-    for (const auto& [step, file] : checkpoints_in(job.checkpoint.directory))
-      inputs.push_back({fmt::format("the checkpoint of step {}", step), file});
-  inputs.push_back({"model.weights", job.model.weights});
-  inputs.push_back({"model.config", job.model.config});
+  try {
+    if (!job.checkpoint.directory.empty())
+      for (const auto& [step, file] : checkpoints_in(job.checkpoint.directory))
+        inputs.push_back({fmt::format("the checkpoint of step {}", step), file});
+  } catch (const UserError&) {  // a folder that cannot be listed: whoever trains hears of it
+  }
+  const ModelConfig& model = job.model;
+  inputs.insert(inputs.end(), {{"model.weights", model.weights},
+                               {"model.config", model.config},
+                               {"model.llm.weights", model.llm_weights},
+                               {"model.llm.config", model.llm_config},
+                               {"model.vision.weights", model.vision_weights},
+                               {"model.vision.config", model.vision_config}});
   return inputs;
 }
 
 bool are_one_file(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code error;
   if (std::filesystem::equivalent(a, b, error)) return true;
-  return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(a, error);
+  return !error && !whole.empty() && whole == std::filesystem::weakly_canonical(b, error) && !error;
+}
+
+// Weights may be a folder: what is in it is read.
+bool is_in_weights(const InputFile& input, const std::filesystem::path& file) {
+  std::error_code error;
+  return input.what.ends_with(".weights") && std::filesystem::is_directory(input.file, error) &&
+         std::filesystem::exists(file, error) &&
+         are_one_file(input.file, std::filesystem::absolute(file, error).parent_path());
 }
 
 }  // namespace
@@ -46,13 +70,14 @@ void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::fi
     return !output.file.empty() && output.file != "-" &&
            (!std::filesystem::exists(output.file, error) || std::filesystem::is_regular_file(output.file, error));
   });
+  if (given.empty()) return;
   const std::vector<InputFile> inputs = inputs_of(job_file, job);
   for (size_t i = 0; i < given.size(); ++i) {
     const auto& [option, file] = given[i];
     for (const InputFile& input : inputs)
-      if (!input.file.empty() && are_one_file(file, input.file))
-        throw UserError(fmt::format("{} is {}, which is {}: it would be overwritten; name another file", option,
-                                    file.string(), input.what));
+      if (!input.file.empty() && (are_one_file(file, input.file) || is_in_weights(input, file)))
+        throw UserError(fmt::format("{} is {}, which is {}{}: it would be overwritten; name another file", option,
+                                    file.string(), is_in_weights(input, file) ? "in " : "", input.what));
     for (size_t other = 0; other < i; ++other)
       if (are_one_file(file, given[other].file))
         throw UserError(

@@ -15,8 +15,9 @@ struct OutputFile {
   std::filesystem::path file;
 };
 
-/// Throws UserError (usage) where an output is the job file, one of data.files, of the checkpoints in
-/// checkpoint.directory or of the weights that the job names, or where two outputs are one file.
+/// Throws UserError (usage) where an output is the job file, one of the data's files, the tokenizer's, one of the
+/// checkpoints in checkpoint.directory or of the weights that the job names or lies in their folder, or where two
+/// outputs are one file.
 void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                            const Job& job);
 

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/atomic_file.h"
+#include "base/quoted.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/plan_devices.h"
@@ -77,6 +78,7 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
 
 // A plan reads no data; whoever misspelt a name is to hear of it before the training.
 void note_missing_data(const Job& job) {
+  if (job.data.type == "synthetic") return;  // files of the type that it stands for are not read
   std::vector<std::filesystem::path> missing;
   std::error_code error;
   std::ranges::copy_if(job.data.files, std::back_inserter(missing),
@@ -84,7 +86,7 @@ void note_missing_data(const Job& job) {
   if (missing.empty()) return;
   fmt::print(stderr, "data.files: {} is not there{}; the plan does without, training will not\n",
              without_controls(missing.front().string()),
-             missing.size() == 1 ? "" : fmt::format(", nor are {} more", missing.size() - 1));
+             missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()));
 }
 
 int run_plan(const PlanArguments& arguments) {
@@ -159,7 +161,14 @@ void add_plan(CLI::App& app, Action& action) {
           fmt::format("the best plans under POINTS budgets, from the least on ({} if not said)", kFrontierPoints))
       ->expected(0, 1)
       ->default_str(std::to_string(kFrontierPoints))
-      ->check(CLI::Range(2, 1000))
+      ->check(CLI::Validator(
+          [](std::string& given) {
+            return CLI::Range(2, 1000)(given).empty()
+                       ? std::string()
+                       : "POINTS is a number from 2 to 1000; " + in_quotes(given) +
+                             " is none (what comes before --frontier is not taken for it)";
+          },
+          "[2 - 1000]"))
       ->type_name("POINTS");
   command->add_flag("--what-if", arguments->what_if,
                     "plan again with half and a quarter of the bottleneck, the sequence, the frames, the image: what "

@@ -15,6 +15,7 @@
 #include "cli/number_options.h"
 #include "cli/trace_json.h"
 #include "cli/trace_listing.h"
+#include "cli/value_checks.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/machine.h"
 #include "plimsoll/train_job.h"
@@ -115,7 +116,8 @@ void add_hot(CLI::App& command, TraceArguments& arguments) {
       ->capture_default_str();
   command.add_option("--gpu", arguments.gpu, "with --hot, of this device of the catalogue: predicted, not timed")
       ->type_name("NAME")
-      ->needs(hot);
+      ->needs(hot)
+      ->check(not_empty());
   for (const char* other : {"--limit", "--summary", "--scheduled"}) hot->excludes(command.get_option(other));
 }
 
@@ -128,7 +130,8 @@ void add_trace(CLI::App& app, Action& action) {
   command
       ->add_option("--segment", arguments->listing.segment,
                    "only this one: initialize, micro, accumulate, remainder, update, evaluate")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->check(not_empty());
   add_number_option(*command, "--limit", 1, arguments->listing.limit, "list at most N operators and N buffers")
       ->type_name("N");
   command->add_flag("--summary", arguments->listing.summary, "segments and totals only");

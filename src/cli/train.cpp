@@ -150,7 +150,7 @@ std::string profile_line(const ProfileOptions& profile, const TrainReport& repor
 int run_train(const TrainArguments& all) {
   const JobArguments& arguments = all.job;
   const Job job = arguments.read();
-  arguments.require_outputs_apart(job, {{"--profile", all.profile.file}});
+  arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
   arguments.output.require_writable();
   const bool terminal = colour_allowed(STDOUT_FILENO);
   const StopSignals signals;

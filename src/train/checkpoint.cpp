@@ -92,21 +92,33 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
   return info;
 }
 
-std::vector<std::string> differences(const SafetensorsFile& file, const std::map<std::string, std::string>& theirs,
-                                     const std::map<std::string, std::string>& ours, const NamedTensors& state,
-                                     const std::vector<StateConversion>& conversions) {
+/// Of the keys that count. Some are said only where they are not the default: one that a side lacks is a difference.
+std::vector<std::string> origin_differences(const std::map<std::string, std::string>& theirs,
+                                            const std::map<std::string, std::string>& ours,
+                                            const std::function<bool(const std::string& key)>& counts) {
   std::vector<std::string> found;
-  // Converted as far as can be, or of no effect on what is stored.
-  static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
-                                          "gradient_accumulation_dtype"};
   for (const auto& [key, value] : ours) {
-    if (told.contains(key)) continue;
+    if (!counts(key)) continue;
     const auto other = theirs.find(key);
     if (other == theirs.end())
-      found.push_back(fmt::format("{} is {} in the job, unknown in the checkpoint", key, value));
+      found.push_back(fmt::format("{} is {} in the job, not said in the checkpoint", key, value));
     else if (other->second != value)
       found.push_back(fmt::format("{} is {} in the job, {} in the checkpoint", key, value, one_line(other->second)));
   }
+  for (const auto& [key, value] : theirs)
+    if (counts(key) && !ours.contains(key))
+      found.push_back(fmt::format("{} is {} in the checkpoint, not said in the job", one_line(key), one_line(value)));
+  return found;
+}
+
+std::vector<std::string> differences(const SafetensorsFile& file, const std::map<std::string, std::string>& theirs,
+                                     const std::map<std::string, std::string>& ours, const NamedTensors& state,
+                                     const std::vector<StateConversion>& conversions) {
+  // Converted as far as can be, or of no effect on what is stored.
+  static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
+                                          "gradient_accumulation_dtype"};
+  std::vector<std::string> found =
+      origin_differences(theirs, ours, [](const std::string& key) { return !told.contains(key); });
   std::map<std::string, const at::Tensor*> wanted;
   for (const auto& [name, tensor] : state) wanted[name] = &tensor;
   std::set<std::string> made, used;
@@ -185,13 +197,9 @@ void require_same_model(const Job& job, const std::filesystem::path& checkpoint)
   const std::map<std::string, std::string> theirs = describe_checkpoint(checkpoint).origin;
   Job ours = job;
   if (!ours.precision) ours.precision = Precision::fp32_true;  // an open one is not asked about
-  std::vector<std::string> found;
-  for (const auto& [key, value] : origin_of(ours, nullptr)) {
-    const auto other = theirs.find(key);
-    if (!key.starts_with("model.") || key == "model.vocab_size" || other == theirs.end()) continue;
-    if (other->second != value)
-      found.push_back(fmt::format("{} is {} in the job, {} in the checkpoint", key, value, one_line(other->second)));
-  }
+  std::vector<std::string> found = origin_differences(theirs, origin_of(ours, nullptr), [](const std::string& key) {
+    return key.starts_with("model.") && !key.starts_with("model.loss.") && key != "model.vocab_size";
+  });
   if (found.empty()) return;
   if (found.size() > kDifferencesShown) found.resize(kDifferencesShown);
   throw UserError(

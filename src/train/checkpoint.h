@@ -59,7 +59,8 @@ CheckpointInfo describe_checkpoint(const std::filesystem::path& file);
 std::optional<std::string> checkpoint_origin(const std::filesystem::path& file, const std::string& key);
 
 /// Throws UserError (usage) that names every difference (up to a few) where the job's model is not the one that the
-/// checkpoint was written of: keys of `model`, but for the vocabulary's size, which the tokenizer decides.
+/// checkpoint was written of: keys of `model`, but for the vocabulary's size, which the tokenizer decides, and the
+/// losses' weights.
 void require_same_model(const Job& job, const std::filesystem::path& checkpoint);
 
 /// The checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such folder.

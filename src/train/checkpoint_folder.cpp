@@ -6,6 +6,7 @@
 #include "base/file_error.h"
 #include "plimsoll/error.h"
 #include "train/checkpoint.h"
+#include "train/key_errors.h"
 
 namespace plimsoll {
 namespace {
@@ -41,10 +42,14 @@ std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::p
 
 std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig& config) {
   std::map<int64_t, std::filesystem::path> existing;
-  if (!config.directory.empty()) existing = checkpoints_in(config.directory);
+  if (!config.directory.empty())
+    existing = of_key("checkpoint.directory", [&] { return checkpoints_in(config.directory); });
   if (config.resume == "auto") return existing.empty() ? std::nullopt : std::optional(existing.rbegin()->second);
   std::optional<std::filesystem::path> file;
   if (config.resume != "never") file = config.resume;
+  std::error_code error;
+  if (file && !std::filesystem::exists(*file, error))
+    throw UserError(fmt::format("checkpoint.resume is {}, which does not exist", file->string()));
   if (existing.empty()) return file;
 
   const auto& [step, newest] = *existing.rbegin();

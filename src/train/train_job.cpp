@@ -7,13 +7,14 @@
 #include <chrono>
 
 #include "base/atomic_file.h"
-#include "base/file_error.h"
 #include "device/backend.h"
 #include "plimsoll/error.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
 #include "train/job_data.h"
+#include "train/job_outputs.h"
 #include "train/job_units.h"
+#include "train/key_errors.h"
 #include "train/measured.h"
 #include "train/micro_batches.h"
 #include "train/model_weights.h"
@@ -63,17 +64,17 @@ class Run {
     backend_for(job_.device);  // says what is missing
     require_steps_to_profile();
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
-    if (checkpoint) go_on_with_formats(*checkpoint);
+    if (checkpoint) of_resume([&] { go_on_with_formats(*checkpoint); });
     plan(target_of(asked_));
     observer_.planned(report_.job);
     if (!report_.fits) return std::move(report_);
-    prepare_outputs();
+    prepare_outputs(job_);
     try {
       open_data();
       take_memory();
       if (!report_.fits) return std::move(report_);
       if (checkpoint)
-        resume(*checkpoint);
+        of_resume([&] { resume(*checkpoint); });
       else if (starts_from_weights(job_.model))
         load_model_weights(job_.model, training_->state());
       open_metrics();
@@ -162,27 +163,6 @@ class Run {
     observer_.replanned(error.fact(), report_.job);
   }
 
-  // Before the data are read: what cannot be saved should not be trained.
-  void prepare_outputs() const {
-    if (!job_.checkpoint.directory.empty()) {
-      std::error_code error;
-      std::filesystem::create_directories(job_.checkpoint.directory, error);
-      if (error) throw_file_error("make the folder", job_.checkpoint.directory, error.value());
-      const AtomicFile probe(job_.checkpoint.directory /
-                             "step-00000000.safetensors");  // never committed: leaves nothing
-    }
-    const std::filesystem::path& metrics = job_.log.metrics_file;
-    if (metrics.empty()) return;
-    for (const std::filesystem::path& file : job_.data.files) {
-      std::error_code ignored;
-      if (std::filesystem::equivalent(file, metrics, ignored))
-        throw UserError(fmt::format("log.metrics_file is {}, which is one of data.files", metrics.string()));
-    }
-    std::error_code ignored;
-    if (!std::filesystem::exists(metrics, ignored) && std::filesystem::exists(metrics.parent_path(), ignored))
-      const AtomicFile probe(metrics);
-  }
-
   void open_data() {
     if (job_.data.type != "text") {
       origin_ = origin_of(job_, nullptr);
@@ -209,6 +189,13 @@ class Run {
   void say_what_is_left_out() {
     report_.left_out = data_->source().skipped();
     for (const std::string& each : report_.left_out) observer_.left_out(each);
+  }
+
+  // Of a checkpoint that the job names, errors say so.
+  template <typename Work>
+  void of_resume(Work&& work) const {
+    if (asked_.checkpoint.resume == "auto" || asked_.checkpoint.resume == "never") return work();
+    of_key("checkpoint.resume", work);
   }
 
   void resume(const std::filesystem::path& file) {
@@ -239,7 +226,7 @@ class Run {
     if (job_.log.metrics_file.empty()) return;
     std::optional<int64_t> rewritten;
     if (report_.resumed_step > 0) rewritten = report_.resumed_step + 1;
-    metrics_.emplace(job_.log.metrics_file, rewritten);
+    of_key("log.metrics_file", [&] { metrics_.emplace(job_.log.metrics_file, rewritten); });
   }
 
   bool done() const {

@@ -50,6 +50,7 @@ TEST(JobErrors, WordsOfOtherProgramsAreAnsweredWithOurs) {
   for (const auto& [theirs, ours] : std::map<std::string, std::string>{{"optimizer.lr", "optimizer.learning_rate"},
                                                                        {"model.d_model", "model.hidden_size"},
                                                                        {"model.n_layer", "model.num_layers"},
+                                                                       {"model.llm.n_layers", "model.llm.num_layers"},
                                                                        {"data.seq_len", "data.sequence_length"},
                                                                        {"training.epochs", "max_epochs"},
                                                                        {"epochs", "max_epochs"},

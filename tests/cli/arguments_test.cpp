@@ -109,9 +109,26 @@ TEST_F(CommandLine, WhatIsReadIsNotOverwritten) {
   expect_refusal(run({"plan", "job.yaml", "--html", "job.yaml"}), 2, HasSubstr("--html"));
   expect_refusal(run({"train", "job.yaml", "--profile", "corpus.txt"}), 2, HasSubstr("--profile"));
   expect_refusal(run({"plan", "job.yaml", "--html", "out", "--json", "out"}), 2, HasSubstr("--html and --json"));
+  expect_refusal(run({"train", "job.yaml", "log.metrics_file=m.jsonl", "--json", "m.jsonl"}), 2,
+                 HasSubstr("log.metrics_file"));
   EXPECT_EQ(get("job.yaml"), job);
   EXPECT_EQ(get("corpus.txt"), corpus);
   EXPECT_EQ(run({"plan", "job.yaml", "--json", "/dev/null"}).exit_code, 0);
+}
+
+TEST_F(CommandLine, WeightsInAFolderAreNotOverwritten) {
+  std::filesystem::create_directory(folder() / "base");
+  put("base/config.json",
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 257, "hidden_size": 32,
+          "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64,
+          "max_position_embeddings": 64, "rms_norm_eps": 1e-5})");
+  put("base/model.safetensors", "weights");
+  put("corpus.txt", "text");
+  put("job.yaml", "model: {weights: base}\ndata: {files: [corpus.txt], tokenizer: bytes, sequence_length: 16}\n");
+  expect_refusal(run({"plan", "job.yaml", "--json", "base/model.safetensors"}), 2, HasSubstr("in model.weights"));
+  EXPECT_EQ(get("base/model.safetensors"), "weights");
+  EXPECT_EQ(run({"plan", "job.yaml", "--json", "base/plan.json"}).exit_code, 0);
+  EXPECT_EQ(run({"plan", "job.yaml", "model.weights=gone.safetensors", "model.config=base"}).exit_code, 0);
 }
 
 // A plan of the defaults' architecture would be of another model.
@@ -119,6 +136,28 @@ TEST_F(CommandLine, WeightsThatAreNotThereAreNotPlanned) {
   put_tiny_job();
   expect_refusal(run({"plan", "job.yaml", "model.weights=absent"}), 2,
                  AllOf(HasSubstr("model.weights"), HasSubstr("absent"), HasSubstr("model.config")));
+  EXPECT_EQ(run({"plan", "job.yaml", "model.weights=absent.safetensors"}).exit_code, 0);  // keys say the architecture
+}
+
+TEST_F(CommandLine, WhatAKeyNamesIsToldWithTheKey) {
+  put_tiny_job();
+  put("afile", "neither a folder nor a checkpoint");
+  expect_refusal(run({"plan", "job.yaml", "model.config=absent.json"}), 2,
+                 AllOf(HasSubstr("model.config is "), HasSubstr("absent.json")));
+  expect_refusal(run({"train", "job.yaml", "checkpoint.resume=absent"}), 2,
+                 AllOf(HasSubstr("checkpoint.resume is "), HasSubstr("absent, which does not exist")));
+  for (const std::string wrong : {"checkpoint.resume=afile", "checkpoint.directory=afile", "log.metrics_file=no/m"}) {
+    const Outcome outcome = run({"train", "job.yaml", wrong});
+    EXPECT_EQ(outcome.exit_code, 1) << wrong;
+    EXPECT_THAT(outcome.err, HasSubstr("plimsoll: " + wrong.substr(0, wrong.find('=')) + ": ")) << wrong;
+  }
+}
+
+TEST_F(CommandLine, WordsThatAreTooMuchAreNoCommands) {
+  put_tiny_job();
+  expect_refusal(run({"monitor", "job.yaml"}), 2, HasSubstr("monitor does not take 'job.yaml'"));
+  expect_refusal(run({"plan", "job.yaml", "--frontier", "s.yaml"}), 2,
+                 AllOf(HasSubstr("--frontier"), HasSubstr("2 to 1000"), HasSubstr("'s.yaml'")));
 }
 
 TEST_F(CommandLine, AWrongJobFileIsSaidByFileLineAndKey) {

@@ -66,6 +66,16 @@ TEST_F(ExportCommand, NeitherAnotherModelNorOverACheckpoint) {
   EXPECT_EQ(get("run/step-00000003.safetensors"), early);
 }
 
+// What shapes do not show: a checkpoint says some keys only where they are not the default.
+TEST_F(ExportCommand, AKeyThatOneSideAloneSaysIsADifference) {
+  ASSERT_EQ(run(with("train", {"model.logit_softcap=20"})).exit_code, 0);
+  EXPECT_THAT(run(with("export", {"--out", "m.safetensors"})).err,
+              HasSubstr("model.logit_softcap is 20 in the checkpoint, not said in the job"));
+  EXPECT_THAT(run(with("train", {"max_steps=8"})).err, HasSubstr("model.logit_softcap is 20 in the checkpoint"));
+  EXPECT_EQ(run(with("export", {"--out", "m.safetensors", "model.logit_softcap=20"})).exit_code, 0);
+  EXPECT_EQ(run(with("train", {"max_steps=8", "model.logit_softcap=20"})).exit_code, 0);
+}
+
 TEST_F(ExportCommand, SaysWhatIsMissing) {
   expect_refusal(run({"export", "job.yaml", "--out", "model.safetensors"}), 2, HasSubstr("no checkpoint.directory"));
   expect_refusal(run(with("export", {"--out", "model.safetensors"})), 1, HasSubstr("there is no checkpoint in"));
@@ -74,6 +84,8 @@ TEST_F(ExportCommand, SaysWhatIsMissing) {
   expect_refusal(run(with("export", {"--out", "m.safetensors", "--dtype", "int8"})), 2,
                  HasSubstr("allowed: float32, bfloat16, float16"));
   expect_refusal(run(with("export")), 2, HasSubstr("--out"));
+  for (const std::string option : {"--checkpoint", "--dtype", "--format"})
+    expect_refusal(run(with("export", {"--out", "m.safetensors", option, ""})), 2, HasSubstr(option));
 }
 
 TEST_F(ExportCommand, HelpHasExamples) {

@@ -29,7 +29,11 @@ TEST_F(PlanCommand, SaysWhichDataIsMissing) {
   EXPECT_THAT(run({"plan", "job.yaml"}).err, Not(HasSubstr("data.files")));
   const Outcome outcome = run({"plan", "job.yaml", "data.files=[corpus.txt, absent.txt, gone.txt]"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("absent.txt is not there, nor are 1 more"), Not(HasSubstr("corpus.txt"))));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("absent.txt is not there (2 files are missing)"), Not(HasSubstr("corpus.txt"))));
+  std::filesystem::remove(folder() / "corpus.txt");
+  EXPECT_THAT(run({"plan", "job.yaml"}).err, HasSubstr("corpus.txt"));
+  EXPECT_EQ(run({"plan", "job.yaml", "data.type=synthetic"}).err, "");
 }
 
 TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {

@@ -202,9 +202,9 @@ TEST_F(CudaDevice, NothingIsLeftBehind) {
   {
     CudaArena device(0, stream_, 4096);
     PinnedArena host(4096);
+    std::vector<std::byte> paged(100);
     CudaCopies copies(stream_);
     for (int i = 0; i < 100; ++i) copies.start(host.data(), device.data(), 64);
-    std::vector<std::byte> paged(100);
     copies.start(paged.data(), device.data(), 100);
     copies.start(device.data(), paged.data(), 100);
     Staging staging(stream_, 64);

@@ -76,14 +76,23 @@ void take_vision(const std::filesystem::path& file, const Places& places, VideoL
 std::filesystem::path architecture_file(const std::filesystem::path& weights, const std::filesystem::path& config,
                                         const std::string& section, const Places& places,
                                         const std::filesystem::path& directory) {
-  if (!config.empty()) return directory / config;
+  std::error_code error;
+  if (!config.empty()) {
+    const std::filesystem::path path = directory / config;
+    const bool folder = std::filesystem::is_directory(path, error);
+    if (!std::filesystem::exists(folder ? path / "config.json" : path, error))
+      refuse(places.of({section + ".config"}), fmt::format("{}.config is {}, which {}", section, path.string(),
+                                                           folder ? "has no config.json" : "does not exist"));
+    return path;
+  }
   if (weights.empty()) return {};
   const std::filesystem::path path = directory / weights;
-  std::error_code error;
-  // Before any plan: without the file it would be of the defaults' architecture.
-  if (!std::filesystem::exists(path, error))
+  // Before any plan: without what may be a folder or a GGUF file it would be of the defaults' architecture. A file of
+  // tensors alone is missed where it is read: what resumes or exports does without.
+  if (path.extension() != ".safetensors" && !std::filesystem::exists(path, error))
     refuse(places.of({section + ".weights"}),
-           fmt::format("{0}.weights is {1}, which does not exist; for a plan alone name a config.json in {0}.config",
+           fmt::format("{0}.weights is {1}, which does not exist; {0}.config can name a config.json that says the "
+                       "architecture without them",
                        section, path.string()));
   const bool folder = std::filesystem::is_directory(path, error);
   if (folder && !std::filesystem::exists(path / "config.json", error))

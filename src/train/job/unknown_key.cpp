@@ -68,12 +68,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 33> kOtherWo
     {"warmup", "scheduler.warmup_steps"},
 }};
 
-/// The key that other programs call by the last word of `path`; "" where it is none.
+/// The key that other programs call by the last word of `path`, in the section that it stands in if that has it; ""
+/// where there is none.
 std::string known_elsewhere(const std::string& path) {
   const std::string word = last_of(path);
-  if (const Alias* alias = find_alias(word); alias != nullptr) return alias->key;
+  std::string key;
+  if (const Alias* alias = find_alias(word); alias != nullptr) key = alias->key;
   const auto found = std::ranges::find(kOtherWords, word, &std::pair<std::string_view, std::string_view>::first);
-  return found == kOtherWords.end() ? "" : std::string(found->second);
+  if (found != kOtherWords.end()) key = found->second;
+  const std::string here = section_of(path) + "." + last_of(key);
+  return find_key(here) != nullptr ? here : key;
 }
 
 /// What was probably meant by `path`; "" where nothing is near.
