@@ -3,6 +3,7 @@
 
     scripts/memory-table.py parts  JOB@GPU[,KEY=VALUE...] ...   what fills each device, with its share of what is usable
     scripts/memory-table.py ladder JOB@GPU SETTING[,SETTING...] ...   one row a set of overrides, as NAME:KEY=VALUE,KEY=VALUE
+    scripts/memory-table.py learned JOB@GPU SETTING[,SETTING...] ...  the same, of what is frozen: what stays and what learns
     scripts/memory-table.py devices JOB[,KEY=VALUE...] GPU ...  which devices can train it, how fast
     scripts/memory-table.py cards JOB GPU:[KEY=VALUE;KEY=VALUE...] ...   one row a card with the changes that it needs
     scripts/memory-table.py fused JOB ...   what `compile` changes: each job with it off and as it is by itself
@@ -77,10 +78,20 @@ def ladder(options):
     print("| setting | peak | of it activations | least that fits | predicted step | fits |")
     print("|---|---|---|---|---|---|")
     for setting in options.arguments[1:]:
-        name, _, overrides = setting.partition(":")
+        name, _, overrides = setting.rpartition(":")
         p = plan(options, job, gpu, common + [o for o in overrides.split(",") if o])
         print(f"| {name} | {size(p['peak_bytes'])} | {size(part_of(p['breakdown'], 'activations'))} | {size(p['minimum_budget_bytes'])} | "
               f"{seconds(p['step_seconds'])} | {'yes' if p['fits'] else 'no'} |")
+
+
+def learned(options):
+    job, gpu, common = split(options.arguments[0])
+    print("| | least that fits | parameters | learned |")
+    print("|---|---|---|---|")
+    for setting in options.arguments[1:]:
+        name, _, overrides = setting.rpartition(":")
+        p = plan(options, job, gpu, common + [o for o in overrides.split(",") if o])
+        print(f"| {name} | {size(p['minimum_budget_bytes'])} | {size(part_of(p['breakdown'], 'parameters'))} | {p['parameters'] / 1e6:,.1f} M |".replace(",", " "))
 
 
 def devices(options):
@@ -139,11 +150,11 @@ def recipes(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["parts", "ladder", "devices", "cards", "fused", "recipes"])
+    parser.add_argument("kind", choices=["parts", "ladder", "learned", "devices", "cards", "fused", "recipes"])
     parser.add_argument("arguments", nargs="+")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
     options = parser.parse_args()
-    {"parts": parts, "ladder": ladder, "devices": devices, "cards": cards, "fused": fused, "recipes": recipes}[options.kind](options)
+    {"parts": parts, "ladder": ladder, "learned": learned, "devices": devices, "cards": cards, "fused": fused, "recipes": recipes}[options.kind](options)
 
 
 if __name__ == "__main__":
