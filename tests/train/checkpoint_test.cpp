@@ -266,6 +266,8 @@ TEST_F(CheckpointFolderTest, ResumesFromTheNewestOrAnew) {
 
 TEST_F(CheckpointFolderTest, ResumesFromTheOneThatIsNamed) {
   config_.resume = (folder_ / "elsewhere.safetensors").string();
+  EXPECT_THAT(user_error_of([&] { checkpoint_to_resume(config_); }), HasSubstr("does not exist"));
+  put_file(config_.resume, "a checkpoint");
   EXPECT_EQ(checkpoint_to_resume(config_), config_.resume);
 }
 
