@@ -17,13 +17,12 @@ GIB = 2**30
 PLIMSOLL = ROOT / "build" / "plimsoll"
 # Everything trained: no adapters, nothing frozen, weights as the precision has them.
 WHOLE = ["lora.modules=[]", "lora.rank=8", "lora.alpha=16", "train=[]", "model.llm.dtype=auto"]
-OPEN = ["memory_budget=10TiB"]  # what a step takes if it may take what it likes
+CARD = "rtx4090"
+OPEN = ["--memory", "10TiB"]  # what a step takes if it may take what it likes
 
 
-def plan(overrides, gpu=None):
-    command = [PLIMSOLL, "plan", HERE / "job.yaml", *overrides, "--json", "-"]
-    if gpu:
-        command += ["--gpu", gpu]
+def plan(overrides, gpu=CARD):
+    command = [PLIMSOLL, "plan", HERE / "job.yaml", *overrides, "--gpu", gpu, "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode not in (0, 3):  # 3: it does not fit, which is an answer
         sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
