@@ -73,24 +73,26 @@ def parts(options):
     print("| predicted step | " + " | ".join(f"{seconds(p['step_seconds'])}, " + f"{p['units_per_second']:,.0f}".replace(",", " ") + f" {p['unit']}/s" for _, p in plans) + " |")
 
 
-def ladder(options):
+def settings(options):
+    """Of JOB@GPU NAME:KEY=VALUE,... each name with its plan."""
     job, gpu, common = split(options.arguments[0])
-    print("| setting | peak | of it activations | least that fits | predicted step | fits |")
-    print("|---|---|---|---|---|---|")
     for setting in options.arguments[1:]:
         name, _, overrides = setting.rpartition(":")
-        p = plan(options, job, gpu, common + [o for o in overrides.split(",") if o])
+        yield name, plan(options, job, gpu, common + [o for o in overrides.split(",") if o])
+
+
+def ladder(options):
+    print("| setting | peak | of it activations | least that fits | predicted step | fits |")
+    print("|---|---|---|---|---|---|")
+    for name, p in settings(options):
         print(f"| {name} | {size(p['peak_bytes'])} | {size(part_of(p['breakdown'], 'activations'))} | {size(p['minimum_budget_bytes'])} | "
               f"{seconds(p['step_seconds'])} | {'yes' if p['fits'] else 'no'} |")
 
 
 def learned(options):
-    job, gpu, common = split(options.arguments[0])
     print("| | least that fits | parameters | learned |")
     print("|---|---|---|---|")
-    for setting in options.arguments[1:]:
-        name, _, overrides = setting.rpartition(":")
-        p = plan(options, job, gpu, common + [o for o in overrides.split(",") if o])
+    for name, p in settings(options):
         print(f"| {name} | {size(p['minimum_budget_bytes'])} | {size(part_of(p['breakdown'], 'parameters'))} | {p['parameters'] / 1e6:,.1f} M |".replace(",", " "))
 
 

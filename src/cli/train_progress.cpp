@@ -42,14 +42,10 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
     preparing_ = std::make_unique<Progress>(what, kPreparingSteps, progress_on_standard_error());
   }
   preparing_->update(static_cast<int64_t>(fraction * kPreparingSteps), {});
-  if (fraction >= 1) {
-    begin_steps();
-    if (!planned_) planning_ = std::make_unique<Waiting>("planning");
-  }
+  if (fraction >= 1) begin_steps();
 }
 
 void TrainProgressView::planned(const PlannedJob& job) {
-  planned_ = true;
   note(fmt::format("{}; {}, micro batch {}, {} parameters, {} operators; recorded in {}, planned in {}",
                    verdict_of(job.plan), name_of(job.settings.precision), micro_batches_in_words(job.settings),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),

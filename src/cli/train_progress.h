@@ -36,9 +36,8 @@ class TrainProgressView : public TrainObserver {
   int64_t every_n_steps_;
   std::string unit_;        ///< "tokens" or "samples"
   int64_t first_step_ = 0;  ///< done before this run
-  bool planned_ = false;
   std::string preparing_what_;
-  std::unique_ptr<Waiting> planning_;  ///< until the plan is there, but while something is being prepared
+  std::unique_ptr<Waiting> planning_;  ///< until there is anything to tell
   std::unique_ptr<Progress> preparing_;
   std::unique_ptr<Progress> steps_;
 };

@@ -13,14 +13,14 @@ namespace {
 
 constexpr const char* kClearLine = "\r\x1b[K";
 constexpr double kRedrawSeconds = 1, kLineSeconds = 60;
-constexpr double kFirstLineSeconds = 10;  ///< where lines stay, fewer are wanted
+constexpr double kFirstDrawSeconds = 2, kFirstLineSeconds = 10;
 
 }  // namespace
 
-Waiting::Waiting(std::string title, ProgressOptions options, double first_seconds)
+Waiting::Waiting(std::string title, ProgressOptions options, std::optional<double> first_seconds)
     : title_(without_controls(title)),
       options_(std::move(options)),
-      first_seconds_(options_.terminal || first_seconds == 0 ? first_seconds : kFirstLineSeconds),
+      first_seconds_(first_seconds.value_or(options_.terminal ? kFirstDrawSeconds : kFirstLineSeconds)),
       began_(options_.now()),
       thread_([this] { draw_until_done(); }) {}
 

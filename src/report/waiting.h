@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -13,9 +14,11 @@ namespace plimsoll {
 
 class Waiting {
  public:
-  /// `first_seconds`: what may pass in silence. The line is drawn by a thread of its own: until this is destroyed
-  /// nobody else writes to the options' stream, and their clock is asked by that thread.
-  explicit Waiting(std::string title, ProgressOptions options = progress_on_standard_error(), double first_seconds = 2);
+  /// `first_seconds`: what may pass in silence; not said, 2 on a terminal and 10 elsewhere, where lines stay. The line
+  /// is drawn by a thread of its own: until this is destroyed nobody else writes to the options' stream, and their
+  /// clock is asked by that thread.
+  explicit Waiting(std::string title, ProgressOptions options = progress_on_standard_error(),
+                   std::optional<double> first_seconds = {});
   /// Takes the line away again; what is printed next stands in its place.
   ~Waiting();
   Waiting(const Waiting&) = delete;
