@@ -119,15 +119,22 @@ PLIMSOLL_TILES(PLIMSOLL_AVX512_BF16, EachPair, wide_pairs)
 
 }  // namespace
 
+bool has_wide_tiles() {
+  static const bool has = __builtin_cpu_supports("x86-64-v4");
+  return has;
+}
 bool has_pair_products() {
-  static const bool has = __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16");
+  static const bool has = has_wide_tiles() && __builtin_cpu_supports("avx512bf16");
+  return has;
+}
+bool has_tile_products() {
+  static const bool has = __builtin_cpu_supports("amx-bf16");
   return has;
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add) {
-  static const bool wide = __builtin_cpu_supports("x86-64-v4");
-  (wide ? wide_f32 : narrow_f32)(c, c_row, a, b, b_row, rows, depth, columns, add);
+  (has_wide_tiles() ? wide_f32 : narrow_f32)(c, c_row, a, b, b_row, rows, depth, columns, add);
 }
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add) {
@@ -135,7 +142,13 @@ void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const 
   wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add);
 }
 #else
+bool has_wide_tiles() {
+  return false;
+}
 bool has_pair_products() {
+  return false;
+}
+bool has_tile_products() {
   return false;
 }
 

@@ -24,6 +24,11 @@ void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const flo
 void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add);
 
+/// Whether this machine has tiles for products of float32 that reach what it can compute (AVX-512).
+bool has_wide_tiles();
+/// Whether it has products of bfloat16 in hardware that a core's vectors do not reach (AMX): leave them to libtorch.
+bool has_tile_products();
+
 /// Two bfloat16 that are neighbours along the depth of a product; the first is the lower half.
 using Pair = uint32_t;
 

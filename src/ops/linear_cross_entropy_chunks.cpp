@@ -10,12 +10,6 @@ namespace {
 
 using at::Tensor;
 
-/// The matrix itself where its rows are side by side elements, else a contiguous copy: matrix products take it as it
-/// is.
-Tensor as_matrix(const Tensor& matrix) {
-  return matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1) ? matrix : contiguous_copy(matrix);
-}
-
 /// Adds up the chunks' shares of the weight gradient. Matrix products of 16-bit types have 16-bit results; so that many
 /// chunks do not lose their small parts, the sum is kept as two 16-bit numbers, the gradient and what rounding it left.
 class WeightGradient {
@@ -71,7 +65,7 @@ Tensor linear_cross_entropy_chunks(const Tensor& x, const Tensor& weight, const 
   const bool wants_x = grad_x.defined() && grad_x.numel() > 0,
              wants_weight = grad_weight.defined() && grad_weight.numel() > 0;
   const LossChunks chunks = loss_chunks(tokens, vocabulary, x.element_size());
-  const Tensor from = as_matrix(x), rows_of_weight = as_matrix(weight);
+  const Tensor from = matrix_rows(x), rows_of_weight = matrix_rows(weight);
   const Tensor losses = at::empty({tokens}, x.options().dtype(accumulator(x.scalar_type())));
   const Tensor logits = at::empty({chunks.rows, vocabulary}, x.options());
   std::optional<WeightGradient> weight_gradient;

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "ops/linear_cross_entropy_blocks.h"
+#include "ops/linear_cross_entropy_blocks_plan.h"
 #include "ops/linear_cross_entropy_chunks.h"
 #include "ops/op_support.h"
 
@@ -33,12 +35,8 @@ double total(const Tensor& values) {
   return sum;
 }
 
-}  // namespace
-
-void linear_cross_entropy_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                              double softcap, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
-                              const Tensor& grad_weight) {
-  const int64_t counted = std::max<int64_t>(1, count_targets(targets, weight.size(0), ignore_index));
+Tensor losses_by_libtorch(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                          double softcap, const Tensor& grad_x, const Tensor& grad_weight) {
   const LossKernels kernels{.cross_entropy =
                                 [](const CrossEntropy& args, int64_t rows) {
                                   at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
@@ -51,8 +49,23 @@ void linear_cross_entropy_cpu(const Tensor& x, const Tensor& weight, const Tenso
                                     split_add_rows(args, begin, end);
                                   });
                                 }};
-  const Tensor losses =
-      linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, kernels);
+  return linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, kernels);
+}
+
+}  // namespace
+
+void linear_cross_entropy_cpu(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                              double softcap, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
+                              const Tensor& grad_weight) {
+  const int64_t counted = std::max<int64_t>(1, count_targets(targets, weight.size(0), ignore_index));
+  const bool in_blocks = loss_in_blocks({.tokens = x.size(0),
+                                         .vocabulary = weight.size(0),
+                                         .width = x.size(1),
+                                         .dtype = dtype_of(x),
+                                         .wants_x = false,
+                                         .wants_weight = false});
+  const Tensor losses = (in_blocks ? linear_cross_entropy_blocks : losses_by_libtorch)(x, weight, targets, ignore_index,
+                                                                                       softcap, grad_x, grad_weight);
   const double sum = losses.scalar_type() == at::kDouble ? total<double>(losses) : total<float>(losses);
   loss.fill_(sum / static_cast<double>(counted));
   if (count.defined()) count.fill_(counted);

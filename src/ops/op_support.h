@@ -48,6 +48,11 @@ inline DType dtype_of(const at::Tensor& tensor) {
 inline at::Tensor contiguous_copy(const at::Tensor& tensor) {
   return tensor.unsqueeze(0).contiguous().squeeze(0);
 }
+/// The matrix itself where its rows are side by side elements, else a contiguous copy: matrix products take it as it
+/// is.
+inline at::Tensor matrix_rows(const at::Tensor& matrix) {
+  return matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1) ? matrix : contiguous_copy(matrix);
+}
 
 /// The tensor itself where it is rows one stride apart, else a contiguous copy.
 inline at::Tensor as_rows(const at::Tensor& tensor) {

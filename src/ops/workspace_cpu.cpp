@@ -7,7 +7,7 @@
 #include "ops/add_rms_norm_plan.h"
 #include "ops/attention_cpu_plan.h"
 #include "ops/conv_kernels_cpu.h"
-#include "ops/linear_cross_entropy_plan.h"
+#include "ops/linear_cross_entropy_blocks_plan.h"
 #include "ops/optimizer/adafactor_plan.h"
 #include "ops/quantized_plan.h"
 #include "ops/rows.h"
@@ -66,8 +66,12 @@ int64_t matrix_scratch(DType dtype, int threads) {
   return element_bytes(dtype) == 2 ? threads * kMatrixScratchBytes : 0;
 }
 
-int64_t linear_cross_entropy(const Op& op, bool wants_weight, int threads) {
+int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int threads) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
+  const LossShape shape{x.sizes[0], weight.sizes[0], x.sizes[1], x.dtype, wants_x, wants_weight};
+  if (loss_in_blocks(shape))
+    return matrix_copy(x) + matrix_copy(weight) + kScratch.rounded(shape.tokens * 4) +
+           kScratch.rounded(loss_blocks(shape, threads).total);
   const int64_t tokens = x.sizes[0], vocabulary = weight.sizes[0], width = x.sizes[1], bytes = element_bytes(x.dtype);
   const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes);
   int64_t total = matrix_copy(x) + matrix_copy(weight) + kScratch.rounded(tokens * accumulator_bytes(x.dtype)) +
@@ -170,9 +174,9 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   if (op.name == "plimsoll::linear_cross_entropy") {
     // An unwanted gradient is an empty result.
     check(op.results.size() == 4, "plimsoll::linear_cross_entropy has four results");
-    return linear_cross_entropy(op, elements(op.results[3].sizes) > 0, threads);
+    return linear_cross_entropy(op, elements(op.results[2].sizes) > 0, elements(op.results[3].sizes) > 0, threads);
   }
-  if (op.name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false, threads);
+  if (op.name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false, false, threads);
   if (op.name == "plimsoll::rms_norm") return rms_norm(op);
   if (op.name == "plimsoll::rms_norm_backward") return rms_norm_backward(op);
   if (is_one_of(op.name, {"plimsoll::add_rms_norm", kAddRmsNorm})) return add_rms_norm(op);
