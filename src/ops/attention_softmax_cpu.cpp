@@ -13,44 +13,6 @@ using namespace lanes;
 
 namespace {
 
-constexpr double kLog2E = 1.44269504088896340736;
-
-/// 2^x for x up to 0, to one or two units in the last place; 0 below float's normal range, NaN for NaN. What is above 0
-/// counts as 0: no score is above the greatest of its row, but for large ones rounding makes it look so. Polynomial as
-/// in Cephes' exp2f (S. Moshier).
-PLIMSOLL_INLINE Floats power_of_two(Floats x) {
-  const Floats low = splat<Floats>(-127.0f), high = splat<Floats>(0.0f);
-  Floats y = x < low ? low : x;
-  y = y > high ? high : y;
-  // Adding 1.5 x 2^23 rounds to a whole number n; with 127 more the lowest bits are the exponent of 2^n, which of 0
-  // stands for 2^-127, which is taken to be 0.
-  const Floats shift = splat<Floats>(12582912.0f + 127.0f);
-  const Floats shifted = y + shift;
-  const Floats r = y - (shifted - shift);
-  Floats p = r * 1.535336188319500e-4f + 1.339887440266574e-3f;
-  p = p * r + 9.618437357674640e-3f;
-  p = p * r + 5.550332471162809e-2f;
-  p = p * r + 2.402264791363012e-1f;
-  p = p * r + 6.931472028550421e-1f;
-  p = p * r + 1.0f;
-  return p * reinterpret_cast<Floats>(reinterpret_cast<Words>(shifted) << 23);
-}
-PLIMSOLL_INLINE Doubles power_of_two(Doubles x) {
-  for (int64_t i = 0; i < kLanes; ++i) x[i] = x[i] > 0 ? 1 : std::exp2(x[i]);
-  return x;
-}
-
-/// To the nearest bfloat16, ties to even, in the upper half of each word. There is no care for the payload of a NaN: it
-/// would become another number only if its lowest bits were all that made it one, and none here are.
-PLIMSOLL_INLINE Words rounded_bits(const Floats& value) {
-  const Words bits = reinterpret_cast<Words>(value);
-  return bits + (0x7fffu + ((bits >> 16) & 1u));
-}
-PLIMSOLL_INLINE void store_pair(Pair* to, const Floats& even, const Floats& odd) {
-  const Words pair = (rounded_bits(even) >> 16) | (rounded_bits(odd) & 0xffff0000u);
-  std::memcpy(to, &pair, sizeof(pair));
-}
-
 template <typename S>
 using Index = std::conditional_t<std::is_same_v<S, double>, Longs, Ints>;
 template <typename S>

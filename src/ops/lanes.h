@@ -81,25 +81,34 @@ PLIMSOLL_INLINE void store(float* to, Floats value) {
 PLIMSOLL_INLINE void store(double* to, Doubles value) {
   std::memcpy(to, &value, sizeof(value));
 }
-/// The bits of bfloat16 numbers: rounded to nearest, ties to even; a NaN stays one.
-PLIMSOLL_INLINE Words bfloat16_bits(Floats value) {
-  const Words bits = reinterpret_cast<Words>(value);
-  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded;
-}
 PLIMSOLL_INLINE void store(c10::BFloat16* to, Floats value) {
-  const Halves narrow = __builtin_convertvector(bfloat16_bits(value), Halves);
+  const Words bits = reinterpret_cast<Words>(value);
+  // Round to nearest, ties to even; a NaN stays one.
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Words kept = (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded;
+  const Halves narrow = __builtin_convertvector(kept, Halves);
   std::memcpy(static_cast<void*>(to), &narrow, sizeof(narrow));
 }
 PLIMSOLL_INLINE void store(c10::Half* to, Floats value) {
   for (int64_t i = 0; i < kLanes; ++i) to[i] = static_cast<c10::Half>(value[i]);
 }
 
+/// To the nearest bfloat16, ties to even, in the upper half of each word. There is no care for the payload of a NaN: it
+/// would become another number only if its lowest bits were all that made it one, and none here are.
+PLIMSOLL_INLINE Words upper_bits(const Floats& value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  return bits + (0x7fffu + ((bits >> 16) & 1u));
+}
+PLIMSOLL_INLINE void store_pair(uint32_t* to, const Floats& even, const Floats& odd) {
+  const Words pair = (upper_bits(even) >> 16) | (upper_bits(odd) & 0xffff0000u);
+  std::memcpy(to, &pair, sizeof(pair));
+}
+
 /// As it is read back when it has been stored as T.
 template <typename T>
 PLIMSOLL_INLINE Floats rounded_to(Floats value) {
   if constexpr (std::is_same_v<T, c10::BFloat16>)
-    return reinterpret_cast<Floats>(bfloat16_bits(value) << 16);
+    return reinterpret_cast<Floats>(upper_bits(value) & 0xffff0000u);
   else
     return value;
 }
@@ -180,26 +189,35 @@ PLIMSOLL_INLINE Floats exp(Floats x) {
   p = x > high ? splat<Floats>(__builtin_inff()) : p;
   return x != x ? x : p;
 }
-/// The same for x <= 0, as a softmax has it, in two thirds of the instructions.
-PLIMSOLL_INLINE Floats exp_of_negative(Floats x) {
-  const Floats low = splat<Floats>(-87.33654f), shift = splat<Floats>(12582912.0f);
-  const Floats y = x < low ? low : x;
-  const Floats shifted = y * 1.44269504088896341f + shift;
-  const Floats n = shifted - shift;
-  Floats r = y - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  const Ints power = reinterpret_cast<Ints>(shifted) - reinterpret_cast<Ints>(shift);
-  p = p * reinterpret_cast<Floats>((power + 127) << 23);  // NaN stays NaN whatever it is multiplied by
-  return x < low ? Floats{} : p;
-}
 PLIMSOLL_INLINE Doubles exp(Doubles x) {
   for (int64_t i = 0; i < kLanes; ++i) x[i] = std::exp(x[i]);
+  return x;
+}
+
+constexpr double kLog2E = 1.44269504088896340736;
+
+/// 2^x for x up to 0, to one or two units in the last place; 0 below float's normal range, NaN for NaN. What is above 0
+/// counts as 0: no score is above the greatest of its row, but for large ones rounding makes it look so. Polynomial as
+/// in Cephes' exp2f (S. Moshier).
+PLIMSOLL_INLINE Floats power_of_two(Floats x) {
+  const Floats low = splat<Floats>(-127.0f), high = splat<Floats>(0.0f);
+  Floats y = x < low ? low : x;
+  y = y > high ? high : y;
+  // Adding 1.5 x 2^23 rounds to a whole number n; with 127 more the lowest bits are the exponent of 2^n, which of 0
+  // stands for 2^-127, which is taken to be 0.
+  const Floats shift = splat<Floats>(12582912.0f + 127.0f);
+  const Floats shifted = y + shift;
+  const Floats r = y - (shifted - shift);
+  Floats p = r * 1.535336188319500e-4f + 1.339887440266574e-3f;
+  p = p * r + 9.618437357674640e-3f;
+  p = p * r + 5.550332471162809e-2f;
+  p = p * r + 2.402264791363012e-1f;
+  p = p * r + 6.931472028550421e-1f;
+  p = p * r + 1.0f;
+  return p * reinterpret_cast<Floats>(reinterpret_cast<Words>(shifted) << 23);
+}
+PLIMSOLL_INLINE Doubles power_of_two(Doubles x) {
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = x[i] > 0 ? 1 : std::exp2(x[i]);
   return x;
 }
 

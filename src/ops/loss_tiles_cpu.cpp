@@ -15,6 +15,20 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
+/// e^x of x up to 0.
+PLIMSOLL_INLINE Floats exponential(Floats x) {
+  return power_of_two(Floats(x * static_cast<float>(kLog2E)));
+}
+
+/// A number that is one of T already.
+PLIMSOLL_INLINE void store_rounded(float* to, Floats value) {
+  store(to, value);
+}
+PLIMSOLL_INLINE void store_rounded(BFloat16* to, Floats value) {
+  const Halves narrow = __builtin_convertvector(reinterpret_cast<Words>(value) >> 16, Halves);
+  std::memcpy(static_cast<void*>(to), &narrow, sizeof(narrow));
+}
+
 template <typename T>
 PLIMSOLL_INLINE void logit_tile_of(const LogitTile& tile) {
   const float cap = static_cast<float>(tile.cap), inner = cap > 0 ? 1 / cap : 0;
@@ -27,14 +41,14 @@ PLIMSOLL_INLINE void logit_tile_of(const LogitTile& tile) {
       if (cap > 0) score = lanes::tanh(score * inner) * cap;
       score = rounded_to<T>(score);  // so that no probability made of what is stored is above 1
       store(at, score);
-      if (tile.logits) store(static_cast<T*>(tile.logits) + row * tile.stride + lane, score);
+      if (tile.logits) store_rounded(static_cast<T*>(tile.logits) + row * tile.stride + lane, score);
       greatest = larger(score, greatest);  // NaN is none; it shows in the sum
     }
     // Nothing but minus infinity so far: no distance from it.
     const Floats from = greatest == kLowest ? Floats{} : greatest;
-    Floats total = load(static_cast<const float*>(tile.sums + lane)) * exp_of_negative(before - from);
+    Floats total = load(static_cast<const float*>(tile.sums + lane)) * exponential(before - from);
     for (int64_t row = 0; row < tile.rows; ++row)
-      total += exp_of_negative(load(static_cast<const float*>(tile.scores + row * tile.lanes + lane)) - from);
+      total += exponential(load(static_cast<const float*>(tile.scores + row * tile.lanes + lane)) - from);
     store(tile.greatest + lane, greatest);
     store(tile.sums + lane, total);
   }
@@ -47,7 +61,7 @@ PLIMSOLL_INLINE void logarithm_of(const float* greatest, const float* sums, int6
     for (int64_t i = 0; i < count; ++i) top = larger(load(greatest + i * lanes + lane), top);
     const Floats from = top == kLowest ? Floats{} : top;
     for (int64_t i = 0; i < count; ++i)
-      total += load(sums + i * lanes + lane) * exp_of_negative(load(greatest + i * lanes + lane) - from);
+      total += load(sums + i * lanes + lane) * exponential(load(greatest + i * lanes + lane) - from);
     for (int64_t i = 0; i < kLanes; ++i) numbers[lane + i] = top[i] + std::log(total[i]);
   }
 }
@@ -56,7 +70,7 @@ PLIMSOLL_INLINE void logarithm_of(const float* greatest, const float* sums, int6
 template <typename T>
 PLIMSOLL_INLINE Floats gradient_of(const LogitGradients& args, int64_t row, int64_t lane, float inner) {
   const Floats logit = load(static_cast<const T*>(args.logits) + row * args.lanes + lane);
-  Floats gradient = exp_of_negative(logit - load(args.log_sum + lane));
+  Floats gradient = exponential(logit - load(args.log_sum + lane));
   if (inner > 0) {
     const Floats share = logit * inner;
     gradient *= 1 - share * share;
@@ -77,15 +91,16 @@ PLIMSOLL_INLINE void logit_gradients_of(const LogitGradients& args, BFloat16) {
   for (int64_t row = 0; row < args.rows; row += 2) {
     auto* to = static_cast<BFloat16*>(args.gradients) + row * args.lanes;
     for (int64_t lane = 0; lane < args.lanes; lane += kLanes) {
-      const Floats first = gradient_of<BFloat16>(args, row, lane, inner);
-      store(to + lane, first);
-      Words pairs = bfloat16_bits(first);
+      const Floats first = rounded_to<BFloat16>(gradient_of<BFloat16>(args, row, lane, inner));
+      Floats second{};
+      store_rounded(to + lane, first);
       if (row + 1 < args.rows) {
-        const Floats second = gradient_of<BFloat16>(args, row + 1, lane, inner);
-        store(to + args.lanes + lane, second);
-        pairs |= bfloat16_bits(second) << 16;
+        second = rounded_to<BFloat16>(gradient_of<BFloat16>(args, row + 1, lane, inner));
+        store_rounded(to + args.lanes + lane, second);
       }
-      if (args.pairs) std::memcpy(args.pairs + row / 2 * args.lanes + lane, &pairs, sizeof(pairs));
+      if (!args.pairs) continue;
+      const Words pairs = (reinterpret_cast<Words>(first) >> 16) | reinterpret_cast<Words>(second);
+      std::memcpy(args.pairs + row / 2 * args.lanes + lane, &pairs, sizeof(pairs));
     }
   }
 }
@@ -105,8 +120,15 @@ PLIMSOLL_INLINE void store_split_of(const float* from, int64_t columns, const Sp
       const int64_t at = i * to.high.stride + j;
       const Floats value = load(from + j);
       const Floats high = rounded_to<BFloat16>(value);
-      store_some(static_cast<BFloat16*>(to.high.data) + at, high, partial);
-      if (to.low) store_some(static_cast<BFloat16*>(to.low) + at, value - high, partial);
+      auto *upper = static_cast<BFloat16*>(to.high.data) + at,
+           *lower = to.low ? static_cast<BFloat16*>(to.low) + at : nullptr;
+      if (partial) {
+        store(upper, high, partial);
+        if (to.low) store(lower, Floats(value - high), partial);
+      } else {
+        store_rounded(upper, high);
+        if (to.low) store_rounded(lower, rounded_to<BFloat16>(value - high));
+      }
     }
 }
 
