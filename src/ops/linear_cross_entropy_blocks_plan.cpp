@@ -27,7 +27,7 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   const bool pairs = shape.dtype == DType::bfloat16, wants_any = shape.wants_x || shape.wants_weight;
   const int64_t bytes = element_bytes(shape.dtype);
   LossBlocks blocks{};
-  blocks.chunks = loss_chunks(shape.tokens, shape.vocabulary, bytes);
+  blocks.chunks = loss_chunks(shape.tokens, shape.vocabulary, bytes, kLossChunkBytes);
   const int64_t rows = blocks.chunks.rows, halved = pairs ? 2 : 1;
   const int64_t lanes = blocks.lanes = loss_lanes(rows), columns = blocks.columns = loss_lanes(shape.width);
   blocks.stretches = div_up(shape.vocabulary, kLossStretch);

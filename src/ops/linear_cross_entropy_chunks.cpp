@@ -64,7 +64,7 @@ Tensor linear_cross_entropy_chunks(const Tensor& x, const Tensor& weight, const 
   const int64_t tokens = x.size(0), vocabulary = weight.size(0);
   const bool wants_x = grad_x.defined() && grad_x.numel() > 0,
              wants_weight = grad_weight.defined() && grad_weight.numel() > 0;
-  const LossChunks chunks = loss_chunks(tokens, vocabulary, x.element_size());
+  const LossChunks chunks = loss_chunks(tokens, vocabulary, x.element_size(), kernels.chunk_bytes);
   const Tensor from = matrix_rows(x), rows_of_weight = matrix_rows(weight);
   const Tensor losses = at::empty({tokens}, x.options().dtype(accumulator(x.scalar_type())));
   const Tensor logits = at::empty({chunks.rows, vocabulary}, x.options());

@@ -12,6 +12,7 @@ namespace plimsoll::ops {
 
 /// Each for so many rows.
 struct LossKernels {
+  int64_t chunk_bytes;  ///< the most of a chunk's logits
   std::function<void(const CrossEntropy&, int64_t rows)> cross_entropy;
   std::function<void(const SplitAdd&, int64_t rows)> split_add;
 };

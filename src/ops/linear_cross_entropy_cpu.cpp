@@ -37,7 +37,8 @@ double total(const Tensor& values) {
 
 Tensor losses_by_libtorch(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
                           double softcap, const Tensor& grad_x, const Tensor& grad_weight) {
-  const LossKernels kernels{.cross_entropy =
+  const LossKernels kernels{.chunk_bytes = kLossChunkBytes,
+                            .cross_entropy =
                                 [](const CrossEntropy& args, int64_t rows) {
                                   at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
                                     cross_entropy_rows(args, begin, end);

@@ -15,10 +15,14 @@ struct LossChunks {
   int64_t count;
 };
 
-/// Chunks whose logits take at most 64 MiB, but 64 tokens or more, evenly split: in whole blocks of 64 tokens where
-/// there are some, else in sixteens.
-inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t element_bytes) {
-  const int64_t room = std::max<int64_t>(64, 64 * MiB / std::max<int64_t>(1, vocabulary * element_bytes));
+/// The most bytes that a chunk's logits take. Every chunk reads and writes the weight's gradient whole, which on a GPU
+/// takes longer than its products where it has few hundred tokens: 256 MiB are 880 of a vocabulary of 150 thousand.
+constexpr int64_t kLossChunkBytes = 64 * MiB, kCudaLossChunkBytes = 256 * MiB;
+
+/// Chunks whose logits take at most `most_bytes`, but 64 tokens or more, evenly split: in whole blocks of 64 tokens
+/// where there are some, else in sixteens.
+inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t element_bytes, int64_t most_bytes) {
+  const int64_t room = std::max<int64_t>(64, most_bytes / std::max<int64_t>(1, vocabulary * element_bytes));
   const int64_t whole = room >= 256 ? 64 : 16, most = room / whole * whole;
   const int64_t count = std::max<int64_t>(1, div_up(tokens, most));
   const int64_t rows = std::max<int64_t>(1, std::min(tokens, div_up(div_up(tokens, count), whole) * whole));

@@ -73,7 +73,7 @@ int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int 
     return matrix_copy(x) + matrix_copy(weight) + kScratch.rounded(shape.tokens * 4) +
            kScratch.rounded(loss_blocks(shape, threads).total);
   const int64_t tokens = x.sizes[0], vocabulary = weight.sizes[0], width = x.sizes[1], bytes = element_bytes(x.dtype);
-  const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes);
+  const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes, kLossChunkBytes);
   int64_t total = matrix_copy(x) + matrix_copy(weight) + kScratch.rounded(tokens * accumulator_bytes(x.dtype)) +
                   kScratch.rounded(chunks.rows * vocabulary * bytes);
   if (wants_weight && bytes == 2 && chunks.count > 1)

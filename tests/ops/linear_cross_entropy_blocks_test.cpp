@@ -114,7 +114,8 @@ TEST(LossBlocks, AddUpTheirChunks) {
   torch::manual_seed(3);
   constexpr int64_t kTokens = 180, kVocabulary = 400003, kWidth = 4;
   for (const auto type : types()) {
-    const LossChunks chunks = loss_chunks(kTokens, kVocabulary, static_cast<int64_t>(c10::elementSize(type)));
+    const LossChunks chunks =
+        loss_chunks(kTokens, kVocabulary, static_cast<int64_t>(c10::elementSize(type)), kLossChunkBytes);
     ASSERT_EQ(chunks.count, 3);
     const Tensor x = torch::randn({kTokens, kWidth}).to(type), weight = torch::randn({kVocabulary, kWidth}).to(type);
     const Tensor targets = some_targets(kTokens, kVocabulary, -1);

@@ -115,7 +115,7 @@ TEST(LinearCrossEntropy, AddsUpItsChunks) {
   torch::manual_seed(6);
   const int64_t tokens = 180, vocabulary = 400003;
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const LossChunks chunks = loss_chunks(tokens, vocabulary, c10::elementSize(type));
+    const LossChunks chunks = loss_chunks(tokens, vocabulary, c10::elementSize(type), kLossChunkBytes);
     ASSERT_EQ(chunks.count, 3);
     const Tensor x = torch::randn({tokens, 2}).to(type), weight = torch::randn({vocabulary, 2}).to(type);
     const Tensor targets = random_targets(tokens, vocabulary, -1);
@@ -222,7 +222,7 @@ TEST(LinearCrossEntropy, StatesTheWorkspaceOfManyChunks) {
   for (const auto& [c, type, chunks] : {std::tuple{Case{100, 400003, 1}, at::kFloat, 2},
                                         {Case{100, 400003, 1}, at::kBFloat16, 2},
                                         {Case{130, 600001, 1}, at::kBFloat16, 3}}) {
-    ASSERT_EQ(loss_chunks(c.tokens, c.vocabulary, c10::elementSize(type)).count, chunks);
+    ASSERT_EQ(loss_chunks(c.tokens, c.vocabulary, c10::elementSize(type), kLossChunkBytes).count, chunks);
     // Most targets are ignored: the products are computed all the same, the exponentials are not.
     Tensor targets = torch::full({c.tokens}, -1, at::kLong);
     targets[0] = 3;
@@ -315,12 +315,12 @@ TEST(CrossEntropyRows, AreFiniteWithLogitsOfMinusInfinity) {
 }
 
 TEST(LossChunks, AreEvenAndNotTooSmall) {
-  EXPECT_EQ(loss_chunks(1024, 50304, 4).rows, 256);
-  EXPECT_EQ(loss_chunks(1024, 50304, 2).rows, 512);
-  EXPECT_EQ(loss_chunks(10, 50304, 4).rows, 10);
-  EXPECT_GE(loss_chunks(5000, 1 << 24, 4).rows, 64);
+  EXPECT_EQ(loss_chunks(1024, 50304, 4, kLossChunkBytes).rows, 256);
+  EXPECT_EQ(loss_chunks(1024, 50304, 2, kLossChunkBytes).rows, 512);
+  EXPECT_EQ(loss_chunks(10, 50304, 4, kLossChunkBytes).rows, 10);
+  EXPECT_GE(loss_chunks(5000, 1 << 24, 4, kLossChunkBytes).rows, 64);
   for (int64_t tokens = 1; tokens < 3000; tokens += 7) {
-    const auto chunks = loss_chunks(tokens, 100000, 4);
+    const auto chunks = loss_chunks(tokens, 100000, 4, kLossChunkBytes);
     EXPECT_GE(chunks.rows * chunks.count, tokens);
     EXPECT_LT(chunks.rows * (chunks.count - 1), tokens);
   }

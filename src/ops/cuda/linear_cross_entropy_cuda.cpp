@@ -2,6 +2,7 @@
 #include "ops/cuda/cross_entropy_launch.h"
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/linear_cross_entropy_chunks.h"
+#include "ops/linear_cross_entropy_plan.h"
 #include "ops/results.h"
 
 namespace plimsoll::ops {
@@ -13,6 +14,7 @@ void run(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t i
          const Tensor& loss, const Tensor& count, const Tensor& grad_x, const Tensor& grad_weight) {
   const cuda::OnDevice on(x);
   const LossKernels kernels{
+      .chunk_bytes = kCudaLossChunkBytes,
       .cross_entropy = [&](const CrossEntropy& args,
                            int64_t rows) { cuda::launch_cross_entropy(args, rows, on.stream()); },
       .split_add = [&](const SplitAdd& args, int64_t rows) { cuda::launch_split_add(args, rows, on.stream()); }};
