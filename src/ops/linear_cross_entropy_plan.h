@@ -15,9 +15,15 @@ struct LossChunks {
   int64_t count;
 };
 
-/// The most bytes that a chunk's logits take. Every chunk reads and writes the weight's gradient whole, which on a GPU
-/// takes longer than its products where it has few hundred tokens: 256 MiB are 880 of a vocabulary of 150 thousand.
-constexpr int64_t kLossChunkBytes = 64 * MiB, kCudaLossChunkBytes = 256 * MiB;
+/// The most bytes that a chunk's logits take on the CPU.
+constexpr int64_t kLossChunkBytes = 64 * MiB;
+
+/// The same on a GPU. Every chunk reads and writes the weight's gradient whole; what that takes beside a chunk's
+/// products depends on its tokens alone, and is little from a thousand on: as many where 16-bit logits of theirs take
+/// 64 to 256 MiB.
+constexpr int64_t cuda_loss_chunk_bytes(int64_t vocabulary) {
+  return std::clamp<int64_t>(1024 * 2 * vocabulary, 64 * MiB, 256 * MiB);
+}
 
 /// Chunks whose logits take at most `most_bytes`, but 64 tokens or more, evenly split: in whole blocks of 64 tokens
 /// where there are some, else in sixteens.

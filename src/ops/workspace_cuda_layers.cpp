@@ -27,7 +27,7 @@ int64_t rms_norm_backward(const Op& op, size_t at) {
 int64_t linear_cross_entropy(const Op& op, bool wants_weight) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
   const int64_t tokens = x.sizes[0], vocabulary = weight.sizes[0], width = x.sizes[1], bytes = element_bytes(x.dtype);
-  const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes, kCudaLossChunkBytes);
+  const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes, cuda_loss_chunk_bytes(vocabulary));
   int64_t total = (is_matrix(x) ? 0 : kScratch.bytes_of(x)) + (is_matrix(weight) ? 0 : kScratch.bytes_of(weight)) +
                   kScratch.rounded(tokens * accumulator_bytes(x.dtype)) +
                   kScratch.rounded(chunks.rows * vocabulary * bytes);

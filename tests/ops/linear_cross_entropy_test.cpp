@@ -319,6 +319,11 @@ TEST(LossChunks, AreEvenAndNotTooSmall) {
   EXPECT_EQ(loss_chunks(1024, 50304, 2, kLossChunkBytes).rows, 512);
   EXPECT_EQ(loss_chunks(10, 50304, 4, kLossChunkBytes).rows, 10);
   EXPECT_GE(loss_chunks(5000, 1 << 24, 4, kLossChunkBytes).rows, 64);
+  // On a GPU 1024 tokens of 16 bits, within 64 to 256 MiB.
+  EXPECT_EQ(loss_chunks(8192, 50304, 2, cuda_loss_chunk_bytes(50304)).rows, 1024);
+  EXPECT_EQ(loss_chunks(8192, 50304, 4, cuda_loss_chunk_bytes(50304)).rows, 512);
+  EXPECT_EQ(loss_chunks(32768, 4096, 2, cuda_loss_chunk_bytes(4096)).rows, 8192);
+  EXPECT_EQ(loss_chunks(8192, 151936, 2, cuda_loss_chunk_bytes(151936)).rows, 832);
   for (int64_t tokens = 1; tokens < 3000; tokens += 7) {
     const auto chunks = loss_chunks(tokens, 100000, 4, kLossChunkBytes);
     EXPECT_GE(chunks.rows * chunks.count, tokens);

@@ -14,7 +14,7 @@ void run(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t i
          const Tensor& loss, const Tensor& count, const Tensor& grad_x, const Tensor& grad_weight) {
   const cuda::OnDevice on(x);
   const LossKernels kernels{
-      .chunk_bytes = kCudaLossChunkBytes,
+      .chunk_bytes = cuda_loss_chunk_bytes(weight.size(0)),
       .cross_entropy = [&](const CrossEntropy& args,
                            int64_t rows) { cuda::launch_cross_entropy(args, rows, on.stream()); },
       .split_add = [&](const SplitAdd& args, int64_t rows) { cuda::launch_split_add(args, rows, on.stream()); }};

@@ -1,5 +1,6 @@
 // The operators of layers, of the loss head and of gradients' norms as libtorch calls them on a GPU.
 #include "ops/cuda/layer_testing.h"
+#include "ops/linear_cross_entropy_plan.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -86,12 +87,14 @@ TEST(CudaLayers, LinearCrossEntropy) {
     }
 }
 
-// A vocabulary so large that the tokens are cut into several chunks, whose 16-bit gradients are summed in two numbers.
+// So many tokens that they are cut into several chunks, whose 16-bit gradients are summed in two numbers.
 TEST(CudaLayers, LinearCrossEntropyInChunks) {
   PLIMSOLL_NEEDS_GPU();
-  const Tensor x = random({150, 4}, at::kBFloat16), weight = random({600000, 4}, at::kBFloat16);
+  const int64_t tokens = 2200, vocabulary = 32768;
+  ASSERT_EQ(loss_chunks(tokens, vocabulary, 2, cuda_loss_chunk_bytes(vocabulary)).count, 3);
+  const Tensor x = random({tokens, 4}, at::kBFloat16), weight = random({vocabulary, 4}, at::kBFloat16);
   expect_as_on_cpu("plimsoll::linear_cross_entropy",
-                   {x, weight, at::randint(600000, {150}, at::kLong), -100, true, true, 0.0}, 0.06,
+                   {x, weight, at::randint(vocabulary, {tokens}, at::kLong), -100, true, true, 0.0}, 0.06,
                    /*scratch=*/false);
 }
 
