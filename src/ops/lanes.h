@@ -93,8 +93,9 @@ PLIMSOLL_INLINE void store(c10::Half* to, Floats value) {
   for (int64_t i = 0; i < kLanes; ++i) to[i] = static_cast<c10::Half>(value[i]);
 }
 
-/// To the nearest bfloat16, ties to even, in the upper half of each word. There is no care for the payload of a NaN: it
-/// would become another number only if its lowest bits were all that made it one, and none here are.
+/// To the nearest bfloat16, ties to even, in the upper half of each word. There is no care for the payload of a NaN:
+/// one whose upper half is all ones and whose lower half is too would become a zero. Those that arithmetic makes, and
+/// 16-bit numbers that were widened, are not such.
 PLIMSOLL_INLINE Words upper_bits(const Floats& value) {
   const Words bits = reinterpret_cast<Words>(value);
   return bits + (0x7fffu + ((bits >> 16) & 1u));
@@ -197,8 +198,8 @@ PLIMSOLL_INLINE Doubles exp(Doubles x) {
 constexpr double kLog2E = 1.44269504088896340736;
 
 /// 2^x for x up to 0, to one or two units in the last place; 0 below float's normal range, NaN for NaN. What is above 0
-/// counts as 0: no score is above the greatest of its row, but for large ones rounding makes it look so. Polynomial as
-/// in Cephes' exp2f (S. Moshier).
+/// counts as 0: x is a distance from the greatest of some numbers, which only rounding makes look positive. Polynomial
+/// as in Cephes' exp2f (S. Moshier).
 PLIMSOLL_INLINE Floats power_of_two(Floats x) {
   const Floats low = splat<Floats>(-127.0f), high = splat<Floats>(0.0f);
   Floats y = x < low ? low : x;

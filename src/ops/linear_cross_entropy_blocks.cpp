@@ -50,7 +50,15 @@ class Chunk {
 
   void run() const {
     pack();
-    parallel(places_.stretches, [&](int64_t stretch) { scores(stretch); });
+    // Lanes are apart from each other: where there are few stretches for the threads, their tokens are shared out.
+    const int64_t strips_of_tokens = div_up(lanes_, kLossBlock);
+    const int64_t groups =
+        std::clamp<int64_t>(div_up(4 * at::get_num_threads(), places_.stretches), 1, strips_of_tokens);
+    const int64_t group = div_up(strips_of_tokens, groups) * kLossBlock;
+    parallel(places_.stretches * groups, [&](int64_t task) {
+      const int64_t begin = task % groups * group;
+      if (begin < lanes_) scores(task / groups, begin, std::min(lanes_, begin + group));
+    });
     finish_losses();
     if (!p_.grad_x.data && !p_.grad_weight.data) return;
     const int64_t vocabulary = p_.shape.vocabulary;
@@ -121,20 +129,20 @@ class Chunk {
       widen_rows(part, columns, at<float>(place) + column * all_rows + first * columns);
   }
 
-  /// The logits of a stretch of the vocabulary and what their softmax wants of them.
-  void scores(int64_t stretch) const {
+  /// The logits of a stretch of the vocabulary for lanes [first, last), and what their softmax wants of them.
+  void scores(int64_t stretch, int64_t first, int64_t last) const {
     const int64_t begin = stretch * kLossStretch, end = std::min(p_.shape.vocabulary, begin + kLossStretch);
     float* greatest = at<float>(places_.greatest) + stretch * lanes_;
     float* sums = at<float>(places_.sums) + stretch * lanes_;
-    std::fill_n(greatest, lanes_, -std::numeric_limits<float>::infinity());
-    std::fill_n(sums, lanes_, 0.f);
+    std::fill_n(greatest + first, last - first, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums + first, last - first, 0.f);
     const bool kept = p_.grad_x.data || p_.grad_weight.data;
     alignas(64) float tile[kLossBlock * kLossBlock];
     for (int64_t row = begin; row < end; row += kLossBlock) {
       const int64_t rows = std::min(kLossBlock, end - row);
       const HeadRows weight = part_of(p_.weight, row, rows);
-      for (int64_t token = 0; token < lanes_; token += kLossBlock) {
-        const int64_t lanes = std::min(kLossBlock, lanes_ - token);
+      for (int64_t token = first; token < last; token += kLossBlock) {
+        const int64_t lanes = std::min(kLossBlock, last - token);
         if (pairs_)
           block_product(tile, lanes, {static_cast<const uint16_t*>(weight.data), weight.stride, 2},
                         at<Pair>(places_.turned) + token * (weight.width / 2), lanes, rows, weight.width / 2, lanes,
@@ -153,8 +161,8 @@ class Chunk {
                     .dtype = p_.shape.dtype,
                     .stride = lanes_});
         for (int64_t i = 0; i < std::min(lanes, tokens_ - token); ++i)
-          if (const int64_t at = target(token + i) - row; at >= 0 && at < rows)
-            target_logits()[token + i] = tile[at * lanes + i];
+          if (const int64_t its = target(token + i); its >= row && its < row + rows)
+            target_logits()[token + i] = tile[(its - row) * lanes + i];
       }
     }
   }
@@ -176,12 +184,12 @@ class Chunk {
         .cap = p_.cap,
         .log_sum = log_sum(),
         .counts = counts(),
-        .gradients = at<char>(places_.gradients) + begin * lanes_ * bytes(),
+        .gradients = pairs_ && !p_.grad_weight.data ? nullptr : at<char>(places_.gradients) + begin * lanes_ * bytes(),
         .pairs = pairs_ && p_.grad_x.data ? at<Pair>(places_.pairs) + begin / 2 * lanes_ : nullptr};
     logit_gradients(args);
     for (int64_t token = 0; token < tokens_; ++token)
-      if (const int64_t at = target(token) - row; at >= 0 && at < rows && counts()[token] != 0)
-        target_gradient(args, at, token);
+      if (const int64_t its = target(token); its >= row && its < row + rows && counts()[token] != 0)
+        target_gradient(args, its - row, token);
     if (p_.grad_x.data) pack_weight(row, begin, rows);
     if (p_.grad_weight.data)
       for (int64_t column = 0; column < places_.columns; column += kLossBlock) weight_gradients(args, row, column);

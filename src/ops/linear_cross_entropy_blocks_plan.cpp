@@ -29,7 +29,7 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   LossBlocks blocks{};
   blocks.chunks = loss_chunks(shape.tokens, shape.vocabulary, bytes, kLossChunkBytes);
   const int64_t rows = blocks.chunks.rows, halved = pairs ? 2 : 1;
-  const int64_t lanes = blocks.lanes = loss_lanes(rows), columns = blocks.columns = loss_lanes(shape.width);
+  const int64_t lanes = loss_lanes(rows), columns = blocks.columns = loss_lanes(shape.width);
   blocks.stretches = div_up(shape.vocabulary, kLossStretch);
   // Two blocks a thread even out what they differ; eight threads' worth and less share one size.
   blocks.panel = std::min(div_up(shape.vocabulary, kLossBlock), std::max<int64_t>(16, 2 * threads)) * kLossBlock;
@@ -41,7 +41,7 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   blocks.turned = places.take(true, shape.width / halved * lanes * 4);
   blocks.rows = places.take(shape.wants_weight, div_up(rows, halved) * columns * 4);
   blocks.weight = places.take(shape.wants_x, blocks.panel / halved * columns * 4);
-  blocks.gradients = places.take(wants_any, blocks.panel * lanes * bytes);
+  blocks.gradients = places.take(shape.wants_weight || (shape.wants_x && !pairs), blocks.panel * lanes * bytes);
   blocks.pairs = places.take(pairs && shape.wants_x, blocks.panel / 2 * lanes * 4);
   blocks.grad_x = places.take(shape.wants_x, rows * columns * 4);
   blocks.low =

@@ -30,8 +30,9 @@ inline int64_t loss_lanes(int64_t count) {
   return div_up(count, kLossLanes) * kLossLanes;
 }
 
-/// Whether this machine computes the loss faster in blocks than by libtorch's products: the shape is large enough and
-/// there are tiles for its instructions (AVX-512; of bfloat16 pairs, but not where products have tiles in hardware).
+/// Whether this machine computes the loss, whatever is wanted of it, in blocks and not by libtorch's products: the
+/// shape is large enough and there are tiles for its instructions (AVX-512; of bfloat16 pairs, but not where products
+/// have tiles in hardware).
 bool loss_in_blocks(const LossShape& shape);
 
 /// What lies where in the scratch, in bytes from its beginning; [] is in elements, "packed" [strips of 64 columns,
@@ -39,7 +40,6 @@ bool loss_in_blocks(const LossShape& shape);
 /// takes no bytes.
 struct LossBlocks {
   LossChunks chunks;
-  int64_t lanes;      ///< of a chunk's tokens
   int64_t columns;    ///< of x and the weight, up to a multiple of kLossLanes
   int64_t stretches;  ///< of the vocabulary
   int64_t panel;      ///< rows of the weight whose gradients of logits are held at a time; whole blocks
@@ -50,8 +50,8 @@ struct LossBlocks {
   int64_t turned;     ///< x turned, strips of 64 tokens: float32 [width, …] or pairs [width / 2, …]
   int64_t rows;       ///< x packed: float32, or pairs of tokens
   int64_t weight;     ///< a panel of the weight packed: float32, or pairs of its rows
-  int64_t gradients;  ///< of a panel's logits, dtype [panel, lanes]
-  int64_t pairs;      ///< the same of bfloat16 as pairs [panel / 2, lanes]
+  int64_t gradients;  ///< of a panel's logits, dtype [panel, lanes]: for the weight's gradient, of float32 also for x's
+  int64_t pairs;      ///< the same of bfloat16 as pairs [panel / 2, lanes]: for x's
   int64_t grad_x;     ///< float32 [rows, columns]
   int64_t low;  ///< of sums of more than two chunks in 16 bits: what rounding the gradient left [vocabulary, width]
   int64_t total;

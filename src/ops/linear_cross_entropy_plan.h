@@ -26,7 +26,7 @@ constexpr int64_t cuda_loss_chunk_bytes(int64_t vocabulary) {
 }
 
 /// Chunks whose logits take at most `most_bytes`, but 64 tokens or more, evenly split: in whole blocks of 64 tokens
-/// where there are some, else in sixteens.
+/// where 256 and more fit, else in sixteens.
 inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t element_bytes, int64_t most_bytes) {
   const int64_t room = std::max<int64_t>(64, most_bytes / std::max<int64_t>(1, vocabulary * element_bytes));
   const int64_t whole = room >= 256 ? 64 : 16, most = room / whole * whole;

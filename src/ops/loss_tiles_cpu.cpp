@@ -78,8 +78,13 @@ PLIMSOLL_INLINE Floats gradient_of(const LogitGradients& args, int64_t row, int6
   return load(args.counts + lane) != 0 ? gradient : Floats{};
 }
 
+PLIMSOLL_INLINE float inverse_cap(const LogitGradients& args) {
+  const float cap = static_cast<float>(args.cap);
+  return cap > 0 ? 1 / cap : 0;
+}
+
 PLIMSOLL_INLINE void logit_gradients_of(const LogitGradients& args, float) {
-  const float inner = args.cap > 0 ? 1 / static_cast<float>(args.cap) : 0;
+  const float inner = inverse_cap(args);
   for (int64_t row = 0; row < args.rows; ++row) {
     float* to = static_cast<float*>(args.gradients) + row * args.lanes;
     for (int64_t lane = 0; lane < args.lanes; lane += kLanes)
@@ -87,16 +92,16 @@ PLIMSOLL_INLINE void logit_gradients_of(const LogitGradients& args, float) {
   }
 }
 PLIMSOLL_INLINE void logit_gradients_of(const LogitGradients& args, BFloat16) {
-  const float inner = args.cap > 0 ? 1 / static_cast<float>(args.cap) : 0;
+  const float inner = inverse_cap(args);
   for (int64_t row = 0; row < args.rows; row += 2) {
-    auto* to = static_cast<BFloat16*>(args.gradients) + row * args.lanes;
+    auto* to = args.gradients ? static_cast<BFloat16*>(args.gradients) + row * args.lanes : nullptr;
     for (int64_t lane = 0; lane < args.lanes; lane += kLanes) {
       const Floats first = rounded_to<BFloat16>(gradient_of<BFloat16>(args, row, lane, inner));
       Floats second{};
-      store_rounded(to + lane, first);
+      if (to) store_rounded(to + lane, first);
       if (row + 1 < args.rows) {
         second = rounded_to<BFloat16>(gradient_of<BFloat16>(args, row + 1, lane, inner));
-        store_rounded(to + args.lanes + lane, second);
+        if (to) store_rounded(to + args.lanes + lane, second);
       }
       if (!args.pairs) continue;
       const Words pairs = (reinterpret_cast<Words>(first) >> 16) | reinterpret_cast<Words>(second);
@@ -159,7 +164,7 @@ void target_gradient_of(const LogitGradients& args, int64_t row, int64_t lane) {
   const float logit = static_cast<const T*>(args.logits)[row * args.lanes + lane];
   const float cap = static_cast<float>(args.cap), share = cap > 0 ? logit / cap : 0;
   const T gradient = static_cast<T>((std::exp(logit - args.log_sum[lane]) - 1) * (1 - share * share));
-  static_cast<T*>(args.gradients)[row * args.lanes + lane] = gradient;
+  if (args.gradients) static_cast<T*>(args.gradients)[row * args.lanes + lane] = gradient;
   if (args.pairs) {
     auto* pair = reinterpret_cast<char*>(args.pairs + row / 2 * args.lanes + lane);
     std::memcpy(pair + row % 2 * 2, static_cast<const void*>(&gradient), 2);

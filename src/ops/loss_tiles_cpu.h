@@ -13,7 +13,7 @@
 
 namespace plimsoll::ops {
 
-/// Logits as they come from a product, of rows [first, first + rows) of the weight.
+/// Logits as they come from a product, of some rows of the weight.
 struct LogitTile {
   float* scores;  ///< [rows, lanes]; overwritten
   int64_t rows, lanes;
@@ -26,7 +26,7 @@ struct LogitTile {
 };
 
 /// One step of the softmax over rows of the weight (M. Milakov and N. Gimelshein, "Online normalizer calculation for
-/// softmax"), of float32 logits before they are rounded to `dtype`.
+/// softmax"), of logits as they are when rounded to `dtype`.
 void logit_tile(const LogitTile& tile);
 
 /// numbers[lane] = the logarithm of the sum of exponentials of a lane's logits, of `count` parts [count, lanes].
@@ -40,7 +40,7 @@ struct LogitGradients {
   double cap;
   const float* log_sum;  ///< [lanes]
   const float* counts;   ///< [lanes]: 0 where there is no gradient
-  void* gradients;       ///< dtype [rows, lanes]
+  void* gradients;       ///< dtype [rows, lanes], or nothing where there are pairs
   Pair* pairs;           ///< [(rows + 1) / 2, lanes] of rows 2 i and 2 i + 1 of bfloat16, or nothing
 };
 void logit_gradients(const LogitGradients& args);

@@ -109,21 +109,20 @@ TEST(LossBlocks, AreTheSameWhateverIsWantedAndOnAnyNumberOfThreads) {
   }
 }
 
-// Three chunks at once, against the same chunks one by one.
-TEST(LossBlocks, AddUpTheirChunks) {
-  torch::manual_seed(3);
-  constexpr int64_t kTokens = 180, kVocabulary = 400003, kWidth = 4;
+// Some chunks at once, against the same chunks one by one.
+void expect_added_up(int64_t tokens, int64_t vocabulary, int64_t width, int64_t count) {
+  SCOPED_TRACE(c10::str(tokens, " x ", vocabulary, " x ", width));
   for (const auto type : types()) {
     const LossChunks chunks =
-        loss_chunks(kTokens, kVocabulary, static_cast<int64_t>(c10::elementSize(type)), kLossChunkBytes);
-    ASSERT_EQ(chunks.count, 3);
-    const Tensor x = torch::randn({kTokens, kWidth}).to(type), weight = torch::randn({kVocabulary, kWidth}).to(type);
-    const Tensor targets = some_targets(kTokens, kVocabulary, -1);
+        loss_chunks(tokens, vocabulary, static_cast<int64_t>(c10::elementSize(type)), kLossChunkBytes);
+    ASSERT_EQ(chunks.count, count);
+    const Tensor x = torch::randn({tokens, width}).to(type), weight = torch::randn({vocabulary, width}).to(type);
+    const Tensor targets = some_targets(tokens, vocabulary, -1);
     const Result all = blocks(x, weight, targets, -1);
-    Tensor grad_weight = torch::zeros({kVocabulary, kWidth}, at::kDouble), sizes = torch::zeros_like(grad_weight);
+    Tensor grad_weight = torch::zeros({vocabulary, width}, at::kDouble), sizes = torch::zeros_like(grad_weight);
     std::vector<Tensor> losses, grad_x;
-    for (int64_t begin = 0; begin < kTokens; begin += chunks.rows) {
-      const int64_t size = std::min(chunks.rows, kTokens - begin);
+    for (int64_t begin = 0; begin < tokens; begin += chunks.rows) {
+      const int64_t size = std::min(chunks.rows, tokens - begin);
       const Result part = blocks(x.narrow(0, begin, size), weight, targets.narrow(0, begin, size), -1);
       losses.push_back(part.losses);
       grad_x.push_back(part.grad_x);
@@ -143,6 +142,33 @@ TEST(LossBlocks, AddUpTheirChunks) {
   }
 }
 
+TEST(LossBlocks, AddUpTheirChunks) {
+  torch::manual_seed(3);
+  expect_added_up(180, 400003, 4, 3);
+  expect_added_up(100, 400003, 66, 2);
+}
+
+// Logits of 0 make all probabilities one number, so that the sums are known.
+TEST(LossBlocks, SumsOfChunksIn16BitsAreRoundedOnce) {
+  if (!has_pair_products()) GTEST_SKIP() << "this processor has no products of bfloat16 pairs";
+  constexpr int64_t kVocabulary = 1 << 19, kWidth = 66;
+  const Tensor weight = torch::zeros({kVocabulary, kWidth}, at::kBFloat16);
+  // After two of three chunks the sum lies between two numbers of 8 bits, nearer to neither.
+  for (const std::vector<double>& parts : {std::vector{256., 1., 0.5}, {256., 1.5}, {4., 256., 1., 0.5}}) {
+    const int64_t count = static_cast<int64_t>(parts.size()), tokens = count * 64;
+    const LossChunks chunks = loss_chunks(tokens, kVocabulary, 2, kLossChunkBytes);
+    ASSERT_EQ(chunks.count, count);
+    Tensor x = torch::zeros({tokens, kWidth}, at::kBFloat16);
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      x[i * chunks.rows + 5].fill_(parts[static_cast<size_t>(i)]);
+      sum += parts[static_cast<size_t>(i)];
+    }
+    const Tensor got = blocks(x, weight, torch::zeros({tokens}, at::kLong), -1).grad_weight.slice(0, 1);
+    EXPECT_TRUE(at::equal(got, torch::full_like(got, sum / kVocabulary))) << count << " chunks";
+  }
+}
+
 TEST(LossBlocks, TakeRowsThatLieApart) {
   torch::manual_seed(4);
   for (const auto type : types()) {
@@ -157,16 +183,21 @@ TEST(LossBlocks, LargeLogitsStayFiniteAndNanShows) {
     // Logits that bfloat16 rounds by whole numbers: no probability may come out above 1.
     const Tensor x = torch::full({32, 2}, 30.3).to(type),
                  weight = torch::linspace(-30, 30.7, 1200).view({600, 2}).to(type);
-    const Result large = blocks(x, weight, torch::full({32}, 600 - 1, at::kLong), -1);
-    EXPECT_TRUE(at::isfinite(large.losses).all().item<bool>());
-    EXPECT_LE(large.grad_weight.abs().max().item<double>(), 32 * 30.5);
+    for (const int64_t target : {599, 598, 597, 300}) {
+      const Result large = blocks(x, weight, torch::full({32}, target, at::kLong), -1);
+      EXPECT_TRUE(at::isfinite(large.losses).all().item<bool>());
+      EXPECT_LE(large.grad_weight.abs().max().item<double>(), 32 * 30.5);
+      // Probabilities add up to 1, so the gradients of all rows add up to nothing; logarithms near 1856 end at 2^-13.
+      const Tensor gradients = large.grad_weight.to(at::kDouble);
+      EXPECT_LE(gradients.sum().abs().item<double>(), 0.3 + 0.01 * gradients.abs().sum().item<double>());
+    }
     Tensor broken = x.clone();
     broken[3][0] = NAN;
     const Result shows = blocks(broken, weight, torch::zeros({32}, at::kLong), -1);
     EXPECT_TRUE(std::isnan(shows.losses[3].item<float>()));
     EXPECT_FALSE(std::isnan(shows.losses[4].item<float>()));
     EXPECT_TRUE(at::isnan(shows.grad_x[3]).all().item<bool>());
-    // A token that does not count gives nothing, whatever it holds.
+    // A token that does not count has no loss and no gradient, whatever it holds.
     broken = x.clone();
     broken[3][0] = std::numeric_limits<float>::infinity();
     Tensor targets = torch::zeros({32}, at::kLong);
@@ -256,12 +287,40 @@ TEST(LossBlocks, TheOperatorChoosesThemAndStatesTheirWorkspace) {
     if (!chosen) continue;
     const auto results = call("plimsoll::linear_cross_entropy", {x, weight, targets, int64_t{-1}, true, true, 0.0});
     const Result want = blocks(x, weight, targets, -1);
+    const double counted = (targets != -1).sum().item<double>(), loss = want.losses.sum().item<double>() / counted;
+    EXPECT_EQ(results[1].toTensor().item<double>(), counted);
+    EXPECT_NEAR(results[0].toTensor().item<double>(), loss, 1e-6 * loss);
+    EXPECT_TRUE(
+        at::equal(call("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}, 0.0})[0].toTensor(),
+                  results[0].toTensor()));
+    const auto ignored =
+        call("plimsoll::linear_cross_entropy", {x, weight, at::full_like(targets, -1), int64_t{-1}, true, true, 0.0});
+    for (const size_t nothing : {0, 2, 3})
+      EXPECT_TRUE(at::equal(ignored[nothing].toTensor(), torch::zeros_like(ignored[nothing].toTensor())));
     EXPECT_TRUE(at::equal(results[2].toTensor(), want.grad_x));
     EXPECT_TRUE(at::equal(results[3].toTensor(), want.grad_weight));
   }
   EXPECT_FALSE(loss_in_blocks({31, 1300, 34, DType::float32, true, true}));
   EXPECT_FALSE(loss_in_blocks({70, 300, 34, DType::float32, true, true}));
   EXPECT_FALSE(loss_in_blocks({70, 1300, 33, DType::bfloat16, true, true}));
+}
+
+// Several chunks, and the panel of more threads than tests use otherwise.
+TEST(LossBlocks, TheWorkspaceOfManyChunksAndThreadsIsStated) {
+  const int threads = at::get_num_threads();
+  for (const auto type : types()) {
+    const int64_t tokens = type == at::kFloat ? 140 : 280;
+    const Tensor x = torch::randn({tokens, 32}).to(type), weight = torch::randn({250000, 32}).to(type);
+    const LossShape shape{tokens, 250000, 32, plimsoll::dtype_of(type), true, true};
+    if (!loss_in_blocks(shape)) continue;
+    ASSERT_EQ(loss_blocks(shape, 1).chunks.count, 3);
+    expect_workspace("plimsoll::linear_cross_entropy",
+                     {x, weight, some_targets(tokens, 250000, -1), int64_t{-1}, true, true, 0.0});
+    at::set_num_threads(12);
+    expect_workspace("plimsoll::linear_cross_entropy", {x.narrow(0, 0, 40), weight.narrow(0, 0, 2000),
+                                                        some_targets(40, 2000, -1), int64_t{-1}, true, true, 0.0});
+    at::set_num_threads(threads);
+  }
 }
 
 // Evaluation keeps no logits.
