@@ -1,7 +1,7 @@
 // Training on an NVIDIA device: planned bytes are the used bytes, nothing is allocated once it runs, and the losses are
 // those of the CPU but for rounding. Skipped where there is no device.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "cuda/needs_gpu.h"
 #include "device/backend.h"

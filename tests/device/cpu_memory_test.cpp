@@ -1,6 +1,6 @@
 // The arena, and the allocator that answers a kernel's requests while an op runs.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <thread>
 

@@ -1,7 +1,12 @@
 #include "model/fine_tune.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "model/decoder.h"
 #include "plimsoll/error.h"

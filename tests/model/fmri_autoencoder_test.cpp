@@ -1,7 +1,9 @@
 #include "model/fmri_autoencoder.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"

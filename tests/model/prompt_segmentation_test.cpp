@@ -1,7 +1,9 @@
 #include "model/prompt_segmentation.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "model/segmentation_config.h"
 #include "plimsoll/error.h"

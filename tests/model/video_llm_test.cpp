@@ -1,7 +1,8 @@
 #include "model/video_llm.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"

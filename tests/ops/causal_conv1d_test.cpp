@@ -2,7 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "ops/ops_testing.h"
 #include "plimsoll/error.h"

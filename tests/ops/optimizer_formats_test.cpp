@@ -1,6 +1,7 @@
 // Numbers of 8 and 4 bits, stochastic rounding, gradient accumulators.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "ops/op_support.h"
 #include "ops/ops_testing.h"

@@ -1,6 +1,7 @@
 // The update operators against the plain reference, in every format.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <functional>
 

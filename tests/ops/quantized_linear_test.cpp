@@ -1,7 +1,8 @@
 #include "ops/quantized_linear.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

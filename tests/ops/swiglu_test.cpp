@@ -1,7 +1,8 @@
 #include "ops/swiglu.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "ops/ops_testing.h"
 #include "plimsoll/error.h"

@@ -1,6 +1,7 @@
 // Updates in groups are the updates of their members, to the bit.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "base/update_group.h"
 #include "ops/ops_testing.h"

@@ -1,7 +1,7 @@
 // Records a function of plan tensors.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 

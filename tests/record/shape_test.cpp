@@ -1,7 +1,8 @@
 // The shapes that the plan device infers are the shapes that the CPU makes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/functional.h>
+#include <torch/types.h>
 
 #include "plimsoll/error.h"
 #include "record/recording.h"

@@ -1,7 +1,7 @@
 // Batches for steps under test.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 #include <string>

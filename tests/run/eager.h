@@ -2,7 +2,9 @@
 #pragma once
 
 #include <ATen/autocast_mode.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <map>
 #include <string>

@@ -1,7 +1,8 @@
 // Replay equals eager libtorch autograd, bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <random>
 

@@ -1,7 +1,12 @@
 // What the user does wrong while a step runs, or does around it: named, and nothing is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "data/test_files.h"
 #include "device/cpu_backend.h"

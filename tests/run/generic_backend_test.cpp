@@ -1,6 +1,6 @@
 // The same plans on a device that nothing is known about.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "data/test_files.h"
 #include "device/backend.h"

@@ -1,7 +1,9 @@
 // Operators whose kernels lay their output out by their input's strides: what they compute is right, and it is where
 // the plan says.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "run/equality.h"
 

@@ -1,7 +1,10 @@
 // A last micro batch that is smaller than the others: the step is that of the whole batch, in the planned bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"

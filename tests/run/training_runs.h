@@ -1,7 +1,8 @@
 // A few steps of a step on random tokens, and what came of it.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <map>
 #include <string>

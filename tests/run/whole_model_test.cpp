@@ -1,6 +1,7 @@
 // The example's language model, whole: replay equals eager libtorch autograd bit for bit.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "plimsoll/train_job.h"
 #include "run/batches.h"

@@ -2,7 +2,8 @@
 #include "train/checkpoint_state.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "data/test_files.h"
 #include "train/checkpoint.h"

@@ -2,7 +2,8 @@
 // what to make of them.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include <cstring>
 #include <filesystem>

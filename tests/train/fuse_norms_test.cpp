@@ -1,7 +1,8 @@
 // Norms with their sums as one op and as two, over precisions and all that reorders a step: the same losses and the
 // same state to the bit.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <functional>

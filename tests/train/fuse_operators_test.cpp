@@ -2,7 +2,9 @@
 // bits in every precision, whatever each operator is made of.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "base/pointwise.h"
 #include "plan/validator.h"

@@ -1,7 +1,8 @@
 // `compile` on and off over the shapes of five systems: the same losses and the same state to the bit, with less memory
 // moved, under the budget that was given.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "plan/validator.h"
 #include "run/equality.h"

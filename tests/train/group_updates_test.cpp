@@ -2,7 +2,12 @@
 // bit, with every optimizer, in every precision, with values moved and from a checkpoint of the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "plan/passes/group_updates.h"
 #include "plan/validator.h"

@@ -1,6 +1,7 @@
 // Inputs lie in memory in the type that the step computes in, and are cast on the host.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "data/test_files.h"
 #include "plimsoll/models.h"

@@ -1,6 +1,7 @@
 // Mamba2 language models from others' folders and back, against what transformers computes from them.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <functional>
 

@@ -3,7 +3,8 @@
 #include "train/model_weights.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <map>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,11 @@
 #include "train/optimizer.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <map>
 

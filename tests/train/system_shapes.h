@@ -2,7 +2,13 @@
 // branched there is so here, and of what planning decides about, activations, there are megabytes.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <string>

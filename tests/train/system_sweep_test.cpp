@@ -1,7 +1,8 @@
 // The planner's promise over the shapes of five systems: from all the memory a step takes down to the least it can
 // take, every budget is kept, less memory never costs less time, and the mathematics stays as it is.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "plimsoll/error.h"
 #include "run/equality.h"

@@ -1,6 +1,7 @@
 // Vision encoders from others' folders, against what transformers computes from them, and language models as a part.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <functional>
 

@@ -1,6 +1,7 @@
 #include "ops/cuda/capped_softmax_launch.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <limits>
 
