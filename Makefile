@@ -11,7 +11,6 @@ TEST_JOBS ?= 2
 CTEST_ARGS ?=
 PYTHON := $(if $(PLIMSOLL_TORCH_DIR),python3,$(CURDIR)/.venv/bin/python)
 BENCHES := $(basename $(notdir $(wildcard bench/*_bench.cpp)))
-SANITIZED := base record plan run
 
 .PHONY: help
 help: ## List the targets
@@ -46,6 +45,11 @@ setup: ## Install what a build needs: Debian packages, libtorch into .venv
 build: setup ## Build everything: build/plimsoll, tests, examples, benches
 	@scripts/build.sh release
 
+.PHONY: install
+install: setup ## Install program, libraries and headers below PREFIX (make install PREFIX=$HOME/.local)
+	@scripts/build.sh release plimsoll_cli
+	@cmake --install build $(if $(PREFIX),--prefix '$(PREFIX)')
+
 .PHONY: text
 text: setup ## Fetch and prepare the text that the example trains on
 	@[[ -f .data/gcide.txt ]] || scripts/setup.sh lists
@@ -54,18 +58,18 @@ text: setup ## Fetch and prepare the text that the example trains on
 .PHONY: test
 test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 	@echo "==> test: build/"
-	@ctest --test-dir build --output-on-failure -j$(TEST_JOBS) --no-tests=error $(CTEST_ARGS)
+	@ctest --preset release -j$(TEST_JOBS) $(CTEST_ARGS)
 
-# The folders that count bytes and offsets; the others build on them, and instrumented training steps are slow.
+# The parts that count bytes and offsets, compiled once more under sanitizers and linked with the others as they are.
 # detect_leaks=0 (in CMakePresets.json: the tests' discovery, while building, wants it too): libtorch is not instrumented
 # and keeps registries and thread pools until the process ends, so a report would be about its version more than about
 # us; and LeakSanitizer needs ptrace, which many containers deny, and then fails every process.
 # EXTRA_ASAN_OPTIONS=detect_leaks=1 make asan turns it on.
 .PHONY: asan
 asan: setup ## Tests of base, record, plan and run under the address and undefined-behaviour sanitizers
-	@scripts/build.sh asan $(SANITIZED:%=%_tests)
-	@echo "==> test: build-asan/ ($(SANITIZED))"
-	@ctest --preset asan -j$(TEST_JOBS) $(CTEST_ARGS)
+	@scripts/build.sh release checked_tests plimsoll_cli
+	@echo "==> test: build/ under sanitizers (base record plan run)"
+	@ctest --preset checked -j$(TEST_JOBS) $(CTEST_ARGS)
 
 .PHONY: bench
 bench: setup ## Build, then run every bench (BENCHES=placement_bench for one)

@@ -46,3 +46,11 @@ using Vector = typename lanes::Accumulate<T>::Vector;
         throw InternalError(#name ": not a floating dtype");        \
     }                                                               \
   }
+
+// The same for kernels that are templates on the accumulator and read `dtype` themselves.
+#define PLIMSOLL_ACCUMULATOR_KERNELS(name, parameters, arguments)        \
+  PLIMSOLL_KERNEL(name, float, f32, parameters, arguments)               \
+  PLIMSOLL_KERNEL(name, double, f64, parameters, arguments)              \
+  static void pick_##name(DType dtype, auto&&... rest) {                 \
+    dtype == DType::float64 ? name##_f64(rest...) : name##_f32(rest...); \
+  }

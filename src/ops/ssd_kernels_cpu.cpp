@@ -7,8 +7,6 @@
 
 namespace plimsoll::ops {
 
-using c10::BFloat16;
-using c10::Half;
 using namespace lanes;
 
 namespace {
@@ -45,16 +43,58 @@ PLIMSOLL_INLINE const T* row_at(const SsdTensor& tensor, const SsdShape& s, cons
          chunk.time(s, i) * tensor.time_stride + head * tensor.head_stride;
 }
 
-/// A head's rows of the chunk, [length, width].
-template <typename T>
-PLIMSOLL_INLINE void load_rows(const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk, int64_t head,
-                               int64_t width, Scalar<T>* to) {
+// Arithmetic is done in S, the accumulator; only rows that are loaded and stored have a dtype of their own. So the
+// kernels are compiled for two types, not for four.
+template <typename T, typename S>
+PLIMSOLL_INLINE void load_rows_of(const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk, int64_t head,
+                                  int64_t width, S* to) {
   for (int64_t i = 0; i < chunk.length; ++i) {
     const T* from = row_at<T>(tensor, s, chunk, i, head);
     PLIMSOLL_FOR_LANES(j, partial, width) {
       store_some(to + i * width + j, load_some(from + j, partial), partial);
     }
   }
+}
+
+template <typename T, typename S>
+PLIMSOLL_INLINE void store_rows_of(const S* from, const SsdShape& s, const Chunk& chunk, int64_t head, int64_t heads,
+                                   int64_t width, void* out) {
+  for (int64_t i = 0; i < chunk.length; ++i) {
+    T* to = static_cast<T*>(out) + ((chunk.batch * s.time + chunk.time(s, i)) * heads + head) * width;
+    PLIMSOLL_FOR_LANES(j, partial, width) {
+      store_some(to + j, load_some(from + i * width + j, partial), partial);
+    }
+  }
+}
+
+/// A head's rows of the chunk, [length, width].
+PLIMSOLL_INLINE void load_rows(DType dtype, const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk,
+                               int64_t head, int64_t width, float* to) {
+  if (dtype == DType::bfloat16)
+    load_rows_of<c10::BFloat16>(tensor, s, chunk, head, width, to);
+  else if (dtype == DType::float16)
+    load_rows_of<c10::Half>(tensor, s, chunk, head, width, to);
+  else
+    load_rows_of<float>(tensor, s, chunk, head, width, to);
+}
+PLIMSOLL_INLINE void load_rows(DType, const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk, int64_t head,
+                               int64_t width, double* to) {
+  load_rows_of<double>(tensor, s, chunk, head, width, to);
+}
+
+/// Of `heads` heads, `out` [batch, time, heads, width].
+PLIMSOLL_INLINE void store_rows(DType dtype, const float* from, const SsdShape& s, const Chunk& chunk, int64_t head,
+                                int64_t heads, int64_t width, void* out) {
+  if (dtype == DType::bfloat16)
+    store_rows_of<c10::BFloat16>(from, s, chunk, head, heads, width, out);
+  else if (dtype == DType::float16)
+    store_rows_of<c10::Half>(from, s, chunk, head, heads, width, out);
+  else
+    store_rows_of<float>(from, s, chunk, head, heads, width, out);
+}
+PLIMSOLL_INLINE void store_rows(DType, const double* from, const SsdShape& s, const Chunk& chunk, int64_t head,
+                                int64_t heads, int64_t width, void* out) {
+  store_rows_of<double>(from, s, chunk, head, heads, width, out);
 }
 
 /// [rows, columns] to [columns, rows].
@@ -69,10 +109,8 @@ PLIMSOLL_INLINE void transpose(const S* from, int64_t rows, int64_t columns, S* 
 }
 
 /// dt of each position, and the sum of dt A up to and with it.
-template <typename T>
-PLIMSOLL_INLINE void load_decays(const SsdOperands& in, const Chunk& chunk, int64_t head, Scalar<T>* dt,
-                                 Scalar<T>* sums) {
-  using S = Scalar<T>;
+template <typename S>
+PLIMSOLL_INLINE void load_decays(const SsdOperands& in, const Chunk& chunk, int64_t head, S* dt, S* sums) {
   const S a = static_cast<const S*>(in.a)[head];
   S sum = 0;
   for (int64_t i = 0; i < chunk.length; ++i) {
@@ -132,9 +170,8 @@ PLIMSOLL_INLINE void exponentials(const S* sums, int64_t length, S* to) {
   }
 }
 
-template <typename T>
+template <typename S>
 PLIMSOLL_INLINE void states_of(const SsdOperands& in, void* out, void* scratch, int64_t begin, int64_t end) {
-  using S = Scalar<T>;
   const SsdShape& s = in.shape;
   const int64_t n = s.state, p = s.width, l = s.longest(), size = s.state_elements();
   Tiles<S> tiles{static_cast<S*>(scratch)};
@@ -145,9 +182,9 @@ PLIMSOLL_INLINE void states_of(const SsdOperands& in, void* out, void* scratch, 
     set_zero(state, size);
     for (int64_t k = 0; k + 1 < s.chunks(); ++k, state += size) {
       const Chunk chunk = chunk_of(s, batch, k);
-      load_rows<T>(in.b, s, chunk, head / s.heads_of_group(), n, b);
-      load_rows<T>(in.x, s, chunk, head, p, x);
-      load_decays<T>(in, chunk, head, dt, sums);
+      load_rows(in.dtype, in.b, s, chunk, head / s.heads_of_group(), n, b);
+      load_rows(in.dtype, in.x, s, chunk, head, p, x);
+      load_decays<S>(in, chunk, head, dt, sums);
       const S kept = exponential(sums[chunk.length - 1]);
       state_weights<S>(dt, sums, chunk.length, dt);
       scale_rows<S>(b, chunk.length, n, dt);
@@ -158,14 +195,14 @@ PLIMSOLL_INLINE void states_of(const SsdOperands& in, void* out, void* scratch, 
 }
 
 /// C_i . B_j for all positions of a chunk, [length, length]; B and C stay in their tiles.
-template <typename T>
-PLIMSOLL_INLINE void load_scores(const SsdOperands& in, const Chunk& chunk, int64_t group, Scalar<T>* b, Scalar<T>* c,
-                                 Scalar<T>* b_transposed, Scalar<T>* scores) {
+template <typename S>
+PLIMSOLL_INLINE void load_scores(const SsdOperands& in, const Chunk& chunk, int64_t group, S* b, S* c, S* b_transposed,
+                                 S* scores) {
   const int64_t n = in.shape.state, l = chunk.length;
-  load_rows<T>(in.b, in.shape, chunk, group, n, b);
-  load_rows<T>(in.c, in.shape, chunk, group, n, c);
+  load_rows(in.dtype, in.b, in.shape, chunk, group, n, b);
+  load_rows(in.dtype, in.c, in.shape, chunk, group, n, c);
   transpose(b, l, n, b_transposed);
-  product<Scalar<T>>(scores, l, {c, n, 1}, b_transposed, l, l, n, l, /*add=*/false);
+  product<S>(scores, l, {c, n, 1}, b_transposed, l, l, n, l, /*add=*/false);
 }
 
 /// weights_ij = scores_ij exp(s_i - s_j) dt_j up to the diagonal, 0 above it.
@@ -182,10 +219,9 @@ PLIMSOLL_INLINE void weigh(const S* scores, const S* dt, const S* sums, int64_t 
   }
 }
 
-template <typename T>
+template <typename S>
 PLIMSOLL_INLINE void outputs_of(const SsdOperands& in, const void* states, void* out, void* scratch, int64_t begin,
                                 int64_t end) {
-  using S = Scalar<T>;
   const SsdShape& s = in.shape;
   const int64_t n = s.state, p = s.width, longest = s.longest(), size = s.state_elements();
   Tiles<S> tiles{static_cast<S*>(scratch)};
@@ -197,10 +233,10 @@ PLIMSOLL_INLINE void outputs_of(const SsdOperands& in, const void* states, void*
     const int64_t group = task % s.groups, k = task / s.groups % s.chunks(), batch = task / s.groups / s.chunks();
     const Chunk chunk = chunk_of(s, batch, k);
     const int64_t l = chunk.length;
-    load_scores<T>(in, chunk, group, b, c, turned_b, scores);
+    load_scores<S>(in, chunk, group, b, c, turned_b, scores);
     for (int64_t head = group * s.heads_of_group(); head < (group + 1) * s.heads_of_group(); ++head) {
-      load_rows<T>(in.x, s, chunk, head, p, x);
-      load_decays<T>(in, chunk, head, dt, sums);
+      load_rows(in.dtype, in.x, s, chunk, head, p, x);
+      load_decays<S>(in, chunk, head, dt, sums);
       weigh<S>(scores, dt, sums, l, weights);
       if (k > 0) {
         const S* state = static_cast<const S*>(states) + ((batch * s.heads + head) * s.chunks() + k) * size;
@@ -210,23 +246,20 @@ PLIMSOLL_INLINE void outputs_of(const SsdOperands& in, const void* states, void*
       }
       product<S>(y, p, {weights, l, 1, Filled::lower}, x, p, l, l, p, /*add=*/k > 0);
       const S through = static_cast<const S*>(in.d)[head];
-      for (int64_t i = 0; i < l; ++i) {
-        T* to = static_cast<T*>(out) + ((batch * s.time + chunk.time(s, i)) * s.heads + head) * p;
-        PLIMSOLL_FOR_LANES(j, partial, p) {
-          store_some(to + j,
-                     load_some(static_cast<const S*>(y) + i * p + j, partial) +
-                         through * load_some(static_cast<const S*>(x) + i * p + j, partial),
-                     partial);
-        }
+      PLIMSOLL_FOR_LANES(i, partial, l * p) {
+        store_some(y + i,
+                   load_some(static_cast<const S*>(y) + i, partial) +
+                       through * load_some(static_cast<const S*>(x) + i, partial),
+                   partial);
       }
+      store_rows(in.dtype, y, s, chunk, head, s.heads, p, out);
     }
   }
 }
 
-template <typename T>
+template <typename S>
 PLIMSOLL_INLINE void state_gradients_of(const SsdOperands& in, const SsdTensor& grad_y, void* out, void* scratch,
                                         int64_t begin, int64_t end) {
-  using S = Scalar<T>;
   const SsdShape& s = in.shape;
   const int64_t n = s.state, p = s.width, l = s.longest(), size = s.state_elements();
   Tiles<S> tiles{static_cast<S*>(scratch)};
@@ -237,9 +270,9 @@ PLIMSOLL_INLINE void state_gradients_of(const SsdOperands& in, const SsdTensor& 
     set_zero(gradient, size);
     for (int64_t k = s.chunks() - 1; k > 0; --k, gradient -= size) {
       const Chunk chunk = chunk_of(s, batch, k);
-      load_rows<T>(in.c, s, chunk, head / s.heads_of_group(), n, c);
-      load_rows<T>(grad_y, s, chunk, head, p, dy);
-      load_decays<T>(in, chunk, head, dt, sums);
+      load_rows(in.dtype, in.c, s, chunk, head / s.heads_of_group(), n, c);
+      load_rows(in.dtype, grad_y, s, chunk, head, p, dy);
+      load_decays<S>(in, chunk, head, dt, sums);
       exponentials<S>(sums, chunk.length, dt);
       scale_rows<S>(c, chunk.length, n, dt);
       scaled_copy<S>(gradient - size, gradient, size, dt[chunk.length - 1]);
@@ -274,22 +307,10 @@ PLIMSOLL_INLINE void weigh_backward(const S* scores, const S* products, const S*
   }
 }
 
-template <typename T>
-PLIMSOLL_INLINE void store_rows(const Scalar<T>* from, const SsdShape& s, const Chunk& chunk, int64_t head,
-                                int64_t heads, int64_t width, void* out) {
-  for (int64_t i = 0; i < chunk.length; ++i) {
-    T* to = static_cast<T*>(out) + ((chunk.batch * s.time + chunk.time(s, i)) * heads + head) * width;
-    PLIMSOLL_FOR_LANES(j, partial, width) {
-      store_some(to + j, load_some(from + i * width + j, partial), partial);
-    }
-  }
-}
-
-template <typename T>
+template <typename S>
 PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y, const void* states,
                                   const void* state_gradients, const SsdGradients& out, void* scratch, int64_t begin,
                                   int64_t end) {
-  using S = Scalar<T>;
   const SsdShape& s = in.shape;
   const int64_t n = s.state, p = s.width, longest = s.longest(), size = s.state_elements();
   Tiles<S> tiles{static_cast<S*>(scratch)};
@@ -305,16 +326,16 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
     const int64_t group = task % s.groups, k = task / s.groups % s.chunks(), batch = task / s.groups / s.chunks();
     const Chunk chunk = chunk_of(s, batch, k);
     const int64_t l = chunk.length;
-    load_scores<T>(in, chunk, group, b, c, turned_b, scores);
+    load_scores<S>(in, chunk, group, b, c, turned_b, scores);
     set_zero(score_gradients, l * l);
     set_zero(b_gradient, l * n);
     set_zero(c_gradient, l * n);
     for (int64_t head = group * s.heads_of_group(); head < (group + 1) * s.heads_of_group(); ++head) {
       const int64_t at = ((batch * s.heads + head) * s.chunks() + k) * size;
       const S *state = static_cast<const S*>(states) + at, *leaving = static_cast<const S*>(state_gradients) + at;
-      load_rows<T>(in.x, s, chunk, head, p, x);
-      load_rows<T>(grad_y, s, chunk, head, p, dy);
-      load_decays<T>(in, chunk, head, dt, sums);
+      load_rows(in.dtype, in.x, s, chunk, head, p, x);
+      load_rows(in.dtype, grad_y, s, chunk, head, p, dy);
+      load_decays<S>(in, chunk, head, dt, sums);
       set_zero(dt_gradient, l);
       set_zero(sum_gradient, l);
 
@@ -383,7 +404,7 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
                      partial);
         }
       }
-      store_rows<T>(x_gradient, s, chunk, head, s.heads, p, out.x);
+      store_rows(in.dtype, x_gradient, s, chunk, head, s.heads, p, out.x);
 
       // The sums' gradients, back to each position's dt A.
       const S a = static_cast<const S*>(in.a)[head];
@@ -399,25 +420,28 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
     }
     product<S>(c_gradient, n, {score_gradients, l, 1, Filled::lower}, b, n, l, l, n, /*add=*/true);
     product<S>(b_gradient, n, {score_gradients, 1, l, Filled::upper}, c, n, l, l, n, /*add=*/true);
-    store_rows<T>(b_gradient, s, chunk, group, s.groups, n, out.b);
-    store_rows<T>(c_gradient, s, chunk, group, s.groups, n, out.c);
+    store_rows(in.dtype, b_gradient, s, chunk, group, s.groups, n, out.b);
+    store_rows(in.dtype, c_gradient, s, chunk, group, s.groups, n, out.c);
   }
 }
 
 }  // namespace
 
-PLIMSOLL_KERNELS(states_of, (const SsdOperands& in, void* out, void* scratch, int64_t begin, int64_t end),
-                 (in, out, scratch, begin, end))
-PLIMSOLL_KERNELS(outputs_of,
-                 (const SsdOperands& in, const void* states, void* out, void* scratch, int64_t begin, int64_t end),
-                 (in, states, out, scratch, begin, end))
-PLIMSOLL_KERNELS(state_gradients_of,
-                 (const SsdOperands& in, const SsdTensor& grad_y, void* out, void* scratch, int64_t begin, int64_t end),
-                 (in, grad_y, out, scratch, begin, end))
-PLIMSOLL_KERNELS(gradients_of,
-                 (const SsdOperands& in, const SsdTensor& grad_y, const void* states, const void* state_gradients,
-                  const SsdGradients& out, void* scratch, int64_t begin, int64_t end),
-                 (in, grad_y, states, state_gradients, out, scratch, begin, end))
+PLIMSOLL_ACCUMULATOR_KERNELS(states_of, (const SsdOperands& in, void* out, void* scratch, int64_t begin, int64_t end),
+                             (in, out, scratch, begin, end))
+PLIMSOLL_ACCUMULATOR_KERNELS(outputs_of,
+                             (const SsdOperands& in, const void* states, void* out, void* scratch, int64_t begin,
+                              int64_t end),
+                             (in, states, out, scratch, begin, end))
+PLIMSOLL_ACCUMULATOR_KERNELS(state_gradients_of,
+                             (const SsdOperands& in, const SsdTensor& grad_y, void* out, void* scratch, int64_t begin,
+                              int64_t end),
+                             (in, grad_y, out, scratch, begin, end))
+PLIMSOLL_ACCUMULATOR_KERNELS(gradients_of,
+                             (const SsdOperands& in, const SsdTensor& grad_y, const void* states,
+                              const void* state_gradients, const SsdGradients& out, void* scratch, int64_t begin,
+                              int64_t end),
+                             (in, grad_y, states, state_gradients, out, scratch, begin, end))
 
 void ssd_states(const SsdOperands& in, void* states, void* scratch, int64_t begin, int64_t end) {
   pick_states_of(in.dtype, in, states, scratch, begin, end);
