@@ -1,6 +1,7 @@
 // Gradients of several micro batches, summed in formats of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include "ops/optimizer/formats.h"
 #include "ops/optimizer/ops.h"

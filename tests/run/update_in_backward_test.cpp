@@ -1,6 +1,8 @@
 // Updates in backward: the same numbers, fewer gradients at a time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <cmath>
 
