@@ -10,6 +10,23 @@
 
 namespace plimsoll {
 
+/// Instruction sets that are really used, in the words of whoever uses them; empty where that is not known. Each may be
+/// told to use less by a variable of its own.
+struct CpuInstructions {
+  std::string plimsoll;           ///< our own kernels: "default", "avx2" or "avx512" (PLIMSOLL_CPU_CAPABILITY)
+  std::string plimsoll_greatest;  ///< the most of these that the processor has
+  std::string libtorch;           ///< libtorch's: "AVX512" (ATEN_CPU_CAPABILITY)
+  std::string onednn;             ///< oneDNN's: "Intel AVX2" (ONEDNN_MAX_CPU_ISA)
+  std::string mkl;                ///< MKL's (MKL_ENABLE_INSTRUCTIONS); only of Intel's processors does it say which
+  std::string bfloat16_product;   ///< oneDNN's kernel that libtorch's products run with; empty: none of oneDNN's
+  std::string float16_product;
+};
+
+/// Asks our kernels and libtorch, and has oneDNN and MKL say what they run with, which takes a small convolution and
+/// small products with their messages turned on. Once in a process: later calls give what the first one saw. What other
+/// threads write to standard output meanwhile is lost. Throws UserError for a wrong PLIMSOLL_CPU_CAPABILITY.
+CpuInstructions cpu_instructions();
+
 struct MachineReport {
   std::string processor;                           ///< as the system names it, with libtorch's version
   std::string instructions;                        ///< what libtorch's kernels use: "AVX512"

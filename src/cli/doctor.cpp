@@ -37,10 +37,25 @@ std::string rate_text(const OpRate& rate) {
   return short_count(rate.bytes) + "B/s";
 }
 
-std::string text_of(const MachineReport& report, bool terminal) {
+std::string product_text(const std::string& kernel) {
+  return kernel.empty() ? "not by oneDNN" : "oneDNN's " + kernel;
+}
+
+std::string own_kernels(const CpuInstructions& used) {
+  if (used.plimsoll == used.plimsoll_greatest) return used.plimsoll;
+  return fmt::format("{} (PLIMSOLL_CPU_CAPABILITY; the processor has {})", used.plimsoll, used.plimsoll_greatest);
+}
+
+std::string text_of(const MachineReport& report, const CpuInstructions& used, bool terminal) {
   Table machine({{""}, {""}}, "This machine");
   machine.add_row({"processor", report.processor});
-  machine.add_row({"instructions", report.instructions});
+  const auto known = [](const std::string& words) { return words.empty() ? std::string("not known") : words; };
+  machine.add_row({"instructions, own kernels", own_kernels(used)});
+  machine.add_row({"instructions, libtorch", used.libtorch});
+  machine.add_row({"instructions, oneDNN", known(used.onednn)});
+  machine.add_row({"instructions, MKL", known(used.mkl)});
+  machine.add_row({"products of bfloat16", product_text(used.bfloat16_product)});
+  machine.add_row({"products of float16", product_text(used.float16_product)});
   machine.add_row({"cores", fmt::format("{}, of which {} are planned with", report.cores, report.threads)});
   machine.add_row({"memory available", report.available_memory ? format_bytes(*report.available_memory) : "not known"});
   machine.add_row({"NVIDIA driver", report.nvidia_driver ? "there" : "none"});
@@ -62,7 +77,7 @@ std::string text_of(const MachineReport& report, bool terminal) {
   return machine.to_string(terminal) + "\n" + rates.to_string(terminal);
 }
 
-Json json_of_machine(const MachineReport& report) {
+Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
   Json rates = Json::object();
   for (int kind = 0; kind < kOpKinds; ++kind) {
     Json types = Json::object();
@@ -74,6 +89,13 @@ Json json_of_machine(const MachineReport& report) {
   }
   return {{"processor", report.processor},
           {"instructions", report.instructions},
+          {"instruction_sets",
+           {{"plimsoll", used.plimsoll},
+            {"plimsoll_greatest", used.plimsoll_greatest},
+            {"libtorch", used.libtorch},
+            {"onednn", used.onednn},
+            {"mkl", used.mkl}}},
+          {"product_kernels", {{"bfloat16", used.bfloat16_product}, {"float16", used.float16_product}}},
           {"cores", report.cores},
           {"threads", report.threads},
           {"available_memory_bytes", report.available_memory ? Json(*report.available_memory) : Json(nullptr)},
@@ -100,8 +122,9 @@ void add_doctor(CLI::App& app, Action& action) {
     action = [arguments]() -> int {
       arguments->output.require_writable();
       const MachineReport report = inspect_machine(arguments->threads, arguments->again);
-      arguments->output.print(text_of(report, colour_allowed(STDOUT_FILENO)));
-      arguments->output.write(json_of_machine(report));
+      const CpuInstructions used = cpu_instructions();
+      arguments->output.print(text_of(report, used, colour_allowed(STDOUT_FILENO)));
+      arguments->output.write(json_of_machine(report, used));
       return kDone;
     };
   });

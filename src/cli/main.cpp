@@ -15,6 +15,7 @@
 #include "base/nearest.h"
 #include "base/quoted.h"
 #include "cli/command.h"
+#include "ops/cpu_capability.h"
 #include "plimsoll/error.h"
 
 #ifndef PLIMSOLL_VERSION  // the build gives the project's
@@ -27,6 +28,7 @@ namespace {
 constexpr const char* kFooter =
     "Exit codes: 0 done, 1 failed, 2 the job file or the arguments are wrong, 3 does not fit.\n"
     "Progress goes to standard error, results to standard output.\n"
+    "PLIMSOLL_CPU_CAPABILITY=default|avx2|avx512: the most that CPU kernels may use.\n"
     "plimsoll COMMAND --help says more.";
 
 // Names of files and keys come from outside: nothing in them may reach the terminal as a command. Lines stay.
@@ -100,6 +102,7 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return refuse_arguments(app, error);
   }
+  cpu_capability();  // a wrong variable is said before the work, and not by the first kernel
   return action();
 }
 

@@ -6,7 +6,8 @@
 
 namespace plimsoll {
 
-/// For `threads` CPU threads. Operators without a rule give nullopt: their scratch is learned on the first step.
+/// For `threads` CPU threads of this machine: products that our operators leave to libtorch are run once, to see what
+/// they take. Operators without a rule give nullopt: their scratch is learned on the first step.
 WorkspaceModel cpu_workspace_model(int threads);
 
 }  // namespace plimsoll

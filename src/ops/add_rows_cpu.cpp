@@ -27,10 +27,9 @@ PLIMSOLL_INLINE void add(const AddRows& args, int64_t begin, int64_t end) {
 
 }  // namespace
 
-#define PLIMSOLL_SUM(A, B, suffix)                                                                 \
-  PLIMSOLL_CLONES static void add_rows_##suffix(const AddRows& args, int64_t begin, int64_t end) { \
-    add<A, B>(args, begin, end);                                                                   \
-  }
+#define PLIMSOLL_SUM(A, B, suffix)                                                                                  \
+  PLIMSOLL_VARIANTS(void, add_rows_##suffix, (const AddRows& args, int64_t begin, int64_t end), (args, begin, end), \
+                    { add<A, B>(args, begin, end); })
 PLIMSOLL_SUM(float, float, f32)
 PLIMSOLL_SUM(float, BFloat16, f32_bf16)
 PLIMSOLL_SUM(float, Half, f32_f16)

@@ -158,12 +158,10 @@ PLIMSOLL_KERNELS(store_turned_of, (const void* from, int64_t lanes, const void* 
 PLIMSOLL_KERNELS(store_rows_of, (const void* from, int64_t columns, const MutableHeadRows& to), (from, columns, to))
 PLIMSOLL_KERNELS(row_products_of, (const HeadRows& a, const HeadRows& b, void* to), (a, b, to))
 
-PLIMSOLL_CLONES static void turn_bf16_pairs(const HeadRows& rows, int64_t lanes, Pair* to) {
-  turn_pairs_of(rows, lanes, to);
-}
-PLIMSOLL_CLONES static void pair_bf16_rows(const HeadRows& rows, int64_t columns, Pair* to) {
-  pair_rows_of(rows, columns, to);
-}
+PLIMSOLL_VARIANTS(void, turn_bf16_pairs, (const HeadRows& rows, int64_t lanes, Pair* to), (rows, lanes, to),
+                  { turn_pairs_of(rows, lanes, to); })
+PLIMSOLL_VARIANTS(void, pair_bf16_rows, (const HeadRows& rows, int64_t columns, Pair* to), (rows, columns, to),
+                  { pair_rows_of(rows, columns, to); })
 
 void turn_rows(const HeadRows& rows, int64_t lanes, void* to) {
   pick_turn_rows_of(rows.dtype, rows, lanes, to);

@@ -225,13 +225,12 @@ PLIMSOLL_INLINE void gradient_any_block(const ScoreBlock& block, const void* num
 }  // namespace
 
 #define PLIMSOLL_SOFTMAX(S, pairs, suffix)                                                                            \
-  PLIMSOLL_CLONES static void softmax_##suffix(const ScoreBlock& block, void* numbers, void* result, int64_t width) { \
-    softmax_any_block<S, pairs>(block, numbers, result, width);                                                       \
-  }                                                                                                                   \
-  PLIMSOLL_CLONES static void gradients_##suffix(const ScoreBlock& block, const void* numbers, void* gradients,       \
-                                                 Pair* gradient_pairs) {                                              \
-    gradient_any_block<S, pairs>(block, numbers, gradients, gradient_pairs);                                          \
-  }
+  PLIMSOLL_VARIANTS(void, softmax_##suffix, (const ScoreBlock& block, void* numbers, void* result, int64_t width),    \
+                    (block, numbers, result, width), { softmax_any_block<S, pairs>(block, numbers, result, width); }) \
+  PLIMSOLL_VARIANTS(void, gradients_##suffix,                                                                         \
+                    (const ScoreBlock& block, const void* numbers, void* gradients, Pair* gradient_pairs),            \
+                    (block, numbers, gradients, gradient_pairs),                                                      \
+                    { gradient_any_block<S, pairs>(block, numbers, gradients, gradient_pairs); })
 PLIMSOLL_SOFTMAX(float, false, f32)
 PLIMSOLL_SOFTMAX(float, true, pairs)
 PLIMSOLL_SOFTMAX(double, false, f64)

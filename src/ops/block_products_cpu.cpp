@@ -1,41 +1,41 @@
 #include "ops/block_products_cpu.h"
 
-#include "ops/clones.h"
+#include "ops/kernel_variants.h"
 #include "ops/lanes.h"
 #include "ops/tile_product.h"
 #include "plimsoll/error.h"
 
 // Where kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own: 32 registers hold
 // 16 vectors of sums, which hide the latency of two multiply-adds a cycle; 16 registers of half the width hold 6.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+#if PLIMSOLL_HAS_VARIANTS
 #include <immintrin.h>
-#define PLIMSOLL_WIDE_TILES 1
 #define PLIMSOLL_AVX512 [[gnu::target("arch=x86-64-v4")]]
 #define PLIMSOLL_AVX512_BF16 [[gnu::target("arch=x86-64-v4,avx512bf16")]]
-#else
-#define PLIMSOLL_WIDE_TILES 0
 #endif
 
 namespace plimsoll::ops {
 
 static_assert(kBlockLanes == lanes::kLanes);
 
-PLIMSOLL_CLONES static void narrow_f32(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b,
-                                       int64_t b_row, int64_t rows, int64_t depth, int64_t columns, bool add) {
-  lanes::product<float>(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
-}
-PLIMSOLL_CLONES static void narrow_f64(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b,
-                                       int64_t b_row, int64_t rows, int64_t depth, int64_t columns, bool add) {
-  lanes::product<double>(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
-}
+PLIMSOLL_VARIANTS(void, narrow_f32,
+                  (float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
+                   int64_t depth, int64_t columns, bool add),
+                  (c, c_row, a, b, b_row, rows, depth, columns, add), {
+                    lanes::product<float>(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
+                  })
+PLIMSOLL_VARIANTS(void, narrow_f64,
+                  (double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
+                   int64_t depth, int64_t columns, bool add),
+                  (c, c_row, a, b, b_row, rows, depth, columns, add), {
+                    lanes::product<double>(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
+                  })
 
 void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add) {
   narrow_f64(c, c_row, a, b, b_row, rows, depth, columns, add);
 }
 
-#if PLIMSOLL_WIDE_TILES
+#if PLIMSOLL_HAS_VARIANTS
 namespace {
 
 // One tile of rows by vectors, and then all of them; `Each` is what a product multiplies and adds.
@@ -120,16 +120,13 @@ PLIMSOLL_TILES(PLIMSOLL_AVX512_BF16, EachPair, wide_pairs)
 }  // namespace
 
 bool has_wide_tiles() {
-  static const bool has = __builtin_cpu_supports("x86-64-v4");
-  return has;
+  return cpu_capability() == CpuCapability::avx512;
 }
 bool has_pair_products() {
-  static const bool has = has_wide_tiles() && __builtin_cpu_supports("avx512bf16");
-  return has;
+  return has_wide_tiles() && __builtin_cpu_supports("avx512bf16");
 }
 bool has_tile_products() {
-  static const bool has = __builtin_cpu_supports("amx-bf16");
-  return has;
+  return __builtin_cpu_supports("amx-bf16");
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,

@@ -1,6 +1,6 @@
 #include "ops/fused_block.h"
 
-#include "ops/clones.h"
+#include "ops/kernel_variants.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 
@@ -116,34 +116,24 @@ PLIMSOLL_INLINE void load_numbers(float* to, const T* from, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
 }
 
-// A template cannot carry target_clones.
-PLIMSOLL_CLONES bool step_f32(const FusedBlockStep& step, int64_t count) {
-  return step_of<DType::float32>(step, count);
-}
-PLIMSOLL_CLONES bool step_bf16(const FusedBlockStep& step, int64_t count) {
-  return step_of<DType::bfloat16>(step, count);
-}
-PLIMSOLL_CLONES bool step_f16(const FusedBlockStep& step, int64_t count) {
-  return step_of<DType::float16>(step, count);
-}
-PLIMSOLL_CLONES void load_bf16(float* to, const BFloat16* from, int64_t count) {
-  load_lanes(to, from, count);
-}
-PLIMSOLL_CLONES void load_f16(float* to, const Half* from, int64_t count) {
-  load_lanes(to, from, count);
-}
-PLIMSOLL_CLONES void load_u8(float* to, const uint8_t* from, int64_t count) {
-  load_numbers(to, from, count);
-}
-PLIMSOLL_CLONES void load_i64(float* to, const int64_t* from, int64_t count) {
-  load_numbers(to, from, count);
-}
-PLIMSOLL_CLONES void store_bf16(BFloat16* to, const float* from, int64_t count) {
-  store_lanes(to, from, count);
-}
-PLIMSOLL_CLONES void store_f16(Half* to, const float* from, int64_t count) {
-  store_lanes(to, from, count);
-}
+PLIMSOLL_VARIANTS(bool, step_f32, (const FusedBlockStep& step, int64_t count), (step, count),
+                  { return step_of<DType::float32>(step, count); })
+PLIMSOLL_VARIANTS(bool, step_bf16, (const FusedBlockStep& step, int64_t count), (step, count),
+                  { return step_of<DType::bfloat16>(step, count); })
+PLIMSOLL_VARIANTS(bool, step_f16, (const FusedBlockStep& step, int64_t count), (step, count),
+                  { return step_of<DType::float16>(step, count); })
+PLIMSOLL_VARIANTS(void, load_bf16, (float* to, const BFloat16* from, int64_t count), (to, from, count),
+                  { load_lanes(to, from, count); })
+PLIMSOLL_VARIANTS(void, load_f16, (float* to, const Half* from, int64_t count), (to, from, count),
+                  { load_lanes(to, from, count); })
+PLIMSOLL_VARIANTS(void, load_u8, (float* to, const uint8_t* from, int64_t count), (to, from, count),
+                  { load_numbers(to, from, count); })
+PLIMSOLL_VARIANTS(void, load_i64, (float* to, const int64_t* from, int64_t count), (to, from, count),
+                  { load_numbers(to, from, count); })
+PLIMSOLL_VARIANTS(void, store_bf16, (BFloat16 * to, const float* from, int64_t count), (to, from, count),
+                  { store_lanes(to, from, count); })
+PLIMSOLL_VARIANTS(void, store_f16, (Half * to, const float* from, int64_t count), (to, from, count),
+                  { store_lanes(to, from, count); })
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "ops/clones.h"
+#include "ops/kernel_variants.h"
 #include "ops/lanes.h"
 #include "plimsoll/dtype.h"
 #include "plimsoll/error.h"
@@ -19,12 +19,9 @@ using Vector = typename lanes::Accumulate<T>::Vector;
 
 }  // namespace plimsoll::ops
 
-// `name_suffix(parameters)` calls `name<T> arguments`, compiled for each instruction set: a template cannot carry
-// target_clones.
+// `name_suffix(parameters)` calls `name<T> arguments`, compiled for each instruction set.
 #define PLIMSOLL_KERNEL(name, T, suffix, parameters, arguments) \
-  PLIMSOLL_CLONES static void name##_##suffix parameters {      \
-    name<T> arguments;                                          \
-  }
+  PLIMSOLL_VARIANTS(void, name##_##suffix, parameters, arguments, { name<T> arguments; })
 
 // `name` for each element type, and `pick_name(dtype, arguments)`.
 #define PLIMSOLL_KERNELS(name, parameters, arguments)               \

@@ -221,13 +221,11 @@ PLIMSOLL_KERNELS(sum_squares, (const void* data, int64_t begin, int64_t end, dou
 
 // The norms have two element types: of what comes in and of what goes out.
 #define PLIMSOLL_NORM(X, Y, suffix)                                                                                 \
-  PLIMSOLL_CLONES static void rms_norm_##suffix(const RmsNorm& args, int64_t begin, int64_t end) {                  \
-    rms_norm<X, Y>(args, begin, end);                                                                               \
-  }                                                                                                                 \
-  PLIMSOLL_CLONES static void rms_norm_backward_##suffix(const RmsNormBackward& args, void* partial, int64_t begin, \
-                                                         int64_t end) {                                             \
-    rms_norm_backward<X, Y>(args, partial, begin, end);                                                             \
-  }
+  PLIMSOLL_VARIANTS(void, rms_norm_##suffix, (const RmsNorm& args, int64_t begin, int64_t end), (args, begin, end), \
+                    { rms_norm<X, Y>(args, begin, end); })                                                          \
+  PLIMSOLL_VARIANTS(void, rms_norm_backward_##suffix,                                                               \
+                    (const RmsNormBackward& args, void* partial, int64_t begin, int64_t end),                       \
+                    (args, partial, begin, end), { rms_norm_backward<X, Y>(args, partial, begin, end); })
 #define PLIMSOLL_NORMS(each)                                                                             \
   each(float, float, f32_f32) each(float, BFloat16, f32_bf16) each(float, Half, f32_f16)                 \
       each(BFloat16, float, bf16_f32) each(BFloat16, BFloat16, bf16_bf16) each(BFloat16, Half, bf16_f16) \

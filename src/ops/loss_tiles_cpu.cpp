@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "ops/clones.h"
+#include "ops/kernel_variants.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 
@@ -137,27 +137,19 @@ PLIMSOLL_INLINE void store_split_of(const float* from, int64_t columns, const Sp
     }
 }
 
-PLIMSOLL_CLONES void logit_tile_f32(const LogitTile& tile) {
-  logit_tile_of<float>(tile);
-}
-PLIMSOLL_CLONES void logit_tile_bf16(const LogitTile& tile) {
-  logit_tile_of<BFloat16>(tile);
-}
-PLIMSOLL_CLONES void logarithm(const float* greatest, const float* sums, int64_t count, int64_t lanes, float* numbers) {
-  logarithm_of(greatest, sums, count, lanes, numbers);
-}
-PLIMSOLL_CLONES void logit_gradients_f32(const LogitGradients& args) {
-  logit_gradients_of(args, float{});
-}
-PLIMSOLL_CLONES void logit_gradients_bf16(const LogitGradients& args) {
-  logit_gradients_of(args, BFloat16{});
-}
-PLIMSOLL_CLONES void load_split_bf16(const SplitRows& from, int64_t columns, float* to) {
-  load_split_of(from, columns, to);
-}
-PLIMSOLL_CLONES void store_split_bf16(const float* from, int64_t columns, const SplitRows& to) {
-  store_split_of(from, columns, to);
-}
+PLIMSOLL_VARIANTS(void, logit_tile_f32, (const LogitTile& tile), (tile), { logit_tile_of<float>(tile); })
+PLIMSOLL_VARIANTS(void, logit_tile_bf16, (const LogitTile& tile), (tile), { logit_tile_of<BFloat16>(tile); })
+PLIMSOLL_VARIANTS(void, logarithm,
+                  (const float* greatest, const float* sums, int64_t count, int64_t lanes, float* numbers),
+                  (greatest, sums, count, lanes, numbers), { logarithm_of(greatest, sums, count, lanes, numbers); })
+PLIMSOLL_VARIANTS(void, logit_gradients_f32, (const LogitGradients& args), (args),
+                  { logit_gradients_of(args, float{}); })
+PLIMSOLL_VARIANTS(void, logit_gradients_bf16, (const LogitGradients& args), (args),
+                  { logit_gradients_of(args, BFloat16{}); })
+PLIMSOLL_VARIANTS(void, load_split_bf16, (const SplitRows& from, int64_t columns, float* to), (from, columns, to),
+                  { load_split_of(from, columns, to); })
+PLIMSOLL_VARIANTS(void, store_split_bf16, (const float* from, int64_t columns, const SplitRows& to),
+                  (from, columns, to), { store_split_of(from, columns, to); })
 
 template <typename T>
 void target_gradient_of(const LogitGradients& args, int64_t row, int64_t lane) {

@@ -132,6 +132,15 @@ Tensor dequantize_weight_cpu(const Tensor& codes, const Tensor& scales, const Se
   return weight;
 }
 
+/// result = from x piece, some rows at a time.
+void multiply(const Tensor& result, const Tensor& from, const Tensor& piece) {
+  for (int64_t first = 0; first < from.size(0); first += kQuantizedProductRows) {
+    const int64_t rows = std::min(kQuantizedProductRows, from.size(0) - first);
+    Tensor part = result.narrow(0, first, rows);
+    at::mm_out(part, from.narrow(0, first, rows), piece);
+  }
+}
+
 Tensor quantized_linear_cpu(const Tensor& x, const Tensor& codes, const Tensor& scales, const Second& second) {
   const Tensor y = empty_quantized_linear(x, codes, scales, second);
   if (y.numel() == 0) return y;
@@ -148,8 +157,7 @@ Tensor quantized_linear_cpu(const Tensor& x, const Tensor& codes, const Tensor& 
     at::parallel_for(0, size, row_grain(width), [&](int64_t begin, int64_t end) {
       dequantize_rows(weight, out, 0, width, first + begin, first + end);
     });
-    Tensor part = to.narrow(1, first, size);
-    at::mm_out(part, from, tile.narrow(0, 0, size).t());
+    multiply(to.narrow(1, first, size), from, tile.narrow(0, 0, size).t());
   }
   return y;
 }
@@ -170,8 +178,7 @@ Tensor quantized_linear_backward_cpu(const Tensor& grad, const Tensor& codes, co
     const Rows out = rows(piece);
     at::parallel_for(0, rows_of_weight, row_grain(size),
                      [&](int64_t begin, int64_t end) { dequantize_rows(weight, out, first, size, begin, end); });
-    Tensor part = to.narrow(1, first, size);
-    at::mm_out(part, from, piece);
+    multiply(to.narrow(1, first, size), from, piece);
   }
   return dx;
 }

@@ -24,6 +24,10 @@ constexpr int64_t kScaleGroup = 256;
 /// its start.
 constexpr int64_t kQuantizedTileBytes = int64_t{4} << 20, kQuantizedGpuTileBytes = int64_t{32} << 20;
 
+/// Rows of x, or of a gradient, that one of libtorch's products takes on the CPU: a kernel that copies its operands, as
+/// those of 16-bit numbers do where the processor has no products of them, copies no more of them at a time.
+constexpr int64_t kQuantizedProductRows = 4096;
+
 PLIMSOLL_HOST_DEVICE int64_t quantized_blocks(int64_t width) {
   return div_up(width, kQuantizedBlock);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/update_group.h"
 #include "ops/add_rms_norm_plan.h"
@@ -62,11 +64,67 @@ int64_t matrix_copy(const View& view) {
   return is_matrix(view) ? 0 : kScratch.bytes_of(view);
 }
 
-int64_t matrix_scratch(DType dtype, int threads) {
-  return element_bytes(dtype) == 2 ? threads * kMatrixScratchBytes : 0;
+View matrix(DType dtype, int64_t rows, int64_t columns, int64_t stride = 0) {
+  return {kNoBuffer, dtype, 0, {rows, columns}, {stride > 0 ? stride : columns, 1}};
+}
+View turned(View matrix) {
+  std::swap(matrix.sizes[0], matrix.sizes[1]);
+  std::swap(matrix.strides[0], matrix.strides[1]);
+  return matrix;
 }
 
-int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int threads) {
+/// A length that is cut into pieces of `piece`: the sizes that pieces have.
+std::vector<int64_t> piece_sizes(int64_t length, int64_t piece) {
+  std::vector<int64_t> sizes;
+  if (length >= piece) sizes.push_back(piece);
+  if (length % piece != 0) sizes.push_back(length % piece);
+  return sizes;
+}
+
+/// The most of what products take that run one after the other.
+class MostOfProducts {
+ public:
+  explicit MostOfProducts(const ProductScratch& scratch) : scratch_(scratch) {}
+  void add(View left, View right, View result, bool adds = false) {
+    most_ = std::max(most_, scratch_({std::move(left), std::move(right), std::move(result), adds}));
+  }
+  int64_t bytes() const { return most_; }
+
+ private:
+  const ProductScratch& scratch_;
+  int64_t most_ = 0;
+};
+
+/// As linear_cross_entropy_chunks() asks for them.
+int64_t loss_products(const LossShape& shape, const LossChunks& chunks, const View& x, const View& weight,
+                      const ProductScratch& scratch) {
+  MostOfProducts most(scratch);
+  const View rows_of_weight = is_matrix(weight) ? weight : matrix(weight.dtype, shape.vocabulary, shape.width);
+  const int64_t x_stride = is_matrix(x) ? x.strides[0] : shape.width;
+  const bool split = element_bytes(shape.dtype) == 2 && chunks.count > 1;
+  for (const int64_t rows : piece_sizes(shape.tokens, chunks.rows)) {
+    const View part = matrix(shape.dtype, rows, shape.width, x_stride);
+    const View logits = matrix(shape.dtype, rows, shape.vocabulary);
+    most.add(part, turned(rows_of_weight), logits);
+    if (shape.wants_x) most.add(logits, rows_of_weight, matrix(shape.dtype, rows, shape.width));
+    if (!shape.wants_weight) continue;
+    // The first chunk's product is the gradient; those of the others are added to it.
+    const View gradient = matrix(shape.dtype, shape.vocabulary, shape.width);
+    if (rows == chunks.rows) most.add(turned(logits), part, gradient);
+    const bool is_added = rows != chunks.rows || shape.tokens >= 2 * rows;
+    if (is_added && !split) most.add(turned(logits), part, gradient, /*adds=*/true);
+    if (!is_added || !split) continue;
+    for (const int64_t block : piece_sizes(shape.vocabulary, kLossGradientBlock)) {
+      View some = logits;
+      some.sizes[1] = block;
+      most.add(turned(some), part, matrix(shape.dtype, block, shape.width));
+    }
+  }
+  return most.bytes();
+}
+
+int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int threads,
+                             const ProductScratch& scratch) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
   const LossShape shape{x.sizes[0], weight.sizes[0], x.sizes[1], x.dtype, wants_x, wants_weight};
   if (loss_in_blocks(shape))
@@ -79,25 +137,34 @@ int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int 
   if (wants_weight && bytes == 2 && chunks.count > 1)
     total += kScratch.rounded(std::min(kLossGradientBlock, vocabulary) * width * bytes);
   if (wants_weight && bytes == 2 && chunks.count > 2) total += kScratch.bytes_of(weight);
-  return total + matrix_scratch(x.dtype, threads);
+  return total + loss_products(shape, chunks, x, weight, scratch);
 }
 
-/// A piece of the weight, taken apart.
-int64_t quantized_linear(const Op& op, int threads) {
+/// A piece of the weight, taken apart, and the products with it.
+int64_t quantized_linear(const Op& op, const ProductScratch& scratch) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
   if (elements(x.sizes) == 0 || rows == 0) return 0;
-  return kScratch.contiguous_copy(x) + kScratch.rounded(quantized_tile_rows(rows, width, bytes) * width * bytes) +
-         matrix_scratch(x.dtype, threads);
+  const int64_t tile = quantized_tile_rows(rows, width, bytes);
+  MostOfProducts most(scratch);
+  for (const int64_t tokens : piece_sizes(elements(x.sizes) / width, kQuantizedProductRows))
+    for (const int64_t columns : piece_sizes(rows, tile))
+      most.add(matrix(x.dtype, tokens, width), turned(matrix(x.dtype, columns, width)),
+               matrix(x.dtype, tokens, columns, rows));
+  return kScratch.contiguous_copy(x) + kScratch.rounded(tile * width * bytes) + most.bytes();
 }
 
-int64_t quantized_linear_backward(const Op& op, int threads) {
+int64_t quantized_linear_backward(const Op& op, const ProductScratch& scratch) {
   const View &grad = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = op.results.at(0).sizes.back(), bytes = element_bytes(grad.dtype);
   if (elements(grad.sizes) == 0 || width == 0) return 0;
-  return kScratch.contiguous_copy(grad) +
-         kScratch.rounded(rows * std::min(width, quantized_tile_columns(rows, width, bytes)) * bytes) +
-         matrix_scratch(grad.dtype, threads);
+  const int64_t tile = std::min(width, quantized_tile_columns(rows, width, bytes));
+  MostOfProducts most(scratch);
+  for (const int64_t tokens : piece_sizes(elements(grad.sizes) / rows, kQuantizedProductRows))
+    for (const int64_t columns : piece_sizes(width, tile))
+      most.add(matrix(grad.dtype, tokens, rows), matrix(grad.dtype, rows, columns),
+               matrix(grad.dtype, tokens, columns, width));
+  return kScratch.contiguous_copy(grad) + kScratch.rounded(rows * tile * bytes) + most.bytes();
 }
 
 /// What attention copies: operands whose last dimension is not side by side.
@@ -158,7 +225,7 @@ int64_t causal_conv1d(const Op& op, size_t x_at, bool backward) {
 
 }  // namespace
 
-std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
+std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const ProductScratch& scratch) {
   const std::string_view name = single_name(std::string_view(op.name).substr(0, op.name.find('.')));
   if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
                        "plimsoll::accumulate_"}))
@@ -174,17 +241,18 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   if (op.name == "plimsoll::linear_cross_entropy") {
     // An unwanted gradient is an empty result.
     check(op.results.size() == 4, "plimsoll::linear_cross_entropy has four results");
-    return linear_cross_entropy(op, elements(op.results[2].sizes) > 0, elements(op.results[3].sizes) > 0, threads);
+    return linear_cross_entropy(op, elements(op.results[2].sizes) > 0, elements(op.results[3].sizes) > 0, threads,
+                                scratch);
   }
-  if (op.name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false, false, threads);
+  if (op.name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false, false, threads, scratch);
   if (op.name == "plimsoll::rms_norm") return rms_norm(op);
   if (op.name == "plimsoll::rms_norm_backward") return rms_norm_backward(op);
   if (is_one_of(op.name, {"plimsoll::add_rms_norm", kAddRmsNorm})) return add_rms_norm(op);
   if (is_one_of(op.name, {"plimsoll::rms_norm_backward_add", kRmsNormBackwardAdd}))
     return rms_norm_backward_add(op, threads);
   if (op.name == "plimsoll::rope") return rope(op);
-  if (op.name == "plimsoll::quantized_linear") return quantized_linear(op, threads);
-  if (op.name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op, threads);
+  if (op.name == "plimsoll::quantized_linear") return quantized_linear(op, scratch);
+  if (op.name == "plimsoll::quantized_linear_backward") return quantized_linear_backward(op, scratch);
   if (op.name == "plimsoll::quantize_weight") return kScratch.rows_copy(tensor(op, 0));
   if (op.name == "plimsoll::quantize_scales" || op.name == "plimsoll::dequantize_weight") return 0;
   if (op.name == "plimsoll::ssd_scan") return ssd_scan(op, 0, /*backward=*/false, threads);

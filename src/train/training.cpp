@@ -60,10 +60,10 @@ struct Training::Impl {
     if (given_out && backend->device().type() != c10::kCPU) backend->synchronize_device();
   }
 
-  void require_fit(const char* when) const {
+  void require_fit(const char* when, const std::string& why = {}) const {
     if (plan.fits) return;
-    throw UserError(fmt::format("the step does not fit{}: it needs at least {}, the budget is {}", when,
-                                format_bytes(plan.minimum_budget_bytes), format_bytes(plan.budget_bytes)),
+    throw UserError(fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
+                                format_bytes(plan.minimum_budget_bytes), format_bytes(plan.budget_bytes), why),
                     UserError::Kind::does_not_fit);
   }
 
@@ -272,15 +272,21 @@ struct Training::Impl {
   // persistent buffers lives between two steps.
   void learn() {
     bool learned = workspace.learn_beside(executor->beside_bytes());
-    for (const auto& [index, bytes] : executor->unplanned_workspace())
+    int64_t most = 0;
+    std::string whose;
+    for (const auto& [index, bytes] : executor->unplanned_workspace()) {
       learned |= workspace.learn(plan.trace.ops[index], bytes);
+      if (bytes <= most) continue;
+      most = bytes;
+      whose = fmt::format("; the most is {} for {}", format_bytes(bytes), plan.trace.ops[index].name);
+    }
     if (!learned) return;
     note_use();
     executor.reset();  // it refers to the plan
     if (profile) profile->forget_plan();
     const Plan before = std::move(plan);
     make_plan_anew();
-    require_fit(" with the scratch that its kernels turned out to take");
+    require_fit(" with the scratch that its kernels turned out to take", whose);
     backend->reset_outside_peak();
     const std::vector<BufferId> moved = what_moves(before);
     int64_t moved_bytes = 0;

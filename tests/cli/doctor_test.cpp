@@ -28,6 +28,37 @@ TEST_F(DoctorCommand, MeasuresOnceAndShowsIt) {
   EXPECT_EQ(again["rates"], measured["rates"]);
 }
 
+// What each library and our kernels run with; ours are told to use less by a variable.
+TEST_F(DoctorCommand, ShowsInstructionSets) {
+  const Outcome whole = run({"doctor", "--threads", "1", "--json", "doctor.json"});
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("own kernels"), HasSubstr("oneDNN"), HasSubstr("MKL"),
+                               HasSubstr("products of bfloat16")));
+  EXPECT_EQ(whole.out.find("onednn_verbose"), std::string::npos);
+  const json sets = json::parse(get("doctor.json"))["instruction_sets"];
+  EXPECT_NE(sets["onednn"], "");
+  EXPECT_NE(sets["libtorch"], "");
+  ::setenv("PLIMSOLL_CPU_CAPABILITY", "default", 1);
+  const Outcome less = run({"doctor", "--threads", "1", "--json", "-"});
+  ::unsetenv("PLIMSOLL_CPU_CAPABILITY");
+  const json masked = json::parse(less.out)["instruction_sets"];
+  EXPECT_EQ(masked["plimsoll"], "default");
+  EXPECT_EQ(masked["plimsoll_greatest"], sets["plimsoll_greatest"]);
+  EXPECT_EQ(masked["libtorch"], sets["libtorch"]);
+}
+
+TEST_F(DoctorCommand, AWrongCapabilityIsSaidBeforeTheWork) {
+  put_tiny_job();
+  ::setenv("PLIMSOLL_CPU_CAPABILITY", "AVX2", 1);
+  for (const Arguments& command : {Arguments{"doctor"}, {"plan", "job.yaml"}, {"train", "job.yaml"}}) {
+    const Outcome refused = run(command);
+    EXPECT_EQ(refused.exit_code, 2) << command[0];
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("PLIMSOLL_CPU_CAPABILITY is 'AVX2'"), HasSubstr("default, avx2")));
+    EXPECT_EQ(refused.out, "");
+  }
+  ::unsetenv("PLIMSOLL_CPU_CAPABILITY");
+}
+
 TEST_F(DoctorCommand, PlansGoByWhatWasMeasured) {
   put_tiny_job();
   const json before = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);

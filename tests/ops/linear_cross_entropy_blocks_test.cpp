@@ -12,7 +12,6 @@
 #include "ops/loss_tiles_cpu.h"
 #include "ops/op_support.h"
 #include "ops/ops_testing.h"
-#include "ops/workspace_cpu.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -276,15 +275,11 @@ TEST(LossBlocks, TheOperatorChoosesThemAndStatesTheirWorkspace) {
                           (type == at::kBFloat16 && has_pair_products() && !has_tile_products()));
     for (const auto& [wants_x, wants_weight] : {std::pair{true, true}, {true, false}, {false, true}}) {
       const std::vector<c10::IValue> arguments = {x, weight, targets, int64_t{-1}, wants_x, wants_weight, 0.0};
-      const int64_t slack = !chosen && c10::elementSize(type) == 2 ? kMatrixScratchBytes : 0;
-      expect_workspace("plimsoll::linear_cross_entropy", arguments, slack);
-      expect_workspace(
-          "plimsoll::linear_cross_entropy",
-          {x.t().contiguous().t(), weight.t().contiguous().t(), targets, int64_t{-1}, wants_x, wants_weight, 0.0},
-          slack);
+      expect_workspace("plimsoll::linear_cross_entropy", arguments);
+      expect_workspace("plimsoll::linear_cross_entropy", {x.t().contiguous().t(), weight.t().contiguous().t(), targets,
+                                                          int64_t{-1}, wants_x, wants_weight, 0.0});
     }
-    expect_workspace("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}, 0.0},
-                     !chosen && c10::elementSize(type) == 2 ? kMatrixScratchBytes : 0);
+    expect_workspace("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}, 0.0});
     if (!chosen) continue;
     const auto results = call("plimsoll::linear_cross_entropy", {x, weight, targets, int64_t{-1}, true, true, 0.0});
     const Result want = blocks(x, weight, targets, -1);

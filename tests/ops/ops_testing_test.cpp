@@ -12,7 +12,7 @@
 #include <thread>
 #include <unordered_map>
 
-#include "ops/workspace_cpu.h"
+#include "device/cpu_workspace.h"
 #include "record/dtypes.h"
 #include "record/op_call.h"
 
@@ -164,7 +164,7 @@ void expect_workspace(const std::string& name, const std::vector<c10::IValue>& a
     at::set_num_threads(threads);
     std::vector<c10::IValue> results;
     const int64_t measured = measured_workspace(name, arguments, &results);
-    const auto stated = cpu_workspace_bytes(recorded(name, arguments, results), threads);
+    const auto stated = cpu_workspace_model(threads)(recorded(name, arguments, results));
     ASSERT_TRUE(stated) << name;
     EXPECT_LE(measured, *stated) << name << " on " << threads << " threads";
     EXPECT_GE(measured, *stated - threads * slack) << name << " on " << threads << " threads";
@@ -207,7 +207,7 @@ TEST(OpsTesting, IsCompiledForThreads) {
 TEST(WorkspaceCpu, KnowsOurOperatorsOnly) {
   Op op;
   op.name = "aten::mm";
-  EXPECT_FALSE(cpu_workspace_bytes(op, 2));
+  EXPECT_FALSE(cpu_workspace_model(2)(op));
 }
 
 }  // namespace plimsoll::ops::testing

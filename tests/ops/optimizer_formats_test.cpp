@@ -16,7 +16,7 @@ using namespace testing;
 
 constexpr FormatCase kEight = kStateFormats[3], kFour = kStateFormats[4];
 
-// The known answers of the Random123 library.
+// The known answers of the Random123 library: whole numbers, the same on every processor.
 TEST(CounterRandom, GivesThreefrysKnownAnswers) {
   uint32_t x[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, ones[1][4] = {{~0u, ~0u, ~0u, ~0u}};
   threefry({0, 0, 0, 0}, x);

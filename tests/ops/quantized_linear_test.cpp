@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "ops/ops_testing.h"
 #include "ops/quantized_plan.h"
@@ -172,17 +173,16 @@ TEST_P(QuantizedLinear, StatesItsScratch) {
     for (const auto& [in, out] : {std::pair{70, 33}, {2100, 1300}}) {
       const QuantizedTensors weight = quantize_weight(torch::randn({out, in}), GetParam(), true);
       const Tensor x = torch::randn({40, in}).to(type), grad = torch::randn({40, out}).to(type);
-      const int64_t slack = type == at::kBFloat16 ? kMatrixScratchBytes : 0;
-      expect_workspace("plimsoll::quantized_linear", with_weight(x, weight), slack);
-      expect_workspace("plimsoll::quantized_linear", with_weight(torch::randn({in, 40}).to(type).t(), weight), slack);
-      expect_workspace("plimsoll::quantized_linear_backward", with_weight(grad, weight, in), slack);
+      expect_workspace("plimsoll::quantized_linear", with_weight(x, weight));
+      expect_workspace("plimsoll::quantized_linear", with_weight(torch::randn({in, 40}).to(type).t(), weight));
+      expect_workspace("plimsoll::quantized_linear_backward", with_weight(grad, weight, in));
       expect_workspace("plimsoll::quantized_linear_backward",
-                       with_weight(torch::randn({out, 40}).to(type).t(), weight, in), slack);
+                       with_weight(torch::randn({out, 40}).to(type).t(), weight, in));
       // Many rows: nothing as large as the result is taken beside it.
       if (in > 1000) {
-        expect_workspace("plimsoll::quantized_linear", with_weight(torch::randn({1500, in}).to(type), weight), slack);
+        expect_workspace("plimsoll::quantized_linear", with_weight(torch::randn({1500, in}).to(type), weight));
         expect_workspace("plimsoll::quantized_linear_backward",
-                         with_weight(torch::randn({1500, out}).to(type), weight, in), slack);
+                         with_weight(torch::randn({1500, out}).to(type), weight, in));
       }
       expect_workspace("plimsoll::quantize_weight", {torch::randn({in, out}).to(type).t(), four_bits()});
       expect_workspace("plimsoll::quantize_scales", {torch::rand({out, in})});
@@ -191,6 +191,41 @@ TEST_P(QuantizedLinear, StatesItsScratch) {
       whole.emplace_back(type);
       expect_workspace("plimsoll::dequantize_weight", whole);
     }
+}
+
+// However many rows: no product is of more than it was measured with, and what it takes is added to what is our own.
+TEST_P(QuantizedLinear, StatesWhatProductsOfSomebodyElseTake) {
+  const int64_t tokens = 9000, in = 200, out = 300;
+  const QuantizedTensors weight = quantize_weight(torch::zeros({out, in}), GetParam(), true);
+  for (const std::string name : {"plimsoll::quantized_linear", "plimsoll::quantized_linear_backward"}) {
+    const bool backward = name.ends_with("backward");
+    const Tensor x = torch::zeros({tokens, backward ? out : in}, at::kBFloat16);
+    const auto arguments = backward ? with_weight(x, weight, in) : with_weight(x, weight);
+    const Op op = recorded(name, arguments, call(name, arguments));
+    std::set<int64_t> rows;
+    const auto greedy = [&](const LibraryProduct& product) {
+      rows.insert(product.left.sizes[0]);
+      EXPECT_EQ(product.left.sizes[1], product.right.sizes[0]);
+      EXPECT_EQ(product.result.sizes, (std::vector{product.left.sizes[0], product.right.sizes[1]}));
+      return product.left.sizes[0] == kQuantizedProductRows ? int64_t{1 << 20} : int64_t{1 << 10};
+    };
+    const auto none = [](const LibraryProduct&) { return int64_t{0}; };
+    EXPECT_EQ(*cpu_workspace_bytes(op, 2, greedy), *cpu_workspace_bytes(op, 2, none) + (1 << 20));
+    EXPECT_EQ(rows, (std::set<int64_t>{kQuantizedProductRows, tokens % kQuantizedProductRows}));
+  }
+}
+
+// The rows are cut: every one is what it is alone.
+TEST_P(QuantizedLinear, ManyRowsAreCutAndAllThere) {
+  torch::manual_seed(6);
+  const int64_t tokens = kQuantizedProductRows + 100, in = 66, out = 35;
+  const QuantizedTensors weight = quantize_weight(torch::randn({out, in}), GetParam(), false);
+  const Tensor exact = dequantize_weight(weight, in, at::kDouble);
+  const Tensor x = torch::randn({tokens, in}).requires_grad_(true), grad = torch::randn({tokens, out});
+  const Tensor y = quantized_linear(x, weight);
+  y.backward(grad);
+  expect_close(y, x.detach().to(at::kDouble).mm(exact.t()), 2e-5, "y");
+  expect_close(x.grad(), grad.to(at::kDouble).mm(exact), 2e-5, "dx");
 }
 
 TEST_P(QuantizedLinear, KeepsNothingOfItsInput) {

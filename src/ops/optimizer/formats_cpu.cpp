@@ -1,6 +1,6 @@
 #include "ops/optimizer/formats.h"
 
-#include "ops/clones.h"
+#include "ops/kernel_variants.h"
 #include "ops/lanes.h"
 #include "ops/optimizer/small_float.h"
 #include "plimsoll/error.h"
@@ -208,17 +208,32 @@ PLIMSOLL_INLINE void write_halves(void* to, Words words, int64_t partial) {
     std::memcpy(to, &halves, static_cast<size_t>(partial) * 2);
 }
 
+PLIMSOLL_INLINE void join_halves(const uint16_t* upper, const uint16_t* lower, int64_t count, float* to) {
+  PLIMSOLL_FOR_LANES(i, partial, count) {
+    const Words high = __builtin_convertvector(read_halves(upper + i, partial), Words);
+    const Words low = __builtin_convertvector(read_halves(lower + i, partial), Words);
+    store(to + i, joined<Floats>(high, low));
+  }
+}
+PLIMSOLL_INLINE void split_halves(uint16_t* upper, uint16_t* lower, int64_t count, const float* from) {
+  PLIMSOLL_FOR_LANES(i, partial, count) {
+    const Floats x = load(from + i);
+    write_halves(upper + i, upper_half<Floats>(x), partial);
+    write_halves(lower + i, lower_half<Floats>(x), partial);
+  }
+}
+
 }  // namespace
 
 // One copy of each for every instruction set; what is inlined above takes on its target.
-#define PLIMSOLL_SMALL(name, unpacker, packer, Small, squares)                                               \
-  PLIMSOLL_CLONES static void unpack_##name(const Values& from, int64_t begin, int64_t count, float* to) {   \
-    unpacker<Small, squares>(static_cast<const uint8_t*>(from.data), from.scales, begin, count, to);         \
-  }                                                                                                          \
-  PLIMSOLL_CLONES static void pack_##name(const Values& to, int64_t begin, int64_t count, const float* from, \
-                                          const Drawn& drawn) {                                              \
-    packer<Small, squares>(static_cast<uint8_t*>(to.data), to.scales, begin, count, from, drawn);            \
-  }
+#define PLIMSOLL_SMALL(name, unpacker, packer, Small, squares)                                                      \
+  PLIMSOLL_VARIANTS(                                                                                                \
+      void, unpack_##name, (const Values& from, int64_t begin, int64_t count, float* to), (from, begin, count, to), \
+      { unpacker<Small, squares>(static_cast<const uint8_t*>(from.data), from.scales, begin, count, to); })         \
+  PLIMSOLL_VARIANTS(void, pack_##name,                                                                              \
+                    (const Values& to, int64_t begin, int64_t count, const float* from, const Drawn& drawn),        \
+                    (to, begin, count, from, drawn),                                                                \
+                    { packer<Small, squares>(static_cast<uint8_t*>(to.data), to.scales, begin, count, from, drawn); })
 PLIMSOLL_SMALL(e4m3, unpack8, pack8, E4M3, false)
 PLIMSOLL_SMALL(e5m3, unpack8, pack8, E5M3, true)
 PLIMSOLL_SMALL(e2m1, unpack4, pack4, E2M1, false)
@@ -226,40 +241,28 @@ PLIMSOLL_SMALL(e3m1, unpack4, pack4, E3M1, true)
 #undef PLIMSOLL_SMALL
 
 #define PLIMSOLL_HALVES(name, T)                                                                                     \
-  PLIMSOLL_CLONES static void unpack_##name(const void* from, int64_t begin, int64_t count, float* to) {             \
-    widen(static_cast<const T*>(from) + begin, count, to);                                                           \
-  }                                                                                                                  \
-  PLIMSOLL_CLONES static void pack_##name(void* to, int64_t begin, int64_t count, const float* from,                 \
-                                          const Rounding& rounding) {                                                \
-    narrow(static_cast<T*>(to) + begin, begin, count, from, rounding);                                               \
-  }                                                                                                                  \
-  PLIMSOLL_CLONES static void unpack_compensated_##name(const Weights& from, int64_t begin, int64_t count,           \
-                                                        float* to) {                                                 \
-    add_compensation(static_cast<const T*>(from.data) + begin, static_cast<const T*>(from.companion) + begin, count, \
-                     to);                                                                                            \
-  }                                                                                                                  \
-  PLIMSOLL_CLONES static void pack_compensated_##name(const Weights& to, int64_t begin, int64_t count,               \
-                                                      const float* from) {                                           \
-    split_compensation(static_cast<T*>(to.data) + begin, static_cast<T*>(to.companion) + begin, count, from);        \
-  }
+  PLIMSOLL_VARIANTS(void, unpack_##name, (const void* from, int64_t begin, int64_t count, float* to),                \
+                    (from, begin, count, to), { widen(static_cast<const T*>(from) + begin, count, to); })            \
+  PLIMSOLL_VARIANTS(                                                                                                 \
+      void, pack_##name, (void* to, int64_t begin, int64_t count, const float* from, const Rounding& rounding),      \
+      (to, begin, count, from, rounding), { narrow(static_cast<T*>(to) + begin, begin, count, from, rounding); })    \
+  PLIMSOLL_VARIANTS(void, unpack_compensated_##name, (const Weights& from, int64_t begin, int64_t count, float* to), \
+                    (from, begin, count, to), {                                                                      \
+                      add_compensation(static_cast<const T*>(from.data) + begin,                                     \
+                                       static_cast<const T*>(from.companion) + begin, count, to);                    \
+                    })                                                                                               \
+  PLIMSOLL_VARIANTS(                                                                                                 \
+      void, pack_compensated_##name, (const Weights& to, int64_t begin, int64_t count, const float* from),           \
+      (to, begin, count, from),                                                                                      \
+      { split_compensation(static_cast<T*>(to.data) + begin, static_cast<T*>(to.companion) + begin, count, from); })
 PLIMSOLL_HALVES(bfloat16, BFloat16)
 PLIMSOLL_HALVES(float16, Half)
 #undef PLIMSOLL_HALVES
 
-PLIMSOLL_CLONES static void unpack_remainder(const uint16_t* upper, const uint16_t* lower, int64_t count, float* to) {
-  PLIMSOLL_FOR_LANES(i, partial, count) {
-    const Words high = __builtin_convertvector(read_halves(upper + i, partial), Words);
-    const Words low = __builtin_convertvector(read_halves(lower + i, partial), Words);
-    store(to + i, joined<Floats>(high, low));
-  }
-}
-PLIMSOLL_CLONES static void pack_remainder(uint16_t* upper, uint16_t* lower, int64_t count, const float* from) {
-  PLIMSOLL_FOR_LANES(i, partial, count) {
-    const Floats x = load(from + i);
-    write_halves(upper + i, upper_half<Floats>(x), partial);
-    write_halves(lower + i, lower_half<Floats>(x), partial);
-  }
-}
+PLIMSOLL_VARIANTS(void, unpack_remainder, (const uint16_t* upper, const uint16_t* lower, int64_t count, float* to),
+                  (upper, lower, count, to), { join_halves(upper, lower, count, to); })
+PLIMSOLL_VARIANTS(void, pack_remainder, (uint16_t * upper, uint16_t* lower, int64_t count, const float* from),
+                  (upper, lower, count, from), { split_halves(upper, lower, count, from); })
 
 void unpack(const Values& values, int64_t begin, int64_t count, float* to) {
   switch (values.format) {
@@ -282,9 +285,8 @@ void unpack(const Values& values, int64_t begin, int64_t count, float* to) {
   throw InternalError("unpack: float32 is worked on in place");
 }
 
-PLIMSOLL_CLONES static void draw_for_chunk(const Draw& draw, int64_t begin, Drawn& to) {
-  draw_words(draw, begin, to);
-}
+PLIMSOLL_VARIANTS(void, draw_for_chunk, (const Draw& draw, int64_t begin, Drawn& to), (draw, begin, to),
+                  { draw_words(draw, begin, to); })
 void draw_chunk(const Draw& draw, int64_t begin, Drawn& to) {
   draw_for_chunk(draw, begin, to);
 }

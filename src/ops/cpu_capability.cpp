@@ -1,0 +1,58 @@
+#include "ops/cpu_capability.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kVariable = "PLIMSOLL_CPU_CAPABILITY";
+constexpr std::array<std::string_view, 3> kNames = {"default", "avx2", "avx512"};
+
+}  // namespace
+
+std::atomic<int8_t> detail::cpu_capability = detail::kNotRead;
+
+std::string_view name_of(CpuCapability capability) {
+  return kNames[static_cast<size_t>(capability)];
+}
+
+std::optional<CpuCapability> capability_named(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<CpuCapability>(found - kNames.begin());
+}
+
+CpuCapability greatest_cpu_capability() {
+#if PLIMSOLL_HAS_VARIANTS
+  // These ask whether the system saves the registers, too.
+  if (__builtin_cpu_supports("x86-64-v4")) return CpuCapability::avx512;
+  if (__builtin_cpu_supports("x86-64-v3")) return CpuCapability::avx2;
+#endif
+  return CpuCapability::baseline;
+}
+
+CpuCapability detail::read_cpu_capability() {
+  CpuCapability result = greatest_cpu_capability();
+  if (const char* value = std::getenv(kVariable); value && *value) {
+    const std::optional<CpuCapability> wanted = capability_named(value);
+    if (!wanted)
+      throw UserError(
+          std::string(kVariable) + " is " + in_quotes(value) +
+          "; allowed are default, avx2 and avx512, and without it the greatest that the processor has is taken");
+    result = std::min(result, *wanted);
+  }
+  cpu_capability = static_cast<int8_t>(result);
+  return result;
+}
+
+CpuCapabilityScope::CpuCapabilityScope(CpuCapability capability) : before_(detail::cpu_capability) {
+  detail::cpu_capability = static_cast<int8_t>(std::min(capability, greatest_cpu_capability()));
+}
+
+}  // namespace plimsoll

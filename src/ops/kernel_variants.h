@@ -1,0 +1,25 @@
+// PLIMSOLL_VARIANTS: a CPU kernel, compiled for each instruction set worth having.
+#pragma once
+
+#include "ops/cpu_capability.h"
+
+// `static result name parameters { body }` for each CpuCapability; a call runs the one of cpu_capability(). `arguments`
+// are the parameters' names. What the body calls must be inlined into it to be compiled for the same: functions and
+// lambdas that are always_inline.
+//
+//     PLIMSOLL_VARIANTS(void, halve, (float* x, int64_t count), (x, count), { halve_of(x, count); })
+//
+// Not by GCC's target_clones, whose choice is the loader's: nothing masks it, and nothing shows it.
+#if PLIMSOLL_HAS_VARIANTS
+#define PLIMSOLL_VARIANTS(result, name, parameters, arguments, ...)                                              \
+  static result name##_baseline parameters __VA_ARGS__                                                           \
+      [[gnu::target("arch=x86-64-v3")]] static result name##_avx2 parameters __VA_ARGS__ [[gnu::target(          \
+          "arch=x86-64-v4")]] static result name##_avx512 parameters __VA_ARGS__ static result name parameters { \
+    const ::plimsoll::CpuCapability capability = ::plimsoll::cpu_capability();                                   \
+    if (capability == ::plimsoll::CpuCapability::avx512) return name##_avx512 arguments;                         \
+    if (capability == ::plimsoll::CpuCapability::avx2) return name##_avx2 arguments;                             \
+    return name##_baseline arguments;                                                                            \
+  }
+#else
+#define PLIMSOLL_VARIANTS(result, name, parameters, arguments, ...) static result name parameters __VA_ARGS__
+#endif

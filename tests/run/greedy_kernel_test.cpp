@@ -1,0 +1,153 @@
+// A kernel that takes more scratch than its rule says, as somebody else's may on a processor that nobody has tried.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "ops/kernels_cpu.h"
+#include "ops/op_support.h"
+#include "ops/results.h"
+#include "ops/swiglu.h"
+#include "plimsoll/error.h"
+#include "plimsoll/models.h"
+#include "plimsoll/training.h"
+#include "run/batches.h"
+#include "run/refusals.h"
+#include "run/training_runs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::RunResult;
+using testing::token_batch;
+using testing::train;
+
+int64_t greed = 0;           // bytes beside what the rule of swiglu says, which is nothing
+bool only_for_data = false;  // not for the zeros that kernels are tried out with
+int64_t calls = 0;
+
+at::Tensor greedy_swiglu(const at::Tensor& gate_up) {
+  ++calls;
+  const at::Tensor result = ops::gated_result("plimsoll::swiglu", gate_up);
+  at::Tensor scratch;
+  const bool zeros = gate_up.flatten().slice(0, 0, 1).item<float>() == 0;
+  if (!only_for_data || !zeros) scratch = at::empty({greed}, at::kByte).fill_(1);
+  at::parallel_for(0, ops::row_count(result), 1, [&](int64_t begin, int64_t end) {
+    ops::swiglu_rows(ops::const_rows(gate_up), ops::rows(result), result.size(-1), begin, end);
+  });
+  return result;
+}
+
+/// Puts the greedy kernel in the place of swiglu's on the CPU.
+class Greedy : public ::testing::Test {
+ protected:
+  void take(int64_t bytes, bool of_data_only = false) {
+    greed = bytes;
+    only_for_data = of_data_only;
+    calls = 0;
+    library_ =
+        std::make_unique<torch::Library>(torch::Library::IMPL, "plimsoll", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    library_->impl("swiglu", greedy_swiglu);
+  }
+
+ private:
+  std::unique_ptr<torch::Library> library_;
+};
+
+constexpr int64_t kGreed = 3 << 20;
+
+Step decoder() {
+  DecoderConfig config;
+  config.vocab_size = 128;
+  config.hidden_size = 32;
+  config.num_layers = 2;
+  config.num_heads = 2;
+  return decoder_step(config, 2, 16);
+}
+
+TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
+  const RunResult modest = train(decoder(), {}, 1, 3, 16, 128);
+  take(kGreed);
+  TrainingOptions options;
+  options.memory_budget = modest.plan.minimum_budget_bytes;
+  Training refused(decoder(), options);
+  EXPECT_FALSE(refused.plan().fits);  // by the plan that is told before the start
+  const int64_t tried = calls;
+  EXPECT_GT(tried, 0);
+  EXPECT_THAT(message_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("needs at least")));
+  EXPECT_EQ(calls, tried);  // nothing of it was run
+
+  options.memory_budget = refused.plan().minimum_budget_bytes;
+  EXPECT_GT(*options.memory_budget, modest.plan.minimum_budget_bytes + kGreed / 2);
+  const RunResult planned = train(decoder(), options, 1, 3, 16, 128);
+  EXPECT_EQ(planned.losses, modest.losses);
+  EXPECT_LE(planned.used.measured_peak(), *options.memory_budget);
+  EXPECT_EQ(planned.used.workspace, 0);  // all of its scratch lay in the arena
+}
+
+// An op of more than the plan tries out is tried out at the start.
+TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
+  struct Wide : torch::nn::Module {
+    torch::nn::Linear in = register_module("in", torch::nn::Linear(torch::nn::LinearOptions(8, 4096).bias(false)));
+  };
+  Step step;
+  step.model = [] { return std::make_shared<Wide>(); };
+  step.inputs = {{"x", {6000, 8}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& module, const StepInputs& in) {
+    return ops::swiglu(static_cast<Wide&>(module).in(in["x"])).mean();
+  };
+  TrainingOptions options;
+  Training modest(step, options);
+  options.memory_budget = modest.plan().minimum_budget_bytes;
+  // What it takes must show at the peak, which is elsewhere.
+  take(*options.memory_budget);
+  Training refused(step, options);
+  ASSERT_TRUE(refused.plan().fits);
+  EXPECT_EQ(calls, 0);
+  EXPECT_THAT(message_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("scratch")));
+  EXPECT_FALSE(refused.plan().fits);
+  EXPECT_GT(refused.plan().minimum_budget_bytes, *options.memory_budget);
+}
+
+// What only data brings out is counted in the step that it happens in, and planned from then on; or the run ends.
+TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
+  Training modest(decoder(), {});
+  modest.start();
+  const int64_t minimum = modest.plan().minimum_budget_bytes, peak = modest.plan().peak_bytes;
+  take(kGreed, /*of_data_only=*/true);
+  Training training(decoder(), {});
+  training.start();
+  EXPECT_EQ(training.plan().peak_bytes, peak);
+  std::vector<int64_t> asked;
+  for (int i = 0; i < 3; ++i) {
+    training.step({token_batch(2, 16, 128)}, 1e-3);
+    asked.push_back(training.used().outside_allocations);
+  }
+  EXPECT_GT(asked[0], 0);
+  EXPECT_EQ(asked[2], asked[1]);  // from the arena since
+  EXPECT_GT(training.plan().peak_bytes, peak);
+  EXPECT_EQ(training.plan().peak_bytes, training.used().arena);
+
+  TrainingOptions options;
+  options.memory_budget = minimum;
+  Training ended(decoder(), options);
+  ended.start();
+  try {
+    ended.step({token_batch(2, 16, 128)}, 1e-3);
+    FAIL() << "it went on beyond its budget";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("plimsoll::swiglu"), HasSubstr("scratch"), HasSubstr("needs at least")));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
