@@ -56,6 +56,12 @@ test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 	@echo "==> test: build/"
 	@ctest --test-dir build --output-on-failure -j$(TEST_JOBS) --no-tests=error $(CTEST_ARGS)
 
+.PHONY: test-masks
+test-masks: setup ## Tests of kernels, scratch and equality as if the processor had fewer instructions (five runs)
+	@scripts/build.sh release ops_tests run_tests train_tests
+	@echo "==> test: build/ under masks"
+	@scripts/test-masks.py build
+
 # The folders that count bytes and offsets; the others build on them, and instrumented training steps are slow.
 # detect_leaks=0 (in CMakePresets.json: the tests' discovery, while building, wants it too): libtorch is not instrumented
 # and keeps registries and thread pools until the process ends, so a report would be about its version more than about

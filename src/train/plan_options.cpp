@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "base/pointwise.h"
@@ -18,7 +21,14 @@
 namespace plimsoll {
 
 int threads_of(const TrainingOptions& options) {
-  return options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (options.threads > 0) return options.threads;
+  // As libtorch itself has it. "4,2" is of nested teams, whose first number is ours.
+  if (const char* text = std::getenv("OMP_NUM_THREADS")) {
+    int said = 0;
+    if (std::from_chars(text, text + std::strlen(text), said).ec == std::errc() && said > 0)
+      return std::min(said, 1024);
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 namespace {

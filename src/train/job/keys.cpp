@@ -262,7 +262,7 @@ std::vector<Key> training_keys() {
               "0: only at the end, if there is validation data"),
       integer("eval_batches", &Job::eval_batches, kSteps, "batches of `batch_size` sequences an evaluation"),
       word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"}, "a plan can be made for any of them on any machine"),
-      integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: as many as cores"),
+      integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: as OMP_NUM_THREADS says, else as many as cores"),
       seed(),
   };
 }
