@@ -92,7 +92,7 @@ struct TrainingOptions {
   int64_t disk_budget = 0;                ///< bytes that what host memory has no room for may take on disk; 0: none
   std::filesystem::path disk_path;        ///< the folder for it; empty: the working directory
   std::string device = "cpu";             ///< whose casts and scratch are planned for
-  int threads = 0;                        ///< CPU threads; 0: as many as cores
+  int threads = 0;                        ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
   int64_t context_bytes = 0;              ///< what the device's runtime takes, inside the budget
   int64_t library_bytes = 0;              ///< what its libraries set aside, likewise

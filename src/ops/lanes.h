@@ -1,8 +1,8 @@
 // Sixteen numbers at a time: loads, stores, exp, tanh and sin/cos for the CPU kernels, without intrinsics.
 //
 // GCC's and Clang's vector types are lowered to whatever the function they are inlined into may use, so one source
-// serves SSE2, AVX2 and AVX-512 through PLIMSOLL_VARIANTS (kernel_variants.h). The lane count does not follow the machine:
-// sums are taken in the same order everywhere. Only files of kernels include this, whose functions are compiled so.
+// serves SSE2, AVX2 and AVX-512 (kernel_variants.h). The lane count does not follow the machine: sums are taken in the
+// same order everywhere. Only files of kernels include this, whose functions are compiled so.
 #pragma once
 
 #include <c10/util/BFloat16.h>

@@ -7,6 +7,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -71,6 +72,15 @@ struct Counting {
   ~Counting() { c10::SetCPUAllocator(before, 200); }
   c10::Allocator* before;
 };
+
+/// As many threads as OMP_NUM_THREADS says: of more than cores libtorch takes no notice by itself.
+struct ThreadsAsSaid : ::testing::Environment {
+  void SetUp() override {
+    const char* said = std::getenv("OMP_NUM_THREADS");
+    if (const int threads = said ? std::atoi(said) : 0; threads > 0) at::set_num_threads(threads);
+  }
+};
+const auto* const threads_as_said = ::testing::AddGlobalTestEnvironment(new ThreadsAsSaid);
 
 c10::OperatorHandle find(const std::string& name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");

@@ -306,11 +306,15 @@ TEST(UpdateOps, WalkThroughMemoryAsTheParameterLies) {
     EXPECT_TRUE(at::equal(last.parameter, plain.parameter)) << method.name;
   }
   const auto arguments = [&](const Tensor& g) {
+    const Tensor of = g.dim() == 2 ? at::zeros(g.sizes()) : value.clone();
     return std::vector<c10::IValue>{
-        value.clone(), c10::IValue(), g,   c10::IValue(), at::zeros({}), at::scalar_tensor(kRate, at::kDouble),
-        at::ones({}),  at::zeros({}), 0.0, false,         false,         0};
+        of,           c10::IValue(), g,   c10::IValue(), at::zeros({}), at::scalar_tensor(kRate, at::kDouble),
+        at::ones({}), at::zeros({}), 0.0, false,         false,         0};
   };
   expect_workspace("plimsoll::sgd_", arguments(gradient));
+  // A matrix that is turned: libtorch's own copy of it would take a buffer from 3600 numbers on.
+  expect_workspace("plimsoll::sgd_", arguments(torch::randn({90, 70}).t()));
+  expect_workspace("plimsoll::accumulate_", {at::zeros({70, 90}), c10::IValue(), torch::randn({90, 70}).t(), true});
   expect_workspace("plimsoll::sgd_", arguments(gradient.contiguous(at::MemoryFormat::ChannelsLast)));
 }
 

@@ -54,12 +54,17 @@ Draw draw_from(const std::optional<at::Generator>& generator) {
   return draw_from_key(cpu->random64());
 }
 
+/// Of one more dimension while it is copied: transposing a matrix, libtorch would take a buffer of its own.
+void copy_in_order(const Tensor& to, const Tensor& from) {
+  to.unsqueeze(0).copy_(from.unsqueeze(0));
+}
+
 void accumulate(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool overwrite, bool random,
                 const Draw& draw) {
   const Format format = check_accumulator(accumulator, scales, gradient, random);
   if (format == Format::float64) {
     if (overwrite)
-      accumulator.copy_(gradient);
+      copy_in_order(accumulator, gradient);
     else
       accumulator.add_(gradient);
     return;
@@ -68,7 +73,7 @@ void accumulate(const Tensor& accumulator, const Optional& scales, const Tensor&
   Tensor from = gradient;
   if (!same_order(gradient.sizes(), gradient.strides(), accumulator.strides())) {
     from = at::empty_strided(accumulator.sizes(), accumulator.strides(), gradient.options());
-    from.copy_(gradient);
+    copy_in_order(from, gradient);
   }
   const Values sum{accumulator.data_ptr(), scales ? static_cast<uint8_t*>(scales->data_ptr()) : nullptr, format, false};
   const Values part{from.data_ptr(), nullptr, format_of(kAccumulate, "the gradient", from, {}, from), false};

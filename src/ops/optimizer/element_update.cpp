@@ -101,7 +101,8 @@ ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw) {
   at::Tensor gradient = tensors.gradient;
   if (!tensors.gradient_scales.defined() && !same_order(gradient.sizes(), gradient.strides(), parameter.strides())) {
     gradient = at::empty_strided(parameter.sizes(), parameter.strides(), gradient.options());
-    gradient.copy_(tensors.gradient);
+    // Of one more dimension: transposing a matrix, libtorch would take a buffer of its own.
+    gradient.unsqueeze(0).copy_(tensors.gradient.unsqueeze(0));
     update.held = gradient;
   }
   update.gradient = values_of(tensors.op, "the gradient", gradient, tensors.gradient_scales, parameter, false);
