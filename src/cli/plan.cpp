@@ -6,11 +6,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <optional>
-#include <system_error>
 
 #include "base/atomic_file.h"
 #include "base/quoted.h"
@@ -19,6 +16,7 @@
 #include "cli/plan_devices.h"
 #include "cli/plan_report_json.h"
 #include "cli/plan_tables.h"
+#include "cli/standard_streams.h"
 #include "cli/value_checks.h"
 #include "cli/what_if.h"
 #include "plimsoll/bytes.h"
@@ -29,6 +27,7 @@
 #include "report/terminal.h"
 #include "report/text_width.h"
 #include "report/waiting.h"
+#include "train/missing_data.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -78,22 +77,23 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
 
 // A plan reads no data; whoever misspelt a name is to hear of it before the training.
 void note_missing_data(const Job& job) {
-  if (job.data.type == "synthetic") return;  // files of the type that it stands for are not read
-  std::vector<std::filesystem::path> missing;
-  std::error_code error;
-  std::ranges::copy_if(job.data.files, std::back_inserter(missing),
-                       [&](const std::filesystem::path& file) { return !std::filesystem::exists(file, error); });
+  std::vector<MissingFile> missing = missing_data(job);
+  // Where the plan cannot do without it, it says so itself.
+  std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.tokenizer_file"; });
   if (missing.empty()) return;
-  fmt::print(stderr, "data.files: {} is not there{}; the plan does without, training will not\n",
-             without_controls(missing.front().string()),
-             missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()));
+  tell(without_controls(fmt::format("{}: {} is not there{}; the plan does without, training will not: {}",
+                                    missing.front().key, missing.front().file.lexically_normal().string(),
+                                    missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
+                                    remedy_for(job, missing.front()))) +
+       "\n");
 }
 
 int run_plan(const PlanArguments& arguments) {
   const Job job = arguments.job.read();
-  note_missing_data(job);
   arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
   arguments.job.output.require_writable();
+  require_writable({"--html", arguments.html});
+  note_missing_data(job);
   if (arguments.gpus.size() > 1) {
     if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if)
       throw UserError("--html, --frontier and --what-if are of one device; name one with --gpu");
