@@ -121,11 +121,25 @@ struct ModelChange {
   double step_seconds = 0, tokens_per_second = 0;  ///< predicted
 };
 
-/// The job as it is, and with half and a quarter of each number that its model's type lists, each planned again.
-/// `file` and `overrides` are the job's, as read_job takes them. `progress` hears of how many of how many are done.
-std::vector<ModelChange> model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                                       const PlanTarget& target,
-                                       const std::function<void(int64_t done, int64_t of)>& progress = {});
+/// Where model_changes() stands.
+struct ModelChangesProgress {
+  int64_t done = 0, of = 0;  ///< changes, the job as it is among them
+  std::string change;        ///< that is planned now, as an override
+  int64_t schedules = 0;     ///< that were worked out for it so far
+};
+
+struct ModelChanges {
+  std::vector<ModelChange> planned;  ///< the job as it is first
+  std::vector<std::string> left;     ///< as overrides: not planned any more
+};
+
+/// The job as it is, and with half and a quarter of each number that its model's type lists, each planned again: all
+/// halves before any quarter. `file` and `overrides` are the job's, as read_job takes them, `as_it_is` its plan.
+/// `go_on` is asked before each change and each schedule; where it says false nothing more is planned, and what was
+/// comes back.
+ModelChanges model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                           const PlanTarget& target, const PlannedJob& as_it_is,
+                           const std::function<bool(const ModelChangesProgress&)>& go_on = {});
 
 /// Memory against time: the best plans under `points` budgets from the least that fits anything to the most that makes
 /// a difference, by rising budget.
