@@ -51,6 +51,7 @@ struct PlanOptions {
   int64_t library_bytes = 0;              ///< likewise: what its libraries set aside, as `workspace`
   WorkspaceModel workspace;               ///< empty: no kernel takes any
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
+  std::function<void()> on_schedule;      ///< called before each schedule that is worked out; may throw
 };
 
 /// Predicted by the cost model, in seconds.

@@ -92,7 +92,10 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size);
 /// 32-true and mixed among those that fit; bf16-true, which changes the result, only where neither does. plan.fits says
 /// whether it fits; the minimum budget is over every choice left open. Throws UserError for what step_of and
 /// record_step throw.
-PlannedJob plan_job(const Job& job, const PlanTarget& target);
+///
+/// `on_schedule` is called before each schedule that is worked out, which takes moments in small jobs and a second or
+/// so in large ones. What it throws ends the planning.
+PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule = {});
 PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 
 /// A change of a job that does not fit, as overrides of its file, and what it comes to.
@@ -118,11 +121,25 @@ struct ModelChange {
   double step_seconds = 0, tokens_per_second = 0;  ///< predicted
 };
 
-/// The job as it is, and with half and a quarter of each number that its model's type lists, each planned again.
-/// `file` and `overrides` are the job's, as read_job takes them. `progress` hears of how many of how many are done.
-std::vector<ModelChange> model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                                       const PlanTarget& target,
-                                       const std::function<void(int64_t done, int64_t of)>& progress = {});
+/// Where model_changes() stands.
+struct ModelChangesProgress {
+  int64_t done = 0, of = 0;  ///< changes, the job as it is among them
+  std::string change;        ///< that is planned now, as an override
+  int64_t schedules = 0;     ///< that were worked out for it so far
+};
+
+struct ModelChanges {
+  std::vector<ModelChange> planned;  ///< the job as it is first
+  std::vector<std::string> left;     ///< as overrides: not planned any more
+};
+
+/// The job as it is, and with half and a quarter of each number that its model's type lists, each planned again: all
+/// halves before any quarter. `file` and `overrides` are the job's, as read_job takes them, `as_it_is` its plan.
+/// `go_on` is asked before each change and each schedule; where it says false nothing more is planned, and what was
+/// comes back.
+ModelChanges model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                           const PlanTarget& target, const PlannedJob& as_it_is,
+                           const std::function<bool(const ModelChangesProgress&)>& go_on = {});
 
 /// Memory against time: the best plans under `points` budgets from the least that fits anything to the most that makes
 /// a difference, by rising budget.
@@ -168,6 +185,9 @@ class TrainObserver {
   virtual void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {}
   virtual void left_out(const std::string& what) {}  ///< a sample that cannot be read (`data.skip_bad`)
   virtual void saved(const std::string& checkpoint, int64_t step) {}
+  virtual void starting() {}  ///< all is prepared: from here on request_stop() ends the run after a step
+  /// The metrics cannot be written, for the first time: the run goes on, and tries again with the next.
+  virtual void metrics_refused(const std::string& why) {}
 };
 
 struct TrainReport {
@@ -195,20 +215,23 @@ struct TrainReport {
   };
   std::vector<Baseline> baselines;
   std::vector<std::string> left_out;  ///< what cannot be read (`data.skip_bad`), a line each with the file's name
+  /// What was asked for beside the training and could not be written, a line each with the reason: metrics, a profile.
+  std::vector<std::string> not_written;
 };
 
-/// Trains the job. "Does not fit" is an answer (`fits`), not an exception. Throws UserError for what the user can mend;
-/// MemoryUnavailable where the machine does not have what an explicit budget was planned to take. Where the budget is
-/// `auto` the job is planned again instead, as often as it takes, until it fits what there is or nothing would.
-/// Same job, seed and machine: the same losses to the bit, stopped and resumed or not.
+/// Trains the job; meanwhile checkpoint.directory and log.metrics_file are its own. "Does not fit" is an answer
+/// (`fits`). Throws UserError for what the user can mend, a folder that another run holds included; MemoryUnavailable
+/// where the machine does not have what an explicit budget was planned to take. Where the budget is `auto` the job is
+/// planned again instead, as often as it takes, until it fits what there is or nothing would. Same job, seed and
+/// machine: the same losses to the bit, stopped and resumed or not.
 TrainReport train_job(const Job& job, TrainObserver& observer);
 
 /// The same, with some of its steps timed op by op into profile.file. Throws UserError before anything is trained where
 /// that cannot be written, or where the job has too few steps for any of them to be timed.
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile);
 
-/// Asks the train_job in progress, or the next one, to finish its step, save a checkpoint if the job has a directory
-/// for it, and return. May be called from any thread and from a signal handler.
+/// Asks the train_job in progress, or the next one, to finish its step, or leave its planning, save a checkpoint if the
+/// job has a directory for it and steps were done, and return. From any thread and from a signal handler.
 void request_stop() noexcept;
 
 }  // namespace plimsoll

@@ -5,12 +5,12 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <csignal>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/plan_text.h"
+#include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/compare.h"
@@ -82,7 +82,8 @@ int run_compare(const CompareArguments& arguments) {
   const Job job = arguments.job.read();
   arguments.job.require_outputs_apart(job);
   arguments.job.output.require_writable();
-  const StopSignals signals;
+  outlive_broken_pipes();
+  const StopSignals signals("stopping after this step; again to stop now");
   Progress progress("compare", 0, progress_on_standard_error());
   CompareOptions options;
   options.steps = arguments.steps;
@@ -93,12 +94,9 @@ int run_compare(const CompareArguments& arguments) {
   };
   const std::vector<CompareRow> rows = compare_job(job, options);
   progress.finish();
+  arguments.job.output.write(json_of_rows(rows));  // first: a reader of the table may have left
   arguments.job.output.print(text_of(rows, colour_allowed(STDOUT_FILENO)));
-  arguments.job.output.write(json_of_rows(rows));
-  if (signals.received() != 0) {  // whoever waits for us is to see that we were interrupted
-    std::signal(signals.received(), SIG_DFL);
-    std::raise(signals.received());
-  }
+  signals.end_as_received();
   return rows.empty() || !rows.back().fits ? kDoesNotFit : kDone;
 }
 

@@ -60,10 +60,14 @@ int run_export(const ExportArguments& arguments) {
   if (std::filesystem::equivalent(checkpoint, arguments.out, ignored))
     throw UserError(fmt::format("--out is {}, the checkpoint itself; name another file", arguments.out));
   arguments.job.require_outputs_apart(job, {{"--out", arguments.out}});
-  require_same_model(job, checkpoint);
-  arguments.job.output.require_writable();
   if (arguments.format != "safetensors" && arguments.format != "huggingface")
     throw UserError(fmt::format("--format is '{}'; allowed: safetensors, huggingface", arguments.format));
+  arguments.job.output.require_writable();
+  if (arguments.format == "safetensors")
+    require_writable({"--out", arguments.out});
+  else
+    require_folder_possible({"--out", arguments.out});
+  require_same_model(job, checkpoint);
   const ExportReport report = arguments.format == "huggingface"
                                   ? export_huggingface(job, checkpoint, arguments.out, options)
                                   : export_weights(checkpoint, arguments.out, options);

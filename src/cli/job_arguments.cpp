@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 
+#include "cli/standard_streams.h"
 #include "plimsoll/error.h"
 #include "report/text_width.h"
 
@@ -30,7 +31,7 @@ std::vector<std::string> JobArguments::all_overrides() const {
 
 Job JobArguments::read() const {
   Job job = read_job(file, all_overrides());
-  for (const std::string& note : job.notes) fmt::print(stderr, "{}\n", without_controls(note));
+  for (const std::string& note : job.notes) tell(without_controls(note) + "\n");
   return job;
 }
 

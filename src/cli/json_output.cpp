@@ -1,10 +1,10 @@
 #include "cli/json_output.h"
 
 #include <CLI/App.hpp>
-#include <filesystem>
 
 #include "base/atomic_file.h"
 #include "cli/command.h"
+#include "cli/output_files.h"
 
 namespace plimsoll::cli {
 
@@ -35,11 +35,7 @@ void Output::add_option_to(CLI::App& command) {
 }
 
 void Output::require_writable() const {
-  std::error_code ignored;
-  const bool other = std::filesystem::exists(target_, ignored) && !std::filesystem::is_regular_file(target_, ignored);
-  // A named pipe would see a writer come and go, and take that for the end.
-  if (!json_wanted() || to_standard_output() || (other && !std::filesystem::is_directory(target_, ignored))) return;
-  const AtomicFile probe(target_);  // never committed: leaves no trace
+  cli::require_writable({"--json", target_});
 }
 
 void Output::print(const std::string& text) const {

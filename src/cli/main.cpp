@@ -16,6 +16,7 @@
 #include "base/quoted.h"
 #include "cli/command.h"
 #include "ops/cpu_capability.h"
+#include "cli/standard_streams.h"
 #include "plimsoll/error.h"
 
 #ifndef PLIMSOLL_VERSION  // the build gives the project's
@@ -27,6 +28,8 @@ namespace {
 
 constexpr const char* kFooter =
     "Exit codes: 0 done, 1 failed, 2 the job file or the arguments are wrong, 3 does not fit.\n"
+    "A run that did all its steps and could not write all that was asked for ends in 1, and says so. One that Ctrl-C,\n"
+    "SIGTERM or SIGHUP stops saves its checkpoint and ends by the signal: a shell sees 130, 143 or 129.\n"
     "Progress goes to standard error, results to standard output.\n"
     "PLIMSOLL_CPU_CAPABILITY=default|avx2|avx512: the most that CPU kernels may use.\n"
     "plimsoll COMMAND --help says more.";
@@ -36,7 +39,7 @@ void say(std::string_view message) {
   std::string clean(message);
   std::ranges::replace_if(
       clean, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
-  fmt::print(stderr, "plimsoll: {}\n", clean);
+  tell(fmt::format("plimsoll: {}\n", clean));
 }
 
 // What `app` can be told at this place: its subcommands, or its options where the word starts as one.
@@ -138,6 +141,7 @@ int run_and_report(int argc, char** argv) {
 }  // namespace plimsoll::cli
 
 int main(int argc, char** argv) {
+  plimsoll::cli::open_closed_streams();
   // A write beyond the limit of the user (ulimit -f) fails, and is told as any other, instead of ending the program.
   std::signal(SIGXFSZ, SIG_IGN);
   return plimsoll::cli::run_and_report(argc, argv);

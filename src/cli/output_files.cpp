@@ -6,9 +6,12 @@
 #include <iterator>
 #include <system_error>
 
+#include "base/atomic_file.h"
+#include "base/file_error.h"
 #include "plimsoll/error.h"
 #include "train/checkpoint.h"
 #include "train/job/data_kind.h"
+#include "train/key_errors.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -83,6 +86,26 @@ void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::fi
         throw UserError(
             fmt::format("{} and {} are both {}; name two files", given[other].option, option, file.string()));
   }
+}
+
+void require_writable(const OutputFile& output) {
+  if (output.file.empty() || output.file == "-") return;
+  std::error_code ignored;
+  // A named pipe would see a writer come and go, and take that for the end.
+  if (std::filesystem::exists(output.file, ignored) && !std::filesystem::is_regular_file(output.file, ignored) &&
+      !std::filesystem::is_directory(output.file, ignored))
+    return;
+  of_key(output.option, [&] { const AtomicFile probe(output.file); });  // never committed: leaves no trace
+}
+
+void require_folder_possible(const OutputFile& output) {
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::absolute(output.file, error);
+  while (folder.has_relative_path() && !std::filesystem::exists(folder, error)) folder = folder.parent_path();
+  of_key(output.option, [&] {
+    if (!std::filesystem::is_directory(folder, error)) throw_file_error("make the folder", output.file, ENOTDIR);
+    const AtomicFile probe(folder / "plimsoll");
+  });
 }
 
 }  // namespace plimsoll::cli

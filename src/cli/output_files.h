@@ -1,4 +1,5 @@
-// What a command writes must not be what it reads, nor be written twice.
+// What a command writes must not be what it reads, nor be written twice; and can be written at all, which is found out
+// before the work.
 #pragma once
 
 #include <filesystem>
@@ -20,5 +21,12 @@ struct OutputFile {
 /// outputs are one file.
 void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                            const Job& job);
+
+/// Throws UserError (failure) where the file could not be written, with the option: to be called before work that takes
+/// long. Leaves no trace. One that was not given, and -, are passed over.
+void require_writable(const OutputFile& output);
+
+/// The same of a folder that is to be made, with whatever it lies in.
+void require_folder_possible(const OutputFile& output);
 
 }  // namespace plimsoll::cli

@@ -10,6 +10,8 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/number_options.h"
+#include "cli/output_files.h"
+#include "cli/standard_streams.h"
 #include "cli/value_checks.h"
 #include "plimsoll/error.h"
 #include "plimsoll/placement.h"
@@ -47,8 +49,9 @@ Json place_json(const Placement& placement, int64_t capacity, bool fits) {
 }
 
 int run_place(const PlaceArguments& arguments) {
-  const PlacementTable table = read_placement_csv(arguments.file);
   arguments.output.require_writable();
+  require_writable({"--output", arguments.output_file});
+  const PlacementTable table = read_placement_csv(arguments.file);
   const PlacementOptions& options = arguments.options;
   const Placement placement = place(table.items, options);
   if (const std::string fault = check_placement(table.items, placement, options.alignment); !fault.empty())
@@ -63,9 +66,9 @@ int run_place(const PlaceArguments& arguments) {
     write_file_atomically(arguments.output_file, csv);
   }
   arguments.output.write(json);
-  fmt::print(stderr, "height {} bytes, lower bound {} bytes, {:.2f} % above it: {} the capacity of {} bytes\n",
-             placement.height, placement.lower_bound, 100 * json["distance"].get<double>(),
-             fits ? "fits" : "does not fit", options.capacity);
+  tell(fmt::format("height {} bytes, lower bound {} bytes, {:.2f} % above it: {} the capacity of {} bytes\n",
+                   placement.height, placement.lower_bound, 100 * json["distance"].get<double>(),
+                   fits ? "fits" : "does not fit", options.capacity));
   return fits ? kDone : kDoesNotFit;
 }
 

@@ -6,11 +6,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <optional>
-#include <system_error>
 
 #include "base/atomic_file.h"
 #include "base/quoted.h"
@@ -19,16 +16,18 @@
 #include "cli/plan_devices.h"
 #include "cli/plan_report_json.h"
 #include "cli/plan_tables.h"
+#include "cli/standard_streams.h"
+#include "cli/stop_signals.h"
 #include "cli/value_checks.h"
 #include "cli/what_if.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
-#include "report/progress.h"
 #include "report/terminal.h"
 #include "report/text_width.h"
 #include "report/waiting.h"
+#include "train/missing_data.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -55,6 +54,7 @@ struct PlanArguments {
   std::string html;
   int frontier = 0;
   bool what_if = false;
+  std::optional<double> what_if_seconds;
 };
 
 PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu) {
@@ -78,22 +78,23 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
 
 // A plan reads no data; whoever misspelt a name is to hear of it before the training.
 void note_missing_data(const Job& job) {
-  if (job.data.type == "synthetic") return;  // files of the type that it stands for are not read
-  std::vector<std::filesystem::path> missing;
-  std::error_code error;
-  std::ranges::copy_if(job.data.files, std::back_inserter(missing),
-                       [&](const std::filesystem::path& file) { return !std::filesystem::exists(file, error); });
+  std::vector<MissingFile> missing = missing_data(job);
+  // Where the plan cannot do without it, it says so itself.
+  std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.tokenizer_file"; });
   if (missing.empty()) return;
-  fmt::print(stderr, "data.files: {} is not there{}; the plan does without, training will not\n",
-             without_controls(missing.front().string()),
-             missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()));
+  tell(without_controls(fmt::format("{}: {} is not there{}; the plan does without, training will not: {}",
+                                    missing.front().key, missing.front().file.lexically_normal().string(),
+                                    missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
+                                    remedy_for(job, missing.front()))) +
+       "\n");
 }
 
 int run_plan(const PlanArguments& arguments) {
   const Job job = arguments.job.read();
-  note_missing_data(job);
   arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
   arguments.job.output.require_writable();
+  require_writable({"--html", arguments.html});
+  note_missing_data(job);
   if (arguments.gpus.size() > 1) {
     if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if)
       throw UserError("--html, --frontier and --what-if are of one device; name one with --gpu");
@@ -109,7 +110,10 @@ int run_plan(const PlanArguments& arguments) {
   }
   const PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
   auto waiting = std::make_optional<Waiting>("planning");
-  const PlannedJob planned = plan_job(job, target);
+  const PlannedJob planned = plan_job(job, target, [&, schedules = 0]() mutable {
+    if (++schedules > 1) waiting->say(fmt::format("schedule {}", schedules));
+  });
+  waiting->say("");
   std::vector<FrontierPoint> frontier;
   const int points = arguments.frontier > 0 ? arguments.frontier : arguments.html.empty() ? 0 : kFrontierPoints;
   if (points > 0) frontier = frontier_of(job, target, points);
@@ -125,19 +129,20 @@ int run_plan(const PlanArguments& arguments) {
     text += fmt::format("\nThe plan as a page: {}\n", arguments.html);
   }
   Json json = plan_json(job, planned);
+  std::optional<StopSignals> signals;
   if (arguments.what_if) {
-    Progress progress("what if", 0, progress_on_standard_error());
-    const auto changes =
-        model_changes(arguments.job.file, arguments.job.all_overrides(), target,
-                      [&](int64_t done, int64_t of) { progress.update(done, {fmt::format("of {} planned", of)}); });
-    progress.finish();
-    text += "\n" + what_if_table(job, changes, terminal);
-    json["what_if"] = what_if_json(changes);
+    signals.emplace("stopping, what was planned so far follows; again to stop now");
+    const WhatIf found = what_if(arguments.job.file, arguments.job.all_overrides(), target, planned,
+                                 arguments.what_if_seconds, *signals);
+    text += "\n" + what_if_table(job, found, terminal);
+    json["what_if"] = what_if_json(found);
+    json["what_if_not_planned"] = found.changes.left;
   }
   arguments.job.output.print(text);
   if (points > 0) json["frontier"] = frontier_json(frontier);
   if (!planned.plan.fits) json["would_fit"] = advice_json(advice);
   arguments.job.output.write(json);
+  if (signals) signals->end_as_received();
   return planned.plan.fits ? kDone : kDoesNotFit;
 }
 
@@ -173,6 +178,13 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_flag("--what-if", arguments->what_if,
                     "plan again with half and a quarter of the bottleneck, the sequence, the frames, the image: what "
                     "the model's type has");
+  command
+      ->add_option("--what-if-seconds", arguments->what_if_seconds,
+                   "with --what-if, how long at most; what was planned until then is shown (three times as long as the "
+                   "job's own plan, ten seconds at least, if not said)")
+      ->check(CLI::Range(0.001, 1e6))
+      ->needs("--what-if")
+      ->type_name("SECONDS");
   command->add_option("--html", arguments->html, "write the plan as a page for a browser")
       ->type_name("FILE")
       ->check(names_a_file());

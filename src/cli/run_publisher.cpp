@@ -93,5 +93,11 @@ void RunPublisher::left_out(const std::string& what) {
 void RunPublisher::saved(const std::string& checkpoint, int64_t step) {
   next_.saved(checkpoint, step);
 }
+void RunPublisher::starting() {
+  next_.starting();
+}
+void RunPublisher::metrics_refused(const std::string& why) {
+  next_.metrics_refused(why);
+}
 
 }  // namespace plimsoll::cli

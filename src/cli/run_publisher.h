@@ -21,6 +21,8 @@ class RunPublisher : public TrainObserver {
   void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) override;
   void left_out(const std::string& what) override;
   void saved(const std::string& checkpoint, int64_t step) override;
+  void starting() override;
+  void metrics_refused(const std::string& why) override;
 
  private:
   void take(const PlannedJob& job);

@@ -1,32 +1,71 @@
 #include "cli/stop_signals.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <ctime>
 
 #include "plimsoll/train_job.h"
+#include "report/terminal.h"
 
 namespace plimsoll::cli {
 namespace {
 
-volatile std::sig_atomic_t received_signal = 0;
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr int64_t kSameNanoseconds = 200'000'000;
+constexpr size_t kLongestAnswer = 200;
 
-// SA_RESETHAND has put the default action back before this runs.
+// What a signal handler may touch.
+struct Answer {
+  std::array<char, kLongestAnswer + 16> text{};
+  size_t bytes = 0;
+};
+volatile std::sig_atomic_t received_signal = 0;
+std::atomic<int64_t> received_at = 0;
+std::array<Answer, 2> answers;
+std::atomic<const Answer*> answer = nullptr;
+static_assert(std::atomic<const Answer*>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
+
+int64_t nanoseconds_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 void ask_to_stop(int signal) {
-  received_signal = signal;
-  request_stop();
-  // The second signal may be of the other kind.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  const int error = errno;
+  if (received_signal == 0) {
+    received_signal = signal;
+    received_at = nanoseconds_now();
+    request_stop();
+    if (const Answer* line = answer; line != nullptr) (void)!::write(STDERR_FILENO, line->text.data(), line->bytes);
+  } else if (signal != SIGHUP && nanoseconds_now() - received_at > kSameNanoseconds) {
+    end_by(signal);  // once this handler has returned
+  }
+  errno = error;
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(std::string_view answer) {
   received_signal = 0;
+  answer_with(answer);
   struct sigaction action {};
   action.sa_handler = ask_to_stop;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
+  for (const int signal : kSignals) {
     struct sigaction before {};
     // A parent that ignores a signal for us (nohup, a shell's background job) keeps its will.
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
@@ -34,14 +73,32 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kSignals) {
     struct sigaction now {};
     if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == ask_to_stop) std::signal(signal, SIG_DFL);
   }
+  answer = nullptr;
+}
+
+void StopSignals::answer_with(std::string_view text) {
+  if (text.empty()) {
+    answer = nullptr;
+    return;
+  }
+  Answer& next = answer == &answers[0] ? answers[1] : answers[0];
+  // On a terminal the line takes the place of the progress line, or of "^C".
+  const std::string line =
+      fmt::format("{}{}\n", is_terminal(STDERR_FILENO) ? "\r\x1b[K" : "", text.substr(0, kLongestAnswer));
+  next.bytes = static_cast<size_t>(std::ranges::copy(line, next.text.begin()).out - next.text.begin());
+  answer = &next;
 }
 
 int StopSignals::received() const {
   return received_signal;
+}
+
+void StopSignals::end_as_received() const {
+  if (received_signal != 0) end_by(received_signal);
 }
 
 }  // namespace plimsoll::cli

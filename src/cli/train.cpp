@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/App.hpp>
-#include <csignal>
 #include <memory>
 
 #include "cli/command.h"
@@ -12,10 +11,12 @@
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
 #include "cli/run_publisher.h"
+#include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "cli/train_progress.h"
 #include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "report/table.h"
 #include "report/terminal.h"
@@ -31,8 +32,13 @@ constexpr const char* kExamples =
     "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1 log.metrics_file=run1/metrics.jsonl\n"
     "  plimsoll train job.yaml --json report.json\n"
     "  plimsoll train job.yaml --profile profile.json    steps 2 to 4, op by op: open it in ui.perfetto.dev\n\n"
-    "Interrupted (Ctrl-C, SIGTERM), a run ends at the next step, saves its checkpoint and reports; a second time, at "
-    "once.\n\n";
+    "Interrupted (Ctrl-C, SIGTERM, a terminal that closes), a run ends after its step, saves its checkpoint, reports, "
+    "and\n"
+    "ends by the signal: 130, 143 or 129 in a shell. A second time, at once. Metrics on a full disk and a reader that "
+    "left\n"
+    "(| head) do not end it: it does all its steps, and then exits with 1 and says what is missing.\n"
+    "One run at a time writes to a checkpoint.directory or a log.metrics_file: the next is told who does, and exits "
+    "with 2.\n\n";
 
 struct TrainArguments {
   JobArguments job;
@@ -83,7 +89,8 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"evaluation_loss", optional_json(report.last_evaluation)},
           {"metrics", metrics_json(report)},
           {"baselines", baselines_json(report)},
-          {"left_out", report.left_out}};
+          {"left_out", report.left_out},
+          {"not_written", report.not_written}};
 }
 
 std::string memory_table(const TrainReport& report, bool terminal) {
@@ -141,10 +148,25 @@ std::string run_table(const Job& job, const TrainReport& report, bool terminal) 
 // What came of --profile, in a line for people; empty where none was asked for.
 std::string profile_line(const ProfileOptions& profile, const TrainReport& report) {
   if (profile.file.empty()) return "";
-  if (report.steps_profiled == 0)
+  if (static_cast<int64_t>(report.losses.size()) < profile.first_step)
     return fmt::format("no profile: the run ended before step {} of its own\n", profile.first_step);
+  if (report.steps_profiled == 0) return "";  // it could not be written, which is said
   return fmt::format("profile of {} step{} in {}\n", report.steps_profiled, report.steps_profiled == 1 ? "" : "s",
                      without_controls(profile.file.string()));
+}
+
+std::string results_text(const Job& job, const TrainReport& report) {
+  const bool terminal = colour_allowed(STDOUT_FILENO);
+  if (!report.fits) return explanation_of_misfit(report.job.plan, terminal);
+  if (report.losses.empty() && report.stopped)
+    return "stopped before the first step of this run: nothing was trained\n";
+  if (report.losses.empty() && report.resumed_step > 0)
+    return fmt::format(
+        "nothing to do: all {} steps are done; {}\n", report.resumed_step,
+        job.checkpoint.directory.empty()
+            ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
+            : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string()));
+  return memory_table(report, terminal) + "\n" + run_table(job, report, terminal);
 }
 
 int run_train(const TrainArguments& all) {
@@ -152,35 +174,32 @@ int run_train(const TrainArguments& all) {
   const Job job = arguments.read();
   arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
   arguments.output.require_writable();
-  const bool terminal = colour_allowed(STDOUT_FILENO);
-  const StopSignals signals;
-  TrainProgressView view(job);
-  const TrainReport report = [&] {
+  outlive_broken_pipes();
+  StopSignals signals;
+  TrainProgressView view(job, signals);
+  TrainReport report = [&] {
     RunPublisher published(job, view);
     return train_job(job, published, all.profile);
   }();
   view.finish();
-  if (!report.fits) {
-    arguments.output.print(explanation_of_misfit(report.job.plan, terminal));
-    arguments.output.write(report_json(job, report));
-    return kDoesNotFit;
-  }
-  if (report.losses.empty() && report.resumed_step > 0 && !report.stopped)
-    arguments.output.print(fmt::format(
-        "nothing to do: all {} steps are done; {}\n", report.resumed_step,
-        job.checkpoint.directory.empty()
-            ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
-            : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string())));
-  else
-    arguments.output.print(memory_table(report, terminal) + "\n" + run_table(job, report, terminal));
-  if (const std::string line = profile_line(all.profile, report); !line.empty()) fmt::print(stderr, "{}", line);
-  arguments.output.write(report_json(job, report));
-  // Everything is saved; whoever waits for us is to see that we were interrupted, as a shell's loop has to.
-  if (report.stopped && signals.received() != 0) {
-    std::signal(signals.received(), SIG_DFL);
-    std::raise(signals.received());
-  }
-  return kDone;
+  // What is trained is saved: a report that one place refuses still goes to the others.
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const UserError& error) {
+      report.not_written.emplace_back(error.what());
+    }
+  };
+  attempt([&] { arguments.output.print(results_text(job, report)); });
+  tell(profile_line(all.profile, report));
+  attempt([&] { arguments.output.write(report_json(job, report)); });
+  for (const std::string& each : report.not_written) tell(fmt::format("not written: {}\n", without_controls(each)));
+  if (report.stopped) signals.end_as_received();
+  if (!report.fits) return kDoesNotFit;
+  if (report.not_written.empty()) return kDone;
+  throw UserError(fmt::format("all {} steps are done{}; not all that was asked for could be written, as said above",
+                              report.steps, job.checkpoint.directory.empty() ? "" : " and saved"),
+                  UserError::Kind::failure);
 }
 
 }  // namespace

@@ -27,11 +27,15 @@ std::string used_of_budget(int64_t used, int64_t budget) {
   return text + " / " + limit;
 }
 
-TrainProgressView::TrainProgressView(const Job& job)
-    : max_steps_(job.max_steps),
+TrainProgressView::TrainProgressView(const Job& job, StopSignals& signals)
+    : signals_(signals),
+      saves_(!job.checkpoint.directory.empty()),
+      max_steps_(job.max_steps),
       every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)),
       unit_(unit_of(job)),
-      planning_(std::make_unique<Waiting>("planning")) {}
+      planning_(std::make_unique<Waiting>("planning")) {
+  signals_.answer_with("stopping, nothing is trained yet; again to stop now");
+}
 
 void TrainProgressView::preparing(const std::string& what, double fraction) {
   const bool known = what == preparing_what_;
@@ -106,6 +110,16 @@ void TrainProgressView::left_out(const std::string& what) {
 
 void TrainProgressView::saved(const std::string& checkpoint, int64_t step) {
   note(fmt::format("step {}: saved {}", step, checkpoint));
+}
+
+void TrainProgressView::starting() {
+  signals_.answer_with(
+      saves_ ? "saving after this step; again to stop now"
+             : "stopping after this step, which saves nothing (no checkpoint.directory); again to stop now");
+}
+
+void TrainProgressView::metrics_refused(const std::string& why) {
+  note("metrics: " + why + "; the run goes on without what cannot be written");
 }
 
 void TrainProgressView::note(const std::string& line) {

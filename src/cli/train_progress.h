@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/stop_signals.h"
 #include "plimsoll/train_job.h"
 #include "report/progress.h"
 #include "report/waiting.h"
@@ -12,7 +13,8 @@ namespace plimsoll::cli {
 
 class TrainProgressView : public TrainObserver {
  public:
-  explicit TrainProgressView(const Job& job);
+  /// `signals` are told what a stop would do at each time, and must outlive this.
+  TrainProgressView(const Job& job, StopSignals& signals);
 
   void preparing(const std::string& what, double fraction) override;
   void planned(const PlannedJob& job) override;
@@ -23,6 +25,8 @@ class TrainProgressView : public TrainObserver {
   void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) override;
   void left_out(const std::string& what) override;
   void saved(const std::string& checkpoint, int64_t step) override;
+  void starting() override;
+  void metrics_refused(const std::string& why) override;
 
   /// Ends the progress line: what is printed next starts on a line of its own.
   void finish();
@@ -32,6 +36,8 @@ class TrainProgressView : public TrainObserver {
   void note(const std::string& line);
   void begin_steps();
 
+  StopSignals& signals_;
+  bool saves_;
   int64_t max_steps_;
   int64_t every_n_steps_;
   std::string unit_;        ///< "tokens" or "samples"

@@ -1,13 +1,59 @@
 #include "cli/what_if.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
+#include "report/progress.h"
 #include "report/table.h"
+#include "report/waiting.h"
 #include "train/job_units.h"
 
 namespace plimsoll::cli {
+namespace {
 
-std::string what_if_table(const Job& job, const std::vector<ModelChange>& changes, bool terminal) {
+constexpr double kTimesThePlan = 3, kLeastSeconds = 10;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
+               const PlannedJob& as_it_is, std::optional<double> seconds, const StopSignals& signals) {
+  const double limit = seconds.value_or(std::max(kLeastSeconds, kTimesThePlan * as_it_is.plan_seconds));
+  const double end = seconds_now() + limit;
+  WhatIf found;
+  {
+    Waiting waiting("what if");
+    found.changes = model_changes(file, overrides, target, as_it_is, [&](const ModelChangesProgress& at) {
+      waiting.say(fmt::format("{} of {} planned, now {}{}", at.done, at.of, at.change,
+                              at.schedules > 1 ? fmt::format(", schedule {}", at.schedules) : ""));
+      return signals.received() == 0 && seconds_now() < end;
+    });
+  }
+  const std::vector<std::string>& left = found.changes.left;
+  if (left.empty()) return found;
+  found.cut_short =
+      fmt::format("{} of {} were planned", found.changes.planned.size(), found.changes.planned.size() + left.size());
+  if (signals.received() != 0)
+    found.cut_short += " until it was interrupted";
+  else
+    // Each takes about as long as the job itself.
+    found.cut_short += fmt::format(" in {}{}; --what-if-seconds {:.0f} allows more", short_seconds(limit),
+                                   seconds ? "" : ", the limit: three times the job's own plan, ten seconds at least",
+                                   std::ceil(limit + as_it_is.plan_seconds * static_cast<double>(left.size())));
+  found.cut_short += fmt::format("; not planned: {}", fmt::join(left, ", "));
+  return found;
+}
+
+std::string what_if_table(const Job& job, const WhatIf& found, bool terminal) {
   Table table({{"change"},
                {""},
                {"fits"},
@@ -17,17 +63,19 @@ std::string what_if_table(const Job& job, const std::vector<ModelChange>& change
                {"step", Align::right},
                {unit_of(job) + "/s", Align::right}},
               "What smaller numbers would do");
-  for (const ModelChange& each : changes)
+  for (const ModelChange& each : found.changes.planned)
     table.add_row({each.change.empty() ? "none" : each.change, each.meaning, each.fits ? "yes" : "no",
                    short_count(static_cast<double>(each.parameters)), format_bytes(each.minimum_budget_bytes),
                    format_bytes(each.peak_bytes), short_seconds(each.step_seconds),
                    short_count(each.tokens_per_second)});
-  return table.to_string(terminal);
+  std::string text = table.to_string(terminal);
+  if (!found.cut_short.empty()) text += "\n" + found.cut_short + "\n";
+  return text;
 }
 
-Json what_if_json(const std::vector<ModelChange>& changes) {
+Json what_if_json(const WhatIf& found) {
   Json list = Json::array();
-  for (const ModelChange& each : changes)
+  for (const ModelChange& each : found.changes.planned)
     list.push_back({{"change", each.change},
                     {"meaning", each.meaning},
                     {"fits", each.fits},

@@ -137,6 +137,7 @@ struct Planner::Impl {
  private:
   // A finished schedule.
   Plan placed(Trace trace) const {
+    if (options.on_schedule) options.on_schedule();
     Plan plan = lay_out(fuse_trace(std::move(trace), options), options);
     plan.fused_ops = fused_ops_of(plan.trace);
     return plan;

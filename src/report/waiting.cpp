@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ostream>
 #include <utility>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr const char* kClearLine = "\r\x1b[K";
 constexpr double kRedrawSeconds = 1, kLineSeconds = 60;
+constexpr int kUnknownWidth = 80;
 constexpr double kFirstDrawSeconds = 2, kFirstLineSeconds = 10;
 
 }  // namespace
@@ -38,8 +40,22 @@ bool Waiting::done_within(double seconds) {
   return ends_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return done_; });
 }
 
-void Waiting::draw() const {
-  const std::string line = fmt::format("{}  {}", title_, format_duration(options_.now() - began_));
+void Waiting::say(std::string detail) {
+  const std::lock_guard lock(mutex_);
+  detail_ = without_controls(detail);
+}
+
+void Waiting::draw() {
+  const std::string time = format_duration(options_.now() - began_);
+  std::string text = title_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!detail_.empty()) text += "  " + detail_;
+  }
+  // A line that a terminal wraps cannot be taken away again; its last column stays free.
+  const int columns = (options_.terminal && options_.width ? options_.width() : kUnknownWidth) - 1;
+  const auto room = static_cast<size_t>(std::max(columns - static_cast<int>(time.size()) - 2, 1));
+  const std::string line = fmt::format("{}  {}", options_.terminal ? fit_width(text, room) : text, time);
   if (options_.terminal)
     *options_.out << kClearLine << line << std::flush;
   else

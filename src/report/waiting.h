@@ -1,5 +1,5 @@
-// Says that work of unknown length goes on: "planning  0:12", redrawn in place on a terminal, a plain line a minute
-// elsewhere. Work that is done soon says nothing.
+// Says that work of unknown length goes on: "planning  0:12", "what if  2 of 9 planned  0:45", redrawn in place on a
+// terminal, a plain line a minute elsewhere. Work that is done soon says nothing.
 #pragma once
 
 #include <condition_variable>
@@ -24,9 +24,12 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
+  /// What stands between title and time from the next drawing on: "2 of 9 planned". From any thread.
+  void say(std::string detail);
+
  private:
   void draw_until_done();
-  void draw() const;
+  void draw();
   bool done_within(double seconds);
 
   const std::string title_;
@@ -35,7 +38,8 @@ class Waiting {
   const double began_;  ///< seconds on the options' clock
   std::mutex mutex_;
   std::condition_variable ends_;
-  bool done_ = false;  ///< under mutex_
+  bool done_ = false;   ///< under mutex_
+  std::string detail_;  ///< under mutex_
   std::thread thread_;
 };
 

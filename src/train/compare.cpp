@@ -8,6 +8,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "run/op_times.h"
+#include "train/missing_data.h"
 
 namespace plimsoll {
 namespace {
@@ -109,6 +110,7 @@ TrainReport trained(const Job& job, const PlannedJob& planned) {
 
 std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& options) {
   backend_for(job.device);  // rows are trained: says what is missing
+  require_data(job);
   // Machines change their speed: what was timed for another comparison does not count.
   const int64_t start = unix_seconds_now();
   std::vector<CompareRow> rows;

@@ -1,40 +1,100 @@
 #include "train/job_outputs.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <filesystem>
+#include <algorithm>
+#include <iterator>
 #include <system_error>
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "plimsoll/error.h"
+#include "plimsoll/train_job.h"
 #include "train/key_errors.h"
 
 namespace plimsoll {
 namespace {
 
-void prepare_checkpoints(const std::filesystem::path& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) throw_file_error("make the folder", directory, error.value());
-  const AtomicFile probe(directory / "step-00000000.safetensors");  // never committed: leaves nothing
+constexpr const char* kDirectoryKey = "checkpoint.directory";
+constexpr const char* kMetricsKey = "log.metrics_file";
+constexpr size_t kNamePart = 200;  ///< of the metrics' name in that of its lock: a name has at most 255 bytes
+
+/// The folders on the way to `folder` that are not there, the outermost first.
+std::vector<std::filesystem::path> missing_folders(std::filesystem::path folder) {
+  std::vector<std::filesystem::path> missing;
+  std::error_code ignored;
+  if (!folder.has_filename()) folder = folder.parent_path();  // "run/"
+  for (; !folder.empty() && !std::filesystem::exists(folder, ignored); folder = folder.parent_path())
+    missing.insert(missing.begin(), folder);
+  return missing;
 }
 
-void prepare_metrics(const Job& job) {
-  const std::filesystem::path& metrics = job.log.metrics_file;
+void require_not_read(const Job& job) {
   std::error_code ignored;
   for (const std::filesystem::path& file : job.data.files)
-    if (std::filesystem::equivalent(file, metrics, ignored))
-      throw UserError(fmt::format("log.metrics_file is {}, which is one of data.files", metrics.string()));
-  if (!std::filesystem::exists(metrics, ignored)) of_key("log.metrics_file", [&] { const AtomicFile probe(metrics); });
+    if (std::filesystem::equivalent(file, job.log.metrics_file, ignored))
+      throw UserError(fmt::format("{} is {}, which is one of data.files", kMetricsKey, job.log.metrics_file.string()));
 }
 
 }  // namespace
 
-void prepare_outputs(const Job& job) {
-  if (!job.checkpoint.directory.empty())
-    of_key("checkpoint.directory", [&] { prepare_checkpoints(job.checkpoint.directory); });
-  if (!job.log.metrics_file.empty()) prepare_metrics(job);
+RunOutputs::RunOutputs(const Job& job) {
+  try {
+    if (!job.checkpoint.directory.empty()) of_key(kDirectoryKey, [&] { take_folder(job); });
+    if (!job.log.metrics_file.empty()) {
+      require_not_read(job);
+      of_key(kMetricsKey, [&] { take_metrics(job); });
+    }
+    if (job.data.type == "text" || job.data.type == "clips" || job.data.type == "stimuli")
+      of_key("data.cache_dir", [&] { make(job.data.cache_dir); });
+    if (job.disk_budget > 0)
+      of_key("disk_path", [&] { const AtomicFile probe(options_of(job).disk_path / "plimsoll-disk"); });
+  } catch (...) {
+    remove_empty();
+    throw;
+  }
+}
+
+RunOutputs::~RunOutputs() {
+  remove_empty();
+}
+
+void RunOutputs::make(const std::filesystem::path& folder) {
+  if (folder.empty()) return;
+  std::ranges::copy(missing_folders(folder), std::back_inserter(made_));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw_file_error("make the folder", folder, error.value());
+}
+
+void RunOutputs::take_folder(const Job& job) {
+  const std::filesystem::path& directory = job.checkpoint.directory;
+  make(directory);
+  locks_.emplace_back(directory.lexically_normal().string(), directory / ".lock", job.file);
+  const AtomicFile probe(directory / "step-00000000.safetensors");  // never committed: leaves nothing
+}
+
+void RunOutputs::take_metrics(const Job& job) {
+  const std::filesystem::path& metrics = job.log.metrics_file;
+  std::error_code error;
+  const bool there = std::filesystem::exists(metrics, error);
+  if (there && std::filesystem::is_directory(metrics, error)) throw_file_error("write", metrics, EISDIR);
+  if (there && ::access(metrics.c_str(), W_OK) != 0) throw_file_error("write", metrics, errno);
+  if (there && !std::filesystem::is_regular_file(metrics, error)) return;  // a pipe, a terminal: for whoever reads it
+  if (!there) const AtomicFile probe(metrics);
+  std::filesystem::path file = std::filesystem::weakly_canonical(metrics, error);
+  if (error) file = metrics;
+  // A folder in which nothing new can be made may have a file that can be added to.
+  if (there && ::access(file.parent_path().c_str(), W_OK) != 0) return;
+  locks_.emplace_back(metrics.lexically_normal().string(),
+                      file.parent_path() / fmt::format(".{}.lock", file.filename().string().substr(0, kNamePart)),
+                      job.file);
+}
+
+void RunOutputs::remove_empty() {
+  locks_.clear();                                                          // with their files
+  for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());  // refused where something lies in it
 }
 
 }  // namespace plimsoll

@@ -43,7 +43,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 class Candidate {
  public:
   Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size,
-            const AccumulationSchedule& accumulation) {
+            const AccumulationSchedule& accumulation, const std::function<void()>& on_schedule) {
+    if (on_schedule) on_schedule();  // recording may take a while too
     Job pinned = job;
     pinned.micro_batch_size = micro_batch_size;
     pinned.gradient_accumulation_steps = accumulation;
@@ -72,6 +73,7 @@ class Candidate {
     record_seconds_ = seconds_since(start);
     settings_.parameters = numbers_learned(recorded_);
     plan_options_ = plan_options_of(options, backend_);
+    plan_options_.on_schedule = on_schedule;
     threads_ = threads_of(options);
     to_be_probed_ = backend_ != nullptr;
     planner_.emplace(recorded_, plan_options_);
@@ -124,7 +126,8 @@ class Candidate {
 
 class JobPlanner {
  public:
-  JobPlanner(const Job& job, const PlanTarget& target) : job_(job), target_(target) {
+  JobPlanner(const Job& job, const PlanTarget& target, std::function<void()> on_schedule = {})
+      : job_(job), target_(target), on_schedule_(std::move(on_schedule)) {
     check(job.batch_size && *job.batch_size >= 1, "Job::batch_size is filled in before the job is planned");
     check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
           "a job's micro batch and its accumulation are both set or both open");
@@ -193,10 +196,11 @@ class JobPlanner {
     Job job;
     std::vector<Open> open;  // by rising micro batch
 
-    Candidate& candidate(size_t index, const PlanTarget& target) {
+    Candidate& candidate(size_t index, const PlanTarget& target, const std::function<void()>& on_schedule) {
       Open& asked = open[index];
       if (!asked.candidate)
-        asked.candidate = std::make_unique<Candidate>(job, target, asked.micro_batch_size, asked.accumulation);
+        asked.candidate =
+            std::make_unique<Candidate>(job, target, asked.micro_batch_size, asked.accumulation, on_schedule);
       return *asked.candidate;
     }
   };
@@ -276,7 +280,8 @@ class JobPlanner {
     const bool third = alternatives.size() > 2;
     if (third)  // the smallest micro batch needs least, or the largest, which need not accumulate
       for (size_t i : {size_t{0}, alternatives[2].open.size() - 1})
-        least = std::min(least, alternatives[2].candidate(i, target_).plan(budget, true).plan.minimum_budget_bytes);
+        least = std::min(
+            least, alternatives[2].candidate(i, target_, on_schedule_).plan(budget, true).plan.minimum_budget_bytes);
     PlannedJob best;
     std::string why;
     if (full.plan.fits || mixed.plan.fits) {
@@ -326,7 +331,7 @@ class JobPlanner {
     int64_t minimum = std::numeric_limits<int64_t>::max();
     size_t weighed = 0;
     const auto weigh = [&](size_t i, bool exact) {
-      PlannedJob planned = alternative.candidate(i, target_).plan(budget, exact);
+      PlannedJob planned = alternative.candidate(i, target_, on_schedule_).plan(budget, exact);
       weighed += fits[i] == Fit::unknown;
       if (planned.plan.fits || exact) minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
       const Plan& plan = planned.plan;
@@ -364,7 +369,8 @@ class JobPlanner {
     while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
     // The least budget is asked of the smallest, which needs least.
     if (fits[0] == Fit::unknown)
-      minimum = std::min(minimum, alternative.candidate(0, target_).plan(budget, true).plan.minimum_budget_bytes);
+      minimum = std::min(minimum,
+                         alternative.candidate(0, target_, on_schedule_).plan(budget, true).plan.minimum_budget_bytes);
     best->plan.minimum_budget_bytes = minimum;
     if (!job_.micro_batch_size)
       best->settings.reasons.push_back({fmt::format("micro_batch_size: {}", best->settings.micro_batch_size),
@@ -388,6 +394,7 @@ class JobPlanner {
 
   Job job_;  // with the vocabulary filled in
   PlanTarget target_;
+  std::function<void()> on_schedule_;
   std::vector<Formats> formats_;  // by what is exact, the most exact first
 };
 
@@ -406,8 +413,8 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
   return {sizes.begin(), sizes.end()};
 }
 
-PlannedJob plan_job(const Job& job, const PlanTarget& target) {
-  return JobPlanner(job, target).run();
+PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule) {
+  return JobPlanner(job, target, on_schedule).run();
 }
 
 PlannedJob plan_job(const Job& job) {

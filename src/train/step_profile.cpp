@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
@@ -60,7 +61,11 @@ void StepProfile::drop_step() {
 }
 
 void StepProfile::write_when_complete() {
-  if (done_ == options_.steps) write();
+  if (done_ != options_.steps) return;
+  try {
+    write();
+  } catch (const UserError&) {  // tried again when the run ends, which then says so: it is no reason to lose steps
+  }
 }
 
 int64_t StepProfile::write() {

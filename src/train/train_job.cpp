@@ -17,6 +17,7 @@
 #include "train/key_errors.h"
 #include "train/measured.h"
 #include "train/micro_batches.h"
+#include "train/missing_data.h"
 #include "train/model_weights.h"
 #include "train/plan_again.h"
 #include "train/plan_target.h"
@@ -34,7 +35,7 @@ struct StopRequest {
   ~StopRequest() { stop_requested = false; }
 };
 
-// Thrown out of the tokenising of a text; leaves no half-written token file.
+// Thrown out of planning and out of the tokenising of a text; leaves no half-written token file.
 struct StoppedEarly {};
 
 double seconds_now() {
@@ -63,13 +64,14 @@ class Run {
   TrainReport run() {
     backend_for(job_.device);  // says what is missing
     require_steps_to_profile();
+    require_data(asked_);
+    outputs_.emplace(asked_);
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
     if (checkpoint) of_resume([&] { go_on_with_formats(*checkpoint); });
-    plan(target_of(asked_));
-    observer_.planned(report_.job);
-    if (!report_.fits) return std::move(report_);
-    prepare_outputs(job_);
     try {
+      plan(target_of(asked_));
+      observer_.planned(report_.job);
+      if (!report_.fits) return std::move(report_);
       open_data();
       take_memory();
       if (!report_.fits) return std::move(report_);
@@ -86,7 +88,7 @@ class Run {
       report_.resident_bytes = peak_resident_bytes();
       return std::move(report_);
     } catch (const UserError& error) {
-      if (error.kind() != UserError::Kind::does_not_fit) throw;
+      if (error.kind() != UserError::Kind::does_not_fit || !training_) throw;
       report_.fits = false;  // with scratch that nobody knew of; the plan says what would
     }
     finish();
@@ -127,7 +129,9 @@ class Run {
   }
 
   void plan(const PlanTarget& target) {
-    report_.job = plan_job(asked_, target);
+    report_.job = plan_job(asked_, target, [] {
+      if (stop_requested) throw StoppedEarly();
+    });
     job_ = pinned(asked_, settings());
     report_.fits = report_.job.plan.fits;
     report_.planned_peak_bytes = report_.job.plan.peak_bytes;
@@ -235,6 +239,7 @@ class Run {
   }
 
   void train() {
+    observer_.starting();
     logged_at_ = seconds_now();
     while (!done()) {
       if (stop_requested) {
@@ -315,18 +320,31 @@ class Run {
     tokens_since_log_ += step_tokens_.back();
     if (!metrics_ || progress.step % job_.log.every_n_steps != 0) return;
     const double now = seconds_now();
-    metrics_->write(progress.step,
-                    {{"loss", progress.loss},
-                     {"gradient_norm", progress.gradient_norm},
-                     {"learning_rate", progress.learning_rate},
-                     {"epoch", progress.epoch},
-                     {unit_of(job_), position_ * units_of_sample(job_)},
-                     {unit_of(job_) + "_per_second", static_cast<double>(tokens_since_log_) / (now - logged_at_)},
-                     {"steps_skipped", progress.steps_skipped},
-                     {"loss_scale", progress.loss_scale},
-                     {"memory_bytes", progress.memory_used}});
+    write_metrics(progress.step,
+                  {{"loss", progress.loss},
+                   {"gradient_norm", progress.gradient_norm},
+                   {"learning_rate", progress.learning_rate},
+                   {"epoch", progress.epoch},
+                   {unit_of(job_), position_ * units_of_sample(job_)},
+                   {unit_of(job_) + "_per_second", static_cast<double>(tokens_since_log_) / (now - logged_at_)},
+                   {"steps_skipped", progress.steps_skipped},
+                   {"loss_scale", progress.loss_scale},
+                   {"memory_bytes", progress.memory_used}});
     logged_at_ = now;
     tokens_since_log_ = 0;
+  }
+
+  // A disk that is full may have room again: each line is tried, and the first refusal told.
+  void write_metrics(int64_t step, const std::vector<std::pair<std::string, MetricValue>>& values) {
+    try {
+      metrics_->write(step, values);
+    } catch (const UserError& error) {
+      if (metrics_lost_++ == 0) {
+        metrics_lost_from_ = step;
+        metrics_lost_why_ = error.what();
+        observer_.metrics_refused(metrics_lost_why_);
+      }
+    }
   }
 
   // The mean over the windows, so that a last micro batch that is not full counts for what is in it.
@@ -351,7 +369,7 @@ class Run {
     if (metrics_) {
       std::vector<std::pair<std::string, MetricValue>> fields = {{"validation_loss", loss}};
       for (const auto& [name, value] : report_.metrics) fields.emplace_back(name, value);
-      metrics_->write(evaluated_step_, fields);
+      write_metrics(evaluated_step_, fields);
     }
     observer_.evaluated(evaluated_step_, loss);
     if (!report_.metrics.empty()) observer_.measured(evaluated_step_, report_.metrics);
@@ -371,7 +389,14 @@ class Run {
   }
 
   void finish() {
-    report_.steps_profiled = training_->write_profile();
+    if (metrics_lost_ > 0)
+      report_.not_written.push_back(fmt::format("{} line{} of the metrics, the first of step {}: {}", metrics_lost_,
+                                                metrics_lost_ == 1 ? "" : "s", metrics_lost_from_, metrics_lost_why_));
+    try {
+      report_.steps_profiled = training_->write_profile();
+    } catch (const UserError& error) {
+      report_.not_written.push_back(fmt::format("the profile: {}", error.what()));
+    }
     Plan plan = training_->plan();
     plan.minimum_budget_bytes = std::min(plan.minimum_budget_bytes, report_.job.plan.minimum_budget_bytes);
     plan.reasons.insert(plan.reasons.end(), settings().reasons.begin(), settings().reasons.end());
@@ -401,6 +426,7 @@ class Run {
   TrainObserver& observer_;
   ProfileOptions profile_;  // without a file: none
   TrainReport report_;
+  std::optional<RunOutputs> outputs_;
   std::map<std::string, std::string> origin_;
   std::optional<MicroBatches> data_;
   std::optional<Training> training_;
@@ -409,6 +435,8 @@ class Run {
   int64_t position_ = 0;  // windows read, counted over all epochs
   int64_t saved_step_ = 0, evaluated_step_ = 0;
   int64_t skipped_in_a_row_ = 0;
+  int64_t metrics_lost_ = 0, metrics_lost_from_ = 0;  // lines, and the step of the first
+  std::string metrics_lost_why_;
   std::vector<double> step_seconds_;
   std::vector<int64_t> step_tokens_;
   double logged_at_ = 0;

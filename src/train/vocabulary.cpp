@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "plimsoll/error.h"
+#include "train/missing_data.h"
 
 namespace plimsoll {
 namespace {
@@ -32,6 +33,10 @@ int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
 int64_t vocabulary_of(const Job& job) {
   const int64_t rows = rows_asked_for(job).first;
   if (rows > 0 && (job.data.tokenizer != "bytes" || job.data.type == "synthetic")) return rows;
+  for (const MissingFile& each : missing_data(job))
+    if (each.key == "data.tokenizer_file")
+      throw UserError(fmt::format("{}: {} does not exist; {}", each.key, each.file.lexically_normal().string(),
+                                  remedy_for(job, each)));
   return vocabulary_of(job, *make_tokenizer(job.data.tokenizer, job.data.tokenizer_file));
 }
 

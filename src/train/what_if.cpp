@@ -1,6 +1,8 @@
 // What smaller numbers of a model would do to its memory and time.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "train/job/model_kind.h"
@@ -10,54 +12,86 @@ namespace {
 
 constexpr int64_t kParts[] = {2, 4};  // halves and quarters
 
-ModelChange planned_as(const Job& job, const PlanTarget& target) {
-  const PlannedJob planned = plan_job(job, target);
-  ModelChange change;
-  change.fits = planned.plan.fits;
-  change.parameters = planned.settings.parameters;
-  change.peak_bytes = planned.plan.peak_bytes;
-  change.minimum_budget_bytes = planned.plan.minimum_budget_bytes;
-  change.step_seconds = planned.step_seconds;
-  change.tokens_per_second = planned.tokens_per_second;
-  return change;
-}
+struct Stopped {};
 
-}  // namespace
+struct Change {
+  std::string change, meaning;
+  int64_t part;
+};
 
-std::vector<ModelChange> model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                                       const PlanTarget& target,
-                                       const std::function<void(int64_t done, int64_t of)>& progress) {
-  const Job job = read_job(file, overrides);
-  struct Tried {
-    std::string change, meaning;
-  };
-  std::vector<Tried> all = {{"", "as it is"}};
+// By number, the half of each before its quarter.
+std::vector<Change> changes_of(const Job& job) {
+  std::vector<Change> all;
   for (const job::Shrink& shrink : job::model_kind(job.model.type).shrinks) {
     int64_t last = shrink.value(job);
     for (const int64_t part : kParts) {
       const int64_t value = shrink.value(job) / part / shrink.multiple * shrink.multiple;
       if (value < 1 || value >= last) continue;
       last = value;
-      all.push_back({fmt::format("{}={}", shrink.key, value), shrink.meaning});
+      all.push_back({fmt::format("{}={}", shrink.key, value), shrink.meaning, part});
     }
   }
-  std::vector<ModelChange> changes;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (progress) progress(static_cast<int64_t>(i), static_cast<int64_t>(all.size()));
-    std::vector<std::string> with = overrides;
-    if (!all[i].change.empty()) with.push_back(all[i].change);
-    try {
-      changes.push_back(planned_as(read_job(file, with), target));
-    } catch (const UserError& error) {
-      // A number that the others do not go with: half of the heads' width, say.
-      if (all[i].change.empty() || error.kind() != UserError::Kind::usage) throw;
-      continue;
+  return all;
+}
+
+ModelChange result_of(const PlannedJob& planned, const Change& change) {
+  ModelChange result;
+  result.change = change.change;
+  result.meaning = change.meaning;
+  result.fits = planned.plan.fits;
+  result.parameters = planned.settings.parameters;
+  result.peak_bytes = planned.plan.peak_bytes;
+  result.minimum_budget_bytes = planned.plan.minimum_budget_bytes;
+  result.step_seconds = planned.step_seconds;
+  result.tokens_per_second = planned.tokens_per_second;
+  return result;
+}
+
+}  // namespace
+
+ModelChanges model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                           const PlanTarget& target, const PlannedJob& as_it_is,
+                           const std::function<bool(const ModelChangesProgress&)>& go_on) {
+  const std::vector<Change> all = changes_of(read_job(file, overrides));
+  std::vector<size_t> order(all.size());
+  for (size_t i = 0; i < all.size(); ++i) order[i] = i;
+  // What is cut short has something of each number.
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return all[i].part; });
+
+  ModelChangesProgress progress{1, static_cast<int64_t>(all.size()) + 1, "", 0};
+  const auto require_going_on = [&] {
+    if (go_on && !go_on(progress)) throw Stopped();
+  };
+  std::vector<std::optional<ModelChange>> planned(all.size());
+  size_t tried = 0;
+  try {
+    for (; tried < order.size(); ++tried, ++progress.done) {
+      const Change& change = all[order[tried]];
+      progress.change = change.change;
+      progress.schedules = 0;
+      require_going_on();
+      std::vector<std::string> with = overrides;
+      with.push_back(change.change);
+      try {
+        planned[order[tried]] = result_of(plan_job(read_job(file, with), target,
+                                                   [&] {
+                                                     ++progress.schedules;
+                                                     require_going_on();
+                                                   }),
+                                          change);
+      } catch (const UserError& error) {
+        // A number that the others do not go with: half of the heads' width, say.
+        if (error.kind() != UserError::Kind::usage) throw;
+      }
     }
-    changes.back().change = all[i].change;
-    changes.back().meaning = all[i].meaning;
+  } catch (const Stopped&) {  // what was found so far is an answer too
   }
-  if (progress) progress(static_cast<int64_t>(all.size()), static_cast<int64_t>(all.size()));
-  return changes;
+  ModelChanges result;
+  result.planned.push_back(result_of(as_it_is, {"", "as it is", 1}));
+  for (auto& each : planned)
+    if (each) result.planned.push_back(std::move(*each));
+  for (size_t i = tried; i < order.size(); ++i) result.left.push_back(all[order[i]].change);
+  return result;
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -19,6 +20,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace plimsoll::cli_testing {
@@ -56,7 +58,9 @@ class CliTest : public ::testing::Test {
   std::string get(const std::string& name) const { return get_file(folder_ / name); }
 
   /// Starts the program in the test's folder, standard output and error going to files, and returns its process.
-  pid_t start(const Arguments& arguments, const std::string& out = "out.txt") const {
+  /// `in_child` is called in it before the program begins: to set limits, to open or close files.
+  pid_t start(const Arguments& arguments, const std::string& out = "out.txt",
+              const std::function<void()>& in_child = {}) const {
     const pid_t child = ::fork();
     if (child != 0) return child;
     std::vector<std::string> words = {PLIMSOLL_BINARY};
@@ -67,6 +71,7 @@ class CliTest : public ::testing::Test {
     const bool ready = ::chdir(folder_.c_str()) == 0 && open_as(out.c_str(), STDOUT_FILENO) &&
                        open_as("err.txt", STDERR_FILENO) && ::close(STDIN_FILENO) == 0;
     ::alarm(kLongestRun);  // kept over exec
+    if (ready && in_child) in_child();
     if (ready) ::execv(argv[0], argv.data());
     ::_exit(127);
   }
@@ -86,6 +91,24 @@ class CliTest : public ::testing::Test {
 
   Outcome run(const Arguments& arguments, const std::string& out = "out.txt") const {
     return finish(start(arguments, out));
+  }
+
+  Outcome run_with(const std::function<void()>& in_child, const Arguments& arguments) const {
+    return finish(start(arguments, "out.txt", in_child));
+  }
+
+  static bool ended(pid_t child) {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+  }
+
+  /// Waits until `holds` or the process has ended; whether it held.
+  static bool wait_for(pid_t child, const std::function<bool()>& holds) {
+    while (!holds()) {
+      if (ended(child)) return holds();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return true;
   }
 
   /// The names of the files that a call added to the folder, apart from its standard output and error.
@@ -115,12 +138,12 @@ class CliTest : public ::testing::Test {
 
   const std::filesystem::path& folder() const { return folder_; }
 
- private:
   static bool open_as(const char* file, int descriptor) {
     const int opened = ::open(file, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     return opened >= 0 && ::dup2(opened, descriptor) == descriptor && ::close(opened) == 0;
   }
 
+ private:
   std::set<std::string> names() const {
     std::set<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(folder_))

@@ -1,8 +1,6 @@
 #include <signal.h>
 
-#include <chrono>
 #include <cmath>
-#include <thread>
 
 #include "cli/cli_testing.h"
 
@@ -16,11 +14,6 @@ using ::testing::Not;
 class TrainCommand : public CliTest {
  protected:
   TrainCommand() { put_tiny_job(); }
-
-  static bool ended(pid_t child) {
-    siginfo_t info{};
-    return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
-  }
 
   std::vector<json> metrics() const {
     std::vector<json> lines;

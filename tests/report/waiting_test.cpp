@@ -11,6 +11,7 @@ namespace plimsoll {
 namespace {
 
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// A stream whose text another thread can wait for.
@@ -67,6 +68,29 @@ TEST(Waiting, ElsewhereItIsAPlainLine) {
   EXPECT_THAT(buffer.text(), StartsWith("planning"));
   EXPECT_THAT(buffer.text(), EndsWith("0:00\n"));
   EXPECT_EQ(buffer.text().find('\x1b'), std::string::npos);
+}
+
+// The time goes on beside it, redrawn each second.
+TEST(Waiting, SaysHowFarItIs) {
+  for (const bool terminal : {false, true}) {
+    WatchedBuffer buffer;
+    std::ostream out(&buffer);
+    {
+      Waiting waiting("what if", options_on(out, terminal), 0.05);
+      waiting.say("2 of 9 planned\n, schedule 7");
+      EXPECT_THAT(buffer.text_when_there_is_any(), HasSubstr("what if  2 of 9 planned?, schedule 7  0:00"));
+    }
+  }
+}
+
+TEST(Waiting, ALongLineKeepsItsTime) {
+  WatchedBuffer buffer;
+  std::ostream out(&buffer);
+  ProgressOptions options = options_on(out, true);
+  options.width = [] { return 20; };
+  Waiting waiting("what if", options, 0.05);
+  waiting.say("much more than fits beside it");
+  EXPECT_EQ(buffer.text_when_there_is_any(), "\r\x1b[Kwhat if  much  0:00");
 }
 
 TEST(Waiting, WhatIsDoneSoonSaysNothing) {

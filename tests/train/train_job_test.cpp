@@ -244,13 +244,32 @@ TEST_F(TrainJobTest, LogsTheStepsAskedFor) {
 TEST_F(TrainJobTest, ARequestToStopBeforeTheTextIsRead) {
   Job job = tiny_job(folder_);
   job.checkpoint.directory = folder_ / "run";
-  request_stop();
-  const TrainReport report = train(job);
+  struct : TrainObserver {
+    void planned(const PlannedJob&) override { request_stop(); }
+  } stops;
+  const TrainReport report = train_job(job, stops);
   EXPECT_TRUE(report.stopped);
   EXPECT_EQ(report.steps, 0);
-  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "run"));
-  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "cache"));
+  // Folders that were made for it and hold nothing are gone again.
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));
   EXPECT_EQ(train(job).steps, 6);  // it held for one run
+}
+
+TEST_F(TrainJobTest, ARequestToStopEndsThePlanning) {
+  const Job job = tiny_job(folder_);
+  request_stop();
+  Watcher watcher;
+  const TrainReport report = train_job(job, watcher);
+  EXPECT_TRUE(report.stopped);
+  EXPECT_EQ(watcher.plans, 0);
+  int schedules = 0;
+  struct Enough {};
+  EXPECT_THROW(plan_job(job, target_of(job),
+                        [&] {
+                          if (++schedules == 2) throw Enough();
+                        }),
+               Enough);
 }
 
 }  // namespace

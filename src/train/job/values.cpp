@@ -42,6 +42,10 @@ std::string found(const Node& node) {
 }  // namespace
 
 void Value::refuse(std::string_view allowed) const {
+  if (node->kind == Node::Kind::null && source->command_line)
+    refuse_since(fmt::format(
+        "has no value, as where a variable of the shell is not set; allowed: {}{}", allowed,
+        allowed.find("\"\"") == std::string_view::npos ? "" : fmt::format(", which a shell takes as '{}=\"\"'", key)));
   refuse_since(fmt::format("is {}; allowed: {}", found(*node), allowed));
 }
 

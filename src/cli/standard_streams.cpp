@@ -1,0 +1,29 @@
+#include "cli/standard_streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+
+namespace plimsoll::cli {
+
+void open_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // Of the numbers that are free open() takes the least, and the lesser ones are taken. Messages may get lost,
+    // results may not: writing to what is open for reading is refused.
+    (void)!::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+void outlive_broken_pipes() {
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void tell(std::string_view text) noexcept {
+  (void)!std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace plimsoll::cli
