@@ -9,6 +9,8 @@
 #include "ops/conv_kernels_cpu.h"
 #include "ops/linear_cross_entropy_blocks_plan.h"
 #include "ops/optimizer/adafactor_plan.h"
+#include "ops/product_speed.h"
+#include "ops/products_cpu_plan.h"
 #include "ops/quantized_plan.h"
 #include "ops/rows.h"
 #include "ops/ssd_scan_plan.h"
@@ -62,8 +64,20 @@ int64_t matrix_copy(const View& view) {
   return is_matrix(view) ? 0 : kScratch.bytes_of(view);
 }
 
-int64_t matrix_scratch(DType dtype, int threads) {
-  return element_bytes(dtype) == 2 ? threads * kMatrixScratchBytes : 0;
+/// Of a product of [rows, depth] and [depth, columns], whichever of the three is which.
+int64_t matrix_scratch(DType dtype, int64_t rows, int64_t depth, int64_t columns, int threads) {
+  if (element_bytes(dtype) != 2) return 0;
+  return float32_products(dtype) ? kScratch.rounded(product_scratch(rows, depth, columns))
+                                 : threads * kMatrixScratchBytes;
+}
+
+/// libtorch's products of matrices where they go through float32 blocks; nothing where they are libtorch's own.
+std::optional<int64_t> matrix_product(const Op& op, size_t left) {
+  const View &a = tensor(op, left), &b = tensor(op, left + 1);
+  if (!float32_products(a.dtype) || b.dtype != a.dtype || elements(a.sizes) == 0 || elements(b.sizes) == 0)
+    return std::nullopt;
+  const size_t last = a.sizes.size() - 1;
+  return kScratch.rounded(product_scratch(a.sizes[last - 1], a.sizes[last], b.sizes[last]));
 }
 
 int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int threads) {
@@ -79,7 +93,7 @@ int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int 
   if (wants_weight && bytes == 2 && chunks.count > 1)
     total += kScratch.rounded(std::min(kLossGradientBlock, vocabulary) * width * bytes);
   if (wants_weight && bytes == 2 && chunks.count > 2) total += kScratch.bytes_of(weight);
-  return total + matrix_scratch(x.dtype, threads);
+  return total + matrix_scratch(x.dtype, chunks.rows, width, vocabulary, threads);
 }
 
 /// A piece of the weight, taken apart.
@@ -87,17 +101,18 @@ int64_t quantized_linear(const Op& op, int threads) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
   if (elements(x.sizes) == 0 || rows == 0) return 0;
-  return kScratch.contiguous_copy(x) + kScratch.rounded(quantized_tile_rows(rows, width, bytes) * width * bytes) +
-         matrix_scratch(x.dtype, threads);
+  const int64_t tile = quantized_tile_rows(rows, width, bytes);
+  return kScratch.contiguous_copy(x) + kScratch.rounded(tile * width * bytes) +
+         matrix_scratch(x.dtype, elements(x.sizes) / width, width, tile, threads);
 }
 
 int64_t quantized_linear_backward(const Op& op, int threads) {
   const View &grad = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = op.results.at(0).sizes.back(), bytes = element_bytes(grad.dtype);
   if (elements(grad.sizes) == 0 || width == 0) return 0;
-  return kScratch.contiguous_copy(grad) +
-         kScratch.rounded(rows * std::min(width, quantized_tile_columns(rows, width, bytes)) * bytes) +
-         matrix_scratch(grad.dtype, threads);
+  const int64_t tile = std::min(width, quantized_tile_columns(rows, width, bytes));
+  return kScratch.contiguous_copy(grad) + kScratch.rounded(rows * tile * bytes) +
+         matrix_scratch(grad.dtype, elements(grad.sizes) / rows, rows, tile, threads);
 }
 
 /// What attention copies: operands whose last dimension is not side by side.
@@ -160,6 +175,8 @@ int64_t causal_conv1d(const Op& op, size_t x_at, bool backward) {
 
 std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads) {
   const std::string_view name = single_name(std::string_view(op.name).substr(0, op.name.find('.')));
+  if (is_one_of(name, {"aten::mm", "aten::bmm"})) return matrix_product(op, 0);
+  if (is_one_of(name, {"aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_"})) return matrix_product(op, 1);
   if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
                        "plimsoll::accumulate_"}))
     return kScratch.gradient_copy(op);

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,21 +19,6 @@ namespace {
 
 constexpr int kRuns = 3;
 constexpr int64_t kMostFileBytes = 64 << 20;
-
-}  // namespace
-
-std::string machine_name() {
-  std::ifstream info("/proc/cpuinfo");
-  std::string line, model = "unknown processor";
-  while (std::getline(info, line)) {
-    if (!line.starts_with("model name")) continue;
-    model = line.substr(std::min(line.find(':') + 2, line.size()));
-    break;
-  }
-  return fmt::format("{}, libtorch {}", model, TORCH_VERSION);
-}
-
-namespace {
 
 struct Candidate {
   const Op* op;

@@ -6,13 +6,11 @@
 #include <string>
 #include <unordered_map>
 
+#include "ops/processor.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
-
-/// The processor and libtorch: what measurements hold for.
-std::string machine_name();
 
 int64_t unix_seconds_now();
 

@@ -15,6 +15,7 @@
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
 #include "train/plan_options.h"
+#include "train/slow_products.h"
 #include "train/vocabulary.h"
 
 namespace plimsoll {
@@ -407,7 +408,9 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
 }
 
 PlannedJob plan_job(const Job& job, const PlanTarget& target) {
-  return JobPlanner(job, target).run();
+  PlannedJob planned = JobPlanner(job, target).run();
+  tell_of_slow_products(planned, job, target);
+  return planned;
 }
 
 PlannedJob plan_job(const Job& job) {
