@@ -67,6 +67,8 @@ struct PlanTarget {
   bool bfloat16 = true;                  ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
   /// How many times as fast as float32's its products of 16 bits were measured to be; 0: not measured.
   double bfloat16_products = 0, float16_products = 0;
+  /// Times of ops may be on file that a run has contradicted: those of the job are made again.
+  bool times_contradicted = false;
   std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
 };
 
@@ -197,6 +199,7 @@ struct TrainReport {
     double value = 0;
   };
   std::vector<Baseline> baselines;
+  std::string contradicted_times;     ///< that predictions were wrong and ops will be timed again; empty: they hold
   std::vector<std::string> left_out;  ///< what cannot be read (`data.skip_bad`), a line each with the file's name
 };
 

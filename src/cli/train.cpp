@@ -174,6 +174,7 @@ int run_train(const TrainArguments& all) {
   else
     arguments.output.print(memory_table(report, terminal) + "\n" + run_table(job, report, terminal));
   if (const std::string line = profile_line(all.profile, report); !line.empty()) fmt::print(stderr, "{}", line);
+  if (!report.contradicted_times.empty()) fmt::print(stderr, "{}\n", report.contradicted_times);
   arguments.output.write(report_json(job, report));
   // Everything is saved; whoever waits for us is to see that we were interrupted, as a shell's loop has to.
   if (report.stopped && signals.received() != 0) {

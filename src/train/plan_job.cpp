@@ -11,6 +11,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "run/learned_workspace.h"
+#include "train/contradicted_times.h"
 #include "train/job_units.h"
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
@@ -409,7 +410,7 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
 
 PlannedJob plan_job(const Job& job, const PlanTarget& target) {
   PlannedJob planned = JobPlanner(job, target).run();
-  tell_of_slow_products(planned, job, target);
+  if (!time_again(planned, job, target)) tell_of_slow_products(planned, job, target);
   return planned;
 }
 

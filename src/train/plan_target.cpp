@@ -85,6 +85,7 @@ PlanTarget target_of(const Job& job) {
     return target;
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
+  target.times_contradicted = true;  // plan_job looks whether any are of this job
   target.bfloat16_products = ops::relative_product_speed(DType::bfloat16);
   target.float16_products = ops::relative_product_speed(DType::float16);
   if (job.memory_budget) return target;
