@@ -32,6 +32,7 @@ struct JobSettings {
   int64_t context_bytes = 0;             ///< within the budget: what the device's runtime takes
   int64_t library_bytes = 0;             ///< likewise, what its libraries set aside
   std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
+  std::string slow_products;             ///< that the precision is pinned and slow here, in words; empty: it is not
 
   /// Sequences of a step of `count` micro batches.
   int64_t sequences(int64_t count) const {
@@ -64,7 +65,11 @@ struct PlanTarget {
   int64_t context_bytes = 0;             ///< what its runtime takes
   int64_t library_bytes = 0;             ///< what its libraries set aside
   bool bfloat16 = true;                  ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
-  std::string unknown;                   ///< what a plan for it leaves out, in words; empty: nothing
+  /// How many times as fast as float32's its products of 16 bits were measured to be; 0: not measured.
+  double bfloat16_products = 0, float16_products = 0;
+  /// Times of ops may be on file that a run has contradicted: those of the job are made again.
+  bool times_contradicted = false;
+  std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
 };
 
 /// The target of a device of the catalogue: its usable memory, its context, its speed.
@@ -214,6 +219,7 @@ struct TrainReport {
     double value = 0;
   };
   std::vector<Baseline> baselines;
+  std::string contradicted_times;     ///< that predictions were wrong and ops will be timed again; empty: they hold
   std::vector<std::string> left_out;  ///< what cannot be read (`data.skip_bad`), a line each with the file's name
   /// What was asked for beside the training and could not be written, a line each with the reason: metrics, a profile.
   std::vector<std::string> not_written;

@@ -192,6 +192,7 @@ int run_train(const TrainArguments& all) {
   };
   attempt([&] { arguments.output.print(results_text(job, report)); });
   tell(profile_line(all.profile, report));
+  if (!report.contradicted_times.empty()) tell(report.contradicted_times + "\n");
   attempt([&] { arguments.output.write(report_json(job, report)); });
   for (const std::string& each : report.not_written) tell(fmt::format("not written: {}\n", without_controls(each)));
   if (report.stopped) signals.end_as_received();

@@ -54,6 +54,7 @@ void TrainProgressView::planned(const PlannedJob& job) {
                    verdict_of(job.plan), name_of(job.settings.precision), micro_batches_in_words(job.settings),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
+  if (!job.settings.slow_products.empty()) note(job.settings.slow_products);
   begin_steps();
 }
 

@@ -11,6 +11,8 @@
 #include "ops/conv_kernels_cpu.h"
 #include "ops/linear_cross_entropy_blocks_plan.h"
 #include "ops/optimizer/adafactor_plan.h"
+#include "ops/product_speed.h"
+#include "ops/products_cpu_plan.h"
 #include "ops/quantized_plan.h"
 #include "ops/rows.h"
 #include "ops/ssd_scan_plan.h"
@@ -71,6 +73,15 @@ View turned(View matrix) {
   std::swap(matrix.sizes[0], matrix.sizes[1]);
   std::swap(matrix.strides[0], matrix.strides[1]);
   return matrix;
+}
+
+/// libtorch's products of matrices where they go through float32 blocks; nothing where they are libtorch's own.
+std::optional<int64_t> matrix_product(const Op& op, size_t left) {
+  const View &a = tensor(op, left), &b = tensor(op, left + 1);
+  if (!float32_products(a.dtype) || b.dtype != a.dtype || elements(a.sizes) == 0 || elements(b.sizes) == 0)
+    return std::nullopt;
+  const size_t last = a.sizes.size() - 1;
+  return kScratch.rounded(product_scratch(a.sizes[last - 1], a.sizes[last], b.sizes[last]));
 }
 
 /// A length that is cut into pieces of `piece`: the sizes that pieces have.
@@ -227,6 +238,8 @@ int64_t causal_conv1d(const Op& op, size_t x_at, bool backward) {
 
 std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const ProductScratch& scratch) {
   const std::string_view name = single_name(std::string_view(op.name).substr(0, op.name.find('.')));
+  if (is_one_of(name, {"aten::mm", "aten::bmm"})) return matrix_product(op, 0);
+  if (is_one_of(name, {"aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_"})) return matrix_product(op, 1);
   if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
                        "plimsoll::accumulate_"}))
     return kScratch.gradient_copy(op);

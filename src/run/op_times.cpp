@@ -2,14 +2,18 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/version.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <thread>
 
+#include "base/agreed_tries.h"
 #include "base/atomic_file.h"
 #include "plan/cost.h"
 #include "plimsoll/error.h"
@@ -18,42 +22,46 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kRuns = 3;
 constexpr int64_t kMostFileBytes = 64 << 20;
 
-}  // namespace
+// A try is the better of two runs, after one that takes pages and makes plans of its own.
+constexpr int kRunsOfTry = 3;
+// Two tries at the least, where they agree.
+constexpr int kMostRounds = 12;
+// What else a busy machine does takes turns of some milliseconds.
+constexpr double kSecondsBetweenRounds = 0.02;
 
-std::string machine_name() {
-  std::ifstream info("/proc/cpuinfo");
-  std::string line, model = "unknown processor";
-  while (std::getline(info, line)) {
-    if (!line.starts_with("model name")) continue;
-    model = line.substr(std::min(line.find(':') + 2, line.size()));
-    break;
-  }
-  return fmt::format("{}, libtorch {}", model, TORCH_VERSION);
-}
-
-namespace {
+// As Timing::State has them.
+constexpr std::array<std::string_view, 3> kStates{"agreed", "single", "contradicted"};
 
 struct Candidate {
+  std::string key;
   const Op* op;
   double expected;
+  AgreedTries tries;
 };
 
-double time_of(const Trace& trace, const Op& op) {
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double try_op(const Trace& trace, const Op& op) {
   SingleOp single(trace, op);
   double best = 0;
-  for (int run = 0; run <= kRuns; ++run) {
-    const auto start = std::chrono::steady_clock::now();
+  for (int run = 0; run < kRunsOfTry; ++run) {
+    const double start = now();
     single.run();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (run > 0 && (run == 1 || seconds < best)) best = seconds;  // the first takes pages and makes plans of its own
+    const double seconds = now() - start;
+    if (run > 0 && (run == 1 || seconds < best)) best = seconds;
   }
   return best;
 }
 
 }  // namespace
+
+OpTimer machine_op_timer() {
+  return {try_op, now, [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
+}
 
 int64_t unix_seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -74,31 +82,69 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
     if (op.phase == Phase::initialize || !op.call) continue;
     std::string key = timing_key(op);
     const auto known = times_.find(key);
-    if (known != times_.end() && known->second.when >= since) continue;
+    if (known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since) continue;
     const double expected = seconds_of(estimate, op);
-    if (expected * (kRuns + 1) > seconds / 10 || operand_bytes(trace, op) > bytes) continue;
-    unknown.try_emplace(std::move(key), Candidate{&op, expected});
+    if (expected * (kRunsOfTry + 1) > seconds / 10 || operand_bytes(trace, op) > bytes) continue;
+    unknown.try_emplace(key, Candidate{key, &op, expected, {}});
   }
-  std::vector<std::pair<std::string, Candidate>> order(unknown.begin(), unknown.end());
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.second.expected < b.second.expected; });
+  std::vector<Candidate> order;
+  for (auto& [key, candidate] : unknown) order.push_back(std::move(candidate));
+  std::ranges::stable_sort(order, {}, &Candidate::expected);
   at::set_num_threads(threads_);
-  const auto start = std::chrono::steady_clock::now();
-  int count = 0;
-  for (const auto& [key, candidate] : order) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) break;
-    try {
-      times_[key] = {time_of(trace, *candidate.op), unix_seconds_now()};
-      ++count;
-    } catch (const UserError&) {  // refuses zeros: it stays an estimate
+  const double start = timer_.now();
+  for (int round = 0; round < kMostRounds && !order.empty(); ++round) {
+    const double begin = timer_.now();
+    for (Candidate& each : order) {
+      if (timer_.now() - start > seconds) break;
+      if (each.tries.agree()) continue;
+      try {
+        each.tries.add(timer_.try_op(trace, *each.op));
+      } catch (const UserError&) {  // refuses zeros: it stays an estimate
+        each.op = nullptr;
+      }
     }
+    std::erase_if(order, [](const Candidate& each) { return each.op == nullptr; });
+    const double left = seconds - (timer_.now() - start);
+    if (left <= 0 || std::ranges::all_of(order, [](const Candidate& each) { return each.tries.agree(); })) break;
+    if (const double pause = kSecondsBetweenRounds - (timer_.now() - begin); pause > 0)
+      timer_.wait(std::min(pause, left));
+  }
+  int count = 0;
+  for (const Candidate& each : order) {
+    if (each.tries.count() == 0) continue;
+    times_[each.key] = {each.tries.least(), unix_seconds_now(),
+                        each.tries.agree() ? Timing::State::agreed : Timing::State::single};
+    ++count;
   }
   return count;
 }
 
 std::optional<double> OpTimes::find(const Op& op) const {
   const auto found = times_.find(timing_key(op));
-  return found == times_.end() ? std::nullopt : std::optional(found->second.seconds);
+  if (found == times_.end() || found->second.state == Timing::State::contradicted) return std::nullopt;
+  return found->second.seconds;
+}
+
+int OpTimes::contradict(const Trace& trace) {
+  int count = 0;
+  for (const Op& op : trace.ops) {
+    if (op.phase == Phase::initialize || !op.call) continue;
+    const auto found = times_.find(timing_key(op));
+    if (found == times_.end() || found->second.state == Timing::State::contradicted) continue;
+    found->second.state = Timing::State::contradicted;
+    ++count;
+  }
+  return count;
+}
+
+int OpTimes::contradicted(const Trace& trace) const {
+  std::set<std::string> keys;
+  for (const Op& op : trace.ops) {
+    if (op.phase == Phase::initialize || !op.call) continue;
+    const auto found = times_.find(timing_key(op));
+    if (found != times_.end() && found->second.state == Timing::State::contradicted) keys.insert(found->first);
+  }
+  return static_cast<int>(keys.size());
 }
 
 void OpTimes::load(const std::filesystem::path& file) {
@@ -113,14 +159,19 @@ void OpTimes::load(const std::filesystem::path& file) {
     return;
   if (!json.contains("times") || !json["times"].is_object()) return;
   for (const auto& [key, value] : json["times"].items()) {
-    const bool pair = value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number_integer();
-    if (pair && value[0].get<double>() > 0) times_[key] = {value[0].get<double>(), value[1].get<int64_t>()};
+    const bool good = value.is_array() && value.size() == 3 && value[0].is_number() && value[1].is_number_integer() &&
+                      value[2].is_string();
+    const auto* const state = good ? std::ranges::find(kStates, value[2].get<std::string>()) : kStates.end();
+    if (state == kStates.end() || !(value[0].get<double>() > 0)) continue;
+    times_[key] = {value[0].get<double>(), value[1].get<int64_t>(),
+                   static_cast<Timing::State>(state - kStates.begin())};
   }
 }
 
 void OpTimes::save(const std::filesystem::path& file) const {
   nlohmann::json json = {{"machine", machine_name()}, {"threads", threads_}, {"times", nlohmann::json::object()}};
-  for (const auto& [key, timing] : times_) json["times"][key] = {timing.seconds, timing.when};
+  for (const auto& [key, timing] : times_)
+    json["times"][key] = {timing.seconds, timing.when, kStates[static_cast<size_t>(timing.state)]};
   try {
     std::filesystem::create_directories(file.parent_path());
     write_file_atomically(file, json.dump(1) + "\n");

@@ -14,6 +14,8 @@
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
 #include "device/host_memory.h"
+#include "ops/processor.h"
+#include "ops/product_speed.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
@@ -25,14 +27,17 @@
 namespace plimsoll {
 namespace {
 
-std::filesystem::path times_file(int threads) {
+// Of a machine that is kept from some of its instructions the file is another: whoever measures both ways loses
+// neither.
+std::filesystem::path file_of(const char* what, int threads) {
   const std::filesystem::path folder = measurements_folder();
-  return folder.empty() ? folder : folder / fmt::format("op-times-{}-threads.json", threads);
+  if (folder.empty()) return folder;
+  const std::string masks = instruction_masks_in_a_name();
+  return folder / fmt::format("{}-{}-threads{}{}.json", what, threads, masks.empty() ? "" : "-", masks);
 }
 
 std::filesystem::path rates_file(int threads) {
-  const std::filesystem::path folder = measurements_folder();
-  return folder.empty() ? folder : folder / fmt::format("rates-{}-threads.json", threads);
+  return file_of("rates", threads);
 }
 
 void save_rates(const std::filesystem::path& file, const CostModel& model) {
@@ -85,15 +90,8 @@ bool can_load(const char* library) {
   return handle != nullptr;
 }
 
-bool has_bfloat16_products() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
-#else
-  return false;
-#endif
-}
-
-// A server core of about 2020 with AVX-512: what a plan is weighed by where nothing was measured.
+// A server core of about 2020 with AVX-512: what a plan is weighed by where nothing was measured but how much faster
+// products of 16 bits are than float32's.
 CostModel typical(int threads) {
   CostModel model;
   model.device = fmt::format("this machine, {} threads", threads);
@@ -104,9 +102,12 @@ CostModel typical(int threads) {
   for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::loss_head}) {
     model.rate(kind, DType::float32) = {60e9 * cores, bytes};
     model.rate(kind, DType::float64) = {30e9 * cores, bytes};
-    // Processors without instructions for products of 16-bit numbers convert them first.
-    const double half = has_bfloat16_products() ? 150e9 : 40e9;
-    model.rate(kind, DType::bfloat16) = model.rate(kind, DType::float16) = {half * cores, bytes};
+    // What products of 16 bits are worth no name or feature of the processor tells: it was measured.
+    for (DType dtype : {DType::bfloat16, DType::float16})
+      model.rate(kind, dtype) = {60e9 * cores *
+                                     (kind == OpKind::convolution ? ops::relative_convolution_speed(dtype)
+                                                                  : ops::relative_product_speed(dtype)),
+                                 bytes};
   }
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})
     model.rate(OpKind::attention, dtype) = {30e9 * cores, bytes};
@@ -125,9 +126,13 @@ std::filesystem::path measurements_folder() {
   return cache_folder();
 }
 
+std::filesystem::path op_times_file(int threads) {
+  return file_of("op-times", threads);
+}
+
 CostModel machine_cost_model(int threads) {
   CostModel model = typical(threads);
-  const std::filesystem::path file = times_file(threads);
+  const std::filesystem::path file = op_times_file(threads);
   if (file.empty()) return model;
   if (std::optional<CostModel> rates = load_rates(rates_file(threads))) {
     rates->device = model.device;
@@ -163,7 +168,7 @@ MachineReport inspect_machine(int threads, bool again) {
   report.cost.device = fmt::format("this machine, {} threads", report.threads);
   if (!report.folder.empty()) {
     OpTimes times(report.threads);
-    times.load(times_file(report.threads));
+    times.load(op_times_file(report.threads));
     report.ops_timed = times.size();
   }
   return report;
@@ -184,11 +189,11 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
   const int threads = threads_of(options);
   const PlannedJob planned = plan_job(job);
   OpTimes times(threads);
-  times.load(times_file(threads));
+  times.load(op_times_file(threads));
   // Scratch is part of an op's time: the planned trace has it, and the ops that run again are the same.
   const int64_t bytes = planned.settings.memory_budget.value_or(host_memory_now().value_or(GiB) / 2);
   const int count = times.measure(planned.plan.trace, typical(threads), seconds, bytes, since);
-  if (const std::filesystem::path file = times_file(threads); count > 0 && !file.empty()) times.save(file);
+  if (const std::filesystem::path file = op_times_file(threads); count > 0 && !file.empty()) times.save(file);
   return count;
 }
 

@@ -10,6 +10,9 @@ namespace plimsoll {
 /// Where measurements are kept: $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll; empty where there is neither.
 std::filesystem::path measurements_folder();
 
+/// The file there of ops' times on `threads` CPU threads, with the instructions that are used now; empty without it.
+std::filesystem::path op_times_file(int threads);
+
 /// For `threads` CPU threads: ops that were timed on this machine by what they took, others by typical rates.
 CostModel machine_cost_model(int threads);
 

@@ -11,10 +11,12 @@
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "run/learned_workspace.h"
+#include "train/contradicted_times.h"
 #include "train/job_units.h"
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
 #include "train/plan_options.h"
+#include "train/slow_products.h"
 #include "train/vocabulary.h"
 
 namespace plimsoll {
@@ -414,7 +416,9 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
 }
 
 PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule) {
-  return JobPlanner(job, target, on_schedule).run();
+  PlannedJob planned = JobPlanner(job, target, on_schedule).run();
+  if (!time_again(planned, job, target)) tell_of_slow_products(planned, job, target);
+  return planned;
 }
 
 PlannedJob plan_job(const Job& job) {

@@ -6,6 +6,7 @@
 #include "catalogue/device_cost.h"
 #include "device/backend.h"
 #include "device/host_memory.h"
+#include "ops/product_speed.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
 #include "train/machine_cost.h"
@@ -84,6 +85,9 @@ PlanTarget target_of(const Job& job) {
     return target;
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
+  target.times_contradicted = true;  // plan_job looks whether any are of this job
+  target.bfloat16_products = ops::relative_product_speed(DType::bfloat16);
+  target.float16_products = ops::relative_product_speed(DType::float16);
   if (job.memory_budget) return target;
   const std::optional<int64_t> available = host_memory_now();
   if (!available) {

@@ -11,6 +11,7 @@
 #include "plimsoll/error.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
+#include "train/contradicted_times.h"
 #include "train/job_data.h"
 #include "train/job_outputs.h"
 #include "train/job_units.h"
@@ -20,6 +21,7 @@
 #include "train/missing_data.h"
 #include "train/model_weights.h"
 #include "train/plan_again.h"
+#include "train/plan_options.h"
 #include "train/plan_target.h"
 #include "train/schedule.h"
 #include "train/vocabulary.h"
@@ -419,6 +421,8 @@ class Run {
     }
     report_.step_seconds = median({step_seconds_.begin() + static_cast<std::ptrdiff_t>(skip), step_seconds_.end()});
     if (seconds > 0) report_.tokens_per_second = tokens / seconds;
+    if (job_.device == "cpu" && skip > 0 && profile_.file.empty())
+      report_.contradicted_times = contradict_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
   }
 
   Job asked_;

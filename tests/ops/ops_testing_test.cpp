@@ -216,7 +216,7 @@ TEST(OpsTesting, IsCompiledForThreads) {
 
 TEST(WorkspaceCpu, KnowsOurOperatorsOnly) {
   Op op;
-  op.name = "aten::mm";
+  op.name = "aten::relu";
   EXPECT_FALSE(cpu_workspace_model(2)(op));
 }
 

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "ops/product_speed.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "rounds.h"
@@ -51,6 +52,18 @@ TEST_P(AllModes, SmallDecoder) {
   config.num_kv_heads = 2;
   expect_equal(
       decoder_step(config, 2, 24), options, [] { return token_batch(2, 24, 131); }, 3, GetParam().micro);
+}
+
+// Whichever kernels products of 16 bits take, both take them.
+TEST_P(AllModes, SmallDecoderWithProductsInFloat32Blocks) {
+  const ops::ProductsScope blocks(true);
+  torch::manual_seed(2);
+  TrainingOptions options;
+  options.precision = GetParam().precision;
+  options.gradient_checkpointing = GetParam().checkpointing;
+  options.accumulate = GetParam().micro > 1;
+  expect_equal(
+      decoder_step(small_decoder(), 2, 24), options, [] { return token_batch(2, 24, 131); }, 2, GetParam().micro);
 }
 
 std::vector<Case> all_cases() {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <fstream>
+#include <functional>
 
 #include "device/cpu_backend.h"
 #include "plan/cost.h"
@@ -24,9 +25,28 @@ Trace small_step() {
   return record_step(decoder_step(config, 2, 16), {});
 }
 
+// A machine whose every op takes a millisecond, and on which tries take what `spike` makes of it: the number of tries
+// of any op before, and the time.
+struct MadeUpMachine {
+  std::function<double(int, double)> spike;
+  double clock = 0;
+  int tries = 0;
+
+  OpTimer timer() {
+    return {[this](const Trace&, const Op&) {
+              const double seconds = 1e-3 * (spike ? spike(tries, clock) : 1);
+              ++tries;
+              clock += seconds;
+              return seconds;
+            },
+            [this] { return clock; }, [this](double seconds) { clock += seconds; }};
+  }
+};
+
 TEST(OpTimes, EachDistinctOpHasATimeOnce) {
   const Trace trace = small_step();
-  OpTimes times(1);
+  MadeUpMachine machine;
+  OpTimes times(1, machine.timer());
   const int count = times.measure(trace, generic_cost_model(), 10, 1 << 30);
   EXPECT_GT(count, 10);
   EXPECT_LT(static_cast<size_t>(count), trace.ops.size());  // three layers alike
@@ -40,6 +60,64 @@ TEST(OpTimes, EachDistinctOpHasATimeOnce) {
   EXPECT_EQ(times.measure(trace, generic_cost_model(), 10, 1 << 30, unix_seconds_now() + 1000), count);
 }
 
+TEST(OpTimes, TheMachinesOwnAreOfItsKernels) {
+  const Trace trace = small_step();
+  OpTimes times(1);
+  EXPECT_GT(times.measure(trace, generic_cost_model(), 10, 1 << 30), 10);
+  for (const Op& op : trace.ops) {
+    if (op.phase == Phase::initialize) continue;
+    ASSERT_TRUE(times.find(op)) << op.name;
+    EXPECT_GT(*times.find(op), 0);
+    EXPECT_LT(*times.find(op), 10);
+  }
+}
+
+// Ten times as slow in a first stretch of time, or at every third try: what is kept is the op's own time.
+TEST(OpTimes, ASpikeDoesNotStick) {
+  const Trace trace = small_step();
+  for (const auto& spike :
+       {std::function([](int, double clock) { return clock < 0.3 ? 10.0 + clock * 9 : 1.0; }),
+        std::function([](int tries, double) { return tries * 2654435761u % 3000 < 1000 ? 9.0 + tries * 0.31 : 1.0; }),
+        std::function([](int tries, double) { return tries < 40 ? 3.0 + tries : 1.0; })}) {
+    MadeUpMachine machine{spike};
+    OpTimes times(1, machine.timer());
+    const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
+    EXPECT_GT(machine.tries, count);
+    for (const Op& op : trace.ops)
+      if (op.phase != Phase::initialize) EXPECT_DOUBLE_EQ(*times.find(op), 1e-3) << op.name;
+  }
+}
+
+// Where tries never agree the next call tries again.
+TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
+  const Trace trace = small_step();
+  MadeUpMachine machine;
+  double factor = 1;
+  machine.spike = [&](int, double) { return factor *= 0.8; };  // each shorter than any before
+  OpTimes times(1, machine.timer());
+  const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
+  EXPECT_GE(machine.tries, 12 * count);
+  machine.spike = nullptr;
+  EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), count);
+  EXPECT_DOUBLE_EQ(*times.find(trace.ops.back()), 1e-3);
+  EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), 0);
+}
+
+TEST(OpTimes, ContradictedOnesAreMadeAgain) {
+  const Trace trace = small_step();
+  MadeUpMachine machine{[](int, double) { return 10; }};
+  OpTimes times(1, machine.timer());
+  const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
+  EXPECT_EQ(times.contradicted(trace), 0);
+  EXPECT_EQ(times.contradict(trace), count);
+  EXPECT_EQ(times.contradicted(trace), count);
+  EXPECT_FALSE(times.find(trace.ops.back()));
+  machine.spike = nullptr;
+  EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), count);
+  EXPECT_EQ(times.contradicted(trace), 0);
+  EXPECT_DOUBLE_EQ(*times.find(trace.ops.back()), 1e-3);
+}
+
 TEST(OpTimes, WhatIsTooLargeIsLeftOut) {
   OpTimes times(1);
   EXPECT_EQ(times.measure(small_step(), generic_cost_model(), 10, 0), 0);
@@ -51,10 +129,13 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   const std::filesystem::path file = std::filesystem::path(pattern) / "made" / "times.json";
   OpTimes times(1), read(1), others(2);
-  times.measure(small_step(), generic_cost_model(), 10, 1 << 30);
+  const Trace trace = small_step();
+  times.measure(trace, generic_cost_model(), 10, 1 << 30);
+  times.contradict(trace);
   times.save(file);
   read.load(file);
   EXPECT_EQ(read.size(), times.size());
+  EXPECT_EQ(read.contradicted(trace), times.contradicted(trace));
   others.load(file);  // of another number of threads
   EXPECT_EQ(others.size(), 0u);
   for (const char* text :

@@ -1,0 +1,63 @@
+#include "train/contradicted_times.h"
+
+#include <fmt/format.h>
+
+#include "device/host_memory.h"
+#include "plimsoll/bytes.h"
+#include "run/op_times.h"
+#include "train/machine_cost.h"
+#include "train/plan_options.h"
+
+namespace plimsoll {
+namespace {
+
+// Of a plan that nobody asked to measure anything.
+constexpr double kSecondsToTimeAgain = 10;
+
+}  // namespace
+
+bool contradicts(double predicted_seconds, double measured_seconds) {
+  return predicted_seconds > 0 && measured_seconds > 0 &&
+         (measured_seconds >= 1.5 * predicted_seconds || measured_seconds <= 0.5 * predicted_seconds);
+}
+
+std::string contradict_times(const PlannedJob& planned, int threads, double measured_seconds) {
+  if (!planned.settings.cost.timed || !contradicts(planned.step_seconds, measured_seconds)) return "";
+  const std::filesystem::path file = op_times_file(threads);
+  if (file.empty()) return "";
+  OpTimes times(threads);
+  times.load(file);
+  const int count = times.contradict(planned.plan.trace);
+  if (count == 0) return "";
+  times.save(file);
+  return fmt::format(
+      "a step took {:.3g} s where {:.3g} s were predicted from timed operators: the next plan times {} of them again",
+      measured_seconds, planned.step_seconds, count);
+}
+
+bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target) {
+  if (!target.here || target.device != "cpu" || !target.times_contradicted) return false;
+  const int threads = threads_of(options_of(job));
+  const std::filesystem::path file = op_times_file(threads);
+  OpTimes times(threads);
+  times.load(file);
+  const int contradicted = times.contradicted(planned.plan.trace);
+  if (contradicted == 0) return false;
+  const int64_t bytes = target.memory_budget.value_or(host_memory_now().value_or(GiB) / 2);
+  times.measure(planned.plan.trace, target.cost, kSecondsToTimeAgain, bytes);
+  times.save(file);
+  const int left = times.contradicted(planned.plan.trace);
+  PlanTarget again = target;
+  again.cost = machine_cost_model(threads);
+  again.times_contradicted = false;
+  planned = plan_job(job, again);
+  const Reason reason{
+      fmt::format("operators timed again: {}", contradicted - left),
+      fmt::format("a run took half as long again as predicted from their times, or half as long{}",
+                  left > 0 ? fmt::format("; {} more go by typical rates, as timing them takes long", left) : "")};
+  planned.settings.reasons.push_back(reason);
+  planned.plan.reasons.push_back(reason);
+  return true;
+}
+
+}  // namespace plimsoll

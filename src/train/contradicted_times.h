@@ -1,0 +1,22 @@
+// Times of ops that a run has shown to be wrong: forgotten, and made again by the next plan, which says so.
+#pragma once
+
+#include <string>
+
+#include "plimsoll/train_job.h"
+
+namespace plimsoll {
+
+/// A run's steps contradict what was predicted of them when they take half as long again or more, or half as long or
+/// less.
+bool contradicts(double predicted_seconds, double measured_seconds);
+
+/// After a run on the CPU whose steps took `measured_seconds`: where its prediction went by timed ops and is
+/// contradicted, the times of the plan's ops are kept as such in the cache folder. Says so in a line, or is empty.
+std::string contradict_times(const PlannedJob& planned, int threads, double measured_seconds);
+
+/// Times the plan's contradicted ops again, for a few seconds at most, and then plans the job again by the new times,
+/// with a reason that says it. False, and nothing done, where no run has contradicted any of them.
+bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target);
+
+}  // namespace plimsoll

@@ -1,0 +1,13 @@
+// A job that pins a 16-bit precision where that costs time is told so before it starts.
+#pragma once
+
+#include "plimsoll/train_job.h"
+
+namespace plimsoll {
+
+/// Where the job pins a precision whose products are no faster than float32's on the target, as measured, plans it in
+/// 32-true as well; if that fits and is predicted to be faster, says so in the settings' slow_products and in the
+/// reasons. Nothing else changes.
+void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget& target);
+
+}  // namespace plimsoll

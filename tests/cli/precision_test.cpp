@@ -1,0 +1,90 @@
+// `precision: auto` goes by the products that were measured on this machine; what is pinned and slow is said.
+#include "cli/cli_testing.h"
+#include "ops/product_speed.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class MeasuredProducts : public CliTest {
+ protected:
+  MeasuredProducts() {
+    put_tiny_job();
+    ::setenv("XDG_CACHE_HOME", folder().c_str(), 1);
+    ::setenv("PLIMSOLL_16BIT_PRODUCTS", "libtorch", 1);
+  }
+  ~MeasuredProducts() override {
+    ::unsetenv("XDG_CACHE_HOME");
+    ::unsetenv("PLIMSOLL_16BIT_PRODUCTS");
+  }
+
+  /// As if libtorch's products of 16 bits had been measured to be `speed` times as fast as float32's.
+  void measured(double speed) const {
+    ops::ProductSpeeds speeds;
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+      const double rate = dtype == DType::float32 ? 80e9 : 80e9 * speed;
+      speeds.of(dtype) = {rate, rate, rate};
+    }
+    std::filesystem::create_directories(folder() / "plimsoll");
+    put("plimsoll/products-PLIMSOLL_16BIT_PRODUCTS=libtorch.json", ops::products_text(speeds));
+  }
+
+  std::string precision_of(const Arguments& settings) const {
+    Arguments words = {"plan", "job.yaml", "--json", "-"};
+    words.insert(words.end(), settings.begin(), settings.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return json::parse(outcome.out)["choices"]["precision"];
+  }
+};
+
+// Of a size at which products are what takes the time.
+const Arguments kWide = {"model.hidden_size=512", "data.sequence_length=128"};
+
+TEST_F(MeasuredProducts, DecideWhatAutoTakes) {
+  Arguments settings = kWide;
+  settings.push_back("precision=auto");
+  measured(4);
+  EXPECT_EQ(precision_of(settings), "bf16-mixed");
+  measured(0.05);
+  EXPECT_EQ(precision_of(settings), "32-true");
+}
+
+TEST_F(MeasuredProducts, ThatAreSlowAreSaidBeforeTheStart) {
+  for (const char* precision : {"bf16-mixed", "16-mixed"}) {
+    Arguments plan = {"plan", "job.yaml", std::string("precision=") + precision},
+              train = {"train", "job.yaml", "max_steps=1", std::string("precision=") + precision};
+    plan.insert(plan.end(), kWide.begin(), kWide.end());
+    train.insert(train.end(), kWide.begin(), kWide.end());
+    const auto told = AllOf(HasSubstr(std::string("precision: ") + precision), HasSubstr("slow on this machine"),
+                            HasSubstr("with precision: 32-true"));
+    measured(0.05);
+    EXPECT_THAT(run(plan).out, told);
+    EXPECT_THAT(run(train).err, told);
+    measured(4);
+    EXPECT_THAT(run(plan).out, Not(HasSubstr("slow on this machine")));
+  }
+}
+
+TEST_F(MeasuredProducts, AreMadeOnceAndKept) {
+  const std::filesystem::path file = folder() / "plimsoll" / "products-PLIMSOLL_16BIT_PRODUCTS=libtorch.json";
+  ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
+  const std::string first = get_file(file);
+  EXPECT_TRUE(ops::products_of(first));
+  ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
+  EXPECT_EQ(get_file(file), first);
+}
+
+TEST_F(MeasuredProducts, AWrongVariableIsRefused) {
+  ::setenv("PLIMSOLL_16BIT_PRODUCTS", "fast", 1);
+  const Outcome outcome = run({"plan", "job.yaml", "precision=bf16-mixed"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("PLIMSOLL_16BIT_PRODUCTS is 'fast'"), HasSubstr("float32"), HasSubstr("libtorch")));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing

@@ -1,0 +1,89 @@
+// Times of ops that a run contradicts are made again, and the plan says so.
+#include "train/contradicted_times.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "run/op_times.h"
+#include "train/machine_cost.h"
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ContradictedTimes : public ::testing::Test {
+ protected:
+  ContradictedTimes() {
+    if (const char* before = ::getenv("XDG_CACHE_HOME")) before_ = before;
+    ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
+    job_ = tiny_job(folder_);
+    job_.precision = Precision::fp32_true;
+  }
+  ~ContradictedTimes() override {
+    if (before_.empty())
+      ::unsetenv("XDG_CACHE_HOME");
+    else
+      ::setenv("XDG_CACHE_HOME", before_.c_str(), 1);
+  }
+
+  /// As if every op of the job had been timed while the machine did something else.
+  void poison() {
+    const OpTimer slow{[](const Trace&, const Op&) { return 0.5; }, [] { return 0.0; }, [](double) {}};
+    OpTimes times(1, slow);
+    times.measure(plan_job(job_).plan.trace, machine_cost_model(1), 1000, 1 << 30);
+    ASSERT_GT(times.size(), 10u);
+    times.save(op_times_file(1));
+  }
+
+  static std::string reasons_of(const PlannedJob& planned) {
+    std::string text;
+    for (const Reason& reason : planned.plan.reasons) text += reason.decision + ": " + reason.why + "\n";
+    return text;
+  }
+
+  TempFolder folder_;
+  Job job_;
+  std::string before_;
+};
+
+TEST(Contradicts, ByHalfEitherWay) {
+  EXPECT_FALSE(contradicts(1, 1.49));
+  EXPECT_TRUE(contradicts(1, 1.5));
+  EXPECT_FALSE(contradicts(1, 0.51));
+  EXPECT_TRUE(contradicts(1, 0.5));
+  EXPECT_FALSE(contradicts(0, 1));
+  EXPECT_FALSE(contradicts(1, 0));
+}
+
+TEST_F(ContradictedTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
+  poison();
+  const PlannedJob poisoned = plan_job(job_);
+  EXPECT_GT(poisoned.step_seconds, 10);
+  EXPECT_THAT(reasons_of(poisoned), Not(HasSubstr("timed again")));
+
+  TrainObserver nobody;
+  const TrainReport report = train_job(job_, nobody);
+  EXPECT_THAT(report.contradicted_times, AllOf(HasSubstr("were predicted from timed operators"), HasSubstr("again")));
+
+  const PlannedJob mended = plan_job(job_);
+  EXPECT_LT(mended.step_seconds, poisoned.step_seconds / 2);
+  EXPECT_THAT(reasons_of(mended), HasSubstr("operators timed again: "));
+  // Once.
+  EXPECT_THAT(reasons_of(plan_job(job_)), Not(HasSubstr("timed again")));
+}
+
+TEST_F(ContradictedTimes, WithoutTimedOpsNothingIsSaid) {
+  PlannedJob planned = plan_job(job_);
+  EXPECT_EQ(contradict_times(planned, 1, 100 * planned.step_seconds), "");
+  poison();
+  planned = plan_job(job_);
+  EXPECT_EQ(contradict_times(planned, 1, planned.step_seconds), "");
+  EXPECT_NE(contradict_times(planned, 1, planned.step_seconds / 3), "");
+}
+
+}  // namespace
+}  // namespace plimsoll

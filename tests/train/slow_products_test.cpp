@@ -1,0 +1,71 @@
+// Who pins 16 bits where that costs time is told; who leaves it open gets the faster.
+#include "train/slow_products.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A machine whose products of 16 bits take `speed` times as long as float32's do: nothing else takes time.
+PlanTarget made_up(double speed) {
+  PlanTarget target;
+  target.memory_budget = int64_t{1} << 30;
+  target.bfloat16_products = target.float16_products = speed;
+  for (auto& kind : target.cost.rates) kind.fill({0, 1e12});
+  for (const OpKind kind : {OpKind::product, OpKind::loss_head, OpKind::attention}) {
+    target.cost.rate(kind, DType::float32).flops = 1e9;
+    target.cost.rate(kind, DType::bfloat16).flops = target.cost.rate(kind, DType::float16).flops = 1e9 * speed;
+  }
+  target.cost.overhead_seconds = 1e-9;
+  return target;
+}
+
+class SlowProducts : public ::testing::Test {
+ protected:
+  SlowProducts() : job_(tiny_job(folder_)) {}
+  TempFolder folder_;
+  Job job_;
+};
+
+TEST_F(SlowProducts, WhoPinsThemIsToldBothTimes) {
+  for (const auto& [precision, name] : {std::pair{Precision::bf16_mixed, "bf16-mixed"},
+                                        {Precision::fp16_mixed, "16-mixed"},
+                                        {Precision::bf16_true, "bf16-true"}}) {
+    job_.precision = precision;
+    const PlannedJob slow = plan_job(job_, made_up(0.1));
+    EXPECT_EQ(slow.settings.precision, precision);
+    job_.precision = Precision::fp32_true;
+    const PlannedJob full = plan_job(job_, made_up(0.1));
+    EXPECT_THAT(slow.settings.slow_products, AllOf(HasSubstr(name), HasSubstr("0.1 times as fast"),
+                                                   HasSubstr(fmt::format("{:.3g} s", slow.step_seconds)),
+                                                   HasSubstr(fmt::format("32-true {:.3g} s", full.step_seconds))));
+    EXPECT_EQ(slow.settings.slow_products.find('\n'), std::string::npos);
+    EXPECT_EQ(slow.plan.reasons.back().decision, fmt::format("precision: {}", name));
+    EXPECT_EQ(full.settings.slow_products, "");
+  }
+}
+
+TEST_F(SlowProducts, WhereTheyAreFastNothingIsSaid) {
+  job_.precision = Precision::bf16_mixed;
+  EXPECT_EQ(plan_job(job_, made_up(2)).settings.slow_products, "");
+  PlanTarget unknown = made_up(0.1);
+  unknown.bfloat16_products = 0;
+  EXPECT_EQ(plan_job(job_, unknown).settings.slow_products, "");
+}
+
+TEST_F(SlowProducts, AutoTakesTheFaster) {
+  job_.precision.reset();
+  EXPECT_EQ(plan_job(job_, made_up(0.1)).settings.precision, Precision::fp32_true);
+  EXPECT_EQ(plan_job(job_, made_up(2)).settings.precision, Precision::bf16_mixed);
+  EXPECT_EQ(plan_job(job_, made_up(0.1)).settings.slow_products, "");
+}
+
+}  // namespace
+}  // namespace plimsoll
