@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 
+#include "cli/stray_words.h"
 #include "plimsoll/error.h"
 #include "report/text_width.h"
 
@@ -29,6 +30,7 @@ std::vector<std::string> JobArguments::all_overrides() const {
 }
 
 Job JobArguments::read() const {
+  refuse_stray_words(file, overrides);
   Job job = read_job(file, all_overrides());
   for (const std::string& note : job.notes) fmt::print(stderr, "{}\n", without_controls(note));
   return job;
