@@ -45,11 +45,34 @@ std::optional<int64_t> bytes_of_unit(std::string_view unit) {
   return std::nullopt;
 }
 
+/// "; did you mean 8GiB?" of 8G and 8gig, in which nobody knows whether 1000 or 1024 is meant; of a share, what to do.
+std::string meant_by(std::string_view text) {
+  if (text.ends_with('%')) return "; a share is not taken: state the amount";
+  std::string_view rest = text;
+  const std::string_view digits = take_digits(rest);
+  if (digits.empty() || digits.size() > 9 || rest.empty()) return "";
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  std::string unit;
+  for (char c : rest) unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char prefix : std::string_view("kmgtp")) {
+    const std::string_view words[] = {"kilobytes", "megabytes", "gigabytes", "terabytes", "petabytes"};
+    const std::string_view word = words[std::string_view("kmgtp").find(prefix)];
+    const std::string one{prefix};
+    if (unit != one && unit != one + "ig" && unit != one + "igs" && unit != one + "bytes" && unit != one + "ibytes" &&
+        unit != one + "ibs" && unit != one + "bs" && unit != word && unit != word.substr(0, word.size() - 1))
+      continue;
+    const char upper = static_cast<char>(std::toupper(static_cast<unsigned char>(prefix)));
+    return fmt::format("; did you mean {0}{1}iB or {0}{1}B?", digits, upper);
+  }
+  return "";
+}
+
 }  // namespace
 
 int64_t parse_bytes(std::string_view text) {
   const auto refuse = [&](std::string_view why) -> UserError {
-    return UserError(fmt::format("{} is not an amount of memory{}; {}", in_quotes(text), why, kAllowed));
+    return UserError(
+        fmt::format("{} is not an amount of memory{}; {}{}", in_quotes(text), why, kAllowed, meant_by(text)));
   };
   std::string_view rest = text;
   const std::string_view whole = take_digits(rest);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/nearest_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -23,6 +24,8 @@ namespace plimsoll {
   if (error == EACCES || error == EPERM || error == EROFS) reason += "; check the permissions";
   if (error == ENOENT && !std::filesystem::exists(folder, ignored)) {
     reason = fmt::format("the folder {} does not exist; make it first or choose another", folder.string());
+  } else if (error == ENOENT && verb == "read") {
+    reason += nearest_file_advice(path);
   }
   throw UserError(fmt::format("cannot {} {}: {}", verb, path.string(), reason), UserError::Kind::failure);
 }

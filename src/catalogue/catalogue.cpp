@@ -119,6 +119,14 @@ const DeviceSpec* find_device(std::string_view name) {
 const DeviceSpec& require_device(std::string_view name) {
   if (const DeviceSpec* device = find_device(name)) return *device;
   std::string message = fmt::format("unknown GPU {}", in_quotes(name));
+  if (key_of(name).empty()) throw UserError(message + "; 'plimsoll gpus' lists those that are known");
+  for (const char* vendor : {"nvidia", "amd", "apple", "intel"})
+    if (key_of(name) == vendor || letters_of(name) == vendor)
+      throw UserError(
+          fmt::format("{}: that is a vendor; 'plimsoll gpus --vendor {}' lists its devices", message, vendor));
+  for (const char* device : {"cuda", "rocm", "mps", "hip", "gpu", "cpu", "auto", "all"})
+    if (letters_of(name.substr(0, name.find(':'))) == device)
+      throw UserError(fmt::format("{}: a plan is for a model, such as rtx4090; 'plimsoll gpus' lists them", message));
   const std::vector<std::string> meant = suggestions(name);
   message += meant.empty() ? ";" : fmt::format("; did you mean {}?", fmt::join(meant, ", "));
   throw UserError(message + " 'plimsoll gpus' lists those that are known");

@@ -12,6 +12,7 @@
 #include "cli/plan_text.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
+#include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/compare.h"
 #include "report/progress.h"
@@ -107,10 +108,10 @@ void add_compare(CLI::App& app, Action& action) {
       app.add_subcommand("compare", "train a job with one memory saving after the other, and measure each");
   const auto arguments = std::make_shared<CompareArguments>();
   arguments->job.add_to(*command);
-  command->add_option("--steps", arguments->steps, "steps a row")->check(CLI::Range(3, 100000))->capture_default_str();
+  command->add_option("--steps", arguments->steps, "steps a row")->check(between(3, 100000))->capture_default_str();
   command
       ->add_option("--measure", arguments->seconds, "seconds a row for timing its ops; 0: predict by what is on file")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(between(0.0, 3600.0))
       ->capture_default_str();
   command->footer(kExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_compare(*arguments); }; });

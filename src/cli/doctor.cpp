@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/plan_text.h"
+#include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/machine.h"
 #include "report/table.h"
@@ -114,7 +115,7 @@ void add_doctor(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("doctor", "say what this machine has, and measure how fast it is");
   const auto arguments = std::make_shared<DoctorArguments>();
   command->add_option("--threads", arguments->threads, "CPU threads to measure with (all cores if not said)")
-      ->check(CLI::Range(1, 4096));
+      ->check(between(1, 4096));
   command->add_flag("--again", arguments->again, "measure although there are measurements");
   arguments->output.add_option_to(*command);
   command->footer(kExamples);

@@ -14,6 +14,7 @@
 #include "plimsoll/error.h"
 #include "train/checkpoint.h"
 #include "train/huggingface_export.h"
+#include "train/job/meant.h"
 #include "train/weights_file.h"
 
 namespace plimsoll::cli {
@@ -33,7 +34,13 @@ struct ExportArguments {
 };
 
 std::filesystem::path checkpoint_of(const ExportArguments& arguments, const Job& job) {
-  if (!arguments.checkpoint.empty()) return arguments.checkpoint;
+  if (!arguments.checkpoint.empty()) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(arguments.checkpoint, ignored))
+      throw UserError(fmt::format("--checkpoint is {}, a folder; {}", arguments.checkpoint,
+                                  checkpoint_advice(arguments.checkpoint)));
+    return arguments.checkpoint;
+  }
   if (job.checkpoint.directory.empty())
     throw UserError(
         "the job has no checkpoint.directory to take the newest checkpoint from; name one with --checkpoint");
@@ -49,7 +56,8 @@ std::optional<DType> dtype_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
   for (DType each : {DType::float32, DType::bfloat16, DType::float16})
     if (name == name_of(each)) return each;
-  throw UserError(fmt::format("--dtype is '{}'; allowed: float32, bfloat16, float16", name));
+  throw UserError(fmt::format("--dtype is '{}'; allowed: float32, bfloat16, float16{}", name,
+                              job::type_advice(name, {"float32", "bfloat16", "float16"})));
 }
 
 int run_export(const ExportArguments& arguments) {

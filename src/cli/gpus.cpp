@@ -6,6 +6,7 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include "cli/number_options.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
+#include "plimsoll/error.h"
 #include "report/table.h"
 #include "report/terminal.h"
 
@@ -164,6 +166,9 @@ Json json_of(const DeviceSpec& device) {
 }
 
 int run_gpus(const GpusArguments& arguments) {
+  // Every device has so much: whoever writes 24 means GiB.
+  if (arguments.min_memory > 0 && arguments.min_memory < MiB)
+    throw UserError(fmt::format("--min-memory is {0} bytes; did you mean {0}GiB?", arguments.min_memory));
   const Devices devices = chosen(arguments);
   arguments.output.require_writable();
   Json list = Json::array();
@@ -177,7 +182,8 @@ CLI::Option* add_vendor_option(CLI::App& command, std::string& target) {
   const std::vector<std::string> known(kVendors.begin(), kVendors.end());
   const auto read = [&target, known](const std::string& text) {
     target = text;
-    if (std::ranges::find(known, text) != known.end()) return;
+    std::ranges::transform(target, target.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (std::ranges::find(known, target) != known.end()) return;
     std::string message = fmt::format("{} is no vendor; allowed: {}", in_quotes(text), fmt::join(known, ", "));
     if (const auto meant = nearest(text, known)) message += fmt::format("; did you mean '{}'?", *meant);
     throw CLI::ValidationError("--vendor", message);

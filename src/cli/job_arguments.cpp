@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "cli/standard_streams.h"
+#include "cli/stray_words.h"
 #include "plimsoll/error.h"
 #include "report/text_width.h"
 
@@ -30,6 +31,7 @@ std::vector<std::string> JobArguments::all_overrides() const {
 }
 
 Job JobArguments::read() const {
+  refuse_stray_words(file, overrides);
   Job job = read_job(file, all_overrides());
   for (const std::string& note : job.notes) tell(without_controls(note) + "\n");
   return job;

@@ -89,7 +89,7 @@ void JobFlags::add_to(CLI::App& command) {
           "bf16-mixed, nothing rebuilt. Micro batch and the rest follow from the budget")
       ->group(kGroup)
       ->option_text("saving | balanced | speed")
-      ->check(CLI::IsMember({"saving", "balanced", "speed"}));
+      ->check(one_of({"saving", "balanced", "speed"}));
 }
 
 std::vector<std::string> JobFlags::overrides() const {

@@ -10,13 +10,11 @@
 #include <exception>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "base/nearest.h"
-#include "base/quoted.h"
 #include "cli/command.h"
-#include "ops/cpu_capability.h"
 #include "cli/standard_streams.h"
+#include "cli/wrong_arguments.h"
+#include "ops/cpu_capability.h"
 #include "plimsoll/error.h"
 
 #ifndef PLIMSOLL_VERSION  // the build gives the project's
@@ -42,45 +40,6 @@ void say(std::string_view message) {
   tell(fmt::format("plimsoll: {}\n", clean));
 }
 
-// What `app` can be told at this place: its subcommands, or its options where the word starts as one.
-std::vector<std::string> known_words(const CLI::App& app, bool options) {
-  std::vector<std::string> words;
-  if (!options) {
-    for (const CLI::App* command : app.get_subcommands({})) words.push_back(command->get_name());
-    return words;
-  }
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
-  return words;
-}
-
-std::string unknown_word(const CLI::App& app, const std::string& word) {
-  const bool option = word.starts_with('-');
-  const std::vector<std::string> known = known_words(app, option);
-  if (!option && known.empty()) return fmt::format("{} does not take {}", app.get_name(), in_quotes(word));
-  std::string message = fmt::format("unknown {} {}", option ? "option" : "command", in_quotes(word));
-  if (const auto meant = nearest(word, known)) message += fmt::format("; did you mean '{}'?", *meant);
-  return message;
-}
-
-// CLI11 knows what is missing; what is too much is said here, with the nearest known word.
-int refuse_arguments(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  const CLI::App& place = chosen.empty() ? app : *chosen.front();
-  const std::vector<std::string> left = place.remaining();
-  const bool too_much = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
-                        (chosen.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr);
-  const std::string help = chosen.empty() ? "plimsoll --help" : fmt::format("plimsoll {} --help", place.get_name());
-  std::string message = error.what();
-  if (too_much && !left.empty()) {
-    message = unknown_word(place, left.front());
-  } else if (chosen.empty() && too_much) {
-    message = "a command is needed";
-  }
-  say(fmt::format("{}; see '{}'", message, help));
-  return kUsage;
-}
-
 int run(int argc, char** argv) {
   CLI::App app(
       "Trains deep networks inside a memory budget: records a training step without running it, plans where every\n"
@@ -103,7 +62,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return refuse_arguments(app, error);
+    say(words_for(app, error, {argv + 1, argv + argc}));
+    return kUsage;
   }
   cpu_capability();  // a wrong variable is said before the work, and not by the first kernel
   return action();

@@ -15,6 +15,7 @@
 #include "cli/json_output.h"
 #include "cli/plan_text.h"
 #include "cli/stop_signals.h"
+#include "cli/value_checks.h"
 #include "device/utilisation.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -241,7 +242,7 @@ void add_monitor(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("monitor", "watch runs: memory by role against the budget, rate, devices");
   const auto arguments = std::make_shared<MonitorArguments>();
   command->add_option("--interval", arguments->interval, "seconds between two looks")
-      ->check(CLI::Range(kLeastInterval, kMostInterval))
+      ->check(between(kLeastInterval, kMostInterval))
       ->capture_default_str();
   command->add_flag("--once", arguments->once, "look once and end");
   arguments->output.add_option_to(*command);

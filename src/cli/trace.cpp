@@ -111,7 +111,7 @@ void add_hot(CLI::App& command, TraceArguments& arguments) {
   command
       .add_option("--measure", arguments.measure_seconds,
                   "with --hot, seconds for timing ops, which plans go by from then on; 0: by what is on file")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(between(0.0, 3600.0))
       ->needs(hot)
       ->capture_default_str();
   command.add_option("--gpu", arguments.gpu, "with --hot, of this device of the catalogue: predicted, not timed")

@@ -1,8 +1,19 @@
 // What values of options must be, whatever the command.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/App.hpp>
+#include <algorithm>
+#include <charconv>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/quoted.h"
 
 namespace plimsoll::cli {
 
@@ -19,6 +30,31 @@ inline CLI::Validator names_a_file() {
             return given == "-" ? std::string("it writes a file; standard output is for --json -") : std::string();
           },
           ""};
+}
+
+/// Of an option that is one of some words.
+inline CLI::Validator one_of(std::vector<std::string> words) {
+  return {[words = std::move(words)](std::string& given) {
+            if (std::ranges::find(words, given) != words.end()) return std::string();
+            const auto meant = nearest(given, words);
+            return fmt::format("{} is none; allowed: {}{}", in_quotes(given), fmt::join(words, ", "),
+                               meant ? fmt::format("; did you mean '{}'?", *meant) : "");
+          },
+          ""};
+}
+
+/// Of an option that is a number, whole where `Number` is, between two bounds that are allowed too.
+template <typename Number>
+CLI::Validator between(Number least, Number most) {
+  return {[=](std::string& given) {
+            Number number{};
+            const char* const end = given.data() + given.size();
+            const auto [stop, error] = std::from_chars(given.data(), end, number);
+            if (error == std::errc() && stop == end && number >= least && number <= most) return std::string();
+            return fmt::format("{} is no {}number from {} to {}", in_quotes(given),
+                               std::is_integral_v<Number> ? "whole " : "", least, most);
+          },
+          fmt::format("from {} to {}", least, most)};
 }
 
 }  // namespace plimsoll::cli

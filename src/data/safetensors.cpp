@@ -25,6 +25,19 @@ std::string hash_text(uint64_t hash) {
 
 }  // namespace
 
+namespace {
+
+/// Of a file that is no safetensors file, by how it begins.
+std::string_view what_it_may_be(const MappedFile& map) {
+  const std::string_view begin(reinterpret_cast<const char*>(map.data()), kLengthBytes);
+  if (begin.starts_with("GGUF")) return "it is a GGUF file";
+  if (begin.starts_with("PK\x03\x04") || begin.starts_with("\x80\x02") || begin.starts_with("\x80\x04"))
+    return "it is what torch.save writes, a pickle, which can run programs: save the weights as safetensors";
+  return "is it a safetensors file?";
+}
+
+}  // namespace
+
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile file;
   file.path_ = path.string();
@@ -36,9 +49,8 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, map.data(), sizeof header_bytes);
   if (header_bytes > static_cast<uint64_t>(kMaxSafetensorsHeader)) {
-    throw corrupt_file(file.path_, fmt::format("its header would take {} bytes where {} are allowed (is it a "
-                                               "safetensors file?)",
-                                               header_bytes, kMaxSafetensorsHeader));
+    throw corrupt_file(file.path_, fmt::format("its header would take {} bytes where {} are allowed ({})", header_bytes,
+                                               kMaxSafetensorsHeader, what_it_may_be(map)));
   }
   int64_t data_begin = kLengthBytes + static_cast<int64_t>(header_bytes);
   if (data_begin > map.size()) {

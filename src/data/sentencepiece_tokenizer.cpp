@@ -77,7 +77,7 @@ struct SentencePieceTokenizer::Impl {
     if (bytes.empty()) refuse("it is empty");
     try {
       const sentencepiece::util::Status status = processor.LoadFromSerializedProto(bytes + std::string(kRulesOff));
-      if (!status.ok()) refuse(status.ToString());
+      if (!status.ok()) refuse("it does not read as one");
     } catch (const UserError&) {
       throw;
     } catch (const std::exception& error) {

@@ -39,9 +39,17 @@ class ByteTokenizer : public Tokenizer {
   std::size_t last_cut(std::string_view text) const override { return text.size(); }
 };
 
-}  // namespace
+/// The kind of tokenizer that files of this name hold; "" where the name does not say.
+std::string_view kind_of_file(const std::filesystem::path& file) {
+  const std::filesystem::path ending = file.extension();
+  if (ending == ".json") return "huggingface";
+  if (ending == ".model") return "sentencepiece";
+  if (ending == ".gguf") return "gguf";
+  if (ending == ".tiktoken") return "gpt2";
+  return "";
+}
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file) {
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name, const std::filesystem::path& file) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
   if (name == "gpt2") return std::make_unique<Gpt2Tokenizer>(file);
   if (name == "sentencepiece") return std::make_unique<SentencePieceTokenizer>(file);
@@ -49,6 +57,22 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::fi
   if (name == "huggingface") return open_huggingface_tokenizer(file);
   throw UserError(fmt::format(
       "data.tokenizer: '{}' is unknown; allowed are bytes, gpt2, sentencepiece, gguf and huggingface", name));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file) {
+  try {
+    return open_tokenizer(name, file);
+  } catch (const UserError& error) {
+    const std::string message = error.what();
+    const std::string_view kind = kind_of_file(file);
+    throw UserError(fmt::format("{}{}{}", message.starts_with("data.tokenizer") ? "" : "data.tokenizer_file: ", message,
+                                kind.empty() || kind == name
+                                    ? ""
+                                    : fmt::format("; data.tokenizer is '{}', did you mean '{}'?", name, kind)),
+                    error.kind());
+  }
 }
 
 }  // namespace plimsoll

@@ -66,6 +66,9 @@ void require_same_model(const Job& job, const std::filesystem::path& checkpoint)
 /// The checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such folder.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
 
+/// For a message about a folder that stands where a checkpoint's file should: which file in it to name.
+std::string checkpoint_advice(const std::filesystem::path& folder);
+
 /// The file that the job resumes from, if any. Throws UserError (usage) where the directory holds checkpoints that are
 /// further than that: later ones would be taken for this run's.
 std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig& config);

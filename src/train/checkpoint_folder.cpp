@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/file_error.h"
+#include "base/nearest_file.h"
 #include "plimsoll/error.h"
 #include "train/checkpoint.h"
 #include "train/key_errors.h"
@@ -40,6 +41,15 @@ std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::p
   return found;
 }
 
+std::string checkpoint_advice(const std::filesystem::path& folder) {
+  try {
+    if (const auto existing = checkpoints_in(folder); !existing.empty())
+      return fmt::format("name a checkpoint in it, such as the newest: {}", existing.rbegin()->second.string());
+  } catch (const UserError&) {  // one that cannot be listed: nothing to name
+  }
+  return "name a checkpoint that plimsoll train wrote, a .safetensors file";
+}
+
 std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig& config) {
   std::map<int64_t, std::filesystem::path> existing;
   if (!config.directory.empty())
@@ -49,7 +59,10 @@ std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig
   if (config.resume != "never") file = config.resume;
   std::error_code error;
   if (file && !std::filesystem::exists(*file, error))
-    throw UserError(fmt::format("checkpoint.resume is {}, which does not exist", file->string()));
+    throw UserError(
+        fmt::format("checkpoint.resume is {}, which does not exist{}", file->string(), nearest_file_advice(*file)));
+  if (file && std::filesystem::is_directory(*file, error))
+    throw UserError(fmt::format("checkpoint.resume is {}, a folder; {}", file->string(), checkpoint_advice(*file)));
   if (existing.empty()) return file;
 
   const auto& [step, newest] = *existing.rbegin();

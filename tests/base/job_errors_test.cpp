@@ -70,7 +70,8 @@ TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
 
 TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
   EXPECT_EQ(message("precision: fp16"),
-            "job.yaml:2: precision is 'fp16'; allowed: auto, 32-true, 16-mixed, bf16-mixed, bf16-true");
+            "job.yaml:2: precision is 'fp16'; allowed: auto, 32-true, 16-mixed, bf16-mixed, bf16-true; did you mean "
+            "'16-mixed'?");
   EXPECT_EQ(message("max_steps: many"), "job.yaml:2: max_steps is 'many'; allowed: integer from 1 to 1000000000");
   EXPECT_EQ(message("max_steps: [1, 2]"),
             "job.yaml:2: max_steps is a list of 2; allowed: integer from 1 to 1000000000");
@@ -314,7 +315,7 @@ TEST(JobErrors, MalformedYamlSaysLineAndColumn) {
   EXPECT_THAT(message("\tseed: 1"), StartsWith("job.yaml:2:2: not valid YAML: "));
   EXPECT_THAT(message("seed: 'x"), StartsWith("job.yaml:2:9: not valid YAML: "));
   EXPECT_THAT(message("seed: *x"), StartsWith("job.yaml:2:7: not valid YAML: "));
-  EXPECT_THAT(message("seed: [1, 2"), StartsWith("job.yaml:2:1: not valid YAML: end of sequence flow not found"));
+  EXPECT_THAT(message("seed: [1, 2"), StartsWith("job.yaml:2: not valid YAML: the [ that opens here is not closed"));
   EXPECT_THAT(message("? [a]\n: 1"), HasSubstr("a key must be a word or a number; a list or a mapping begins here"));
   EXPECT_THAT(message("---\nseed: 1"), HasSubstr("a second document starts here"));
 }
@@ -357,7 +358,8 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
   EXPECT_EQ(
       message_for_override("optimizer=sgd"),
       "command line: optimizer=sgd: optimizer is 'sgd'; it is a section, with keys of its own: name, learning_rate, "
-      "weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters");
+      "weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters; for example "
+      "optimizer.name=sgd");
   EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
   EXPECT_THAT(message_for_override("precision=fp16"),
               StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: auto, 32-true"));

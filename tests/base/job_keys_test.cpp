@@ -42,8 +42,9 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
         return false;
       }
     };
-    EXPECT_TRUE(accepts("data.files: a.txt") || accepts("data.type: synthetic") ||
-                accepts("{data.type: synthetic, model.type: mamba}") ||
+    EXPECT_TRUE(accepts("data.files: a.txt") ||
+                accepts("{data.files: a.txt, lora.modules: layers, quantize.modules: layers}") ||
+                accepts("data.type: synthetic") || accepts("{data.type: synthetic, model.type: mamba}") ||
                 accepts("{data.type: synthetic, model.type: fmri_autoencoder}") ||
                 accepts("{data: {type: stimuli, fmri: a.nii}, model.type: fmri_autoencoder}") ||
                 accepts("{data.type: synthetic, model.type: gesture_ssm}") ||

@@ -176,6 +176,16 @@ const Alias* find_alias(std::string_view name) {
   return found == aliases().end() ? nullptr : &*found;
 }
 
+std::optional<std::string> word_of_others(const Value& value) {
+  if (value.node->kind != Node::Kind::scalar || value.node->text.empty()) return std::nullopt;
+  std::optional<std::string> word;
+  if (value.key == "precision") word = precision(value);
+  if (value.key == "optimizer.name") word = optimizer(value);
+  if (value.key == "scheduler.name") word = scheduler(value);
+  if (value.key == "device") word = device(value);
+  return word == value.node->text ? std::nullopt : word;
+}
+
 bool is_alias_section(std::string_view name) {
   return std::ranges::any_of(aliases(), [&](const Alias& alias) {
     return alias.name.size() > name.size() && alias.name.starts_with(name) && alias.name[name.size()] == '.';

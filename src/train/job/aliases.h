@@ -24,6 +24,10 @@ const std::vector<Alias>& aliases();
 /// The alias of that name, or nullptr.
 const Alias* find_alias(std::string_view name);
 
+/// Our word for what other programs call the value of `value.key`, one of our keys: "bf16-mixed" for a precision of
+/// "bf16". Nothing where the value is no word, or none of theirs.
+std::optional<std::string> word_of_others(const Value& value);
+
 /// Whether aliases begin with `name` and a dot: "training", "fp16".
 bool is_alias_section(std::string_view name);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/nearest_file.h"
 #include "plimsoll/error.h"
 #include "train/job/model_kind.h"
 #include "train/weights/decoder_fields.h"
@@ -72,6 +73,16 @@ void take_vision(const std::filesystem::path& file, const Places& places, VideoL
   config.image_size = found.image_size;
 }
 
+/// Of weights that are not there: a model of a hub, "meta-llama/Llama-3.2-1B", or a name that is nearly right.
+std::string advice_for_missing(const std::filesystem::path& weights, const std::filesystem::path& path) {
+  const std::string text = weights.string();
+  std::error_code error;
+  if (weights.is_relative() && std::ranges::count(text, '/') == 1 && !text.ends_with('/') && !text.starts_with('.') &&
+      !std::filesystem::exists(path.parent_path(), error))
+    return "; Plimsoll downloads nothing: fetch the model's folder (huggingface-cli download) and name that";
+  return nearest_file_advice(path);
+}
+
 /// The file that says the architecture of the weights at `section`, or nothing. Paths are relative to `directory`.
 std::filesystem::path architecture_file(const std::filesystem::path& weights, const std::filesystem::path& config,
                                         const std::string& section, const Places& places,
@@ -81,8 +92,9 @@ std::filesystem::path architecture_file(const std::filesystem::path& weights, co
     const std::filesystem::path path = directory / config;
     const bool folder = std::filesystem::is_directory(path, error);
     if (!std::filesystem::exists(folder ? path / "config.json" : path, error))
-      refuse(places.of({section + ".config"}), fmt::format("{}.config is {}, which {}", section, path.string(),
-                                                           folder ? "has no config.json" : "does not exist"));
+      refuse(places.of({section + ".config"}),
+             fmt::format("{}.config is {}, which {}", section, path.string(),
+                         folder ? "has no config.json" : "does not exist" + advice_for_missing(config, path)));
     return path;
   }
   if (weights.empty()) return {};
@@ -91,9 +103,9 @@ std::filesystem::path architecture_file(const std::filesystem::path& weights, co
   // tensors alone is missed where it is read: what resumes or exports does without.
   if (path.extension() != ".safetensors" && !std::filesystem::exists(path, error))
     refuse(places.of({section + ".weights"}),
-           fmt::format("{0}.weights is {1}, which does not exist; {0}.config can name a config.json that says the "
+           fmt::format("{0}.weights is {1}, which does not exist{2}; {0}.config can name a config.json that says the "
                        "architecture without them",
-                       section, path.string()));
+                       section, path.string(), advice_for_missing(weights, path)));
   const bool folder = std::filesystem::is_directory(path, error);
   if (folder && !std::filesystem::exists(path / "config.json", error))
     refuse(places.of({section + ".weights"}),

@@ -52,10 +52,12 @@ void check_dtype(const Job& job, const Places& places) {
 void check_fine_tuning(const FineTuning& tuning, const Places& places) {
   const LoraConfig &lora = tuning.lora, usual;
   const QuantizeConfig &quantize = tuning.quantize, plain;
-  const auto needs_modules = [&](const char* key, bool changed, const char* section, const char* example) {
-    if (changed)
-      refuse(places.of({key}), fmt::format("{} is given, but {}.modules names no layers; for example modules: ['{}']",
-                                           key, section, example));
+  // A list that is said to be empty leaves what a file of all defaults says; one that the command line empties, all.
+  const auto needs_modules = [&](const char* key, bool changed, const std::string& section, const char* example) {
+    const std::string modules = section + ".modules";
+    if (!places.given(key) || places.overridden(modules) || (!changed && places.given(modules))) return;
+    refuse(places.of({key}),
+           fmt::format("{} is given, but {} names no layers; for example modules: ['{}']", key, modules, example));
   };
   if (lora.modules.empty()) {
     needs_modules("lora.rank", lora.rank != usual.rank, "lora", "*.qkv");

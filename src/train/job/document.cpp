@@ -13,6 +13,7 @@
 
 #include "base/quoted.h"
 #include "plimsoll/error.h"
+#include "train/job/yaml_slips.h"
 
 namespace plimsoll::job {
 namespace {
@@ -25,6 +26,9 @@ class Builder : public YAML::EventHandler {
  public:
   Builder(Document& document, const Source& source) : document_(document), source_(source) {}
 
+  /// Where the last scalar in quotes begins, if any: only that one can lack its end.
+  const YAML::Mark& last_quote() const { return last_quote_; }
+
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0) refuse(mark, "a second document starts here; a job file holds one");
   }
@@ -36,7 +40,9 @@ class Builder : public YAML::EventHandler {
     const Node::Entry& entry = open_.back().node->entries.back();
     if (entry.value == node) node->line = entry.line, node->column = entry.column;
   }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& text) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
+    if (tag == "!") last_quote_ = mark;
     add(mark, Node::Kind::scalar, anchor, text);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override { attach(mark, anchors_.at(anchor)); }
@@ -94,7 +100,8 @@ class Builder : public YAML::EventHandler {
       level.after_key = false;
     } else {
       if (node->kind != Node::Kind::scalar)
-        refuse(mark, "a key must be a word or a number; a list or a mapping begins here (is its end missing?)");
+        refuse(mark,
+               "a key must be a word or a number; a list or a mapping begins here (is its end missing, or a comma?)");
       const auto [first, is_new] = level.lines.emplace(node->text, mark.line + 1);
       if (!is_new)
         refuse(mark, fmt::format("the key {} is given twice{}", in_quotes(node->text),
@@ -107,9 +114,34 @@ class Builder : public YAML::EventHandler {
   Document& document_;
   const Source& source_;
   int documents_ = 0;
+  YAML::Mark last_quote_ = YAML::Mark::null_mark();
   std::vector<Level> open_;
   std::unordered_map<YAML::anchor_t, const Node*> anchors_;
 };
+
+/// The parser's words where nothing better is known.
+std::string in_plain_words(const std::string& message, const std::string& text) {
+  if (message.find("sequence flow") != std::string::npos && text.find(".[") != std::string::npos)
+    return "a pattern that has brackets stands in quotes: 'layers.[0-3]'";
+  if (message.find("map flow") != std::string::npos) return "a comma is missing, or the } that ends it";
+  if (message.find("sequence flow") != std::string::npos) return "a comma is missing, or the ] that ends it";
+  if (message.find("escape") != std::string::npos)
+    return message + "; between double quotes a backslash begins an escape: use single quotes or none";
+  // YAML takes what begins with * for a reference; here it is a pattern without its quotes.
+  if (message.find("anchor") != std::string::npos)
+    return message + "; a pattern that begins with * stands in quotes: '*.qkv'";
+  return message;
+}
+
+UserError not_yaml(const std::string& text, const Source& source, const YAML::Exception& error) {
+  const bool nowhere = error.mark.is_null();
+  if (error.msg.find("anchor") == std::string::npos && error.msg.find("escape") == std::string::npos)
+    if (const auto slip = find_slip(text, nowhere ? static_cast<int>(text.size()) : error.mark.line + 1))
+      return UserError(fmt::format("{}: not valid YAML: {}", source.at(slip->line), slip->what));
+  return UserError(fmt::format("{}: not valid YAML: {}",
+                               nowhere ? source.name : source.at(error.mark.line + 1, error.mark.column + 1),
+                               in_plain_words(error.msg, text)));
+}
 
 }  // namespace
 
@@ -124,6 +156,8 @@ std::string Source::at(int line, int column) const {
 Document load_document(const std::string& text, const Source& source) {
   if (text.size() > kLongestDocument)
     throw UserError(fmt::format("{}: longer than {} bytes: this is not a job file", source.name, kLongestDocument));
+  if (const std::string why = not_text(text); !why.empty())
+    throw UserError(fmt::format("{}: {}; a job file is text, YAML", source.name, why));
   Document document;
   Builder builder(document, source);
   std::istringstream stream(text);
@@ -132,13 +166,12 @@ Document load_document(const std::string& text, const Source& source) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    // YAML takes what begins with * for a reference; here it is a pattern without its quotes.
-    const bool reference = error.msg.find("anchor") != std::string::npos;
-    throw UserError(
-        fmt::format("{}: not valid YAML: {}{}",
-                    error.mark.is_null() ? source.name : source.at(error.mark.line + 1, error.mark.column + 1),
-                    error.msg, reference ? "; a pattern that begins with * stands in quotes: '*.qkv'" : ""));
+    throw not_yaml(text, source, error);
   }
+  if (const YAML::Mark& quote = builder.last_quote();
+      !quote.is_null() && !quote_is_closed(text, quote.line + 1, quote.column + 1))
+    throw UserError(fmt::format("{}: not valid YAML: the quote that opens here is not closed",
+                                source.at(quote.line + 1, quote.column + 1)));
   return document;
 }
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "base/glob.h"
+#include "base/quoted.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/job/data_kind.h"
 #include "train/job/key_groups.h"
 #include "train/job/key_kinds.h"
+#include "train/job/meant.h"
 #include "train/job/model_kind.h"
 
 namespace plimsoll::job {
@@ -29,6 +31,11 @@ Key resume() {
           [](const Value& value, Job& job) {
             const std::string text = read_text(value, "auto, never, a checkpoint's path");
             if (text.empty()) value.refuse("auto, never, a checkpoint's path");
+            // Hugging Face's resume_from_checkpoint, and what others call the newest.
+            for (const char* newest : {"true", "yes", "latest", "last"})
+              if (value.is(newest)) value.refuse("auto, never, a checkpoint's path", "; auto goes on from the newest");
+            for (const char* none : {"false", "no", "none"})
+              if (value.is(none)) value.refuse("auto, never, a checkpoint's path", "; did you mean 'never'?");
             job.checkpoint.resume = text;
           }};
 }
@@ -62,6 +69,9 @@ Key gradient_accumulation_steps() {
               schedule[0] = read_integer(value, kBatch, "auto, {epoch: steps}");
             } else {
               for (const Node::Entry& entry : value.node->entries) {
+                if (entry.value->kind == Node::Kind::null && entry.key.find(':') != std::string::npos)
+                  value.refuse_since(
+                      fmt::format("has {}; a space is missing behind the colon: {{0: 4, 4: 2}}", in_quotes(entry.key)));
                 const Node epoch{Node::Kind::scalar, entry.key, {}, {}, entry.line, entry.column};
                 const Value as_epoch{&epoch, "an epoch of " + value.key, value.source};
                 const Value as_steps{entry.value, value.key + ", epoch " + entry.key, value.source};
@@ -86,7 +96,7 @@ Key choice_key(const char* name, const char* meaning, Choice Job::*field) {
             else if (value.is("false"))
               job.*field = Choice::off;
             else
-              value.refuse("auto, true, false");
+              value.refuse("auto, true, false", boolean_advice(value));
           }};
 }
 

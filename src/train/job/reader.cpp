@@ -7,12 +7,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <deque>
 #include <fstream>
 #include <list>
 #include <map>
 #include <system_error>
 
+#include "base/nearest_file.h"
 #include "base/quoted.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
@@ -98,11 +100,34 @@ class Assignments {
     const std::string what = node.kind == Node::Kind::list     ? "a list"
                              : node.kind == Node::Kind::scalar ? in_quotes(node.text)
                                                                : "empty";
-    if (path.empty())
-      throw UserError(fmt::format("{}: a job file is a mapping of keys to values, and this is {}",
-                                  source.at(node.line, node.column), what));
-    throw UserError(fmt::format("{}: {} is {}; it is a section, with keys of its own: {}", source.at(node.line), path,
-                                what, joined(keys_of(path), ", ")));
+    if (path.empty()) {
+      const bool assigned = node.kind == Node::Kind::scalar && node.text.find('=') != std::string::npos;
+      throw UserError(
+          fmt::format("{}: a job file is a mapping of keys to values, as in 'max_steps: 100', and this is {}{}",
+                      source.at(node.line, node.column), what,
+                      assigned                        ? "; write a colon and a space in place of ="
+                      : node.kind == Node::Kind::list ? "; leave the '- ' before its keys out"
+                                                      : ""));
+    }
+    throw UserError(fmt::format("{}: {} is {}; it is a section, with keys of its own: {}{}", source.at(node.line), path,
+                                what, some_keys_of(path), first_key_advice(path, node, source)));
+  }
+
+  /// "; write optimizer.name=adamw" where a word stands for a section that one key says most of.
+  static std::string first_key_advice(const std::string& section, const Node& node, const Source& source) {
+    if (node.kind != Node::Kind::scalar || node.text.empty()) return "";
+    // "lora: true" and "model: 32" say nothing that could be kept.
+    if (!std::isalpha(static_cast<unsigned char>(node.text.front())) || node.text == "true" || node.text == "false")
+      return section == "lora" || section == "quantize" ? fmt::format("; for example {}.modules: ['*.qkv']", section)
+                                                        : "";
+    for (const char* key : {"model.type", "data.files", "optimizer.name", "scheduler.name", "checkpoint.directory",
+                            "log.metrics_file", "lora.modules", "quantize.modules"})
+      if (std::string_view(key).starts_with(section + ".")) {
+        const std::string word = one_line(node.text.substr(0, 40));
+        return source.command_line ? fmt::format("; for example {}={}", key, word)
+                                   : fmt::format("; for example {}: {}", key, word);
+      }
+    return "";
   }
 
   std::vector<Value> values_;
@@ -139,14 +164,28 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
     job.checkpoint.resume = (directory / job.checkpoint.resume).string();
 }
 
+/// "; name a file in it, such as 'examples/job.yaml'", where it has one.
+std::string a_file_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error))
+    if (const std::filesystem::path file = entries->path(); file.extension() == ".yaml" || file.extension() == ".yml")
+      names.push_back(file.string());
+  if (names.empty()) return "; name a YAML file";
+  return fmt::format("; name a file in it, such as {}", in_quotes(*std::ranges::min_element(names)));
+}
+
 /// A file's text; at most one byte more than a document may have.
 std::string read_text_file(const std::filesystem::path& file) {
   const std::string name = in_quotes(file.string());
   std::error_code error;
-  if (std::filesystem::is_directory(file, error)) throw UserError(fmt::format("job file {} is a folder", name));
+  if (std::filesystem::is_directory(file, error))
+    throw UserError(fmt::format("job file {} is a folder{}", name, a_file_in(file)));
   std::ifstream stream(file, std::ios::binary);
   if (!stream)
-    throw UserError(fmt::format("cannot open job file {}: {}", name, std::generic_category().message(errno)));
+    throw UserError(fmt::format("cannot open job file {}: {}{}", name, std::generic_category().message(errno),
+                                errno == ENOENT ? nearest_file_advice(file) : ""));
   std::string text(kLongestDocument + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw UserError(fmt::format("cannot read job file {}", name));
@@ -205,7 +244,10 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
 }
 
 Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  Job job = parse_job(job::read_text_file(file), file.string(), file.parent_path(), overrides);
+  const std::string text = job::read_text_file(file);
+  if (text.empty() && overrides.empty())
+    throw UserError(fmt::format("{} is empty; docs/job-file.md begins with a job file to copy", file.string()));
+  Job job = parse_job(text, file.string(), file.parent_path(), overrides);
   job.file = file;
   return job;
 }

@@ -10,6 +10,7 @@
 
 #include "base/quoted.h"
 #include "plimsoll/error.h"
+#include "train/job/meant.h"
 
 namespace plimsoll::job {
 namespace {
@@ -41,12 +42,12 @@ std::string found(const Node& node) {
 
 }  // namespace
 
-void Value::refuse(std::string_view allowed) const {
+void Value::refuse(std::string_view allowed, std::string_view advice) const {
   if (node->kind == Node::Kind::null && source->command_line)
     refuse_since(fmt::format(
         "has no value, as where a variable of the shell is not set; allowed: {}{}", allowed,
         allowed.find("\"\"") == std::string_view::npos ? "" : fmt::format(", which a shell takes as '{}=\"\"'", key)));
-  refuse_since(fmt::format("is {}; allowed: {}", found(*node), allowed));
+  refuse_since(fmt::format("is {}; allowed: {}{}", found(*node), allowed, advice));
 }
 
 void Value::refuse_since(std::string_view what) const {
@@ -77,29 +78,40 @@ int64_t read_integer(const Value& value, const IntegerRange& range, std::string_
     const std::optional<int64_t> number = number_in<int64_t>(value.node->text);
     if (number && *number >= range.least && *number <= range.most) return *number;
   }
-  value.refuse(also.empty() ? range.text() : fmt::format("{}, {}", also, range.text()));
+  std::string advice;
+  if (value.node->kind == Node::Kind::scalar)
+    if (const std::optional<double> meant = number_meant(value.node->text);
+        meant && std::trunc(*meant) == *meant && *meant >= static_cast<double>(range.least) &&
+        *meant <= static_cast<double>(range.most))
+      advice = fmt::format("; did you mean {:.0f}?", *meant);
+  value.refuse(also.empty() ? range.text() : fmt::format("{}, {}", also, range.text()), advice);
 }
 
 double read_number(const Value& value, const NumberRange& range) {
+  const auto allowed = [&](double number) {
+    return std::isfinite(number) && (range.least_open ? number > range.least : number >= range.least) &&
+           (range.most_open ? number < range.most : number <= range.most);
+  };
+  std::string advice;
   if (value.node->kind == Node::Kind::scalar) {
     const std::optional<double> number = number_in<double>(value.node->text);
-    if (number && std::isfinite(*number) && (range.least_open ? *number > range.least : *number >= range.least) &&
-        (range.most_open ? *number < range.most : *number <= range.most))
-      return *number;
+    if (number && allowed(*number)) return *number;
+    if (const std::optional<double> meant = number_meant(value.node->text); meant && !number && allowed(*meant))
+      advice = fmt::format("; did you mean {}?", *meant);
   }
-  value.refuse(range.text());
+  value.refuse(range.text(), advice);
 }
 
 bool read_boolean(const Value& value) {
   if (value.is("true")) return true;
   if (value.is("false")) return false;
-  value.refuse("true, false");
+  value.refuse("true, false", boolean_advice(value));
 }
 
 std::string read_word(const Value& value, const std::vector<std::string>& allowed) {
   if (value.node->kind == Node::Kind::scalar && std::ranges::find(allowed, value.node->text) != allowed.end())
     return value.node->text;
-  value.refuse(joined(allowed, ", "));
+  value.refuse(joined(allowed, ", "), word_advice(value, allowed));
 }
 
 std::string read_text(const Value& value, std::string_view allowed) {

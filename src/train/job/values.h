@@ -17,8 +17,9 @@ struct Value {
   std::string key;
   const Source* source;
 
-  /// Throws UserError "job.yaml:9: precision is 'fp16'; allowed: 32-true, ..." about this value.
-  [[noreturn]] void refuse(std::string_view allowed) const;
+  /// Throws UserError "job.yaml:9: precision is 'half'; allowed: 32-true, ..." about this value; `advice` stands behind
+  /// it.
+  [[noreturn]] void refuse(std::string_view allowed, std::string_view advice = {}) const;
   /// Throws UserError "job.yaml:9: " + key + " " + `what`.
   [[noreturn]] void refuse_since(std::string_view what) const;
   /// The same key, another node: an item of a list.
