@@ -37,8 +37,8 @@ std::string rate_text(const OpRate& rate) {
   return short_count(rate.bytes) + "B/s";
 }
 
-std::string text_of(const MachineReport& report, bool terminal) {
-  Table machine({{""}, {""}}, "This machine");
+std::string text_of(const MachineReport& report, const Screen& screen) {
+  Table machine({{""}, {.fit = Fit::fold, .least = 20}}, "This machine");
   machine.add_row({"processor", report.processor});
   machine.add_row({"instructions", report.instructions});
   machine.add_row({"cores", fmt::format("{}, of which {} are planned with", report.cores, report.threads)});
@@ -59,7 +59,7 @@ std::string text_of(const MachineReport& report, bool terminal) {
   rates.add_rule();
   rates.add_row({"each op besides", short_seconds(report.cost.overhead_seconds)});
   rates.add_row({"copies in memory", short_count(report.cost.host_link) + "B/s"});
-  return machine.to_string(terminal) + "\n" + rates.to_string(terminal);
+  return machine.to_string(screen) + "\n" + rates.to_string(screen);
 }
 
 Json json_of_machine(const MachineReport& report) {
@@ -100,7 +100,7 @@ void add_doctor(CLI::App& app, Action& action) {
     action = [arguments]() -> int {
       arguments->output.require_writable();
       const MachineReport report = inspect_machine(arguments->threads, arguments->again);
-      arguments->output.print(text_of(report, colour_allowed(STDOUT_FILENO)));
+      arguments->output.print(text_of(report, screen_of(STDOUT_FILENO)));
       arguments->output.write(json_of_machine(report));
       return kDone;
     };

@@ -86,7 +86,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"left_out", report.left_out}};
 }
 
-std::string memory_table(const TrainReport& report, bool terminal) {
+std::string memory_table(const TrainReport& report, const Screen& screen) {
   Table table({{"part"}, {"planned", Align::right}, {"used", Align::right}}, "Memory at the peak");
   for_each_part([&](const char* name, int64_t Breakdown::*part) {
     table.add_row({name, format_bytes(report.planned.*part), format_bytes(report.measured.*part)});
@@ -100,7 +100,7 @@ std::string memory_table(const TrainReport& report, bool terminal) {
   if (report.job.plan.disk_bytes > 0)
     table.add_row({"disk", format_bytes(report.job.plan.disk_bytes), format_bytes(report.used.disk)});
   table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
 // "3.2104 -> 2.8711"; one number where there was one evaluation.
@@ -108,7 +108,7 @@ std::string course(double first, double last) {
   return first == last ? fmt::format("{:.4f}", last) : fmt::format("{:.4f} -> {:.4f}", first, last);
 }
 
-std::string run_table(const Job& job, const TrainReport& report, bool terminal) {
+std::string run_table(const Job& job, const TrainReport& report, const Screen& screen) {
   Table table({{""}, {"", Align::right}}, "The run");
   table.add_row({"steps", std::to_string(report.steps)});
   table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
@@ -135,7 +135,7 @@ std::string run_table(const Job& job, const TrainReport& report, bool terminal) 
     table.add_row({name, fmt::format("{:.4f}", value)});
     add_baselines(name);
   }
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
 // What came of --profile, in a line for people; empty where none was asked for.
@@ -152,7 +152,7 @@ int run_train(const TrainArguments& all) {
   const Job job = arguments.read();
   arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
   arguments.output.require_writable();
-  const bool terminal = colour_allowed(STDOUT_FILENO);
+  const Screen screen = screen_of(STDOUT_FILENO);
   const StopSignals signals;
   TrainProgressView view(job);
   const TrainReport report = [&] {
@@ -161,7 +161,7 @@ int run_train(const TrainArguments& all) {
   }();
   view.finish();
   if (!report.fits) {
-    arguments.output.print(explanation_of_misfit(report.job.plan, terminal));
+    arguments.output.print(explanation_of_misfit(report.job.plan, screen));
     arguments.output.write(report_json(job, report));
     return kDoesNotFit;
   }
@@ -172,7 +172,7 @@ int run_train(const TrainArguments& all) {
             ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
             : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string())));
   else
-    arguments.output.print(memory_table(report, terminal) + "\n" + run_table(job, report, terminal));
+    arguments.output.print(memory_table(report, screen) + "\n" + run_table(job, report, screen));
   if (const std::string line = profile_line(all.profile, report); !line.empty()) fmt::print(stderr, "{}", line);
   arguments.output.write(report_json(job, report));
   // Everything is saved; whoever waits for us is to see that we were interrupted, as a shell's loop has to.

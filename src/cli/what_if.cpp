@@ -1,5 +1,6 @@
 #include "cli/what_if.h"
 
+#include "base/bytes_up.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "report/table.h"
@@ -7,11 +8,11 @@
 
 namespace plimsoll::cli {
 
-std::string what_if_table(const Job& job, const std::vector<ModelChange>& changes, bool terminal) {
-  Table table({{"change"},
-               {""},
+std::string what_if_table(const Job& job, const std::vector<ModelChange>& changes, const Screen& screen) {
+  Table table({{.name = "change", .fit = Fit::middle, .least = 20},
+               {.drop = 2},
                {"fits"},
-               {"parameters", Align::right},
+               {.name = "parameters", .align = Align::right, .drop = 1},
                {"least budget", Align::right},
                {"peak", Align::right},
                {"step", Align::right},
@@ -19,10 +20,10 @@ std::string what_if_table(const Job& job, const std::vector<ModelChange>& change
               "What smaller numbers would do");
   for (const ModelChange& each : changes)
     table.add_row({each.change.empty() ? "none" : each.change, each.meaning, each.fits ? "yes" : "no",
-                   short_count(static_cast<double>(each.parameters)), format_bytes(each.minimum_budget_bytes),
-                   format_bytes(each.peak_bytes), short_seconds(each.step_seconds),
-                   short_count(each.tokens_per_second)});
-  return table.to_string(terminal);
+                   short_count(static_cast<double>(each.parameters)), format_bytes_up(each.minimum_budget_bytes),
+                   format_bytes(each.peak_bytes), each.fits ? short_seconds(each.step_seconds) : "-",
+                   each.fits ? short_count(each.tokens_per_second) : "-"});
+  return table.to_string(screen);
 }
 
 Json what_if_json(const std::vector<ModelChange>& changes) {
