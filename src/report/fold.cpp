@@ -23,6 +23,7 @@ bool is_unit(std::string_view word) {
 bool belong_together(std::string_view word, std::string_view next) {
   if (word.empty()) return false;
   if (std::isdigit(static_cast<unsigned char>(word.back())) != 0) return is_unit(next);
+  if (word == "x") return !next.empty() && std::isdigit(static_cast<unsigned char>(next.front())) != 0;  // "8 x 2"
   return (word == "k" || word == "M" || word == "G") && next.find("/s") != std::string_view::npos;
 }
 
@@ -123,7 +124,14 @@ std::string fold_columns(std::string_view text, size_t columns) {
       const size_t column = std::min(line.find_first_not_of(' ', gap), line.size());
       if (column <= columns / 2) indent = column;
     }
-    all += fold(line, columns, indent);
+    if (display_width(line) <= columns) {
+      all += std::string(line) + "\n";
+      continue;
+    }
+    std::string apart;  // spellings of an option, "--a-b,--a_b", may be parted
+    for (size_t i = 0; i < line.size(); ++i)
+      apart += i > 0 && line[i - 1] == ',' && line[i] == '-' ? " -" : std::string(1, line[i]);
+    all += fold(apart, columns, indent);
   }
   return all;
 }

@@ -26,6 +26,7 @@ TEST(Fold, BreaksAtSpacesAndIndentsWhatFollows) {
 TEST(Fold, ANumberKeepsItsUnit) {
   EXPECT_THAT(folded_lines("budget of 87.7 MiB, and", 16), ElementsAre("budget of", "87.7 MiB, and"));
   EXPECT_THAT(folded_lines("now 21.7 k tokens/s", 12), ElementsAre("now", "21.7 k tokens/s"));
+  EXPECT_THAT(folded_lines("batch 8 x 2", 8), ElementsAre("batch", "8 x 2"));
   EXPECT_THAT(folded_lines("layers 12 seconds", 9), ElementsAre("layers 12", "seconds"));
 }
 
@@ -35,10 +36,11 @@ TEST(Fold, LongWordsStayWholeOrAreCut) {
 }
 
 TEST(Fold, ColumnsOfHelpStayColumns) {
-  EXPECT_EQ(
-      fold_columns("Options:\n  --json FILE  write it to FILE and so on\n\n  plimsoll plan job.yaml memory=2GiB\n", 28),
-      "Options:\n  --json FILE  write it to\n               FILE and so\n               on\n\n"
-      "  plimsoll plan job.yaml\n      memory=2GiB\n");
+  const char* const help =
+      "Options:\n  --json FILE  write it to FILE and so on\n\n  plimsoll plan job.yaml memory=2GiB\n";
+  EXPECT_EQ(fold_columns(help, 32),
+            "Options:\n  --json FILE  write it to FILE\n               and so on\n\n"
+            "  plimsoll plan job.yaml\n      memory=2GiB\n");
 }
 
 // Nothing is lost, and nothing is too wide.
@@ -69,7 +71,7 @@ TEST(Shorten, LeavesAnEllipsis) {
   EXPECT_EQ(shorten_end("abc", 0), "");
   EXPECT_EQ(shorten_middle("layers.12.attention.qkv.weight", 16), "layer…qkv.weight");
   EXPECT_EQ(shorten_middle("layers", 6), "layers");
-  EXPECT_EQ(shorten_middle("層層層層", 5), "層…");
+  EXPECT_EQ(shorten_middle("層層層層", 5), "…層層");
   for (size_t columns = 0; columns < 12; ++columns) {
     EXPECT_LE(display_width(shorten_middle("größe 層 e\u0301 wörter", columns)), columns);
     EXPECT_LE(display_width(shorten_end("größe 層 e\u0301 wörter", columns)), columns);

@@ -105,7 +105,7 @@ TEST(Table, FitsTheScreen) {
   EXPECT_EQ(at(100),
             "Ops by time\n\n"
             "operator               time   floor  module              settings\n"
-            "-------------------------------------------------------------------------------------\n"
+            "-----------------------------------------------------------------------------------\n"
             "plimsoll::attention  1.0 ms  0.5 ms  layers.0.attention  32-true, micro batch 8 x 2\n");
   EXPECT_EQ(at(60),
             "Ops by time\n\n"
@@ -115,17 +115,17 @@ TEST(Table, FitsTheScreen) {
             "  32-true, micro batch 8 x 2\n");
   EXPECT_EQ(at(40),
             "Ops by time\n\n"
-            "operator        time   floor  module\n"
+            "operator       time   floor  module\n"
             "----------------------------------------\n"
-            "plimsoll::…   1.0 ms  0.5 ms  lay…ention\n"
+            "plimsoll::…  1.0 ms  0.5 ms  lay…tention\n"
             "  32-true, micro batch 8 x 2\n");
   EXPECT_EQ(at(26),
             "Ops by time\n\n"
             "operator    time  module\n"
             "--------------------------\n"
             "plimsol…  1.0 ms  la…ntion\n"
-            "  32-true, micro batch 8\n"
-            "    x 2\n");
+            "  32-true, micro batch\n"
+            "    8 x 2\n");
   EXPECT_TRUE(table.shows("floor", Screen{.columns = 60}));
   EXPECT_FALSE(table.shows("floor", Screen{.columns = 26}));
   EXPECT_TRUE(table.shows("settings", Screen{.columns = 26}));
