@@ -86,6 +86,9 @@ int64_t parse_bytes(std::string_view text) {
   if (const size_t spaces = rest.find_first_not_of(' '); spaces != std::string_view::npos) rest.remove_prefix(spaces);
   const std::optional<int64_t> unit = bytes_of_unit(rest);
   if (!unit) throw refuse("");
+  if (*unit == 1 && !fraction.empty())
+    throw refuse(
+        fmt::format(" (there are no parts of a byte; is {}GiB meant?)", text.substr(0, text.find_first_of(" bB"))));
 
   int64_t units = 0;
   int64_t bytes = 0;

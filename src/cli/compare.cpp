@@ -35,15 +35,15 @@ struct CompareArguments {
   double seconds = CompareOptions().measure_seconds;
 };
 
-std::string text_of(const std::vector<CompareRow>& rows, bool terminal) {
-  Table table({{""},
+std::string text_of(const std::vector<CompareRow>& rows, const Screen& screen) {
+  Table table({{.fit = Fit::fold, .least = 20},
                {"planned", Align::right},
                {"measured", Align::right},
-               {"of the first", Align::right},
+               {"of row 1", Align::right},
                {"step", Align::right},
                {"predicted", Align::right},
                {"loss", Align::right},
-               {"settings"}},
+               {.name = "settings", .fit = Fit::below}},
               "Measured, not quoted");
   for (const CompareRow& row : rows) {
     std::vector<std::string> cells{row.name, format_bytes(row.planned_peak_bytes)};
@@ -53,11 +53,11 @@ std::string text_of(const std::vector<CompareRow>& rows, bool terminal) {
                                  short_seconds(row.measured_step_seconds), short_seconds(row.predicted_step_seconds),
                                  fmt::format("{:.4f}", row.final_loss)});
     else
-      cells.insert(cells.end(), {"does not fit", "", "", short_seconds(row.predicted_step_seconds), ""});
+      cells.insert(cells.end(), {"no fit", "", "", "", ""});
     cells.push_back(row.settings);
     table.add_row(std::move(cells));
   }
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
 Json json_of_rows(const std::vector<CompareRow>& rows) {
@@ -96,7 +96,7 @@ int run_compare(const CompareArguments& arguments) {
   const std::vector<CompareRow> rows = compare_job(job, options);
   progress.finish();
   arguments.job.output.write(json_of_rows(rows));  // first: a reader of the table may have left
-  arguments.job.output.print(text_of(rows, colour_allowed(STDOUT_FILENO)));
+  arguments.job.output.print(text_of(rows, screen_of(STDOUT_FILENO)));
   signals.end_as_received();
   return rows.empty() || !rows.back().fits ? kDoesNotFit : kDone;
 }

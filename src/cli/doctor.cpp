@@ -47,8 +47,8 @@ std::string own_kernels(const CpuInstructions& used) {
   return fmt::format("{} (PLIMSOLL_CPU_CAPABILITY; the processor has {})", used.plimsoll, used.plimsoll_greatest);
 }
 
-std::string text_of(const MachineReport& report, const CpuInstructions& used, bool terminal) {
-  Table machine({{""}, {""}}, "This machine");
+std::string text_of(const MachineReport& report, const CpuInstructions& used, const Screen& screen) {
+  Table machine({{""}, {.fit = Fit::fold, .least = 20}}, "This machine");
   machine.add_row({"processor", report.processor});
   const auto known = [](const std::string& words) { return words.empty() ? std::string("not known") : words; };
   machine.add_row({"instructions, own kernels", own_kernels(used)});
@@ -75,7 +75,7 @@ std::string text_of(const MachineReport& report, const CpuInstructions& used, bo
   rates.add_rule();
   rates.add_row({"each op besides", short_seconds(report.cost.overhead_seconds)});
   rates.add_row({"copies in memory", short_count(report.cost.host_link) + "B/s"});
-  return machine.to_string(terminal) + "\n" + rates.to_string(terminal);
+  return machine.to_string(screen) + "\n" + rates.to_string(screen);
 }
 
 Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
@@ -124,7 +124,7 @@ void add_doctor(CLI::App& app, Action& action) {
       arguments->output.require_writable();
       const MachineReport report = inspect_machine(arguments->threads, arguments->again);
       const CpuInstructions used = cpu_instructions();
-      arguments->output.print(text_of(report, used, colour_allowed(STDOUT_FILENO)));
+      arguments->output.print(text_of(report, used, screen_of(STDOUT_FILENO)));
       arguments->output.write(json_of_machine(report, used));
       return kDone;
     };

@@ -82,27 +82,27 @@ std::string link_of(const DeviceSpec& device) {
   return device.unified_memory ? "unified" : fmt::format("{:.1f}", device.host_link / 1e9);
 }
 
-std::string table_of(const Devices& devices, bool terminal) {
+std::string table_of(const Devices& devices, const Screen& screen) {
   Table table({{"gpu"},
-               {"name"},
+               {.name = "name", .fit = Fit::end, .least = 28},
                {"usable GiB", Align::right},
                {"of", Align::right},
                {"GB/s", Align::right},
                {"bf16", Align::right},
-               {"fp16", Align::right},
-               {"fp32", Align::right},
-               {"host GB/s", Align::right},
-               {"context MiB", Align::right}},
+               {.name = "fp16", .align = Align::right, .drop = 2},
+               {.name = "fp32", .align = Align::right, .drop = 1},
+               {.name = "host GB/s", .align = Align::right, .drop = 3},
+               {.name = "context MiB", .align = Align::right, .drop = 4}},
               fmt::format("GPUs that a plan can be made for ({})", devices.size()));
   for (const DeviceSpec* device : devices)
     table.add_row({device->id, device->name, gib_of(device->usable_bytes), std::to_string(device->memory_bytes / GiB),
                    fmt::format("{:.0f}", device->memory_bandwidth / 1e9), rate_of(device->rates.bf16),
                    rate_of(device->rates.fp16), rate_of(device->rates.fp32), link_of(*device),
                    std::to_string(device->context_bytes / MiB)});
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
-std::string details_of(const DeviceSpec& device, bool terminal) {
+std::string details_of(const DeviceSpec& device, const Screen& screen) {
   Table table({{""}, {"", Align::right}}, fmt::format("{} ({})", device.name, device.id));
   table.add_row({"architecture", device.architecture});
   table.add_row({"year", std::to_string(device.year)});
@@ -129,14 +129,14 @@ std::string details_of(const DeviceSpec& device, bool terminal) {
   add_rate("bf16", device.rates.bf16);
   add_rate("fp8", device.rates.fp8);
   add_rate("int8", device.rates.int8);
-  std::string text = table.to_string(terminal) + "\nSources\n\n";
-  for (const std::string& source : device.sources) text += source + "\n";
+  std::string text = table.to_string(screen) + "\nSources\n\n";
+  for (const std::string& source : device.sources) text += fold(source, screen.columns, 2);
   return text;
 }
 
-std::string text_of(const Devices& devices, bool terminal) {
+std::string text_of(const Devices& devices, const Screen& screen) {
   if (devices.empty()) return "no GPU in the catalogue matches\n";
-  return devices.size() == 1 ? details_of(*devices.front(), terminal) : table_of(devices, terminal);
+  return devices.size() == 1 ? details_of(*devices.front(), screen) : table_of(devices, screen);
 }
 
 Json json_of(const DeviceSpec& device) {
@@ -173,7 +173,7 @@ int run_gpus(const GpusArguments& arguments) {
   arguments.output.require_writable();
   Json list = Json::array();
   for (const DeviceSpec* device : devices) list.push_back(json_of(*device));
-  arguments.output.print(text_of(devices, colour_allowed(STDOUT_FILENO)));
+  arguments.output.print(text_of(devices, screen_of(STDOUT_FILENO)));
   arguments.output.write({{"gpus", list}});
   return kDone;
 }

@@ -19,14 +19,29 @@ std::string share_of(double seconds, double all) {
   return all > 0 ? fmt::format("{:.1f} %", 100 * seconds / all) : "-";
 }
 
-// An attention's operands fill several lines; the JSON has them whole.
-std::string shortened(const std::string& operands) {
-  constexpr size_t most = 96;
-  return display_width(operands) <= most ? operands : std::string(fit_width(operands, most - 2)) + " …";
+constexpr size_t kMostShown = 20, kFewestShown = 5;
+constexpr size_t kMostOfOperands = 96;  ///< an attention's fill several lines; the JSON has them whole
+
+// Where nobody said how many: as many as a terminal shows at a time, beside `others` lines and its prompt.
+size_t shown_on(const Screen& screen, size_t others) {
+  if (screen.lines < others + 1 + kFewestShown) return kFewestShown;
+  return std::min(kMostShown, screen.lines - others - 1);
 }
 
 bool on_this_machine(const CostModel& cost) {
   return cost.source.starts_with("measured") || cost.source.starts_with("typical");
+}
+
+std::string notes_of(const HotOps& hot, const CostModel& cost) {
+  std::string text = fmt::format("Device: {}. ", without_controls(cost.device));
+  text += on_this_machine(cost) ? fmt::format("{} of the time is of ops that were timed, each apart from the others; ",
+                                              share_of(hot.timed_seconds, hot.seconds))
+                                : std::string("Nothing was timed: all of it is predicted, by the catalogue's rates; ");
+  text += "the floor is the larger of arithmetic and traffic by the rates of the op's kind";
+  text += ", the ratio is of the time to it.";
+  if (on_this_machine(cost))
+    text += " A ratio below 1: faster than what the rate was measured on, as where operands lie in a cache.";
+  return text;
 }
 
 }  // namespace
@@ -52,42 +67,42 @@ Json hot_json(const HotOps& hot, const CostModel& cost) {
           {"ops", std::move(ops)}};
 }
 
-std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string& whole, int64_t count, bool terminal) {
-  Table table({{"operator"},
+std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string& whole, int64_t count,
+                     const Screen& screen) {
+  const bool scrolls = screen.lines != kAnyWidth;  // each line under a row hides another row
+  Table table({{.name = "operator", .fit = Fit::middle, .least = 24},
                {"runs", Align::right},
                {"time", Align::right},
                {"share", Align::right},
-               {"floor", Align::right},
+               {.name = "floor", .align = Align::right, .drop = 2},
                {"ratio", Align::right},
-               {""},
-               {"module"},
-               {"operands"}},
+               {.drop = 1},
+               {.name = "module", .fit = Fit::middle, .least = 18},
+               {.name = "operands", .fit = scrolls ? Fit::end : Fit::below, .least = 24, .drop = 3}},
               fmt::format("Ops of {} by time", whole));
-  const auto shown = std::min<int64_t>(count, std::ssize(hot.ops));
+  const std::string notes = fold(notes_of(hot, cost), screen.columns);
+  const size_t others =
+      9 + static_cast<size_t>(std::ranges::count(notes, '\n'));  // titles, rules, the sum, what is left
+  const auto shown =
+      std::min<int64_t>(count > 0 ? count : static_cast<int64_t>(shown_on(screen, others)), std::ssize(hot.ops));
   for (int64_t i = 0; i < shown; ++i) {
     const HotOp& op = hot.ops[i];
     table.add_row({op.name, std::to_string(op.runs), short_seconds(op.seconds), share_of(op.seconds, hot.seconds),
                    short_seconds(op.floor_seconds), ratio_of(op.seconds, op.floor_seconds), op.timed ? "" : "predicted",
-                   op.modules, shortened(op.operands)});
+                   op.modules, shorten_end(op.operands, kMostOfOperands)});
   }
   table.add_rule();
   int64_t runs = 0;
   for (const HotOp& op : hot.ops) runs += op.runs;
   table.add_row({"all ops", std::to_string(runs), short_seconds(hot.seconds), share_of(hot.seconds, hot.seconds),
                  short_seconds(hot.floor_seconds), ratio_of(hot.seconds, hot.floor_seconds)});
-  std::string text = table.to_string(terminal);
+  std::string text = table.to_string(screen);
   if (const int64_t rest = std::ssize(hot.ops) - shown; rest > 0) text += fmt::format("… and {} more kinds\n", rest);
   if (hot.wait_seconds > 0)
     text += fmt::format("beside them, waits for copies: {}, predicted\n", short_seconds(hot.wait_seconds));
-  text += fmt::format("\nDevice: {}. ", without_controls(cost.device));
-  text += on_this_machine(cost) ? fmt::format("{} of the time is of ops that were timed, each apart from the others; ",
-                                              share_of(hot.timed_seconds, hot.seconds))
-                                : std::string("Nothing was timed: all of it is predicted, by the catalogue's rates; ");
-  text += "the floor is\nthe larger of arithmetic and traffic by the rates of the op's kind.";
-  if (on_this_machine(cost))
-    text += " A ratio below 1: faster than what the rate was measured on,\nas where operands lie in a cache.";
-  text += "\n";
-  return text;
+  if (!table.shows("operands", screen))
+    text += fold("operands: on a wider terminal, in a pipe, and with --json", screen.columns);
+  return text + "\n" + notes;
 }
 
 }  // namespace plimsoll::cli

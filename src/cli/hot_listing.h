@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/json_output.h"
+#include "report/terminal.h"
 #include "train/hot_ops.h"
 
 namespace plimsoll::cli {
@@ -12,8 +13,9 @@ namespace plimsoll::cli {
 /// a step, or of the segment that was asked for.
 Json hot_json(const HotOps& hot, const CostModel& cost);
 
-/// The first `count` groups, and where their times are from. `whole`: what they are of, "a step". `terminal`: titles in
-/// bold.
-std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string& whole, int64_t count, bool terminal);
+/// The first `count` groups (0: as many as the screen has lines for, 20 at most), and where their times are from.
+/// `whole`: what they are of, "a step". Laid out for `screen`.
+std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string& whole, int64_t count,
+                     const Screen& screen);
 
 }  // namespace plimsoll::cli

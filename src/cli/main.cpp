@@ -1,5 +1,6 @@
 // plimsoll: the command line. Arguments in, exit code out; every error ends here, as one message.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -8,6 +9,8 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -16,6 +19,7 @@
 #include "cli/wrong_arguments.h"
 #include "ops/cpu_capability.h"
 #include "plimsoll/error.h"
+#include "report/terminal.h"
 
 #ifndef PLIMSOLL_VERSION  // the build gives the project's
 #define PLIMSOLL_VERSION "of an unknown version"
@@ -37,7 +41,8 @@ void say(std::string_view message) {
   std::string clean(message);
   std::ranges::replace_if(
       clean, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
-  tell(fmt::format("plimsoll: {}\n", clean));
+  const size_t columns = is_terminal(STDERR_FILENO) ? screen_of(STDERR_FILENO).columns : kAnyWidth;
+  tell(fold("plimsoll: " + clean, columns, 2));
 }
 
 int run(int argc, char** argv) {
@@ -61,7 +66,13 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      std::ostringstream text;
+      const int code = app.exit(error, text, std::cerr);
+      print_result(is_terminal(STDOUT_FILENO) ? fold_columns(text.str(), screen_of(STDOUT_FILENO).columns)
+                                              : text.str());
+      return code;
+    }
     say(words_for(app, error, {argv + 1, argv + argc}));
     return kUsage;
   }

@@ -16,6 +16,7 @@
 #include "cli/plan_devices.h"
 #include "cli/plan_report_json.h"
 #include "cli/plan_tables.h"
+#include "cli/plan_text.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"
@@ -76,6 +77,23 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
   return target;
 }
 
+// A budget of the job's own on a device that has more is the first to go: it costs nothing.
+std::vector<Advice> advice_for(const PlanArguments& arguments, const Job& job, const PlanTarget& target) {
+  constexpr size_t most = 3;
+  std::vector<Advice> advice;
+  if (!arguments.gpus.empty() && arguments.memory.empty() && job.memory_budget) {
+    Job open = job;
+    open.memory_budget.reset();
+    const PlannedJob planned = plan_job(open, target_for(arguments, open, arguments.gpus.front()));
+    if (planned.plan.fits)
+      advice.push_back(
+          {"memory_budget=auto", planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second});
+  }
+  const std::vector<Advice> more = changes_that_fit(job, target, most - advice.size());
+  advice.insert(advice.end(), more.begin(), more.end());
+  return advice;
+}
+
 // A plan reads no data; whoever misspelt a name is to hear of it before the training.
 void note_missing_data(const Job& job) {
   std::vector<MissingFile> missing = missing_data(job);
@@ -102,7 +120,7 @@ int run_plan(const PlanArguments& arguments) {
       const Waiting waiting("planning");
       return plan_devices(
           job, arguments.gpus, [&](const std::string& gpu) { return target_for(arguments, job, gpu); },
-          colour_allowed(STDOUT_FILENO));
+          screen_of(STDOUT_FILENO));
     }();
     arguments.job.output.print(report.table);
     arguments.job.output.write({{"gpus", report.json}});
@@ -118,12 +136,12 @@ int run_plan(const PlanArguments& arguments) {
   const int points = arguments.frontier > 0 ? arguments.frontier : arguments.html.empty() ? 0 : kFrontierPoints;
   if (points > 0) frontier = frontier_of(job, target, points);
   std::vector<Advice> advice;
-  if (!planned.plan.fits) advice = changes_that_fit(job, target);
+  if (!planned.plan.fits) advice = advice_for(arguments, job, target);
   waiting.reset();
-  const bool terminal = colour_allowed(STDOUT_FILENO);
-  std::string text = plan_text(job, planned, terminal);
-  if (!planned.plan.fits) text += advice_text(advice, job);
-  if (arguments.frontier > 0) text += "\n" + frontier_table(frontier, terminal);
+  const Screen screen = screen_of(STDOUT_FILENO);
+  std::string text = plan_text(job, planned, screen);
+  if (!planned.plan.fits) text += advice_text(advice, job, screen);
+  if (arguments.frontier > 0) text += "\n" + frontier_table(frontier, screen);
   if (!arguments.html.empty()) {
     write_file_atomically(arguments.html, plan_page(job, planned, frontier));
     text += fmt::format("\nThe plan as a page: {}\n", arguments.html);
@@ -134,10 +152,13 @@ int run_plan(const PlanArguments& arguments) {
     signals.emplace("stopping, what was planned so far follows; again to stop now");
     const WhatIf found = what_if(arguments.job.file, arguments.job.all_overrides(), target, planned,
                                  arguments.what_if_seconds, *signals);
-    text += "\n" + what_if_table(job, found, terminal);
+    text += "\n" + what_if_table(job, found, screen);
     json["what_if"] = what_if_json(found);
     json["what_if_not_planned"] = found.changes.left;
   }
+  // The answer stands first; a terminal that has no lines for all of this shows the end.
+  if (const auto lines = std::ranges::count(text, '\n'); static_cast<size_t>(lines) >= screen.lines)
+    text += "\n" + fold(verdict_of(planned.plan), screen.columns, 2);
   arguments.job.output.print(text);
   if (points > 0) json["frontier"] = frontier_json(frontier);
   if (!planned.plan.fits) json["would_fit"] = advice_json(advice);

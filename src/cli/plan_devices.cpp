@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes_up.h"
 #include "cli/plan_report_json.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
@@ -12,26 +13,30 @@
 namespace plimsoll::cli {
 
 DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names,
-                           const std::function<PlanTarget(const std::string&)>& target_for, bool terminal) {
-  Table table({{"device"},
+                           const std::function<PlanTarget(const std::string&)>& target_for, const Screen& screen) {
+  Table table({{.name = "device", .fit = Fit::end, .least = 16},
                {"memory", Align::right},
                {"fits"},
                {"peak", Align::right},
-               {"least", Align::right},
-               {"precision"},
-               {"micro batch", Align::right},
-               {"recomputed", Align::right},
+               {.name = "least", .align = Align::right, .drop = 1},
+               {.name = "precision", .drop = 2},
+               {.name = "micro batch", .align = Align::right, .drop = 3},
+               {.name = "recomputed", .align = Align::right, .drop = 4},
                {"step", Align::right},
                {unit_of(job) + "/s", Align::right}});
   DevicesReport report;
   report.json = Json::array();
+  bool job_limits = false;  // on a device that has more than the job takes, and enough
   for (const std::string& gpu : names) {
     const DeviceSpec& device = require_device(gpu);
-    const PlannedJob planned = plan_job(job, target_for(gpu));
+    const PlanTarget target = target_for(gpu);
+    const PlannedJob planned = plan_job(job, target);
     const Plan& plan = planned.plan;
+    job_limits |= job.memory_budget && target.memory_budget == job.memory_budget &&
+                  plan.minimum_budget_bytes <= *target_of(device).memory_budget;
     report.fits = report.fits || plan.fits;
     std::vector<std::string> row{device.name, format_bytes(plan.budget_bytes), plan.fits ? "yes" : "no",
-                                 format_bytes(plan.peak_bytes), format_bytes(plan.minimum_budget_bytes)};
+                                 format_bytes(plan.peak_bytes), format_bytes_up(plan.minimum_budget_bytes)};
     if (plan.fits) {
       const StepTime& time = plan.time;
       row.insert(row.end(), {std::string(name_of(planned.settings.precision)), micro_batches_in_words(planned.settings),
@@ -43,7 +48,13 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
     json["gpu"] = device.id;
     report.json.push_back(std::move(json));
   }
-  report.table = table.to_string(terminal);
+  report.table = table.to_string(screen);
+  if (!report.fits && job_limits)
+    report.table +=
+        "\n" + fold(fmt::format("The job's own memory_budget of {} is what it lacks: with memory_budget=auto "
+                                "each device gives what it has.",
+                                format_bytes(*job.memory_budget)),
+                    screen.columns);
   return report;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/json_output.h"
 #include "plimsoll/train_job.h"
+#include "report/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -18,6 +19,6 @@ struct DevicesReport {
 
 /// `target_for` gives what is planned for on a device of that name.
 DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names,
-                           const std::function<PlanTarget(const std::string&)>& target_for, bool terminal);
+                           const std::function<PlanTarget(const std::string&)>& target_for, const Screen& screen);
 
 }  // namespace plimsoll::cli

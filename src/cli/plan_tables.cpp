@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/bytes_up.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
@@ -16,7 +17,7 @@
 namespace plimsoll::cli {
 namespace {
 
-std::string breakdown_table(const Plan& plan, bool terminal) {
+std::string breakdown_table(const Plan& plan, const Screen& screen) {
   Table table({{"part"}, {"planned", Align::right}, {"bytes", Align::right}, {"share", Align::right}},
               "Memory at the peak");
   const auto add = [&](const std::string& name, int64_t bytes) {
@@ -35,7 +36,7 @@ std::string breakdown_table(const Plan& plan, bool terminal) {
     table.add_row({"disk", format_bytes(plan.disk_bytes), std::to_string(plan.disk_bytes)});
     table.add_row({"disk budget", format_bytes(plan.disk_budget_bytes), std::to_string(plan.disk_budget_bytes)});
   }
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
 // "12.3 ms a micro batch, 8.1 % of it; at best 12.1 ms"
@@ -103,10 +104,10 @@ std::string parameters_elsewhere(const Plan& plan) {
   return count > kMost ? fmt::format("{}, … ({} in all)", text, count) : text;
 }
 
-std::string step_table(const Job& job, const PlannedJob& planned, bool terminal) {
+std::string step_table(const Job& job, const PlannedJob& planned, const Screen& screen) {
   const JobSettings& settings = planned.settings;
   const int64_t accumulation = first_accumulation(settings);
-  Table table({{""}, {"", Align::right}}, "The step");
+  Table table({{""}, {.fit = Fit::fold, .least = 20}}, "The step");
   table.add_row({job.fine_tuning.any() ? "parameters that learn" : "parameters",
                  short_count(static_cast<double>(planned.settings.parameters))});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
@@ -119,34 +120,43 @@ std::string step_table(const Job& job, const PlannedJob& planned, bool terminal)
   table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
   table.add_row({"batches prepared ahead", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
-  table.add_row({"predicted step", short_seconds(planned.step_seconds)});
-  table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"});
-  table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
+  // What does not fit does not run: how long it would take misleads, as the least budget may take less.
+  const bool runs = planned.plan.fits;
+  if (runs) {
+    table.add_row({"predicted step", short_seconds(planned.step_seconds)});
+    table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"});
+    table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
+  }
   if (planned.plan.update_in_backward) table.add_row({"update in backward", update_of(planned.plan)});
-  if (planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
-  if (moves_any(planned.plan)) table.add_row({"offload", offload_of(planned.plan)});
+  if (runs && planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
+  if (runs && moves_any(planned.plan)) table.add_row({"offload", offload_of(planned.plan)});
   table.add_row({"arena waste", fmt::format("{:.2f} %", 100 * planned.plan.arena_waste())});
   table.add_row({"recorded in", short_seconds(planned.record_seconds)});
   table.add_row({"planned in", short_seconds(planned.plan_seconds)});
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
 }  // namespace
 
-std::string frontier_table(const std::vector<FrontierPoint>& frontier, bool terminal) {
-  Table table({{"budget", Align::right}, {"peak", Align::right}, {"step", Align::right}, {"choices"}},
+std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Screen& screen) {
+  Table table({{"budget", Align::right},
+               {"peak", Align::right},
+               {"step", Align::right},
+               {.name = "choices", .fit = Fit::fold, .least = 20}},
               "Memory against predicted step time");
   for (const FrontierPoint& point : frontier)
-    table.add_row({format_bytes(point.budget_bytes), format_bytes(point.peak_bytes), short_seconds(point.step_seconds),
-                   point.choices});
-  return table.to_string(terminal);
+    table.add_row({format_bytes_up(point.budget_bytes), format_bytes(point.peak_bytes),
+                   short_seconds(point.step_seconds), point.choices});
+  return table.to_string(screen);
 }
 
-std::string advice_text(const std::vector<Advice>& advice, const Job& job) {
+std::string advice_text(const std::vector<Advice>& advice, const Job& job, const Screen& screen) {
   if (advice.empty()) return "\nNo single change of the job that was tried would fit.\n";
   std::string text = "\nWhat would fit\n\n";
   for (const Advice& each : advice)
-    text += fmt::format("{}: {} at the peak, {} a step, {} {}/s\n", each.change, format_bytes(each.peak_bytes),
+    // The change on lines of its own, to be copied.
+    text += fold(each.change, screen.columns, 2) +
+            fmt::format("  {} at the peak, {} a step, {} {}/s\n", format_bytes(each.peak_bytes),
                         short_seconds(each.step_seconds), short_count(each.tokens_per_second), unit_of(job));
   return text;
 }
@@ -171,10 +181,13 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   page.facts = {{"micro batch", samples_in_words(job, planned.settings.micro_batch_size)},
                 {"gradient accumulation", planned.settings.last_micro_batch > 0
                                               ? micro_batches_in_words(planned.settings)
-                                              : std::to_string(first_accumulation(planned.settings))},
-                {"predicted step", short_seconds(planned.step_seconds)},
-                {"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"},
-                {"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)}};
+                                              : std::to_string(first_accumulation(planned.settings))}};
+  if (planned.plan.fits) {
+    page.facts.emplace_back("predicted step", short_seconds(planned.step_seconds));
+    page.facts.emplace_back("predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s");
+    page.facts.emplace_back("predicted by",
+                            fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source));
+  }
   if (planned.plan.update_in_backward) page.facts.emplace_back("update in backward", update_of(planned.plan));
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
   if (moves_any(planned.plan)) page.facts.emplace_back("offload", offload_of(planned.plan));
@@ -184,14 +197,15 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   return to_html(page);
 }
 
-std::string plan_text(const Job& job, const PlannedJob& planned, bool terminal) {
+std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen) {
   const Plan& plan = planned.plan;
-  std::string text = plan.fits ? verdict_of(plan) + "\n" : explanation_of_misfit(plan, terminal);
-  text += "\n" + breakdown_table(plan, terminal) + "\n" + step_table(job, planned, terminal);
+  std::string text = plan.fits ? fold(verdict_of(plan), screen.columns, 2) : explanation_of_misfit(plan, screen);
+  text += "\n" + breakdown_table(plan, screen) + "\n" + step_table(job, planned, screen);
   if (!plan.reasons.empty()) text += "\nDecisions\n\n";
-  for (const Reason& reason : plan.reasons) text += fmt::format("{}: {}\n", reason.decision, reason.why);
+  for (const Reason& reason : plan.reasons)
+    text += fold(fmt::format("{}: {}", reason.decision, reason.why), screen.columns, 2);
   if (plan.moved_parameter_bytes > 0)
-    text += fmt::format("parameters that lie elsewhere: {}\n", parameters_elsewhere(plan));
+    text += fold(fmt::format("parameters that lie elsewhere: {}", parameters_elsewhere(plan)), screen.columns, 2);
   return text;
 }
 

@@ -5,16 +5,17 @@
 #include <vector>
 
 #include "plimsoll/train_job.h"
+#include "report/terminal.h"
 
 namespace plimsoll::cli {
 
 /// The verdict, what fills the memory, the step, and the decisions with their reasons.
-std::string plan_text(const Job& job, const PlannedJob& planned, bool terminal);
+std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen);
 
-std::string frontier_table(const std::vector<FrontierPoint>& frontier, bool terminal);
+std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Screen& screen);
 
 /// What would fit, each planned again.
-std::string advice_text(const std::vector<Advice>& advice, const Job& job);
+std::string advice_text(const std::vector<Advice>& advice, const Job& job, const Screen& screen);
 
 /// The page of `--html`.
 std::string plan_page(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier);

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/bytes_up.h"
 #include "plimsoll/bytes.h"
 #include "report/table.h"
 
@@ -20,16 +21,18 @@ std::string verdict_of(const Plan& plan) {
   };
   return fmt::format("does not fit: {} at the peak, the budget is {}; the least budget that fits is {} ({} bytes)",
                      exactly(peak, plan.peak_bytes), exactly(budget, plan.budget_bytes),
-                     format_bytes(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
+                     format_bytes_up(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
 }
 
-std::string explanation_of_misfit(const Plan& plan, bool terminal) {
-  Table table({{"buffer"}, {"role"}, {"size", Align::right}, {"share", Align::right}}, "Largest at the peak");
+std::string explanation_of_misfit(const Plan& plan, const Screen& screen) {
+  Table table(
+      {{.name = "buffer", .fit = Fit::middle, .least = 20}, {"role"}, {"size", Align::right}, {"share", Align::right}},
+      "Largest at the peak");
   for (const Resident& resident : largest_at_peak(plan, kResidentsShown)) {
     table.add_row({resident.label, std::string(name_of(resident.role)), format_bytes(resident.bytes),
                    percent_of(resident.bytes, plan.peak_bytes)});
   }
-  return verdict_of(plan) + "\n\n" + table.to_string(terminal);
+  return fold(verdict_of(plan), screen.columns, 2) + "\n" + table.to_string(screen);
 }
 
 std::string percent_of(int64_t part, int64_t whole) {

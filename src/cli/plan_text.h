@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plimsoll/plan.h"
+#include "report/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -14,7 +15,7 @@ constexpr size_t kResidentsShown = 8;
 std::string verdict_of(const Plan& plan);
 
 /// Where the plan does not fit: the verdict and what fills the memory at the peak, by name and bytes.
-std::string explanation_of_misfit(const Plan& plan, bool terminal);
+std::string explanation_of_misfit(const Plan& plan, const Screen& screen);
 
 /// "12.3 %"; "-" where the whole is nothing.
 std::string percent_of(int64_t part, int64_t whole);

@@ -39,13 +39,11 @@ constexpr const char* kExamples =
     "holds\n"
     "all kinds of ops by time.";
 
-constexpr int64_t kHotShown = 20;
-
 struct TraceArguments {
   JobArguments job;
   ListingOptions listing;
   bool scheduled = false;
-  std::optional<int64_t> hot;  ///< so many ops by time, in place of the listing
+  std::optional<int64_t> hot;  ///< so many ops by time, in place of the listing; 0: as many as fit the screen
   double measure_seconds = 30;
   std::string gpu;
 };
@@ -67,7 +65,7 @@ int run_hot(const TraceArguments& arguments, const Job& job) {
   const HotOps hot = hot_ops(planned, segment);
   const std::string whole = segment.empty() ? "a step" : "segment " + segment;
   const CostModel& cost = planned.settings.cost;
-  output.print(hot_text(hot, cost, whole, *arguments.hot, colour_allowed(STDOUT_FILENO)));
+  output.print(hot_text(hot, cost, whole, *arguments.hot, screen_of(STDOUT_FILENO)));
   if (output.json_wanted()) output.write(hot_json(hot, cost));
   return kDone;
 }
@@ -82,7 +80,7 @@ int run_trace(const TraceArguments& arguments) {
   const Trace& trace = arguments.scheduled ? planned.plan.trace : planned.recorded;
   const std::vector<int64_t> offsets = arguments.scheduled ? planned.plan.offsets : std::vector<int64_t>();
   ListingOptions listing = arguments.listing;
-  listing.terminal = colour_allowed(STDOUT_FILENO);
+  listing.screen = screen_of(STDOUT_FILENO);
   output.print(listing_of(trace, offsets, listing));
   if (output.json_wanted()) output.write(trace_json(trace, offsets));
   return kDone;
@@ -91,7 +89,7 @@ int run_trace(const TraceArguments& arguments) {
 // --hot takes a number or nothing: "" then.
 void add_hot(CLI::App& command, TraceArguments& arguments) {
   const auto read = [&arguments](const CLI::results_t& values) {
-    arguments.hot = kHotShown;
+    arguments.hot = 0;
     if (values.empty() || values.front().empty()) return true;
     const std::string& text = values.front();
     int64_t number = 0;
@@ -103,10 +101,10 @@ void add_hot(CLI::App& command, TraceArguments& arguments) {
     arguments.hot = number;
     return true;
   };
-  CLI::Option* hot =
-      command.add_option("--hot", read,
-                         "the N kinds of ops (20) that take most of a step's time: timed on this machine "
-                         "beside the floor that its rates set");
+  CLI::Option* hot = command.add_option("--hot", read,
+                                        "the N kinds of ops (20, or what the terminal has lines for) that take most of "
+                                        "a step's time: timed on this machine "
+                                        "beside the floor that its rates set");
   hot->type_name("[N]")->expected(0, 1);
   command
       .add_option("--measure", arguments.measure_seconds,

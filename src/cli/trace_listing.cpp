@@ -112,7 +112,7 @@ class Listing {
       table.add_row({segment.name, std::to_string(segment.end - segment.begin), std::to_string(segment.begin),
                      short_count(flops), format_bytes(moved)});
     }
-    text_ += table.to_string(options_.terminal);
+    text_ += table.to_string(options_.screen);
   }
 
   void operators() {
@@ -127,7 +127,9 @@ class Listing {
       if (op.workspace_bytes > 0) line += fmt::format(", {} scratch", format_bytes(op.workspace_bytes));
       if (op.recomputed) line += ", recomputed";
       if (!trace_.modules[op.module].empty()) line += "  in " + trace_.modules[op.module];
-      add("{}\n", without_controls(line));
+      // An operator a line for other programs; for people none is longer than the terminal is wide.
+      text_ +=
+          fold(without_controls(line), options_.screen.lines == kAnyWidth ? kAnyWidth : options_.screen.columns, 8);
     }
     say_rest(count, "operators");
   }
@@ -140,7 +142,7 @@ class Listing {
   void buffers() {
     std::vector<Column> columns = {{"buffer"}, {"bytes", Align::right}, {"role"}, {"lives", Align::right}};
     if (!offsets_.empty()) columns.push_back({"offset", Align::right});
-    columns.push_back({"label"});
+    columns.push_back({.name = "label", .fit = Fit::middle, .least = 16});
     Table table(columns, "Buffers");
     int64_t count = 0;
     for (size_t b = 0; b < trace_.buffers.size(); ++b) {
@@ -155,7 +157,7 @@ class Listing {
       cells.push_back(buffer.label);
       table.add_row(std::move(cells));
     }
-    text_ += "\n" + table.to_string(options_.terminal);
+    text_ += "\n" + table.to_string(options_.screen);
     say_rest(count, "buffers");
   }
 
@@ -176,15 +178,18 @@ class Listing {
     std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) {
       return std::pair(a.second.flops, a.second.moved) > std::pair(b.second.flops, b.second.moved);
     });
-    Table table({{"operator"}, {"calls", Align::right}, {"flops", Align::right}, {"moved", Align::right}},
+    Table table({{.name = "operator", .fit = Fit::middle, .least = 20},
+                 {"calls", Align::right},
+                 {"flops", Align::right},
+                 {"moved", Align::right}},
                 "Totals by operator");
     for (const auto& [name, total] : sorted)
       table.add_row({name, std::to_string(total.calls), short_count(total.flops), format_bytes(total.moved)});
-    text_ += "\n" + table.to_string(options_.terminal);
+    text_ += "\n" + table.to_string(options_.screen);
   }
 
   void title(const char* text) {
-    const bool bold = options_.terminal;
+    const bool bold = options_.screen.bold;
     add("\n{}{}{}\n\n", bold ? "\x1b[1m" : "", text, bold ? "\x1b[0m" : "");
   }
 

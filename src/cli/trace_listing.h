@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plimsoll/trace.h"
+#include "report/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -15,7 +16,7 @@ struct ListingOptions {
   std::optional<std::string> segment;                   ///< only its operators, and the buffers that live in it
   int64_t limit = std::numeric_limits<int64_t>::max();  ///< at most so many operators, and as many buffers
   bool summary = false;                                 ///< no operators and buffers one by one
-  bool terminal = false;                                ///< titles in bold
+  Screen screen;                                        ///< lines of operators are folded on terminals only
 };
 
 /// `offsets`: by buffer, where the plan placed it; empty: none are shown. Throws UserError for a segment that the trace

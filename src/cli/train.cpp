@@ -93,7 +93,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"not_written", report.not_written}};
 }
 
-std::string memory_table(const TrainReport& report, bool terminal) {
+std::string memory_table(const TrainReport& report, const Screen& screen) {
   Table table({{"part"}, {"planned", Align::right}, {"used", Align::right}}, "Memory at the peak");
   for_each_part([&](const char* name, int64_t Breakdown::*part) {
     table.add_row({name, format_bytes(report.planned.*part), format_bytes(report.measured.*part)});
@@ -107,7 +107,7 @@ std::string memory_table(const TrainReport& report, bool terminal) {
   if (report.job.plan.disk_bytes > 0)
     table.add_row({"disk", format_bytes(report.job.plan.disk_bytes), format_bytes(report.used.disk)});
   table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
 // "3.2104 -> 2.8711"; one number where there was one evaluation.
@@ -115,7 +115,7 @@ std::string course(double first, double last) {
   return first == last ? fmt::format("{:.4f}", last) : fmt::format("{:.4f} -> {:.4f}", first, last);
 }
 
-std::string run_table(const Job& job, const TrainReport& report, bool terminal) {
+std::string run_table(const Job& job, const TrainReport& report, const Screen& screen) {
   Table table({{""}, {"", Align::right}}, "The run");
   table.add_row({"steps", std::to_string(report.steps)});
   table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
@@ -142,7 +142,7 @@ std::string run_table(const Job& job, const TrainReport& report, bool terminal) 
     table.add_row({name, fmt::format("{:.4f}", value)});
     add_baselines(name);
   }
-  return table.to_string(terminal);
+  return table.to_string(screen);
 }
 
 // What came of --profile, in a line for people; empty where none was asked for.
@@ -155,9 +155,8 @@ std::string profile_line(const ProfileOptions& profile, const TrainReport& repor
                      without_controls(profile.file.string()));
 }
 
-std::string results_text(const Job& job, const TrainReport& report) {
-  const bool terminal = colour_allowed(STDOUT_FILENO);
-  if (!report.fits) return explanation_of_misfit(report.job.plan, terminal);
+std::string results_text(const Job& job, const TrainReport& report, const Screen& screen) {
+  if (!report.fits) return explanation_of_misfit(report.job.plan, screen);
   if (report.losses.empty() && report.stopped)
     return "stopped before the first step of this run: nothing was trained\n";
   if (report.losses.empty() && report.resumed_step > 0)
@@ -166,7 +165,7 @@ std::string results_text(const Job& job, const TrainReport& report) {
         job.checkpoint.directory.empty()
             ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
             : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string()));
-  return memory_table(report, terminal) + "\n" + run_table(job, report, terminal);
+  return memory_table(report, screen) + "\n" + run_table(job, report, screen);
 }
 
 int run_train(const TrainArguments& all) {
@@ -174,6 +173,7 @@ int run_train(const TrainArguments& all) {
   const Job job = arguments.read();
   arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
   arguments.output.require_writable();
+  const Screen screen = screen_of(STDOUT_FILENO);
   outlive_broken_pipes();
   StopSignals signals;
   TrainProgressView view(job, signals);
@@ -190,7 +190,7 @@ int run_train(const TrainArguments& all) {
       report.not_written.emplace_back(error.what());
     }
   };
-  attempt([&] { arguments.output.print(results_text(job, report)); });
+  attempt([&] { arguments.output.print(results_text(job, report, screen)); });
   tell(profile_line(all.profile, report));
   if (!report.contradicted_times.empty()) tell(report.contradicted_times + "\n");
   attempt([&] { arguments.output.write(report_json(job, report)); });

@@ -1,6 +1,7 @@
 #include "cli/train_progress.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
@@ -8,6 +9,7 @@
 
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
+#include "report/terminal.h"
 #include "report/text_width.h"
 #include "train/job_units.h"
 
@@ -50,8 +52,9 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
 }
 
 void TrainProgressView::planned(const PlannedJob& job) {
-  note(fmt::format("{}; {}, micro batch {}, {} parameters, {} operators; recorded in {}, planned in {}",
-                   verdict_of(job.plan), name_of(job.settings.precision), micro_batches_in_words(job.settings),
+  note(verdict_of(job.plan));
+  note(fmt::format("{}, micro batch {}, {} parameters, {} operators; recorded in {}, planned in {}",
+                   name_of(job.settings.precision), micro_batches_in_words(job.settings),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
   if (!job.settings.slow_products.empty()) note(job.settings.slow_products);
@@ -125,11 +128,14 @@ void TrainProgressView::metrics_refused(const std::string& why) {
 
 void TrainProgressView::note(const std::string& line) {
   planning_.reset();
-  const std::string clean = without_controls(line);
-  if (steps_) {
-    steps_->note(clean);
-  } else {
-    std::cerr << clean << std::endl;
+  // A line an event for who reads a log; for people none is longer than the terminal is wide.
+  const size_t columns = is_terminal(STDERR_FILENO) ? screen_of(STDERR_FILENO).columns : kAnyWidth;
+  for (const std::string& part : folded_lines(without_controls(line), columns, 2)) {
+    if (steps_) {
+      steps_->note(part);
+    } else {
+      std::cerr << part << std::endl;
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/bytes_up.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "report/progress.h"
@@ -53,11 +54,11 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
   return found;
 }
 
-std::string what_if_table(const Job& job, const WhatIf& found, bool terminal) {
-  Table table({{"change"},
-               {""},
+std::string what_if_table(const Job& job, const WhatIf& found, const Screen& screen) {
+  Table table({{.name = "change", .fit = Fit::middle, .least = 20},
+               {.drop = 2},
                {"fits"},
-               {"parameters", Align::right},
+               {.name = "parameters", .align = Align::right, .drop = 1},
                {"least budget", Align::right},
                {"peak", Align::right},
                {"step", Align::right},
@@ -65,11 +66,11 @@ std::string what_if_table(const Job& job, const WhatIf& found, bool terminal) {
               "What smaller numbers would do");
   for (const ModelChange& each : found.changes.planned)
     table.add_row({each.change.empty() ? "none" : each.change, each.meaning, each.fits ? "yes" : "no",
-                   short_count(static_cast<double>(each.parameters)), format_bytes(each.minimum_budget_bytes),
-                   format_bytes(each.peak_bytes), short_seconds(each.step_seconds),
-                   short_count(each.tokens_per_second)});
-  std::string text = table.to_string(terminal);
-  if (!found.cut_short.empty()) text += "\n" + found.cut_short + "\n";
+                   short_count(static_cast<double>(each.parameters)), format_bytes_up(each.minimum_budget_bytes),
+                   format_bytes(each.peak_bytes), each.fits ? short_seconds(each.step_seconds) : "-",
+                   each.fits ? short_count(each.tokens_per_second) : "-"});
+  std::string text = table.to_string(screen);
+  if (!found.cut_short.empty()) text += "\n" + fold(found.cut_short, screen.columns, 2);
   return text;
 }
 

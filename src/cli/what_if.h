@@ -6,6 +6,7 @@
 #include "cli/json_output.h"
 #include "cli/stop_signals.h"
 #include "plimsoll/train_job.h"
+#include "report/terminal.h"
 
 namespace plimsoll::cli {
 
@@ -19,7 +20,7 @@ struct WhatIf {
 WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
                const PlannedJob& as_it_is, std::optional<double> seconds, const StopSignals& signals);
 
-std::string what_if_table(const Job& job, const WhatIf& found, bool terminal);
+std::string what_if_table(const Job& job, const WhatIf& found, const Screen& screen);
 /// [{"change", "meaning", "fits", "parameters", ...}, ...], the job as it is first.
 Json what_if_json(const WhatIf& found);
 

@@ -10,6 +10,7 @@
 
 #include "base/glob.h"
 #include "base/quoted.h"
+#include "model/foreign_names.h"
 #include "plimsoll/error.h"
 #include "plimsoll/linear.h"
 
@@ -37,9 +38,35 @@ std::string near_to(const std::string& pattern, const std::vector<std::string>& 
   return fmt::format("'{}'", fmt::join(nearest_few(pattern, candidates, kPathsShown), "', '"));
 }
 
-[[noreturn]] void refuse_unmatched(const char* key, const std::string& pattern, const Parts& parts) {
+// All patterns of a key as the model at hand has them, names of other programs replaced: "[layers.*.mlp.up, '*.out']".
+std::string translated(const std::vector<std::string>& patterns, const std::vector<std::string>& candidates) {
+  std::vector<std::string> all;
+  for (const std::string& pattern : patterns) {
+    const auto own = own_names(pattern, candidates);
+    for (const std::string& each : own && !own->empty() ? *own : std::vector<std::string>{pattern}) {
+      const std::string written = each.starts_with('*') ? "'" + each + "'" : each;  // a star opens an alias in YAML
+      if (std::ranges::find(all, written) == all.end()) all.push_back(written);
+    }
+  }
+  return fmt::format("[{}]", fmt::join(all, ", "));
+}
+
+// `pattern` matches none of `candidates`: where other programs have a layer of that name, says what it is called here.
+void refuse_foreign(const char* key, const std::string& pattern, const std::vector<std::string>& patterns,
+                    const std::vector<std::string>& candidates) {
+  const auto own = own_names(pattern, candidates);
+  if (!own || own->empty()) return;
+  const std::string meaning = meaning_of_foreign(pattern);
+  throw UserError(fmt::format("{}: {} is a name of other programs; in this model it is '{}'{}: write {}={}", key,
+                              in_quotes(pattern), fmt::join(*own, "', '"), meaning.empty() ? "" : ", where " + meaning,
+                              key, translated(patterns, candidates)));
+}
+
+[[noreturn]] void refuse_unmatched(const char* key, const std::string& pattern,
+                                   const std::vector<std::string>& patterns, const Parts& parts) {
   std::vector<std::string> candidates = parts.modules;
   for (const auto& [name, tensor] : parts.parameters) candidates.push_back(name);
+  refuse_foreign(key, pattern, patterns, candidates);
   throw UserError(fmt::format("{}: no module and no parameter of the model matches {}; near to it: {}", key,
                               in_quotes(pattern), near_to(pattern, candidates)));
 }
@@ -53,8 +80,18 @@ void set_trained(const char* key, const std::vector<std::string>& patterns, bool
       found = true;
       tensor.set_requires_grad(trained);
     }
-    if (!found) refuse_unmatched(key, pattern, parts);
+    if (!found) refuse_unmatched(key, pattern, patterns, parts);
   }
+}
+
+// A name of no linear layer, nor of anything else, for a key that takes linear layers: "lm_head" is a parameter here.
+[[noreturn]] void refuse_not_linear(const char* key, const std::string& pattern, const Parts& parts) {
+  std::vector<std::string> candidates;
+  for (const auto& [name, tensor] : parts.parameters) candidates.push_back(name);
+  if (const auto own = own_names(pattern, candidates); own && !own->empty())
+    throw UserError(fmt::format("{}: {} is a name of other programs; in this model it is '{}', and {}", key,
+                                in_quotes(pattern), fmt::join(*own, "', '"), meaning_of_foreign(pattern)));
+  refuse_unmatched(key, pattern, {pattern}, parts);
 }
 
 /// The linear layers that the patterns name, in the model's order.
@@ -68,11 +105,12 @@ std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, con
       chosen[i] = found = true;
     }
     if (found) continue;
-    if (std::ranges::none_of(parts.modules, [&](const auto& name) { return matches_path(pattern, name); }))
-      if (std::ranges::none_of(parts.parameters, [&](const auto& each) { return matches_path(pattern, each.first); }))
-        refuse_unmatched(key, pattern, parts);
     std::vector<std::string> names;
     for (const auto& [name, linear] : parts.linears) names.push_back(name);
+    refuse_foreign(key, pattern, patterns, names);
+    if (std::ranges::none_of(parts.modules, [&](const auto& name) { return matches_path(pattern, name); }))
+      if (std::ranges::none_of(parts.parameters, [&](const auto& each) { return matches_path(pattern, each.first); }))
+        refuse_not_linear(key, pattern, parts);
     throw UserError(fmt::format("{}: {} matches no linear layer; {}", key, in_quotes(pattern),
                                 names.empty() ? "the model has no plimsoll::Linear (plimsoll/linear.h), which is "
                                                 "what can be adapted and quantised"

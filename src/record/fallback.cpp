@@ -12,6 +12,11 @@
 namespace plimsoll {
 namespace {
 
+// Of libtorch's attention, the one module that calls what is refused before it reads a parameter.
+constexpr const char* kInsteadOfAttention =
+    ". In place of the module use linear layers for query, key, value and output with at::scaled_dot_product_attention "
+    "between them";
+
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -114,9 +119,11 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<c10::IValue> arguments(top.begin(), top.end());
   torch::jit::drop(*stack, count);
 
-  if (signature.refusal)
-    throw UserError(fmt::format("operator {}{} cannot be recorded: {}", signature.name,
-                                recorder ? recorder->place() : "", *signature.refusal));
+  if (signature.refusal) {
+    const Recorder::RefusedCall call = recorder ? recorder->place_of_refused(signature.name) : Recorder::RefusedCall();
+    throw UserError(fmt::format("operator {}{} cannot be recorded: {}{}", signature.name, call.place,
+                                *signature.refusal, call.caller ? kInsteadOfAttention : ""));
+  }
   if (recorder) recorder->adopt_cpu_tensors(signature, arguments.data());
   const std::vector<c10::IValue> meta = infer_outputs(signature, arguments, recorder);
   const size_t results = signature.result_argument.size();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -43,6 +44,7 @@ void Recorder::begin_segment(const std::string& name) {
   end_update_piece();
   trace_.segments.push_back({name, here, here});
   module_ = 0;
+  read_.clear();
   module_of_node_.clear();
 }
 
@@ -152,7 +154,7 @@ int32_t Recorder::current_module(const Op& op) {
     }
     return owner >= 0 ? owner : module_;
   }
-  if (owner >= 0) module_ = owner;
+  if (owner >= 0) read_.insert(module_ = owner);
   return module_;
 }
 
@@ -217,6 +219,22 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
 
 std::string Recorder::place() const {
   return trace_.modules[module_].empty() ? "" : fmt::format(" in module '{}'", trace_.modules[module_]);
+}
+
+void Recorder::set_early_caller(const std::string& op, const std::string& module, const std::string& type) {
+  early_callers_.push_back({op, module, type});
+}
+
+Recorder::RefusedCall Recorder::place_of_refused(const std::string& op) const {
+  for (const EarlyCaller& caller : early_callers_) {
+    if (caller.op != op) continue;
+    const bool read = std::ranges::any_of(read_, [&](int32_t module) {
+      const std::string& path = trace_.modules[module];
+      return path == caller.module || path.starts_with(caller.module + ".");
+    });
+    if (!read) return {fmt::format(" in module '{}' ({})", caller.module, caller.type), true};
+  }
+  return {place(), false};
 }
 
 void Recorder::fill_roles() {

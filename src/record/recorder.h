@@ -5,6 +5,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "plimsoll/trace.h"
@@ -58,8 +59,16 @@ class Recorder {
   /// The same for every CPU tensor of one or more dimensions among the arguments, within lists too. A CPU tensor of no
   /// dimensions is a Python-style scalar and stays as it is. Throws UserError for one that the operator would write to.
   void adopt_cpu_tensors(const OpSignature& signature, c10::IValue* arguments);
+  /// Says that the forward of `module`, of that type, calls `op` before it reads any parameter of its own.
+  void set_early_caller(const std::string& op, const std::string& module, const std::string& type);
   /// "in module 'layers.3.attention'" or "": where the step is at the moment, for messages.
   std::string place() const;
+  /// The same for a call of `op` that is refused. `caller`: a module of set_early_caller makes it, and is named.
+  struct RefusedCall {
+    std::string place;
+    bool caller = false;
+  };
+  RefusedCall place_of_refused(const std::string& op) const;
 
  private:
   int32_t module_index(const std::string& path);
@@ -76,6 +85,11 @@ class Recorder {
   int32_t module_ = 0;
   std::unordered_map<std::string, int32_t> module_indices_;
   std::unordered_map<BufferId, int32_t> owners_;
+  std::unordered_set<int32_t> read_;  // modules whose parameters the segment has read
+  struct EarlyCaller {
+    std::string op, module, type;
+  };
+  std::vector<EarlyCaller> early_callers_;                // in the order of registration, which is mostly that of calls
   std::unordered_map<uint64_t, int32_t> module_of_node_;  // by the autograd node's sequence number
 };
 

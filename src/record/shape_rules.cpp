@@ -378,6 +378,9 @@ const std::string* find_refusal(const std::string& name) {
   static const std::string value =
       "it reads a value of a tensor, which has none while it is recorded; keep the value in a tensor, or "
       "return it from the step and read it afterwards";
+  static const std::string equal =
+      "it compares the values of two tensors to decide how to go on, and tensors have none while a step is recorded; "
+      "decide by shapes, or by what the model was made with";
   static const std::string lazy =
       "conjugates and negatives that are only noted are not recorded; call resolve_conj() or resolve_neg() on a tensor "
       "of your own, or write the step in real numbers";
@@ -387,7 +390,7 @@ const std::string* find_refusal(const std::string& name) {
       {"aten::nonzero", &mask},  {"aten::masked_select", &mask},      {"aten::unique_dim", &mask},
       {"aten::_unique2", &mask}, {"aten::unique_consecutive", &mask}, {"aten::nonzero_static", &mask},
       {"aten::bincount", &mask}, {"aten::repeat_interleave", &mask},  {"aten::_local_scalar_dense", &value},
-      {"aten::equal", &value},
+      {"aten::equal", &equal},
   };
   const auto found = table.find(name);
   return found == table.end() ? nullptr : found->second;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/bytes_up.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "report/plan_page_assets.h"
@@ -85,6 +86,11 @@ std::string amount(int64_t bytes) {
   return fmt::format("<span title=\"{} bytes\">{}</span>", grouped(bytes), format_bytes(bytes));
 }
 
+// A budget that is typed back fits.
+std::string least_amount(int64_t bytes) {
+  return fmt::format("<span title=\"{} bytes\">{}</span>", grouped(bytes), format_bytes_up(bytes));
+}
+
 struct Part {
   int area;
   const char* name;
@@ -101,7 +107,8 @@ std::vector<Part> parts_of(const Breakdown& b) {
 }
 
 std::string verdict_html(const Plan& plan) {
-  const std::string least = fmt::format("The smallest budget that fits is {}.", amount(plan.minimum_budget_bytes));
+  const std::string least =
+      fmt::format("The smallest budget that fits is {}.", least_amount(plan.minimum_budget_bytes));
   if (plan.budget_bytes <= 0)
     return fmt::format("<div class=\"verdict open\"><strong>Takes {}</strong>No budget was stated. {}</div>\n",
                        amount(plan.peak_bytes), least);
@@ -123,7 +130,7 @@ std::string tiles_html(const PlanPage& page) {
   };
   tile("Peak", amount(plan.peak_bytes));
   if (plan.budget_bytes > 0) tile("Budget", amount(plan.budget_bytes));
-  tile("Smallest budget", amount(plan.minimum_budget_bytes));
+  tile("Smallest budget", least_amount(plan.minimum_budget_bytes));
   tile("Arena waste", fmt::format("{:.2f} %", 100 * plan.arena_waste()));
   for (const auto& [name, value] : page.facts) tile(escaped(name), escaped(value));
   return html + "</dl>\n";

@@ -74,10 +74,10 @@ td.track { width: 30%; min-width: 60px; vertical-align: middle; }
 .peak tbody tr:not(.rest):hover, .peak tbody tr.on { background: var(--hover); }
 .head { display: flex; flex-wrap: wrap; gap: 8px 20px; align-items: center; justify-content: space-between; }
 .tools { display: flex; flex-wrap: wrap; gap: 8px 12px; }
-.group { display: inline-flex; border: 1px solid var(--line); border-radius: 5px; overflow: hidden; }
-.group button { padding: 3px 10px; border: 0; border-right: 1px solid var(--line); background: var(--panel);
-  color: var(--soft); font: inherit; font-size: 13px; cursor: pointer; }
-.group button:last-child { border-right: 0; }
+.group { display: inline-flex; flex-wrap: wrap; max-width: 100%; border: 1px solid var(--line); border-radius: 5px;
+  overflow: hidden; }
+.group button { flex: 1 0 auto; padding: 3px 10px; border: 0; box-shadow: 1px 0 0 var(--line), 0 1px 0 var(--line);
+  background: var(--panel); color: var(--soft); font: inherit; font-size: 13px; cursor: pointer; }
 .group button:hover { background: var(--hover); color: var(--ink); }
 .group button[aria-pressed="true"] { background: var(--ink); color: var(--back); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 12px 0 0; padding: 0; list-style: none; font-size: 13px;

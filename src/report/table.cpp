@@ -10,9 +10,15 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kGap = 2;
+constexpr size_t kIndentBelow = 2;
 
-std::string bold(const std::string& text, bool terminal) {
-  return terminal ? "\x1b[1m" + text + "\x1b[0m" : text;
+std::string bold(const std::string& text, const Screen& screen) {
+  return screen.bold ? "\x1b[1m" + text + "\x1b[0m" : text;
+}
+
+std::string without_end_spaces(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
 }
 
 }  // namespace
@@ -34,35 +40,130 @@ void Table::add_rule() {
   rows_.emplace_back();
 }
 
-std::string Table::format_row(const Row& row, const std::vector<size_t>& widths) const {
-  std::string line;
-  for (size_t i = 0; i < row.size(); ++i) {
-    if (i > 0) line.append(kGap, ' ');
-    std::string padding(widths[i] - display_width(row[i]), ' ');
-    line += columns_[i].align == Align::right ? padding + row[i] : row[i] + padding;
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line;
+size_t Table::Layout::total() const {
+  size_t total = 0;
+  for (size_t width : widths) total += width > 0 ? width + kGap : 0;
+  return total > 0 ? total - kGap : 0;
 }
 
-std::string Table::to_string(bool terminal) const {
-  Row header;
-  for (const Column& column : columns_) header.push_back(column.name);
+std::vector<size_t> Table::natural_widths() const {
   std::vector<size_t> widths;
-  for (const std::string& name : header) widths.push_back(display_width(name));
+  for (const Column& column : columns_) widths.push_back(display_width(column.name));
   for (const Row& row : rows_) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   }
-  size_t total = kGap * (widths.size() - 1);
-  for (size_t width : widths) total += width;
-  const std::string rule(total, '-');
+  return widths;
+}
+
+size_t Table::least_width(size_t column, size_t natural) const {
+  const Column& of = columns_[column];
+  if (of.fit == Fit::whole || of.fit == Fit::below) return natural;
+  return std::min(natural, std::max({of.least, display_width(of.name), size_t{1}}));
+}
+
+Table::Layout Table::layout(size_t columns) const {
+  Layout layout{natural_widths()};
+  if (layout.total() <= columns) return layout;
+  layout.below = true;
+  for (size_t i = 0; i < columns_.size(); ++i)
+    if (columns_[i].fit == Fit::below) layout.widths[i] = 0;
+
+  const auto least_of_all = [&] {
+    Layout least = layout;
+    for (size_t i = 0; i < columns_.size(); ++i) least.widths[i] = least_width(i, layout.widths[i]);
+    return least.total();
+  };
+  while (least_of_all() > columns) {
+    size_t chosen = columns_.size();
+    for (size_t i = 0; i < columns_.size(); ++i)
+      if (columns_[i].drop > 0 && layout.widths[i] > 0 &&
+          (chosen == columns_.size() || columns_[i].drop > columns_[chosen].drop))
+        chosen = i;
+    if (chosen == columns_.size()) break;
+    layout.widths[chosen] = 0;
+  }
+  while (layout.total() > columns) {
+    size_t widest = columns_.size();
+    for (size_t i = 0; i < columns_.size(); ++i)
+      if (layout.widths[i] > least_width(i, layout.widths[i]) &&
+          (widest == columns_.size() || layout.widths[i] > layout.widths[widest]))
+        widest = i;
+    if (widest == columns_.size()) break;
+    --layout.widths[widest];
+  }
+  return layout;
+}
+
+std::vector<std::string> Table::lines_of(const std::string& cell, size_t column, size_t width) const {
+  switch (columns_[column].fit) {
+    case Fit::end:
+      return {shorten_end(cell, width)};
+    case Fit::middle:
+      return {shorten_middle(cell, width)};
+    case Fit::fold:
+      return folded_lines(cell, width, 0, LongWords::cut);
+    case Fit::whole:
+    case Fit::below:
+      break;
+  }
+  return {cell};
+}
+
+std::string Table::format_row(const Row& row, const Layout& layout, size_t columns) const {
+  std::vector<std::vector<std::string>> cells;
+  size_t height = 1;
+  for (size_t i = 0; i < row.size(); ++i) {
+    cells.push_back(layout.widths[i] > 0 ? lines_of(row[i], i, layout.widths[i]) : std::vector<std::string>());
+    height = std::max(height, cells.back().size());
+  }
+  std::string text;
+  for (size_t l = 0; l < height; ++l) {
+    std::string line;
+    bool first = true;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (layout.widths[i] == 0) continue;
+      if (!std::exchange(first, false)) line.append(kGap, ' ');
+      const std::string cell = l < cells[i].size() ? cells[i][l] : "";
+      const std::string padding(layout.widths[i] - display_width(cell), ' ');
+      line += columns_[i].align == Align::right ? padding + cell : cell + padding;
+    }
+    text += without_end_spaces(std::move(line)) + "\n";
+  }
+  if (!layout.below) return text;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (columns_[i].fit != Fit::below || row[i].empty()) continue;
+    const std::string indent(kIndentBelow, ' ');
+    for (const std::string& line : folded_lines(row[i], columns - kIndentBelow, kIndentBelow, LongWords::cut))
+      text += indent + line + "\n";
+  }
+  return text;
+}
+
+bool Table::shows(const std::string& name, const Screen& screen) const {
+  const Layout shown = layout(screen.columns);
+  for (size_t i = 0; i < columns_.size(); ++i)
+    if (columns_[i].name == name) return shown.widths[i] > 0 || (shown.below && columns_[i].fit == Fit::below);
+  return false;
+}
+
+std::string Table::to_string(const Screen& screen) const {
+  const Layout layout = this->layout(screen.columns);
+  const std::string rule(layout.total(), '-');
+  Row header;
+  for (const Column& column : columns_)
+    header.push_back(layout.below && column.fit == Fit::below ? std::string() : column.name);
 
   std::string text;
-  if (!title_.empty()) text += bold(title_, terminal) + "\n\n";
-  if (std::ranges::any_of(header, [](const std::string& name) { return !name.empty(); })) {
-    text += bold(format_row(header, widths), terminal) + "\n" + rule + "\n";
+  if (!title_.empty()) {
+    for (const std::string& line : folded_lines(title_, screen.columns)) text += bold(line, screen) + "\n";
+    text += "\n";
   }
-  for (const Row& row : rows_) text += (row.empty() ? rule : format_row(row, widths)) + "\n";
+  if (std::ranges::any_of(header, [](const std::string& name) { return !name.empty(); })) {
+    std::string line = format_row(header, layout, screen.columns);
+    line.pop_back();
+    text += bold(line, screen) + "\n" + rule + "\n";
+  }
+  for (const Row& row : rows_) text += row.empty() ? rule + "\n" : format_row(row, layout, screen.columns);
   return text;
 }
 

@@ -31,4 +31,16 @@ int terminal_width(int descriptor) {
   return size.ws_col;
 }
 
+Screen screen_of(int descriptor) {
+  Screen screen;
+  screen.bold = colour_allowed(descriptor);
+  screen.columns = kPipeColumns;
+  if (::isatty(descriptor) != 1) return screen;
+  winsize size{};
+  const bool known = ::ioctl(descriptor, TIOCGWINSZ, &size) == 0;
+  screen.columns = known && size.ws_col > 0 ? size.ws_col : 80;
+  screen.lines = known && size.ws_row > 0 ? size.ws_row : 24;
+  return screen;
+}
+
 }  // namespace plimsoll

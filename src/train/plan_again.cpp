@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/bytes_up.h"
 #include "device/backend.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
@@ -41,7 +42,7 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
     throw MemoryUnavailable(
         error.fact(), error.asked(),
         parse_bytes(lower) < refused.minimum_budget_bytes
-            ? fmt::format("the job needs at least {}: free memory", format_bytes(refused.minimum_budget_bytes))
+            ? fmt::format("the job needs at least {}: free memory", format_bytes_up(refused.minimum_budget_bytes))
             : fmt::format("lower memory_budget to {}, or set it to auto", lower));
   }
   PlanTarget target = target_of(job);

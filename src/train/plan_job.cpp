@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/bytes_up.h"
 #include "device/backend.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -318,7 +319,8 @@ class JobPlanner {
   static std::string compared(const PlannedJob& best, const PlannedJob& other) {
     const std::string_view name = name_of(other.settings.precision);
     if (!other.plan.fits)
-      return fmt::format("{} does not fit: it needs at least {}", name, format_bytes(other.plan.minimum_budget_bytes));
+      return fmt::format("{} does not fit: it needs at least {}", name,
+                         format_bytes_up(other.plan.minimum_budget_bytes));
     const double ratio = other.step_seconds / best.step_seconds;
     return fmt::format("{:.{}f} times as fast as {} as predicted", ratio, ratio < 1.1 ? 2 : 1, name);
   }

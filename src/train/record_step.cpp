@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <set>
@@ -118,6 +119,9 @@ class StepRecorder {
     for (const auto& module : model_->modules())
       if (const auto* embedding = module->as<torch::nn::EmbeddingImpl>())
         embeddings.insert(embedding->weight.unsafeGetTensorImpl());
+    for (const auto& entry : model_->named_modules({}, /*include_self=*/true))
+      if (entry.value()->as<torch::nn::MultiheadAttentionImpl>() != nullptr)
+        recorder_.set_early_caller("aten::equal", entry.key(), "torch::nn::MultiheadAttention");
     std::vector<std::string> names;
     for (const auto& entry : model_->named_parameters()) {
       names.push_back(entry.key());

@@ -8,6 +8,7 @@
 
 #include <charconv>
 
+#include "base/bytes_up.h"
 #include "device/backend.h"
 #include "device/disk_arena.h"
 #include "device/host_memory.h"
@@ -63,7 +64,7 @@ struct Training::Impl {
   void require_fit(const char* when, const std::string& why = {}) const {
     if (plan.fits) return;
     throw UserError(fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
-                                format_bytes(plan.minimum_budget_bytes), format_bytes(plan.budget_bytes), why),
+                                format_bytes_up(plan.minimum_budget_bytes), format_bytes(plan.budget_bytes), why),
                     UserError::Kind::does_not_fit);
   }
 

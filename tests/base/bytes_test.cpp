@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "base/bytes_up.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -31,7 +32,7 @@ TEST(ParseBytes, MeansWhatIsWritten) {
 
 TEST(ParseBytes, RoundsFractionsDown) {
   EXPECT_EQ(parse_bytes("0.3KiB"), 307);  // 307.2
-  EXPECT_EQ(parse_bytes("1.9999"), 1);
+  EXPECT_EQ(parse_bytes("1.9999KiB"), 2047);
   EXPECT_EQ(parse_bytes("0.1GB"), 100'000'000);
   // 2^-50 and the next smaller decimal of as many digits.
   EXPECT_EQ(parse_bytes("0.00000000000000088817841970012523233890533447265625PiB"), 1);
@@ -56,6 +57,39 @@ TEST(ParseBytes, RefusesTheRestAndSaysWhatIsAllowed) {
     EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'8 apples'"), testing::HasSubstr("GiB")));
     EXPECT_EQ(error.kind(), UserError::Kind::usage);
   }
+}
+
+// Whoever writes memory_budget=1.5 means GiB, and would get one byte.
+TEST(ParseBytes, RefusesPartsOfAByte) {
+  for (const char* text : {"1.5", "1.5B", "0.5 b", "1.0"}) {
+    try {
+      parse_bytes(text);
+      FAIL() << text;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr(text), testing::HasSubstr("parts of a byte")));
+    }
+  }
+  EXPECT_THROW(parse_bytes("1.5"), UserError);
+}
+
+TEST(FormatBytesUp, IsReadBackAsNoLess) {
+  EXPECT_EQ(format_bytes_up(1'477'468'749), "1.38 GiB");  // 1.376 GiB
+  EXPECT_EQ(format_bytes_up(1'482'184'793), "1.39 GiB");  // 1.3804 GiB
+  EXPECT_EQ(format_bytes_up(GiB), "1.00 GiB");
+  EXPECT_EQ(format_bytes_up(GiB + 1), "1.01 GiB");
+  EXPECT_EQ(format_bytes_up(0), "0 B");
+  EXPECT_EQ(format_bytes_up(1023 * MiB + 1), "1.00 GiB");
+  const auto read_back = [](int64_t bytes) {
+    const std::string text = format_bytes_up(bytes);
+    EXPECT_GE(parse_bytes(text), bytes) << text;
+    // Never more than a hundredth too much where there are units.
+    EXPECT_LE(static_cast<double>(parse_bytes(text)), 1.0101 * static_cast<double>(bytes)) << text << " of " << bytes;
+  };
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20000; ++i) read_back(static_cast<int64_t>(random() >> (1 + random() % 63)));
+  for (int shift = 0; shift < 63; ++shift)
+    for (int64_t more : {-1, 0, 1}) read_back((int64_t{1} << shift) + more);
+  read_back(std::numeric_limits<int64_t>::max());
 }
 
 TEST(FormatBytes, HasThreeFiguresAndAUnit) {

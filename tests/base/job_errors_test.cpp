@@ -224,6 +224,13 @@ TEST(JobErrors, SchedulesStartWithEpochZero) {
   EXPECT_THAT(message("gradient_accumulation_steps: {0: 1, 00: 2}"), HasSubstr("names epoch 0 twice"));
 }
 
+TEST(JobErrors, AmountsAreWholeBytesOrHaveAUnit) {
+  for (const std::string key : {"memory_budget", "host_memory_budget", "disk_budget"})
+    EXPECT_THAT(message(key + ": 1.5"), AllOf(StartsWith("job.yaml:2: " + key + " is wrong: '1.5'"),
+                                              HasSubstr("is 1.5GiB meant?"), HasSubstr("8GiB")));
+  EXPECT_EQ(message("max_grad_norm: never"), "job.yaml:2: max_grad_norm is 'never'; allowed: number >= 0 or none");
+}
+
 TEST(JobErrors, KeysThatNeedAnother) {
   EXPECT_THAT(message("data.tokenizer: gpt2"),
               StartsWith("job.yaml:2: data.tokenizer is 'gpt2'; it needs data.tokenizer_file"));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -29,11 +30,26 @@ TEST(JobKeys, HaveHelpAndUniqueNames) {
   EXPECT_GT(names.size(), 50u);
 }
 
+// Not every key is of every type of model and of data.
+constexpr std::array kBases = {
+    "data.files: a.txt",
+    "data.type: synthetic",
+    "{data.type: synthetic, model.type: mamba}",
+    "{data.type: synthetic, model.type: fmri_autoencoder}",
+    "{data: {type: stimuli, fmri: a.nii}, model.type: fmri_autoencoder}",
+    "{data.type: synthetic, model.type: gesture_ssm}",
+    "{data.type: series, data.files: a.ts, model.type: gesture_ssm}",
+    "{data.type: synthetic, model.type: prompt_segmentation}",
+    "{data.type: slices, data.files: a.nii, data.labels: b.nii, data.label_names: n.txt, "
+    "model.type: prompt_segmentation}",
+    "{data.type: synthetic, model.type: video_llm}",
+    "{data.type: clips, data.files: a.mp4, model.type: video_llm}",
+};
+
 TEST(JobKeys, AcceptTheirOwnDefault) {
   for (const KeyHelp& key : job_keys()) {
     // Types that share a name may differ in the default, which is no value then.
     if (key.default_value.starts_with("(") || key.default_value.find(": ") != std::string::npos) continue;
-    // Not every key is of every type of model and of data.
     const auto accepts = [&](const char* base) {
       try {
         parse_job(base, "job.yaml", "", {key.key + "=" + key.default_value});
@@ -42,20 +58,37 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
         return false;
       }
     };
-    EXPECT_TRUE(accepts("data.files: a.txt") ||
-                accepts("{data.files: a.txt, lora.modules: layers, quantize.modules: layers}") ||
-                accepts("data.type: synthetic") || accepts("{data.type: synthetic, model.type: mamba}") ||
-                accepts("{data.type: synthetic, model.type: fmri_autoencoder}") ||
-                accepts("{data: {type: stimuli, fmri: a.nii}, model.type: fmri_autoencoder}") ||
-                accepts("{data.type: synthetic, model.type: gesture_ssm}") ||
-                accepts("{data.type: series, data.files: a.ts, model.type: gesture_ssm}") ||
-                accepts("{data.type: synthetic, model.type: prompt_segmentation}") ||
-                accepts("{data.type: slices, data.files: a.nii, data.labels: b.nii, data.label_names: n.txt, "
-                        "model.type: prompt_segmentation}") ||
-                accepts("{data.type: synthetic, model.type: video_llm}") ||
-                accepts("{data.type: clips, data.files: a.mp4, model.type: video_llm}"))
-        << key.key;
+    EXPECT_TRUE(std::ranges::any_of(kBases, accepts)) << key.key;
   }
+}
+
+// What other programs write as none, our 0.
+TEST(JobKeys, NoneIsZeroWhereZeroMeansNone) {
+  int count = 0;
+  for (const KeyHelp& key : job_keys()) {
+    if (key.type.find("or none") == std::string::npos) continue;
+    ++count;
+    const auto accepts = [&](const std::string& value) {
+      return std::ranges::any_of(kBases, [&](const char* base) {
+        try {
+          parse_job(base, "job.yaml", "", {key.key + "=" + value});
+          return true;
+        } catch (const UserError&) {
+          return false;
+        }
+      });
+    };
+    EXPECT_TRUE(accepts("0")) << key.key;
+    EXPECT_TRUE(accepts("none")) << key.key;
+    EXPECT_TRUE(accepts("None")) << key.key;
+    EXPECT_FALSE(accepts("nothing")) << key.key;
+  }
+  EXPECT_GE(count, 15);
+  const Job job = parse_job(
+      "data.files: a.txt\nmax_grad_norm: none\nhost_memory_budget: none\noptimizer.weight_decay: none", "job.yaml", "");
+  EXPECT_EQ(job.max_grad_norm, 0);
+  EXPECT_EQ(job.host_memory_budget, 0);
+  EXPECT_EQ(job.optimizer.weight_decay, 0);
 }
 
 TEST(JobKeys, AreTheRowsOfTheReferencePage) {

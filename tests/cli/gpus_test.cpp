@@ -32,10 +32,9 @@ TEST_F(GpusCommand, ListsThemAll) {
   const Outcome outcome = run({"gpus"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("usable GiB"), HasSubstr("bf16"), HasSubstr("host GB/s")));
-  EXPECT_THAT(outcome.out, ContainsRegex("a6000 +NVIDIA RTX A6000 +47\\.40 +48 +768 +154.8 +154.8 +38.7 +31.5 +446\n"));
-  EXPECT_THAT(outcome.out, ContainsRegex("gtx1080ti .* - +11.3 +11.3 "));
-  EXPECT_THAT(outcome.out, ContainsRegex("m2-16gb .* unified "));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("usable GiB"), HasSubstr("bf16")));
+  EXPECT_THAT(outcome.out, ContainsRegex("a6000 +NVIDIA RTX A6000 +47\\.40 +48 +768 +154.8 +154.8 +38.7\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("gtx1080ti .* - +11.3 +11.3\n"));
   EXPECT_THAT(std::ranges::count(outcome.out, '\n'), Gt(60));
   EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
 }

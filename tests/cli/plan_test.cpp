@@ -12,6 +12,16 @@ using ::testing::Not;
 const std::set<std::string> kParts = {"parameters", "gradients", "optimizer_state", "activations",
                                       "inputs",     "workspace", "context",         "fragmentation"};
 
+// Text that was folded to a screen on one line: every run of spaces and line ends as one space.
+std::string unfolded(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const char put = c == '\n' ? ' ' : c;
+    if (put != ' ' || !line.ends_with(' ')) line += put;
+  }
+  return line;
+}
+
 class PlanCommand : public CliTest {
  protected:
   PlanCommand() { put_tiny_job(); }
@@ -123,7 +133,8 @@ TEST_F(PlanCommand, TheTableSaysWhatTheJsonSays) {
   EXPECT_THAT(outcome.out, HasSubstr(std::to_string(plan["peak_bytes"].get<int64_t>())));
   for (const auto& part : plan["breakdown"]) EXPECT_THAT(outcome.out, HasSubstr(std::to_string(part.get<int64_t>())));
   EXPECT_THAT(outcome.out, HasSubstr("effective batch"));
-  for (const json& reason : plan["reasons"]) EXPECT_THAT(outcome.out, HasSubstr(reason["why"].get<std::string>()));
+  for (const json& reason : plan["reasons"])
+    EXPECT_THAT(unfolded(outcome.out), HasSubstr(reason["why"].get<std::string>()));
 }
 
 TEST_F(PlanCommand, TooSmallABudgetIsAnAnswer) {
@@ -209,6 +220,46 @@ TEST_F(PlanCommand, AnUnknownDeviceIsRefusedWithTheNearest) {
 TEST_F(PlanCommand, MemoryIsABudgetForTheDevice) {
   EXPECT_EQ(run({"plan", "job.yaml", "--gpu", "a6000", "--memory", "1MiB"}).exit_code, 3);
   EXPECT_EQ(run({"plan", "job.yaml", "--memory", "twelve"}).exit_code, 2);
+}
+
+// The least budget as it is printed is one that fits, whatever it was rounded to.
+TEST_F(PlanCommand, TheLeastBudgetIsTypedBack) {
+  for (const char* width : {"32", "48", "64"}) {
+    const std::string hidden = std::string("model.hidden_size=") + width;
+    const std::string out = unfolded(run({"plan", "job.yaml", "memory_budget=64KiB", hidden}).out);
+    const std::string before = "the least budget that fits is ";
+    const size_t at = out.find(before);
+    ASSERT_NE(at, std::string::npos) << out;
+    const size_t begin = at + before.size();
+    const std::string least = out.substr(begin, out.find(" (", begin) - begin);
+    EXPECT_EQ(plan_json({"memory_budget=" + least, hidden})["fits"], true) << least;
+  }
+}
+
+// A plan that would not run has no time; the least budget may even take less.
+TEST_F(PlanCommand, WhatDoesNotFitHasNoPredictedTime) {
+  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=64KiB", "--html", "plan.html"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("The step"), Not(HasSubstr("predicted"))));
+  EXPECT_THAT(get("plan.html"), Not(HasSubstr("<dt>predicted step</dt>")));
+  EXPECT_THAT(run({"plan", "job.yaml"}).out, HasSubstr("predicted step"));
+}
+
+// The job's own budget, on a device that has more: to leave it out changes nothing else.
+TEST_F(PlanCommand, ABudgetThatTheDeviceExceedsIsTheFirstToGo) {
+  const Arguments small = {"plan", "job.yaml", "memory_budget=1MiB", "--gpu", "a6000"};
+  const Outcome outcome = run({small[0], small[1], small[2], small[3], small[4], "--json", "plan.json"});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("What would fit\n\nmemory_budget=auto\n"));
+  const json advice = json::parse(get("plan.json"))["would_fit"];
+  EXPECT_EQ(advice[0]["change"], "memory_budget=auto");
+  const json open = plan_json({"memory_budget=auto", "--gpu", "a6000"});
+  EXPECT_EQ(open["peak_bytes"], advice[0]["peak_bytes"]);
+  // A device that has too little itself, and --memory, which goes before the job: no such advice.
+  EXPECT_THAT(run({"plan", "job.yaml", "memory_budget=1MiB", "--gpu", "a6000", "--memory", "1MiB"}).out,
+              Not(HasSubstr("memory_budget=auto")));
+  EXPECT_THAT(run({"plan", "job.yaml", "memory_budget=1MiB", "--gpu", "a6000,l40s"}).out,
+              HasSubstr("memory_budget of 1.00 MiB"));
 }
 
 // What does not fit comes with changes that would, each of which does.

@@ -174,6 +174,47 @@ TEST(FineTune, APatternThatMatchesNothingIsRefusedWithTheNearestPaths) {
   EXPECT_THAT(refusal({.quantize = {.modules = {"embedding"}}}), HasSubstr("quantize.modules: 'embedding' matches no"));
 }
 
+// Names of transformers and PEFT are answered with this model's, all of a key at once, as they are to be written.
+TEST(FineTune, NamesOfOtherProgramsAreAnsweredWithOurs) {
+  EXPECT_EQ(refusal({.lora = {.modules = {"q_proj"}}}),
+            "lora.modules: 'q_proj' is a name of other programs; in this model it is 'layers.*.attention.qkv', where "
+            "query, key and value are one matrix: write lora.modules=[layers.*.attention.qkv]");
+  EXPECT_THAT(
+      refusal({.lora = {.modules = {"q_proj", "v_proj", "*.self_attn.o_proj", "down_proj", "*.up"}}}),
+      HasSubstr("write lora.modules=[layers.*.attention.qkv, layers.*.attention.out, layers.*.mlp.down, '*.up']"));
+  EXPECT_THAT(refusal({.lora = {.modules = {"all-linear"}}}), HasSubstr("write lora.modules=['*']"));
+  EXPECT_THAT(refusal({.quantize = {.modules = {"c_proj"}}}),
+              HasSubstr("'layers.*.attention.out', 'layers.*.mlp.down'"));
+  EXPECT_THAT(refusal({.lora = {.modules = {"lm_head"}}}),
+              AllOf(HasSubstr("'embedding'"), HasSubstr("no linear layer"), HasSubstr("train it whole")));
+  EXPECT_THAT(refusal({.freeze = {"model.embed_tokens.weight"}}), HasSubstr("write freeze=[embedding]"));
+  // A name that this model has nothing of stays as it was.
+  EXPECT_THAT(refusal({.lora = {.modules = {"x_proj"}}}), HasSubstr("near to it"));
+}
+
+// Every answer is taken: what is written there matches.
+TEST(FineTune, EveryAnswerToAnotherProgramsNameIsTaken) {
+  int answered = 0;
+  for (const std::string name :
+       {"q_proj",          "k_proj",   "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "in_proj",   "out_proj",
+        "query",           "key",      "value",  "dense",  "fc1",       "fc2",     "c_attn",    "c_proj",    "c_fc",
+        "query_key_value", "qkv_proj", "Wqkv",   "wq",     "w1",        "w2",      "w3",        "all-linear"}) {
+    const std::string told = refusal({.lora = {.modules = {name}}});
+    const size_t begin = told.find("=[");
+    ASSERT_NE(begin, std::string::npos) << told;
+    std::vector<std::string> patterns(1);
+    for (const char c : told.substr(begin + 2)) {
+      if (c == ',') patterns.emplace_back();
+      if (std::string("[], '").find(c) == std::string::npos) patterns.back() += c;
+    }
+    DecoderImpl model(config(), 8);
+    fine_tune(model, {.lora = {.modules = patterns}}, {});
+    EXPECT_FALSE(trained(model).empty()) << told;
+    ++answered;
+  }
+  EXPECT_EQ(answered, 26);
+}
+
 TEST(FineTune, NothingLeftToTrainIsRefused) {
   EXPECT_THAT(refusal({.freeze = {"*"}}), HasSubstr("nothing is left to train: all"));
 }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/transformerlayer.h>
 #include <torch/types.h>
 
 #include "plimsoll/error.h"
@@ -163,6 +165,44 @@ TEST(RecordStep, MistakesAreNamed) {
   EXPECT_THAT(message, AllOf(HasSubstr("in module 'first'"), HasSubstr("cannot be multiplied"), Not(HasSubstr("\n"))));
   // A failed recording leaves nothing behind: the next one works.
   EXPECT_FALSE(record_step(two_layers(), {}).ops.empty());
+}
+
+// Attention of libtorch compares its inputs before it reads a parameter: the module read last is not the one.
+struct Attentive : torch::nn::Module {
+  torch::nn::Linear i = register_module("i", torch::nn::Linear(4, 8));
+  torch::nn::MultiheadAttention early =
+      register_module("early", torch::nn::MultiheadAttention(torch::nn::MultiheadAttentionOptions(8, 2)));
+  torch::nn::TransformerEncoderLayer block = register_module(
+      "block", torch::nn::TransformerEncoderLayer(torch::nn::TransformerEncoderLayerOptions(8, 2).dropout(0)));
+};
+
+TEST(RecordStep, LibtorchsAttentionIsRefusedByItsOwnName) {
+  Step step;
+  step.model = [] { return std::make_shared<Attentive>(); };
+  step.inputs = {{"x", {3, 2, 4}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    auto& net = static_cast<Attentive&>(m);
+    const Tensor h = net.i(in["x"]);
+    return std::get<0>(net.early(h, h, h)).sum();
+  };
+  EXPECT_THAT(message_of([&] { record_step(step, {}); }),
+              AllOf(HasSubstr("aten::equal in module 'early' (torch::nn::MultiheadAttention)"),
+                    HasSubstr("compares the values of two tensors"), HasSubstr("at::scaled_dot_product_attention"),
+                    Not(HasSubstr("'i'"))));
+  // Parameters of the first are read, by whatever means; then it is the other.
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    auto& net = static_cast<Attentive&>(m);
+    return net.block(net.early->out_proj(net.i(in["x"]))).sum();
+  };
+  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("in module 'block.self_attn'"));
+  // What a step calls itself is no module's fault.
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    const Tensor h = static_cast<Two&>(m).first(in["x"]);
+    return torch::equal(h, h + 1) ? h.sum() : h.mean();
+  };
+  step.model = [] { return std::make_shared<Two>(); };
+  EXPECT_THAT(message_of([&] { record_step(step, {}); }),
+              AllOf(HasSubstr("decide by shapes"), Not(HasSubstr("scaled_dot_product"))));
 }
 
 TEST(RecordStep, TiedParametersAreOneBuffer) {

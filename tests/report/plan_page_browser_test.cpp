@@ -344,6 +344,44 @@ TEST_F(PlanPageInBrowser, FitsANarrowWindowAndNoOps) {
   EXPECT_EQ(seen["drawn"], "true");
 }
 
+// Phones, and a tablet: everything is on the page, with all that can be opened open, and nothing beside it. Each part
+// is looked at by itself: what is cut off does not widen the document.
+TEST_F(PlanPageInBrowser, APhoneShowsItWhole) {
+  Plan plan = page_plan();
+  plan.budget_bytes = plan.peak_bytes + plan.peak_bytes / 3;
+  plan.reasons = {{"recompute: mm in layers.*.mlp.up", "16 of them, 1.25 GiB held for 57 % of the step's ops"}};
+  plan.trace.segments.clear();  // as many as there can be, an op each
+  for (const char* name : {"initialize", "norms", "micro", "accumulate", "remainder", "last", "update", "finish"}) {
+    const auto at = static_cast<int32_t>(plan.trace.segments.size());
+    plan.trace.segments.push_back({name, at, at + 1});
+  }
+  plan.trace.segments.push_back({"evaluate", 8, static_cast<int32_t>(plan.trace.ops.size())});
+  PlanPage page = page_of(plan);
+  page.op_seconds.assign(plan.trace.ops.size(), 0.001);
+  page.facts = {{"predicted by", "NVIDIA GeForce RTX 3060 12GB (catalogue)"}, {"micro batch", "16 x 65536 tokens"}};
+  for (int i = 1; i <= 13; ++i)
+    page.frontier.push_back(
+        {i * 1'000'000'000, i * 999'000'000, 1.0 / i, "bf16-mixed, micro batch 8 x 2, 16.8 % recomputed", true});
+  for (const char* window : {"360,800", "420,900", "768,1024"}) {
+    const Json seen = look(to_html(page), R"js(
+      for (const each of document.querySelectorAll('details')) each.open = true;
+      seen.window = innerWidth;
+      seen.width = document.documentElement.scrollWidth;
+      seen.beside = [...document.querySelectorAll('body *')].filter((each) => {
+        const box = each.getBoundingClientRect();
+        return box.width > 0 && getComputedStyle(each).position !== 'fixed' && (box.right > innerWidth + 0.5 || box.left < -0.5);
+      }).map((each) => each.tagName + ' ' + each.id + ' ' + each.className + ' ' + each.textContent.slice(0, 40));
+      seen.buttons = document.querySelectorAll('#zoom button').length;
+    )js",
+                           window);
+    EXPECT_EQ(seen["fault"], "");
+    EXPECT_EQ(seen["window"], std::stoi(window));
+    EXPECT_LE(seen["width"], seen["window"]);
+    EXPECT_EQ(seen["beside"], Json::array()) << window;
+    EXPECT_EQ(seen["buttons"], plan.trace.segments.size() + 1);
+  }
+}
+
 TEST_F(PlanPageInBrowser, DrawsALargePlan) {
   const Plan plan = large_plan(30000, 40000);
   const Json seen = look(to_html(page_of(plan)), R"js(

@@ -82,13 +82,63 @@ TEST(Table, BoldOnlyWhenTold) {
   Table table({{"name"}}, "Title");
   table.add_row({"x"});
   EXPECT_THAT(table.to_string(), Not(HasSubstr("\x1b")));
-  EXPECT_EQ(table.to_string(true), "\x1b[1mTitle\x1b[0m\n\n\x1b[1mname\x1b[0m\n----\nx\n");
+  EXPECT_EQ(table.to_string(Screen{.bold = true}), "\x1b[1mTitle\x1b[0m\n\n\x1b[1mname\x1b[0m\n----\nx\n");
 }
 
 TEST(Table, CellsCannotBreakTheTable) {
   Table table({{"name"}});
   table.add_row({"a\nb\x1b[31m"});
   EXPECT_THAT(table.to_string(), HasSubstr("a?b?[31m\n"));
+}
+
+// One table on screens of falling width: what stands beside goes below, what can be done without goes, the widest of
+// what can be shortened is.
+TEST(Table, FitsTheScreen) {
+  Table table({{.name = "operator", .fit = Fit::end, .least = 8},
+               {"time", Align::right},
+               {.name = "floor", .align = Align::right, .drop = 1},
+               {.name = "module", .fit = Fit::middle, .least = 8},
+               {.name = "settings", .fit = Fit::below}},
+              "Ops by time");
+  table.add_row({"plimsoll::attention", "1.0 ms", "0.5 ms", "layers.0.attention", "32-true, micro batch 8 x 2"});
+  const auto at = [&](size_t columns) { return table.to_string(Screen{.columns = columns}); };
+  EXPECT_EQ(at(100),
+            "Ops by time\n\n"
+            "operator               time   floor  module              settings\n"
+            "-----------------------------------------------------------------------------------\n"
+            "plimsoll::attention  1.0 ms  0.5 ms  layers.0.attention  32-true, micro batch 8 x 2\n");
+  EXPECT_EQ(at(60),
+            "Ops by time\n\n"
+            "operator               time   floor  module\n"
+            "-------------------------------------------------------\n"
+            "plimsoll::attention  1.0 ms  0.5 ms  layers.0.attention\n"
+            "  32-true, micro batch 8 x 2\n");
+  EXPECT_EQ(at(40),
+            "Ops by time\n\n"
+            "operator       time   floor  module\n"
+            "----------------------------------------\n"
+            "plimsoll::…  1.0 ms  0.5 ms  lay…tention\n"
+            "  32-true, micro batch 8 x 2\n");
+  EXPECT_EQ(at(26),
+            "Ops by time\n\n"
+            "operator    time  module\n"
+            "--------------------------\n"
+            "plimsol…  1.0 ms  la…ntion\n"
+            "  32-true, micro batch\n"
+            "    8 x 2\n");
+  EXPECT_TRUE(table.shows("floor", Screen{.columns = 60}));
+  EXPECT_FALSE(table.shows("floor", Screen{.columns = 26}));
+  EXPECT_TRUE(table.shows("settings", Screen{.columns = 26}));
+}
+
+TEST(Table, FoldsProse) {
+  Table table({{""}, {.fit = Fit::fold, .least = 5}});
+  table.add_row({"optimizer", "adamw, state 8bit, weights stochastic"});
+  table.add_row({"step", "3 ms"});
+  EXPECT_EQ(table.to_string(Screen{.columns = 30}),
+            "optimizer  adamw, state 8bit,\n"
+            "           weights stochastic\n"
+            "step       3 ms\n");
 }
 
 TEST(Table, TooManyCellsAreOurBug) {

@@ -59,7 +59,7 @@ void check_heads(const DecoderConfig& model, const std::string& section, const P
 std::vector<Key> decoder_keys(const std::string& section, const std::function<DecoderConfig&(Job&)>& place) {
   using D = DecoderConfig;
   constexpr IntegerRange words{1, kMostWords};
-  constexpr NumberRange none_or_positive{.least = 0}, factor{.least = 1};
+  constexpr NumberRange not_negative{.least = 0}, positive_or_none{.least = 0, .none = true}, factor{.least = 1};
   const auto scaling = [=](Job& job) -> RopeScaling& { return place(job).rope_scaling; };
   return {
       {{section + ".vocab_size", "auto | " + words.text(), "auto",
@@ -99,17 +99,17 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
                     "attention and feed-forward are normalised once more before they are added"),
       boolean_at<D>(section + ".embedding_scale", place, &D::embedding_scale,
                     "embeddings are multiplied by the square root of hidden_size"),
-      number_at<D>(section + ".query_scale", place, &D::query_scale, none_or_positive,
+      number_at<D>(section + ".query_scale", place, &D::query_scale, not_negative,
                    "scores are divided by its square root; 0: head_dim"),
-      number_at<D>(section + ".attention_softcap", place, &D::attention_softcap, none_or_positive,
+      number_at<D>(section + ".attention_softcap", place, &D::attention_softcap, positive_or_none,
                    "c: scores become c tanh(score / c), by a kernel that is slower; 0: as they are"),
-      number_at<D>(section + ".logit_softcap", place, &D::logit_softcap, none_or_positive,
+      number_at<D>(section + ".logit_softcap", place, &D::logit_softcap, positive_or_none,
                    "c: logits become c tanh(logit / c); 0: as they are"),
-      integer_at<D>(section + ".sliding_window", place, &D::sliding_window, {0, kLongestSequence},
+      integer_at<D>(section + ".sliding_window", place, &D::sliding_window, {0, kLongestSequence, /*none=*/true},
                     "positions a token looks back on, itself included; 0: all"),
       integer_at<D>(section + ".sliding_window_every", place, &D::sliding_window_every, {1, kMostLayers},
                     "n: the window holds in the first of every n layers, the others look back on all"),
-      number_at<D>(section + ".dropout", place, &D::dropout, {.least = 0, .most = 1, .most_open = true},
+      number_at<D>(section + ".dropout", place, &D::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
                    "on attention output and feed-forward output"),
       number_at<D>(section + ".norm_eps", place, &D::norm_eps,
                    {.least = 0, .least_open = true, .most = 1, .most_open = true}, "added to the variance"),

@@ -10,7 +10,7 @@ namespace plimsoll::job {
 namespace {
 
 constexpr std::string_view kPatterns = "a pattern of dotted names such as layers.*.attention, or a list of them";
-constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
+constexpr NumberRange kBelowOneOrNone{.least = 0, .most = 1, .most_open = true, .none = true};
 
 /// A pattern or a list of patterns; none by default.
 Key patterns(std::string key, std::function<std::vector<std::string>&(Job&)> place, std::string meaning) {
@@ -36,7 +36,7 @@ std::vector<Key> fine_tuning_keys() {
           "alone"),
       integer("lora.rank", &L::rank, {1, kWidest}, "an adapter learns rank x (in + out) numbers"),
       number("lora.alpha", &L::alpha, {.least = 0, .least_open = true}, "what adapters add is scaled by alpha / rank"),
-      number("lora.dropout", &L::dropout, kBelowOne,
+      number("lora.dropout", &L::dropout, kBelowOneOrNone,
              "on the adapters' input; above 0 another copy of it is kept for the backward pass"),
       patterns(
           "quantize.modules", [](Job & job) -> auto& { return job.fine_tuning.quantize.modules; },

@@ -16,7 +16,7 @@ constexpr IntegerRange kHeads{1, kMostHeads};
 constexpr IntegerRange kCount{1, int64_t{1} << 16};
 constexpr IntegerRange kPixels{1, int64_t{1} << 12};
 constexpr IntegerRange kVoxels{1, int64_t{1} << 22};
-constexpr NumberRange kWeight{.least = 0};
+constexpr NumberRange kWeight{.least = 0, .none = true};
 
 void add_transformer(std::vector<Key>& keys, const std::string& section, ModalityConfig FmriAutoencoderConfig::*part) {
   using M = ModalityConfig;
@@ -73,8 +73,8 @@ std::vector<Key> fmri_keys() {
   keys.push_back(loss_weight("text", &FmriLossConfig::text, "what the text embeddings' reconstruction counts for"));
   keys.push_back(
       loss_weight("agreement", &FmriLossConfig::agreement, "what the distance of the two bottlenecks counts for"));
-  keys.push_back(
-      number("model.dropout", &F::dropout, {.least = 0, .most = 1, .most_open = true}, "on what every block adds"));
+  keys.push_back(number("model.dropout", &F::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
+                        "on what every block adds"));
   keys.push_back(number("model.norm_eps", &F::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
                         "added to the variance"));
   return keys;

@@ -10,7 +10,7 @@ namespace plimsoll::job {
 std::vector<Key> held_out_keys() {
   using D = DataConfig;
   return {
-      number("data.test_fraction", &D::test_fraction, {.least = 0, .most = 0.5},
+      number("data.test_fraction", &D::test_fraction, {.least = 0, .most = 0.5, .none = true},
              "held out as data.validation_fraction is, and apart from it: neither trained on nor looked at while "
              "settings are chosen"),
       word("data.evaluate_on", &D::evaluate_on, {"validation", "test"},

@@ -17,12 +17,12 @@ namespace {
 
 // Bounds of single numbers, by their meaning.
 constexpr NumberRange kPositive{.least = 0, .least_open = true};
-constexpr NumberRange kNotNegative{.least = 0};
+constexpr NumberRange kPositiveOrNone{.least = 0, .none = true};
 constexpr NumberRange kShare{.least = 0, .most = 1};
 constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
 constexpr NumberRange kSmall{.least = 0, .least_open = true, .most = 1, .most_open = true};
 constexpr IntegerRange kSteps{1, kMostSteps};
-constexpr IntegerRange kStepsOrNever{0, kMostSteps};
+constexpr IntegerRange kStepsOrNever{0, kMostSteps, /*none=*/true};
 constexpr IntegerRange kBatch{1, kLargestBatch};
 
 Key resume() {
@@ -159,8 +159,14 @@ Key memory_budget() {
 
 // An amount of another memory than the device's.
 Key further_budget(std::string name, int64_t Job::*member, std::string meaning) {
-  return {{std::move(name), "0 | bytes (32GiB, 32GB)", "0", std::move(meaning)}, [=](const Value& value, Job& job) {
-            if (value.node->kind != Node::Kind::scalar) value.refuse("0, or an amount such as 32GiB, 32GB, 8589934592");
+  return {{std::move(name), "0 or none | bytes (32GiB, 32GB)", "0", std::move(meaning)},
+          [=](const Value& value, Job& job) {
+            if (value.node->kind != Node::Kind::scalar)
+              value.refuse("0 or none, or an amount such as 32GiB, 32GB, 8589934592");
+            if (value.is("none")) {
+              job.*member = 0;
+              return;
+            }
             try {
               job.*member = parse_bytes(value.node->text);
             } catch (const UserError& error) {
@@ -240,7 +246,7 @@ std::vector<Key> data_keys() {
   return {
       word("data.type", &D::type, types_of(data_kinds()), meanings_of(data_kinds())),
       path("data.root", &D::root, "(the job file's folder)", "the folder that relative paths of data.* start from"),
-      number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5},
+      number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5, .none = true},
              "the end of the data, held out for evaluation"),
       boolean("data.shuffle", &D::shuffle, "a new order of samples every epoch, drawn from the seed"),
       integer("data.num_workers", &D::num_workers, {1, 256}, "threads that prepare batches; they persist"),
@@ -264,7 +270,7 @@ std::vector<Key> training_keys() {
       host_memory_budget(),
       disk_budget(),
       disk_path(),
-      number("max_grad_norm", &Job::max_grad_norm, kNotNegative, "clip the gradients' norm to this; 0: no clipping"),
+      number("max_grad_norm", &Job::max_grad_norm, kPositiveOrNone, "clip the gradients' norm to this; 0: no clipping"),
       integer("max_steps", &Job::max_steps, kSteps, "optimizer steps"),
       integer_or("none", "max_epochs", &Job::max_epochs, kSteps,
                  "stop after so many, if max_steps does not come first"),

@@ -8,8 +8,9 @@ namespace plimsoll::job {
 namespace {
 
 constexpr NumberRange kPositive{.least = 0, .least_open = true};
-constexpr NumberRange kNotNegative{.least = 0};
+constexpr NumberRange kPositiveOrNone{.least = 0, .none = true};
 constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
+constexpr NumberRange kBelowOneOrNone{.least = 0, .most = 1, .most_open = true, .none = true};
 constexpr NumberRange kSmall{.least = 0, .least_open = true, .most = 1, .most_open = true};
 
 Key betas() {
@@ -64,10 +65,10 @@ std::vector<Key> optimizer_keys() {
   return {
       optimizer_name(),
       number("optimizer.learning_rate", &O::learning_rate, kPositive, "after the warm-up"),
-      number("optimizer.weight_decay", &O::weight_decay, kNotNegative, "decoupled; not applied to norms and biases"),
+      number("optimizer.weight_decay", &O::weight_decay, kPositiveOrNone, "decoupled; not applied to norms and biases"),
       betas(),
       number("optimizer.eps", &O::eps, kSmall, "adamw: added to the root of the second mean"),
-      number("optimizer.momentum", &O::momentum, kBelowOne, "sgd, muon (0.95 is usual)"),
+      number("optimizer.momentum", &O::momentum, kBelowOneOrNone, "sgd, muon (0.95 is usual)"),
       choice("optimizer.state_dtype", &O::state_dtype, StateDtype::automatic,
              "bytes of each value of state: as the parameter's, 4, 2, 1.008, 0.516. bfloat16 and fewer bits are "
              "rounded at "

@@ -19,7 +19,7 @@ constexpr IntegerRange kDepth{1, 1024};
 constexpr IntegerRange kHeads{1, kMostHeads};
 constexpr IntegerRange kWindow{1, 1024};
 constexpr IntegerRange kPixels{model::kFeatureStride, int64_t{1} << 14};
-constexpr NumberRange kWeight{.least = 0};
+constexpr NumberRange kWeight{.least = 0, .none = true};
 constexpr double kCountable = 4.6e18;  // 2^62
 
 std::string listed(const auto& numbers) {
@@ -53,7 +53,7 @@ std::vector<Key> segmentation_keys() {
               "of the image; of slices: a slice between its neighbours, so an odd number"),
       integer("model.prompt_length", &P::prompt_length, {1, kLongestSequence},
               "tokens that the language model reads, the answer's included"),
-      integer("model.image_tokens", &P::image_tokens, {0, int64_t{1} << 20},
+      integer("model.image_tokens", &P::image_tokens, {0, int64_t{1} << 20, /*none=*/true},
               "image features that it reads before them, the square of a divisor of image_size / 16; its layers then "
               "have a backward pass even where they are frozen; 0: none"),
       stages("model.encoder.widths", &E::widths, kWidth, "of the stages at 1/4, 1/8, 1/16 and 1/16 of the image"),

@@ -89,10 +89,10 @@ DataKind slices_kind() {
               "of a structure in a slice, at model.image_size, to be a sample"),
       integer("data.validation_block", &S::validation_block, {1, 1 << 20},
               "neighbouring slices that are held out together; data.validation_fraction says how many blocks"),
-      integer("data.validation_gap", &S::validation_gap, {0, 1 << 20},
+      integer("data.validation_gap", &S::validation_gap, {0, 1 << 20, /*none=*/true},
               "slices on either side of a held-out block that are left out: what is next to it is not trained on"),
       number(
-          "data.augment", &S::augment, {.least = 0, .most = 0.5},
+          "data.augment", &S::augment, {.least = 0, .most = 0.5, .none = true},
           "what is trained on is moved by up to this share of the image's side, turned by up to so many radians, its "
           "size and contrast changed by up to this share, drawn anew every time; 0: as it is"),
       text("data.prompt", &S::prompt, "what the language model reads; {} stands for the structure's name"),

@@ -61,12 +61,13 @@ bool Value::is(std::string_view word) const {
 }
 
 std::string IntegerRange::text() const {
-  return fmt::format("integer from {} to {}", least, most);
+  return fmt::format("integer from {} to {}{}", least, most, none ? " or none" : "");
 }
 
 std::string NumberRange::text() const {
-  if (std::isinf(most)) return fmt::format("number {} {}", least_open ? ">" : ">=", least);
-  return fmt::format("number in {}{}, {}{}", least_open ? "(" : "[", least, most, most_open ? ")" : "]");
+  const char* const word = none ? " or none" : "";
+  if (std::isinf(most)) return fmt::format("number {} {}{}", least_open ? ">" : ">=", least, word);
+  return fmt::format("number in {}{}, {}{}{}", least_open ? "(" : "[", least, most, most_open ? ")" : "]", word);
 }
 
 std::string joined(const std::vector<std::string>& words, std::string_view separator) {
@@ -74,6 +75,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view separ
 }
 
 int64_t read_integer(const Value& value, const IntegerRange& range, std::string_view also) {
+  if (range.none && value.is("none")) return 0;
   if (value.node->kind == Node::Kind::scalar) {
     const std::optional<int64_t> number = number_in<int64_t>(value.node->text);
     if (number && *number >= range.least && *number <= range.most) return *number;
@@ -88,6 +90,7 @@ int64_t read_integer(const Value& value, const IntegerRange& range, std::string_
 }
 
 double read_number(const Value& value, const NumberRange& range) {
+  if (range.none && value.is("none")) return 0;
   const auto allowed = [&](double number) {
     return std::isfinite(number) && (range.least_open ? number > range.least : number >= range.least) &&
            (range.most_open ? number < range.most : number <= range.most);

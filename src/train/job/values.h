@@ -32,7 +32,8 @@ struct Value {
 struct IntegerRange {
   int64_t least;
   int64_t most;
-  std::string text() const;  ///< "integer from 1 to 4096"
+  bool none = false;         ///< 0 means none, and is written so too
+  std::string text() const;  ///< "integer from 1 to 4096", "integer from 0 to 10 or none"
 };
 
 /// Finite numbers between two bounds, each included unless it is open.
@@ -41,7 +42,8 @@ struct NumberRange {
   bool least_open = false;
   double most = std::numeric_limits<double>::infinity();
   bool most_open = false;
-  std::string text() const;  ///< "number > 0", "number in [0, 1)"
+  bool none = false;         ///< 0 means none, and is written so too
+  std::string text() const;  ///< "number > 0", "number in [0, 1)", "number >= 0 or none"
 };
 
 /// Words with `separator` between them.

@@ -1,0 +1,32 @@
+// What `plimsoll monitor` shows: the machine and the runs on it, laid out for a screen.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/utilisation.h"
+#include "report/run_status.h"
+#include "report/terminal.h"
+
+namespace plimsoll::cli {
+
+struct RunView {
+  RunStatus status;
+  std::optional<int64_t> resident;
+  std::optional<double> cores;  ///< that it keeps busy
+};
+
+struct MonitorView {
+  std::vector<RunView> runs;
+  std::vector<GpuUse> gpus;
+  std::optional<MemoryOfMachine> memory;
+  std::optional<double> busy;  ///< of all processors, [0, 1]
+};
+
+/// Everything where the screen has lines for it; else runs in brief, and of these as many as it has lines for. The last
+/// line of the screen stays free for the cursor.
+std::string monitor_text(const MonitorView& view, const Screen& screen);
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,226 @@
+// What every command prints on terminals of several sizes: no line is wider than the terminal, which would wrap it.
+#include <pty.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+
+#include <chrono>
+#include <thread>
+
+#include "cli/cli_testing.h"
+#include "report/text_width.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Text as it stands on a terminal: escape sequences of the form ESC [ ... letter do not.
+std::string without_escapes(const std::string& text) {
+  std::string seen;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
+      for (i += 2; i < text.size() && !std::isalpha(static_cast<unsigned char>(text[i]));) ++i;
+    } else {
+      seen += text[i];
+    }
+  }
+  return seen;
+}
+
+// Lines as they stand at last: a carriage return begins one anew.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines(1);
+  const std::string seen = without_escapes(text);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i] == '\n')
+      lines.emplace_back();
+    else if (seen[i] != '\r')
+      lines.back() += seen[i];
+    else if (i + 1 < seen.size() && seen[i + 1] != '\n')
+      lines.back().clear();
+  }
+  return lines;
+}
+
+// Of all that was drawn, what was drawn over too.
+size_t widest(const std::string& text) {
+  size_t most = 0;
+  std::string line;
+  for (const char c : without_escapes(text) + "\n") {
+    if (c != '\n' && c != '\r') {
+      line += c;
+      continue;
+    }
+    most = std::max(most, display_width(line));
+    line.clear();
+  }
+  return most;
+}
+
+struct Shown {
+  int exit_code = -1;
+  std::string text;  ///< all that went to the terminal, standard error's too
+};
+
+class Screens : public CliTest {
+ protected:
+  Screens() {
+    put_tiny_job();
+    ::setenv("PLIMSOLL_RUNTIME_DIR", (folder() / "runs").c_str(), 1);
+    ::setenv("XDG_CACHE_HOME", folder().c_str(), 1);
+  }
+  ~Screens() override {
+    ::unsetenv("PLIMSOLL_RUNTIME_DIR");
+    ::unsetenv("XDG_CACHE_HOME");
+  }
+
+  /// Runs the program on a terminal of that size. `looks`: SIGINT after so many seconds.
+  Shown show(const Arguments& arguments, unsigned short columns, unsigned short lines, double looks = 0) const {
+    winsize size{lines, columns, 0, 0};
+    int terminal = -1;
+    const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+    if (child == 0) {
+      std::vector<std::string> words = {PLIMSOLL_BINARY};
+      words.insert(words.end(), arguments.begin(), arguments.end());
+      std::vector<char*> argv;
+      for (std::string& word : words) argv.push_back(word.data());
+      argv.push_back(nullptr);
+      ::setenv("TERM", "xterm-256color", 1);
+      ::alarm(kLongestRun);
+      if (::chdir(folder().c_str()) == 0) ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    std::thread interrupter([&] {
+      if (looks <= 0) return;
+      std::this_thread::sleep_for(std::chrono::duration<double>(looks));
+      ::kill(child, SIGINT);
+    });
+    Shown shown;
+    char piece[4096];
+    for (ssize_t got = 0; (got = ::read(terminal, piece, sizeof piece)) > 0;) shown.text.append(piece, got);
+    interrupter.join();
+    ::close(terminal);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (WIFEXITED(status)) shown.exit_code = WEXITSTATUS(status);
+    return shown;
+  }
+};
+
+const std::vector<Arguments> kCommands = {
+    {"plan", "job.yaml"},
+    {"plan", "job.yaml", "memory_budget=64KiB"},
+    {"plan", "job.yaml", "--frontier", "4", "--what-if"},
+    {"plan", "job.yaml", "memory_budget=1MiB", "--gpu", "a6000,rtx3060-12gb,rtx-pro-6000"},
+    {"trace", "job.yaml", "--hot", "--measure", "0"},
+    {"trace", "job.yaml", "--hot", "6", "--measure", "0"},
+    {"trace", "job.yaml", "--scheduled", "--limit", "30"},
+    {"gpus"},
+    {"--help"},
+    {"plan", "--help"},
+    {"train", "--help"},
+    {"trace", "--help"},
+    {"gpus", "a6000"},
+    {"doctor", "--threads", "1"},
+    {"train", "job.yaml", "memory_budget=64MiB", "checkpoint.directory=checkpoints-of-a-run-with-a-long-name"},
+    {"train", "job.yaml", "memory_budget=64KiB"},
+    {"train", "job.yaml", "optimizer.learning_rate=-1"},
+    {"compare", "job.yaml", "--steps", "3", "--measure", "0"},
+};
+
+std::string in_words(const Arguments& arguments) {
+  std::string words;
+  for (const std::string& word : arguments) words += word + " ";
+  return words;
+}
+
+TEST_F(Screens, NoLineIsWiderThanATerminalOf80Columns) {
+  for (const Arguments& arguments : kCommands) {
+    const Shown shown = show(arguments, 80, 24);
+    EXPECT_THAT(shown.exit_code, ::testing::AnyOf(0, 2, 3)) << in_words(arguments) << shown.text;
+    EXPECT_LE(widest(shown.text), 80u) << in_words(arguments) << "\n" << shown.text;
+    EXPECT_THAT(shown.text, Not(HasSubstr("\t")));
+  }
+}
+
+TEST_F(Screens, APipeGets100Columns) {
+  for (const Arguments& arguments : kCommands) {
+    if (arguments.back() == "30" || arguments.back() == "--help")
+      continue;  // an operator a line; help as it is written
+    const Outcome outcome = run(arguments);
+    EXPECT_LE(widest(outcome.out), 100u) << in_words(arguments) << "\n" << outcome.out;
+    EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
+  }
+}
+
+TEST_F(Screens, WiderTerminalsAreUsed) {
+  const Arguments hot = {"trace", "job.yaml", "--hot", "--measure", "0"};
+  EXPECT_THAT(show(hot, 80, 24).text, Not(HasSubstr("float32[")));
+  const Shown wide = show(hot, 140, 50);
+  EXPECT_THAT(wide.text, AllOf(HasSubstr("operands"), HasSubstr("float32["), HasSubstr("floor")));
+  EXPECT_GT(widest(wide.text), 120u);
+  EXPECT_LE(widest(wide.text), 140u);
+  EXPECT_THAT(show({"gpus"}, 80, 24).text, Not(HasSubstr("context MiB")));
+  const std::string gpus = show({"gpus"}, 150, 24).text;
+  EXPECT_THAT(gpus, ContainsRegex("a6000 +NVIDIA RTX A6000 +47\\.40 +48 +768 +154.8 +154.8 +38.7 +31.5 +446\r?\n"));
+  EXPECT_THAT(gpus, AllOf(HasSubstr("context MiB"), HasSubstr("host GB/s"), ContainsRegex("m2-16gb .* unified ")));
+  const Arguments compare = {"compare", "job.yaml", "--steps", "3", "--measure", "0"};
+  EXPECT_THAT(show(compare, 200, 50).text, HasSubstr("settings"));
+  EXPECT_THAT(run(hot).out, HasSubstr("\n  float32["));  // a pipe has lines enough for all operands
+}
+
+// As many kinds of ops as a terminal shows at a time.
+TEST_F(Screens, HotOpsFillTheTerminalAndNoMore) {
+  for (const unsigned short lines : {24, 30}) {
+    const std::string text = show({"trace", "job.yaml", "--hot", "--measure", "0"}, 80, lines).text;
+    EXPECT_LE(lines_of(text).size(), lines);
+    EXPECT_GE(lines_of(text).size(), lines - 1u) << text;
+  }
+}
+
+// What scrolled away at the top is said again at the end.
+TEST_F(Screens, TheAnswerIsSeenOnATerminal) {
+  const std::vector<std::string> lines = lines_of(show({"plan", "job.yaml", "memory_budget=1GiB"}, 80, 24).text);
+  ASSERT_GT(lines.size(), 24u);
+  EXPECT_THAT(lines.front(), HasSubstr("fits: "));
+  EXPECT_EQ(lines[lines.size() - 2], lines.front());
+  const std::vector<std::string> tall = lines_of(show({"plan", "job.yaml", "memory_budget=1GiB"}, 80, 200).text);
+  EXPECT_NE(tall[tall.size() - 2], tall.front());
+}
+
+TEST_F(Screens, TheMonitorFits80By24) {
+  std::vector<pid_t> runs;
+  const auto end_runs = [&] {
+    for (const pid_t each : runs) ::kill(each, SIGKILL);
+    for (const pid_t each : runs) ::waitpid(each, nullptr, 0);
+  };
+  for (int count = 0; count < 3; ++count) {
+    runs.push_back(start({"train", "job.yaml", "max_steps=1000000", "memory_budget=1GiB"}, "train.txt"));
+    for (int i = 0; i < 100; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      if (json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"].size() == runs.size()) break;
+    }
+    const Shown shown = show({"monitor", "--interval", "0.2"}, 80, 24, 4);
+    EXPECT_EQ(shown.exit_code, 0);
+    EXPECT_LE(widest(shown.text), 80u) << shown.text;
+    const std::string home = "\x1b[H";
+    size_t frames = 0;
+    for (size_t at = shown.text.find(home); at != std::string::npos; ++frames) {
+      const size_t next = shown.text.find(home, at + 1);
+      const std::string frame = shown.text.substr(at, next == std::string::npos ? next : next - at);
+      EXPECT_LE(lines_of(frame).size(), 24u) << frame;
+      EXPECT_THAT(frame, AllOf(HasSubstr("This machine"), HasSubstr("job.yaml"), HasSubstr("device memory used")));
+      at = next;
+    }
+    EXPECT_GE(frames, 1u);
+    EXPECT_LE(widest(run({"monitor", "--once"}).out), 100u);
+  }
+  end_runs();
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing
