@@ -33,7 +33,8 @@ TEST(JobKeys, HaveHelpAndUniqueNames) {
 // Not every key is of every type of model and of data.
 constexpr std::array kBases = {
     "data.files: a.txt",
-    "data.type: synthetic",
+    "{data.files: a.txt, lora.modules: layers, quantize.modules: layers}",
+    "data.files: a.txt",
     "{data.type: synthetic, model.type: mamba}",
     "{data.type: synthetic, model.type: fmri_autoencoder}",
     "{data: {type: stimuli, fmri: a.nii}, model.type: fmri_autoencoder}",
