@@ -34,7 +34,7 @@ TEST(JobKeys, HaveHelpAndUniqueNames) {
 constexpr std::array kBases = {
     "data.files: a.txt",
     "{data.files: a.txt, lora.modules: layers, quantize.modules: layers}",
-    "data.files: a.txt",
+    "data.type: synthetic",
     "{data.type: synthetic, model.type: mamba}",
     "{data.type: synthetic, model.type: fmri_autoencoder}",
     "{data: {type: stimuli, fmri: a.nii}, model.type: fmri_autoencoder}",
