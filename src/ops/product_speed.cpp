@@ -37,7 +37,7 @@ using at::Tensor;
 constexpr std::array kTypes{DType::float32, DType::bfloat16, DType::float16};
 
 // A linear layer's forward product and its weight's gradient.
-constexpr int64_t kRows = 128, kDepth = 256, kColumns = 256;
+constexpr int64_t kRows = 256, kDepth = 256, kColumns = 512;
 constexpr double kProductFlops = 2 * 2.0 * kRows * kDepth * kColumns;
 constexpr int64_t kSide = 16, kChannels = 16;
 constexpr double kConvolutionFlops = 2.0 * 2 * kSide * kSide * kChannels * kChannels * 9;

@@ -42,7 +42,7 @@ class MeasuredProducts : public CliTest {
 };
 
 // Of a size at which products are what takes the time.
-const Arguments kWide = {"model.hidden_size=512", "data.sequence_length=128"};
+const Arguments kWide = {"model.hidden_size=256", "data.sequence_length=64"};
 
 TEST_F(MeasuredProducts, DecideWhatAutoTakes) {
   Arguments settings = kWide;
