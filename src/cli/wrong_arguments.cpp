@@ -130,7 +130,7 @@ std::string wrong_count(const CLI::App& place, std::string message) {
     if (what.empty() || what == "VALUE" || what.starts_with("TEXT")) return name + " needs a value";
     return fmt::format("{} needs a value: {}", name, what);
   }
-  if (message.find("At most 1") != std::string::npos) return name + " is given twice; give it once";
+  if (message.find("At Most 1") != std::string::npos) return name + " is given twice; give it once";
   return whole;
 }
 

@@ -80,9 +80,10 @@ TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
   EXPECT_EQ(message("max_steps: 1.5"), "job.yaml:2: max_steps is 1.5; allowed: integer from 1 to 1000000000");
   EXPECT_EQ(message("micro_batch_size: x"),
             "job.yaml:2: micro_batch_size is 'x'; allowed: auto, integer from 1 to 1048576");
-  EXPECT_EQ(message("model: {tie_embeddings: 1}"), "job.yaml:2: model.tie_embeddings is 1; allowed: true, false");
+  EXPECT_EQ(message("model: {tie_embeddings: 1}"),
+            "job.yaml:2: model.tie_embeddings is 1; allowed: true, false; did you mean 'true'?");
   EXPECT_EQ(message("gradient_checkpointing: on"),
-            "job.yaml:2: gradient_checkpointing is 'on'; allowed: auto, true, false");
+            "job.yaml:2: gradient_checkpointing is 'on'; allowed: auto, true, false; did you mean 'true'?");
   EXPECT_EQ(message("optimizer: 3"),
             "job.yaml:2: optimizer is '3'; it is a section, with keys of its own: name, "
             "learning_rate, weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters");
@@ -319,8 +320,8 @@ TEST(JobErrors, KeysAreGivenOnce) {
 
 TEST(JobErrors, MalformedYamlSaysLineAndColumn) {
   EXPECT_THAT(message("a: b: c"), StartsWith("job.yaml:2:5: not valid YAML: "));
-  EXPECT_THAT(message("\tseed: 1"), StartsWith("job.yaml:2:2: not valid YAML: "));
-  EXPECT_THAT(message("seed: 'x"), StartsWith("job.yaml:2:9: not valid YAML: "));
+  EXPECT_THAT(message("\tseed: 1"), StartsWith("job.yaml:2: not valid YAML: the line is indented with a tab"));
+  EXPECT_THAT(message("seed: 'x"), StartsWith("job.yaml:2: not valid YAML: the ' that opens here is not closed"));
   EXPECT_THAT(message("seed: *x"), StartsWith("job.yaml:2:7: not valid YAML: "));
   EXPECT_THAT(message("seed: [1, 2"), StartsWith("job.yaml:2: not valid YAML: the [ that opens here is not closed"));
   EXPECT_THAT(message("? [a]\n: 1"), HasSubstr("a key must be a word or a number; a list or a mapping begins here"));
