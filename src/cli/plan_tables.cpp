@@ -146,7 +146,7 @@ std::string advice_text(const std::vector<Advice>& advice, const Job& job) {
   if (advice.empty()) return "\nNo single change of the job that was tried would fit.\n";
   std::string text = "\nWhat would fit\n\n";
   for (const Advice& each : advice)
-    text += fmt::format("{}: {} at the peak, {} a step, {} {}/s\n", each.change, format_bytes(each.peak_bytes),
+    text += fmt::format("{}: {} at the peak, at most {} a step, {} {}/s\n", each.change, format_bytes(each.peak_bytes),
                         short_seconds(each.step_seconds), short_count(each.tokens_per_second), unit_of(job));
   return text;
 }

@@ -65,6 +65,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   bool by_value = pinned_ != nullptr;  // something fits without block checkpoints
   std::set<std::vector<Memory>> tried;
   const auto try_part = [&](double part) {
+    if (!options_.thorough && fits(best)) return;
     const Arrangement& arrangement = arrangements_.at(part, options_.host_memory_budget);
     if (!tried.insert(arrangement.away.memory).second) return;
     const int64_t all = schedules_.limit_under(budget, arrangement.persistent_bytes);
@@ -124,7 +125,17 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   if (kinds > 0)
     for (double part : {1.0, 0.5, 0.25, 0.75})
       if (worth_trying(part)) try_part(part);
-  const bool first_by_value = by_value;
+  // Where block checkpoints alone let those fit, if anything: the least part with which other choices do, which are
+  // often faster.
+  if (!by_value && kinds > 1) {
+    lost = 0;
+    const auto possible = [&](int step) {
+      const Arrangement& each = arrangement_of(step);
+      return has_room(each, each.moving->leanest_by_value(options_.host_memory_budget).peak);
+    };
+    for (int step : around_the_least(possible))
+      if (const double part = static_cast<double>(step) / kStepsOfAKind; worth_trying(part)) try_part(part);
+  }
   if (fits(best)) {
     for (int whole = 2; whole <= kinds; ++whole)
       for (double part : {static_cast<double>(whole), whole - 0.5})
@@ -132,15 +143,6 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   } else if (kinds > 1) {
     const auto possible = [&](int step) { return has_room(arrangement_of(step), leanest_peak(arrangement_of(step))); };
     for (int step : around_the_least(possible)) try_part(static_cast<double>(step) / kStepsOfAKind);
-  }
-  // Where block checkpoints alone let smaller parts fit: the least with which other choices do, which are often faster.
-  if (!first_by_value && kinds > 1) {
-    const auto possible = [&](int step) {
-      const Arrangement& each = arrangement_of(step);
-      return has_room(each, each.moving->leanest_by_value(options_.host_memory_budget).peak);
-    };
-    for (int step : around_the_least(possible))
-      if (const double part = static_cast<double>(step) / kStepsOfAKind; worth_trying(part)) try_part(part);
   }
   consider(*leanest_);
   if (!fits(best)) return *leanest_;

@@ -117,6 +117,7 @@ struct Planner::Impl {
   Plan choose_automatically(std::optional<int64_t> budget) const {
     if (const Plan& least = leanest_of_all(); budget && *budget < least.peak_bytes) return least;
     Plan best = search_under(budget);
+    if (!options.thorough && schedules.fits(best, budget)) return best;
     const double bound = best.time.recompute_bound;
     for (const Choice choice : {Choice::on, Choice::off}) {
       if (!may_be_faster(choice, best, budget)) continue;
@@ -196,6 +197,7 @@ struct Planner::Impl {
       auto direct = recomputation_under(*budget);
       const double bound = direct ? direct->time.recompute_bound : 0;
       consider(std::move(direct));
+      if (!options.thorough) return best;
       // Neither search nor placement is exact: what fits in a little less is sometimes faster.
       for (int part : {1, 2, 4, 8})
         if (schedules.small(part == 1 ? 4 : 1))
@@ -232,7 +234,7 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   Plan plan = impl_->plan(memory_budget);
   if (!in_backward_) return plan;
   const int64_t minimum = std::min(plan.minimum_budget_bytes, in_backward_->minimum());
-  if (!plan.fits || in_backward_->least_seconds() < impl_->step_of(plan)) {
+  if (!plan.fits || (impl_->options.thorough && in_backward_->least_seconds() < impl_->step_of(plan))) {
     Plan other = in_backward_->plan(memory_budget);
     const bool better = plan.fits != other.fits ? other.fits
                         : plan.fits             ? in_backward_->step_of(other) < impl_->step_of(plan)
