@@ -41,6 +41,7 @@ struct PlanOptions {
   std::optional<int64_t> memory_budget;  ///< bytes; empty: no limit
   int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well; 0: nothing is moved there
   int64_t disk_budget = 0;               ///< bytes of a disk, for what host memory has no room for
+  bool thorough = true;                  ///< false: the first plan that fits is the answer, whatever its time
   int64_t micro_batches = 1;             ///< of a step: how often what is done for each counts
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
   std::string checkpointed_module;                    ///< `on`: only blocks within this module ("llm"); empty: all

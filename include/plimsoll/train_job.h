@@ -64,6 +64,8 @@ struct PlanTarget {
   int64_t disk_budget = 0;               ///< bytes of a disk, for what host memory has no room for
   int64_t context_bytes = 0;             ///< what its runtime takes
   int64_t library_bytes = 0;             ///< what its libraries set aside
+  bool thorough = true;                  ///< false: whether the job fits is asked, and for a plan that shows it; the
+                                         ///< best one may take less time
   bool bfloat16 = true;                  ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
   /// How many times as fast as float32's its products of 16 bits were measured to be; 0: not measured.
   double bfloat16_products = 0, float16_products = 0;
@@ -107,7 +109,7 @@ PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 struct Advice {
   std::string change;  ///< "data.sequence_length=512"
   int64_t peak_bytes = 0;
-  double step_seconds = 0;  ///< predicted
+  double step_seconds = 0;  ///< predicted; at most, as the search ends with the first plan that fits
   double tokens_per_second = 0;
 };
 

@@ -156,7 +156,7 @@ std::string advice_text(const std::vector<Advice>& advice, const Job& job, const
   for (const Advice& each : advice)
     // The change on lines of its own, to be copied.
     text += fold(each.change, screen.columns, 2) +
-            fmt::format("  {} at the peak, {} a step, {} {}/s\n", format_bytes(each.peak_bytes),
+            fmt::format("  {} at the peak, at most {} a step, {} {}/s\n", format_bytes(each.peak_bytes),
                         short_seconds(each.step_seconds), short_count(each.tokens_per_second), unit_of(job));
   return text;
 }

@@ -4,13 +4,11 @@
 
 namespace plimsoll {
 
-Arrangements::Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options,
-                           std::optional<KeptValues> pinned)
+Arrangements::Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options)
     : trace_(trace),
       options_(options),
-      pinned_(std::move(pinned)),
       candidates_(trace, options.micro_batches),
-      moving_(trace, search, options.cost, pinned_) {}
+      moving_(trace, search, options.cost) {}
 
 const Arrangement& Arrangements::at(double part, int64_t host_room) const {
   const int64_t disk_room = options_.cost.disk_link > 0 ? options_.disk_budget : 0;
@@ -27,7 +25,7 @@ const Arrangement& Arrangements::at(double part, int64_t host_room) const {
   }
   if (made->away.in_training) {
     made->own_search = std::make_unique<RecomputeSearch>(made->trace, options_.cost);
-    made->own_moving = std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost, pinned_);
+    made->own_moving = std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost);
     made->moving = made->own_moving.get();
   } else {
     made->moving = &moving_;  // what the update alone uses changes nothing there

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "plan/away.h"
@@ -25,9 +24,8 @@ struct Arrangement {
 
 class Arrangements {
  public:
-  /// All must outlive this. `pinned`: what is kept is not to be chosen.
-  Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options,
-               std::optional<KeptValues> pinned);
+  /// All must outlive this.
+  Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options);
 
   const AwayCandidates& candidates() const { return candidates_; }
 
@@ -37,7 +35,6 @@ class Arrangements {
  private:
   const Trace& trace_;
   const PlanOptions& options_;
-  const std::optional<KeptValues> pinned_;
   AwayCandidates candidates_;
   OffloadSearch moving_;
   mutable std::map<std::vector<Memory>, std::unique_ptr<Arrangement>> made_;

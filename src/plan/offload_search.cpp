@@ -26,6 +26,11 @@ bool better(const OffloadAnswer& a, const OffloadAnswer& b) {
   return a.peak < b.peak;
 }
 
+bool leaner(const OffloadAnswer& a, const OffloadAnswer& b) {
+  if (a.peak != b.peak) return a.peak < b.peak;
+  return a.seconds < b.seconds;
+}
+
 // Of training segments who uses what, and how long that takes (as `flops`, by bare_cost); of the others only what
 // buffers live from and until. The same indices; one op may come behind the last.
 Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
@@ -81,14 +86,12 @@ CostModel bare_cost(CostModel cost) {
 
 }  // namespace
 
-OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
-                             std::optional<KeptValues> pinned)
+OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost)
     : trace_(trace),
       search_(search),
       cost_(cost),
       bare_(bare(trace, search, cost)),
       bare_cost_(bare_cost(cost)),
-      pinned_(std::move(pinned)),
       micro_seconds_(segment_seconds(cost, trace, "micro")) {}
 
 Trace OffloadSearch::carried_out(const Trace& trace, const KeptValues& kept, const std::vector<char>& moved,
@@ -145,7 +148,6 @@ std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_li
 
 // What is moved at the tightest moment has crossed the link by then.
 double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
-  if (pinned_) return 0;
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
     const double moved = std::min(static_cast<double>(host_limit), link * cost_.host_link);
@@ -160,30 +162,34 @@ double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
   return low;
 }
 
-std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit) const {
+std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit,
+                                                     const KeptValues* pinned) const {
   std::optional<OffloadAnswer> best;
+  std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;  // proposals repeat themselves
   const auto consider = [&](const KeptValues& kept, std::vector<char> moved) -> int64_t {
+    const auto [at, added] = considered.try_emplace({kept, moved});
+    if (!added) return at->second;
     OffloadAnswer answer = evaluate(kept, std::move(moved), limit);
-    const int64_t excess = answer.peak - limit;
+    const int64_t excess = at->second = answer.peak - limit;
     if (excess <= 0 && (!best || better(answer, *best))) best = std::move(answer);
     return excess;
   };
   const TrainingGraph& graph = search_.graphs().front();
   const auto nothing = [&] { return std::vector<char>(graph.values.size(), 0); };
-  consider(pinned_ ? *pinned_ : keep_all(graph), nothing());
+  consider(pinned ? *pinned : keep_all(graph), nothing());
   if (best) return best;  // everything stays where it is
 
   // Everything, where that is little.
-  const size_t decisions = pinned_ ? 0 : search_.decisions().size();
+  const size_t decisions = pinned ? 0 : search_.decisions().size();
   size_t combinations = size_t{1} << std::min<size_t>(decisions, 20);
   for (const ForwardValue& value : graph.values)
     combinations *= value.needed() && combinations <= kFewCombinations ? 2 : 1;
   if (combinations <= kFewCombinations) {
-    if (const auto without = pinned_ ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
+    if (const auto without = pinned ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
     for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
-      KeptValues kept = pinned_ ? *pinned_ : keep_all(graph);
+      KeptValues kept = pinned ? *pinned : keep_all(graph);
       for (size_t d = 0; d < decisions; ++d) kept[search_.decisions()[d]] = (set >> d) & 1;
-      if (!pinned_) kept = search_.made_sound(std::move(kept));
+      if (!pinned) kept = search_.made_sound(std::move(kept));
       std::vector<int32_t> can;
       const std::vector<char> all = movable(kept, host_limit);
       for (size_t v = 0; v < all.size(); ++v)
@@ -203,11 +209,11 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
     const auto propose = [&](int32_t k, double price) {
       int64_t aim = limit;
       for (int attempt = 0; attempt < kMostAims && evaluations > 0; ++attempt, --evaluations) {
-        const KeptValues kept = pinned_ ? *pinned_ : search_.cheapest_beside(k, price, aim);
+        const KeptValues kept = pinned ? *pinned : search_.cheapest_beside(k, price, aim);
         std::vector<char> moved = movable(kept, host_limit);
         for (size_t v = 0; v < moved.size(); ++v) moved[v] = moved[v] && region[v] < k;
         const int64_t excess = consider(kept, std::move(moved));
-        if (pinned_ || excess <= 0) break;
+        if (pinned || excess <= 0) break;
         aim -= excess;
       }
     };
@@ -231,32 +237,38 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
       }
     }
   }
-  const OffloadAnswer least = leanest(host_limit);
+  const OffloadAnswer least = leanest(host_limit, pinned);
   if (least.peak <= limit) consider(least.kept, least.moved);
   return best;
 }
 
-OffloadAnswer OffloadSearch::leanest(int64_t host_limit) const {
-  if (const auto found = leanest_.find(host_limit); found != leanest_.end()) return found->second;
+OffloadAnswer OffloadSearch::leanest_of(const std::vector<KeptValues>& proposals, int64_t host_limit) const {
   std::optional<OffloadAnswer> best;
   const auto consider = [&](const KeptValues& kept, std::vector<char> moved) {
     OffloadAnswer answer = evaluate(kept, std::move(moved), 0);
-    if (!best || answer.peak < best->peak || (answer.peak == best->peak && answer.seconds < best->seconds))
-      best = std::move(answer);
+    if (!best || leaner(answer, *best)) best = std::move(answer);
   };
-  std::vector<KeptValues> proposals;
-  if (pinned_) {
-    proposals.push_back(*pinned_);
-  } else {
-    const double link = 1e12 / cost_.host_link;
-    proposals = {search_.leanest().kept, keep_all(search_.graphs().front()),
-                 search_.cheapest_beside(search_.regions(), link, 0)};
-  }
   for (const KeptValues& kept : proposals) {
     consider(kept, std::vector<char>(kept.size(), 0));
     consider(kept, movable(kept, host_limit));
   }
-  return leanest_[host_limit] = std::move(*best);
+  return std::move(*best);
+}
+
+OffloadAnswer OffloadSearch::leanest_by_value(int64_t host_limit) const {
+  if (const auto found = leanest_by_value_.find(host_limit); found != leanest_by_value_.end()) return found->second;
+  const double link = 1e12 / cost_.host_link;
+  const std::vector<KeptValues> proposals{search_.leanest().kept, keep_all(search_.graphs().front()),
+                                          search_.cheapest_beside(search_.regions(), link, 0)};
+  return leanest_by_value_[host_limit] = leanest_of(proposals, host_limit);
+}
+
+OffloadAnswer OffloadSearch::leanest(int64_t host_limit, const KeptValues* pinned) const {
+  const std::pair key{host_limit, pinned ? *pinned : KeptValues{}};
+  if (const auto found = leanest_.find(key); found != leanest_.end()) return found->second;
+  OffloadAnswer best = leanest_of({pinned ? *pinned : search_.drop_blocks().kept}, host_limit);
+  if (!pinned && !leaner(best, leanest_by_value(host_limit))) best = leanest_by_value(host_limit);
+  return leanest_[key] = std::move(best);
 }
 
 }  // namespace plimsoll

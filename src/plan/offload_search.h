@@ -9,6 +9,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "plan/recompute_search.h"
@@ -25,16 +26,17 @@ struct OffloadAnswer {
 
 class OffloadSearch {
  public:
-  /// All must outlive this. `pinned`: what is kept is not to be chosen, only what of it is moved.
-  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
-                std::optional<KeptValues> pinned = {});
+  /// All must outlive this.
+  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost);
 
   /// The choice that takes least time with at most `limit` live bytes on the device and `host_limit` in host memory, or
-  /// nothing.
-  std::optional<OffloadAnswer> cheapest(int64_t limit, int64_t host_limit) const;
+  /// nothing. `pinned`: what is kept is not to be chosen, only what of it is moved.
+  std::optional<OffloadAnswer> cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned = nullptr) const;
 
-  /// The choice with the least bytes on the device, whatever it takes.
-  OffloadAnswer leanest(int64_t host_limit) const;
+  /// The choice with the least bytes on the device, whatever it takes; `pinned` likewise.
+  OffloadAnswer leanest(int64_t host_limit, const KeptValues* pinned = nullptr) const;
+  /// The same of what the search for the least time begins with, which leaves block checkpoints out.
+  OffloadAnswer leanest_by_value(int64_t host_limit) const;
 
   /// No choice that fits takes fewer seconds more than everything kept does.
   double bound(int64_t limit, int64_t host_limit) const;
@@ -47,17 +49,19 @@ class OffloadSearch {
  private:
   Trace carried_out(const Trace& trace, const CostModel& cost, const KeptValues& kept, const std::vector<char>& moved,
                     bool host_updates, int64_t limit) const;
+  OffloadAnswer leanest_of(const std::vector<KeptValues>& proposals, int64_t host_limit) const;
   OffloadAnswer evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const;
   std::vector<char> movable(const KeptValues& kept, int64_t host_limit) const;
 
   const Trace& trace_;
   const RecomputeSearch& search_;
   const CostModel& cost_;
-  Trace bare_;           // what evaluate() reads of the trace: it is copied very often
-  CostModel bare_cost_;  // of its ops
-  const std::optional<KeptValues> pinned_;
-  double micro_seconds_;                              // with everything kept
-  mutable std::map<int64_t, OffloadAnswer> leanest_;  // by host_limit
+  Trace bare_;            // what evaluate() reads of the trace: it is copied very often
+  CostModel bare_cost_;   // of its ops
+  double micro_seconds_;  // with everything kept
+  // By host_limit and what is pinned (empty: nothing).
+  mutable std::map<std::pair<int64_t, KeptValues>, OffloadAnswer> leanest_;
+  mutable std::map<int64_t, OffloadAnswer> leanest_by_value_;
 };
 
 }  // namespace plimsoll

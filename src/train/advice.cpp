@@ -14,31 +14,39 @@ namespace {
 // A change in steps of rising cost, from the mildest to the strongest that is worth proposing.
 using Steps = std::vector<std::pair<std::string, Job>>;
 
+// One key where that is enough, then all of them.
 Steps freer_choices(const Job& job) {
-  Job free = job;
-  std::string change;
-  if (job.gradient_checkpointing != Choice::automatic) {
-    free.gradient_checkpointing = Choice::automatic;
-    change = "gradient_checkpointing=auto";
-  }
-  if (job.micro_batch_size && *job.batch_size > 1) {
-    free.micro_batch_size.reset();
-    free.gradient_accumulation_steps.reset();
-    change += fmt::format("{}batch_size={} micro_batch_size=auto gradient_accumulation_steps=auto",
-                          change.empty() ? "" : " ", *job.batch_size);
-  }
-  if (change.empty()) return {};
-  return {{change, free}};
+  Steps steps;
+  Job all = job;
+  std::string changes;
+  const auto leave_open = [&](const std::string& change, auto&& opened) {
+    Job one = job;
+    opened(one);
+    opened(all);
+    steps.emplace_back(change, one);
+    changes += (changes.empty() ? "" : " ") + change;
+  };
+  if (job.gradient_checkpointing != Choice::automatic)
+    leave_open("gradient_checkpointing=auto", [](Job& each) { each.gradient_checkpointing = Choice::automatic; });
+  if (job.update_in_backward != Choice::automatic)
+    leave_open("update_in_backward=auto", [](Job& each) { each.update_in_backward = Choice::automatic; });
+  if (job.micro_batch_size && *job.batch_size > 1)
+    leave_open(fmt::format("batch_size={} micro_batch_size=auto gradient_accumulation_steps=auto", *job.batch_size),
+               [](Job& each) {
+                 each.micro_batch_size.reset();
+                 each.gradient_accumulation_steps.reset();
+               });
+  if (steps.size() > 1) steps.emplace_back(changes, all);
+  return steps;
 }
 
 // Changes that go with the freest choices: whoever does not fit leaves the rest to the planner. The overrides that say
 // so come with them.
 Job freed(Job job, std::string& change) {
-  for (const auto& [freer, free] : freer_choices(job)) {
-    change += " " + freer;
-    return free;
-  }
-  return job;
+  const Steps freer = freer_choices(job);
+  if (freer.empty()) return job;
+  change += " " + freer.back().first;
+  return freer.back().second;
 }
 
 // Room beside the device. Not on the CPU, where it would be of the same memory.
@@ -118,6 +126,7 @@ std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, s
     if (advice.size() >= most) break;
     for (const auto& [change, changed] : steps) {
       PlanTarget with = target;
+      with.thorough = false;  // whether it fits is what is asked
       with.host_memory_budget = changed.host_memory_budget;
       const PlannedJob planned = plan_job(changed, with);
       if (!planned.plan.fits) continue;

@@ -77,6 +77,7 @@ class Candidate {
     settings_.parameters = numbers_learned(recorded_);
     plan_options_ = plan_options_of(options, backend_);
     plan_options_.on_schedule = on_schedule;
+    plan_options_.thorough = target.thorough;
     threads_ = threads_of(options);
     to_be_probed_ = backend_ != nullptr;
     planner_.emplace(recorded_, plan_options_);
@@ -261,7 +262,8 @@ class JobPlanner {
       if (next.plan.fits || next.plan.minimum_budget_bytes < best.plan.minimum_budget_bytes) best = std::move(next);
     }
     // The leanest formats say what the least budget is, whether they are wanted or not.
-    if (best.plan.fits) least = std::min(least, choose(formats_.back(), 1).plan.minimum_budget_bytes);
+    if (best.plan.fits && target_.thorough)
+      least = std::min(least, choose(formats_.back(), 1).plan.minimum_budget_bytes);
     const std::string words = in_words(job_, choice_of(best.settings));
     std::string why = "the most exact formats fit";
     if (!best.plan.fits)
@@ -283,8 +285,7 @@ class JobPlanner {
     const bool third = alternatives.size() > 2;
     if (third)  // the smallest micro batch needs least, or the largest, which need not accumulate
       for (size_t i : {size_t{0}, alternatives[2].open.size() - 1})
-        least = std::min(
-            least, alternatives[2].candidate(i, target_, on_schedule_).plan(budget, true).plan.minimum_budget_bytes);
+        least = std::min(least, alternatives[2].candidate(i, target_, on_schedule_).plan(1, true).plan.minimum_budget_bytes);
     PlannedJob best;
     std::string why;
     if (full.plan.fits || mixed.plan.fits) {
@@ -334,10 +335,14 @@ class JobPlanner {
     std::optional<PlannedJob> best;
     int64_t minimum = std::numeric_limits<int64_t>::max();
     size_t weighed = 0;
+    std::vector<bool> counted(fits.size(), false);  // in the minimum
     const auto weigh = [&](size_t i, bool exact) {
       PlannedJob planned = alternative.candidate(i, target_, on_schedule_).plan(budget, exact);
       weighed += fits[i] == Fit::unknown;
-      if (planned.plan.fits || exact) minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
+      if (planned.plan.fits || exact) {
+        minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
+        counted[i] = true;
+      }
       const Plan& plan = planned.plan;
       const bool extra = plan.checkpointed || plan.host_bytes + plan.disk_bytes > 0 || plan.time.norms > 0;
       fits[i] = !plan.fits ? Fit::no : extra ? Fit::with_extra_time : Fit::whole;
@@ -362,7 +367,7 @@ class JobPlanner {
           begin = middle + 1;
       }
       // Nothing fits is not an answer to be had by halving.
-      if (end == 0) {
+      if (end == 0 && target_.thorough) {
         best.reset();
         for (size_t i = fits.size(); i-- > 0;) weigh(i, true);
       }
@@ -370,12 +375,15 @@ class JobPlanner {
     // Search and placement are not exact, and scratch depends on the shape: one that does not fit may lie below one
     // that does.
     for (size_t i = end; i < std::min(end + 3, fits.size()); ++i) fit_of(i);
+    if (!target_.thorough && best->plan.fits) end = 0;
     while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
-    // The least budget is asked of the smallest, which needs least.
-    if (fits[0] == Fit::unknown)
-      minimum = std::min(minimum,
-                         alternative.candidate(0, target_, on_schedule_).plan(budget, true).plan.minimum_budget_bytes);
-    best->plan.minimum_budget_bytes = minimum;
+    // The smallest needs least, or the largest, which need not accumulate. A budget that is too small is answered
+    // soonest.
+    if (target_.thorough)
+      for (const size_t i : {size_t{0}, fits.size() - 1})
+        if (!counted[i])
+          minimum = std::min(minimum, alternative.candidate(i, target_, on_schedule_).plan(1, true).plan.minimum_budget_bytes);
+    best->plan.minimum_budget_bytes = target_.thorough ? minimum : best->plan.minimum_budget_bytes;
     if (!job_.micro_batch_size)
       best->settings.reasons.push_back({fmt::format("micro_batch_size: {}", best->settings.micro_batch_size),
                                         micro_batch_reason(*best, weighed, alternative.open.size())});

@@ -272,7 +272,11 @@ TEST_F(PlanCommand, SaysWhatWouldFit) {
     Arguments changed = budget;
     std::istringstream words(advice["change"].get<std::string>());
     for (std::string word; words >> word;) changed.push_back(word);
-    EXPECT_EQ(plan_json(changed)["peak_bytes"], advice["peak_bytes"]) << advice;
+    // The search for advice ends with the first plan that fits; this one may be faster.
+    const json planned = plan_json(changed);
+    EXPECT_TRUE(planned["fits"]) << advice;
+    EXPECT_LE(planned["step_seconds"].get<double>(), advice["step_seconds"].get<double>() * 1.01) << advice;
+    EXPECT_LE(advice["peak_bytes"], plan["budget_bytes"]) << advice;
   }
   EXPECT_THAT(run({"plan", "job.yaml", budget[0]}).out, HasSubstr("What would fit"));
 }

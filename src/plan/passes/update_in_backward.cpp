@@ -222,26 +222,45 @@ Trace update_in_backward(Trace trace) {
 }
 
 Trace settle_updates(Trace trace) {
+  std::vector<int32_t> last_reader(trace.buffers.size(), -1);  // in the segment at hand, updates left out
   for (const Segment& segment : trace.segments) {
-    // Backwards, so that indices of what is still to be looked at stay right.
-    for (int32_t end = segment.end; end > segment.begin;) {
-      if (trace.ops[end - 1].phase != Phase::update) {
-        --end;
+    const auto is_update = [&](int32_t i) { return trace.ops[i].phase == Phase::update; };
+    std::fill(last_reader.begin(), last_reader.end(), -1);
+    for (int32_t i = segment.begin; i < segment.end; ++i)
+      if (!is_update(i))
+        for_each_view(trace.ops[i], [&](const View& view, bool writes) {
+          if (!writes) last_reader[view.buffer] = i;
+        });
+    std::vector<std::pair<int32_t, int32_t>> runs;                         // of updates, that move: [begin, end)
+    std::vector<std::vector<size_t>> behind(segment.end - segment.begin);  // by op: the runs that are to follow it
+    for (int32_t begin = segment.begin, end; begin < segment.end; begin = end) {
+      end = begin + 1;
+      if (!is_update(begin)) continue;
+      while (end < segment.end && is_update(end)) ++end;
+      int32_t last = end - 1;  // that reads what the run writes
+      for (int32_t i = begin; i < end; ++i)
+        for_each_view(trace.ops[i], [&](const View& view, bool writes) {
+          if (writes) last = std::max(last, last_reader[view.buffer]);
+        });
+      if (last < end) continue;
+      behind[last - segment.begin].push_back(runs.size());
+      runs.emplace_back(begin, end);
+    }
+    if (runs.empty()) continue;
+    std::vector<Op> settled;
+    settled.reserve(segment.end - segment.begin);
+    const auto move_over = [&](int32_t i) { settled.push_back(std::move(trace.ops[i])); };
+    size_t next = 0;  // run that begins at or after i
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      if (next < runs.size() && runs[next].first == i) {
+        i = runs[next++].second - 1;
         continue;
       }
-      int32_t begin = end - 1;
-      while (begin > segment.begin && trace.ops[begin - 1].phase == Phase::update) --begin;
-      std::vector<char> written(trace.buffers.size(), 0);
-      for (int32_t i = begin; i < end; ++i)
-        for_each_view(trace.ops[i], [&](const View& view, bool writes) { written[view.buffer] |= writes; });
-      int32_t last = end - 1;  // that reads what the run writes
-      for (int32_t i = end; i < segment.end; ++i)
-        for_each_view(trace.ops[i], [&](const View& view, bool writes) {
-          if (!writes && written[view.buffer] && trace.ops[i].phase != Phase::update) last = i;
-        });
-      std::rotate(trace.ops.begin() + begin, trace.ops.begin() + end, trace.ops.begin() + last + 1);
-      end = begin;
+      move_over(i);
+      for (size_t run : behind[i - segment.begin])
+        for (int32_t each = runs[run].first; each < runs[run].second; ++each) move_over(each);
     }
+    std::move(settled.begin(), settled.end(), trace.ops.begin() + segment.begin);
   }
   return trace;
 }

@@ -1,0 +1,157 @@
+#include "plan/offload_planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "plan/away.h"
+#include "plan/offload_search.h"
+
+namespace plimsoll {
+namespace {
+
+// In how many steps it is found out how much of a kind (gradients, parameters) must lie elsewhere.
+constexpr int kStepsOfAKind = 8;
+
+}  // namespace
+
+OffloadPlanner::OffloadPlanner(const Schedules& schedules, const Arrangements& arrangements, const KeptValues* pinned)
+    : options_(schedules.options()), schedules_(schedules), arrangements_(arrangements), pinned_(pinned) {
+  const int kinds = arrangements_.candidates().kinds();
+  // The most away takes least, but for what placement loses here and there.
+  for (int part = schedules_.small() ? std::min(kinds, 1) : kinds; part <= kinds; ++part)
+    for (const bool on_host : {false, true}) {
+      if (on_host && options_.cost.host_bytes <= 0) continue;
+      auto plan = leanest_with(part, on_host);
+      if (plan && (!leanest_ || plan->peak_bytes < leanest_->peak_bytes)) leanest_ = std::move(plan);
+    }
+}
+
+// The least peak with that part away, if both other memories have room.
+std::optional<Plan> OffloadPlanner::leanest_with(double part, bool host_updates) const {
+  int64_t room = options_.host_memory_budget;
+  for (int attempt = 0; attempt < kMostLayouts && room >= 0; ++attempt) {
+    const Arrangement& arrangement = arrangements_.at(part, room);
+    Plan plan = schedules_.with(arrangement, arrangement.moving->leanest(room - arrangement.away.host, pinned_),
+                                host_updates, 0);
+    const int64_t over = plan.host_bytes - options_.host_memory_budget;
+    if (over <= 0) return plan;
+    room -= over;
+  }
+  return {};
+}
+
+bool OffloadPlanner::may_fit(const KeptValues& kept, int64_t budget) const {
+  const Arrangement& most = arrangements_.at(arrangements_.candidates().kinds(), options_.host_memory_budget);
+  return most.moving->leanest(options_.host_memory_budget, &kept).peak <=
+         schedules_.limit_under(budget, most.persistent_bytes);
+}
+
+Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
+  const auto fits = [&](const Plan& plan) { return schedules_.fits(plan, budget); };
+  const AwayCandidates& candidates = arrangements_.candidates();
+  const auto consider = [&](Plan plan) {
+    if (!fits(plan)) return false;
+    if (!fits(best) || schedules_.step_of(plan) < schedules_.step_of(best)) best = std::move(plan);
+    return true;
+  };
+  const bool large = !schedules_.small();
+  const int kinds = candidates.kinds();
+  const auto leanest_peak = [&](const Arrangement& each) {
+    return each.moving->leanest(options_.host_memory_budget, pinned_).peak;
+  };
+  int64_t lost = 0;                    // what placement took beyond the live bytes of the last part that was tried
+  bool by_value = pinned_ != nullptr;  // something fits without block checkpoints
+  std::set<std::vector<Memory>> tried;
+  const auto try_part = [&](double part) {
+    if (!options_.thorough && fits(best)) return;
+    const Arrangement& arrangement = arrangements_.at(part, options_.host_memory_budget);
+    if (!tried.insert(arrangement.away.memory).second) return;
+    const int64_t all = schedules_.limit_under(budget, arrangement.persistent_bytes);
+    if (large && !fits(best) && leanest_peak(arrangement) > all) return;
+    int64_t limit = large && arrangement.away.in_training ? all - lost : all;
+    int64_t host = options_.host_memory_budget - arrangement.away.host;
+    for (int attempt = 0; attempt < kMostLayouts; ++attempt) {
+      const auto answer = arrangement.moving->cheapest(limit, std::max<int64_t>(host, 0), pinned_);
+      if (!answer && limit == all - lost && limit < all) {
+        limit = all;
+        continue;
+      }
+      if (!answer) return;
+      Plan plan = schedules_.with(arrangement, *answer, /*host_updates=*/false, limit);
+      const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options_.host_memory_budget;
+      if (consider(std::move(plan))) {
+        lost = all - limit;
+        by_value = by_value || arrangement.moving->leanest_by_value(std::max<int64_t>(host, 0)).peak <= limit;
+        if (arrangement.away.state > 0 && options_.cost.host_bytes > 0)
+          consider(schedules_.with(arrangement, *answer, /*host_updates=*/true, limit));
+        return;
+      }
+      if (over <= 0 && host <= 0) return;  // nothing is left to take away
+      if (over > 0) limit = std::min(limit - over, answer->peak - 1);
+      host -= std::max<int64_t>(host_over, 0);
+    }
+  };
+  // What lies elsewhere takes at least its copies, against all that is left to gain.
+  const auto worth_trying = [&](double part) {
+    const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options_.micro_batches) +
+                        best.time.update_offload;
+    return !fits(best) ||
+           candidates.least_seconds(arrangements_.at(part, options_.host_memory_budget).away, options_.cost) < gain;
+  };
+  // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
+  const auto around_the_least = [&](auto&& possible) {
+    int low = kStepsOfAKind + 1, high = kinds * kStepsOfAKind;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (possible(middle))
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    std::vector<int> steps{low, (low + kStepsOfAKind) / kStepsOfAKind * kStepsOfAKind, kinds * kStepsOfAKind};
+    if (!large) steps.insert(steps.begin() + 1, {low + 1, low + 3});
+    std::erase_if(steps, [&](int step) { return step > kinds * kStepsOfAKind; });
+    return steps;
+  };
+  const auto arrangement_of = [&](int step) -> const Arrangement& {
+    return arrangements_.at(static_cast<double>(step) / kStepsOfAKind, options_.host_memory_budget);
+  };
+  const auto has_room = [&](const Arrangement& each, int64_t peak) {
+    return peak <= schedules_.limit_under(budget, each.persistent_bytes);
+  };
+  try_part(0);
+  if (kinds > 0)
+    for (double part : {1.0, 0.5, 0.25, 0.75})
+      if (worth_trying(part)) try_part(part);
+  // Where block checkpoints alone let those fit, if anything: the least part with which other choices do, which are
+  // often faster.
+  if (!by_value && kinds > 1) {
+    lost = 0;
+    const auto possible = [&](int step) {
+      const Arrangement& each = arrangement_of(step);
+      return has_room(each, each.moving->leanest_by_value(options_.host_memory_budget).peak);
+    };
+    for (int step : around_the_least(possible))
+      if (const double part = static_cast<double>(step) / kStepsOfAKind; worth_trying(part)) try_part(part);
+  }
+  if (fits(best)) {
+    for (int whole = 2; whole <= kinds; ++whole)
+      for (double part : {static_cast<double>(whole), whole - 0.5})
+        if (worth_trying(part)) try_part(part);
+  } else if (kinds > 1) {
+    const auto possible = [&](int step) { return has_room(arrangement_of(step), leanest_peak(arrangement_of(step))); };
+    for (int step : around_the_least(possible)) try_part(static_cast<double>(step) / kStepsOfAKind);
+  }
+  consider(*leanest_);
+  if (!fits(best)) return *leanest_;
+  if (pinned_) return best;  // no bound is known
+  const Arrangement& most = arrangements_.at(kinds, std::numeric_limits<int64_t>::max() / 4);
+  best.time.recompute_bound =
+      std::min(best.time.recompute + best.time.offload,
+               most.moving->bound(schedules_.limit_under(budget, most.persistent_bytes), options_.host_memory_budget));
+  return best;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,138 @@
+#include "plan/schedules.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "plan/explain.h"
+#include "plan/lay_out.h"
+#include "plan/passes/fuse_pointwise.h"
+#include "plan/passes/recompute.h"
+#include "plan/pipeline.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kOpsLookedAround = 1500;
+
+// Kinds of rebuilt values that have a reason of their own.
+constexpr size_t kKindsExplained = 6;
+
+void learn_workspace(Trace& trace, const WorkspaceModel& model) {
+  if (!model) return;
+  for (Op& op : trace.ops)
+    if (const auto bytes = model(op)) op.workspace_bytes = placed_bytes(trace, *bytes);
+}
+
+// Several segments may update one parameter, and an op on the host writes a copy of one that lies on the device.
+int64_t parameters_updated_on_host(const Trace& trace) {
+  std::vector<BufferId> copied_to(trace.buffers.size(), kNoBuffer);
+  for (const Op& op : trace.ops)
+    if (op.copy == CopyStage::start) copied_to[op.arguments[1].views[0].buffer] = op.arguments[0].views[0].buffer;
+  std::set<BufferId> parameters;
+  for (const Op& op : trace.ops)
+    if (op.on_host)
+      for_each_view(op, [&](const View& view, bool written) {
+        const Buffer& buffer = trace.buffers[view.buffer];
+        if (written && buffer.role == Role::parameter)
+          parameters.insert(buffer.persistent ? view.buffer : copied_to[view.buffer]);
+      });
+  return static_cast<int64_t>(parameters.size());
+}
+
+Plan timed(Plan plan, const CostModel& cost) {
+  StepTime& time = plan.time;
+  time.norms = segment_seconds(cost, plan.trace, "norms");
+  time.micro = segment_seconds(cost, plan.trace, "micro");
+  time.accumulate = segment_seconds(cost, plan.trace, "accumulate");
+  time.remainder = segment_seconds(cost, plan.trace, "remainder");
+  time.last = segment_seconds(cost, plan.trace, "last");
+  time.update = segment_seconds(cost, plan.trace, "update");
+  time.finish = segment_seconds(cost, plan.trace, "finish");
+  return plan;
+}
+
+}  // namespace
+
+Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool updates_in_backward)
+    : options_(options), trace_(recorded) {
+  learn_workspace(trace_, options_.workspace);
+  trace_ = prepare_trace(std::move(trace_), updates_in_backward);
+  if (!trace_.segment("micro")) return;
+  search_.emplace(trace_, options_.cost);
+  const Trace all = fuse_trace(trace_, options_);
+  micro_at_once_ = segment_seconds(options_.cost, all, "micro");
+  update_at_once_ = segment_seconds(options_.cost, all, "update");
+}
+
+bool Schedules::small(size_t times) const {
+  return trace_.ops.size() <= times * kOpsLookedAround;
+}
+
+double Schedules::update_seconds_saved() const {
+  const bool on_host = options_.host_memory_budget > 0 && options_.cost.host_link > 0 && options_.cost.host_bytes > 0;
+  return on_host ? update_at_once_ : 0;
+}
+
+Plan Schedules::placed(Trace trace) const {
+  if (options_.on_schedule) options_.on_schedule();
+  Plan plan = lay_out(fuse_trace(std::move(trace), options_), options_);
+  plan.fused_ops = fused_ops_of(plan.trace);
+  return timed(std::move(plan), options_.cost);
+}
+
+Plan Schedules::unchanged() const {
+  return timed(lay_out(trace_, options_), options_.cost);
+}
+
+Plan Schedules::with(const RecomputeAnswer& answer) const {
+  std::vector<RecomputeChoice> choices;
+  for (const TrainingGraph& graph : search_->graphs()) choices.push_back({&graph, answer.kept});
+  Plan plan = placed(recompute(trace_, choices));
+  plan.checkpointed = answer.cost > 0;
+  plan.time.recompute = static_cast<double>(answer.cost) * 1e-12;
+  plan.time.recompute_bound = static_cast<double>(answer.bound) * 1e-12;
+  plan.reasons = explain_recomputation(trace_, search_->graphs().front(), answer.kept, kKindsExplained);
+  return plan;
+}
+
+Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates,
+                     int64_t limit) const {
+  Plan plan =
+      placed(arrangement.moving->carried_out(arrangement.trace, answer.kept, answer.moved, host_updates, limit));
+  int64_t again = 0;
+  for (const Rebuild& rebuild : rebuilds_of(search_->graphs().front(), answer.kept))
+    for (int32_t step : rebuild.steps) again += search_->graphs().front().steps[step].cost;
+  plan.checkpointed = again > 0;
+  plan.moved_bytes = answer.host;
+  plan.moved_state_bytes = arrangement.away.state;
+  plan.moved_gradient_bytes = arrangement.away.gradients;
+  plan.moved_parameter_bytes = arrangement.away.parameters;
+  plan.host_updates = parameters_updated_on_host(plan.trace);
+  plan.host_budget_bytes = options_.host_memory_budget;
+  StepTime& time = plan.time;
+  time.recompute = static_cast<double>(again) * 1e-12;
+  time.offload = std::max(0.0, time.micro - micro_at_once_ - time.recompute);
+  time.update_offload = std::max(0.0, time.update - update_at_once_);
+  plan.reasons = explain_offload(trace_, search_->graphs().front(), answer.moved, options_.cost, plan);
+  const auto recomputed = explain_recomputation(trace_, search_->graphs().front(), answer.kept, kKindsExplained);
+  plan.reasons.insert(plan.reasons.end(), recomputed.begin(), recomputed.end());
+  return plan;
+}
+
+bool Schedules::fits(const Plan& plan, std::optional<int64_t> budget) const {
+  return (!budget || plan.peak_bytes <= *budget) && plan.host_bytes <= options_.host_memory_budget &&
+         plan.disk_bytes <= options_.disk_budget;
+}
+
+int64_t Schedules::limit_under(int64_t budget, int64_t persistent) const {
+  return budget - options_.context_bytes - options_.library_bytes - persistent;
+}
+
+double Schedules::step_of(const Plan& plan) const {
+  const bool ragged = options_.micro_batches > 1 && trace_.segment("remainder") != nullptr;
+  return plan.time.step(options_.micro_batches, ragged);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,55 @@
+// One step, prepared for planning, and the finished schedules that choices make of it: carried out, fused, placed and
+// timed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "plan/arrangement.h"
+#include "plan/offload_search.h"
+#include "plan/recompute_search.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+
+/// How often a schedule is laid out anew because placement took more than the sum of live bytes.
+constexpr int kMostLayouts = 12;
+
+class Schedules {
+ public:
+  Schedules(const Trace& recorded, const PlanOptions& options, bool updates_in_backward);
+
+  const PlanOptions& options() const { return options_; }
+  /// What choices are made over: no member of it changes.
+  const Trace& trace() const { return trace_; }
+  /// Null where there is no training segment: then there is nothing to choose.
+  const RecomputeSearch* search() const { return search_ ? &*search_ : nullptr; }
+  /// Larger traces are not planned under budgets nearby as well: that would take seconds.
+  /// `times`: the same of so many times as many ops.
+  bool small(size_t times = 1) const;
+  /// What a step may gain at most where the host updates parameters.
+  double update_seconds_saved() const;
+
+  /// The step as it was recorded.
+  Plan unchanged() const;
+  /// With what was chosen to keep.
+  Plan with(const RecomputeAnswer& answer) const;
+  /// With part of its buffers elsewhere, too. `limit`: live bytes that copies may not exceed to overlap ops.
+  Plan with(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates, int64_t limit) const;
+
+  bool fits(const Plan& plan, std::optional<int64_t> budget) const;
+  /// What is left of a budget for what lives only for a while.
+  int64_t limit_under(int64_t budget, int64_t persistent) const;
+  /// The predicted seconds of a step.
+  double step_of(const Plan& plan) const;
+
+ private:
+  Plan placed(Trace trace) const;
+
+  const PlanOptions options_;
+  Trace trace_;
+  double micro_at_once_ = 0, update_at_once_ = 0;  // seconds of these segments where nothing is moved or run again
+  std::optional<RecomputeSearch> search_;
+};
+
+}  // namespace plimsoll
