@@ -3,10 +3,10 @@
 // recorded whole).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/functional.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/functional.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
