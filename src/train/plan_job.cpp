@@ -270,7 +270,7 @@ class JobPlanner {
       why = "none fits; these need least";
     else if (words != formats_[0].words)
       why = fmt::format("the most exact with which the job fits: {} needs at least {}", formats_[0].words,
-                        format_bytes(first_least));
+                        format_bytes_up(first_least));
     best.plan.minimum_budget_bytes = least;
     best.settings.reasons.push_back({words, why});
     return best;

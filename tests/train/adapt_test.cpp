@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/bytes_up.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -172,7 +173,7 @@ TEST_F(AdaptTest, AnExplicitBudgetIsNotChanged) {
   EXPECT_THAT(refusal(little), AllOf(HasSubstr("the machine has " + format_bytes(little) + " available now"),
                                      HasSubstr("the arena takes "),
                                      HasSubstr("lower memory_budget to " + lower + ", or set it to auto")));
-  EXPECT_THAT(refusal(least_ / 2), HasSubstr("the job needs at least " + format_bytes(least_)));
+  EXPECT_THAT(refusal(least_ / 2), HasSubstr("the job needs at least " + format_bytes_up(least_)));
   EXPECT_THAT(watcher_.replans, SizeIs(0));
   EXPECT_THAT(watcher_.steps, SizeIs(0));
   job_.memory_budget = parse_bytes(lower);  // as the message says
