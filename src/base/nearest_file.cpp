@@ -42,4 +42,12 @@ std::string nearest_file_advice(const std::filesystem::path& path) {
   return fmt::format("; did you mean {}?", in_quotes((path.parent_path() / *meant).string()));
 }
 
+std::string absent_file_advice(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  if (name.find_first_of("*?") != std::string::npos)
+    return "; names are not expanded here: list the files, files: [a.txt, b.txt]";
+  if (name.find(',') != std::string::npos) return "; several files are a list: files: [a.txt, b.txt]";
+  return nearest_file_advice(path);
+}
+
 }  // namespace plimsoll

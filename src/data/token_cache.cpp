@@ -27,16 +27,8 @@ constexpr int kCacheFormat = 1;
 TextFile TextFile::look_at(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) {
-    const std::string name = path.filename().string();
-    const std::string_view advice = name.find_first_of("*?") != std::string::npos
-                                        ? "; names are not expanded here: list the files, files: [a.txt, b.txt]"
-                                    : name.find(',') != std::string::npos
-                                        ? "; several files are a list: files: [a.txt, b.txt]"
-                                        : "";
-    throw UserError(fmt::format("data.files: {} does not exist{}", path.string(),
-                                advice.empty() ? nearest_file_advice(path) : std::string(advice)));
-  }
+  if (!std::filesystem::exists(status))
+    throw UserError(fmt::format("data.files: {} does not exist{}", path.string(), absent_file_advice(path)));
   if (!std::filesystem::is_regular_file(status))
     throw UserError(
         fmt::format("data.files: {} is not a regular file; give files, not folders or pipes", path.string()));

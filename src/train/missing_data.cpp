@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "base/nearest_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -79,6 +80,7 @@ std::vector<MissingFile> missing_data(const Job& job) {
 
 std::string remedy_for(const Job& job, const MissingFile& missing) {
   if (const auto made = what_prepares(missing.file)) return *made;
+  if (const std::string advice = absent_file_advice(missing.file); !advice.empty()) return advice.substr(2);
   const bool data = missing.key != "data.tokenizer_file" && !job.data.root.empty();
   const fs::path start = data ? job.data.root : job.file.parent_path();
   return fmt::format("relative paths start in {}, {}", start.empty() ? "." : start.string(),
