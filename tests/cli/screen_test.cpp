@@ -105,8 +105,7 @@ class Screens : public CliTest {
     });
     Shown shown;
     char piece[4096];
-    for (ssize_t got = 0; (got = ::read(terminal, piece, sizeof piece)) > 0; seen = true)
-      shown.text.append(piece, got);
+    for (ssize_t got = 0; (got = ::read(terminal, piece, sizeof piece)) > 0; seen = true) shown.text.append(piece, got);
     seen = true;
     interrupter.join();
     ::close(terminal);
