@@ -23,18 +23,31 @@ OffloadPlanner::OffloadPlanner(const Schedules& schedules, const Arrangements& a
   for (int part = schedules_.small() ? std::min(kinds, 1) : kinds; part <= kinds; ++part)
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
-      auto plan = leanest_with(part, on_host);
-      if (plan && (!leanest_ || plan->peak_bytes < leanest_->peak_bytes)) leanest_ = std::move(plan);
+      for (const bool by_value : {true, false}) {
+        if (by_value ? pinned_ != nullptr : !pinned_ && !blocks_are_leaner(part)) continue;
+        auto plan = leanest_with(part, on_host, by_value);
+        if (!plan) continue;
+        if (by_value) least_by_value_ = std::min(least_by_value_, plan->peak_bytes);
+        if (!leanest_ || plan->peak_bytes < leanest_->peak_bytes) leanest_ = std::move(plan);
+      }
     }
 }
 
+bool OffloadPlanner::blocks_are_leaner(double part) const {
+  const Arrangement& arrangement = arrangements_.at(part, options_.host_memory_budget);
+  const int64_t room = options_.host_memory_budget - arrangement.away.host;
+  return arrangement.moving->leanest(room).peak < arrangement.moving->leanest_by_value(room).peak;
+}
+
 // The least peak with that part away, if both other memories have room.
-std::optional<Plan> OffloadPlanner::leanest_with(double part, bool host_updates) const {
+std::optional<Plan> OffloadPlanner::leanest_with(double part, bool host_updates, bool by_value) const {
   int64_t room = options_.host_memory_budget;
   for (int attempt = 0; attempt < kMostLayouts && room >= 0; ++attempt) {
     const Arrangement& arrangement = arrangements_.at(part, room);
-    Plan plan = schedules_.with(arrangement, arrangement.moving->leanest(room - arrangement.away.host, pinned_),
-                                host_updates, 0);
+    const int64_t rest = room - arrangement.away.host;
+    const OffloadAnswer answer =
+        by_value ? arrangement.moving->leanest_by_value(rest) : arrangement.moving->leanest(rest, pinned_);
+    Plan plan = schedules_.with(arrangement, answer, host_updates, 0);
     const int64_t over = plan.host_bytes - options_.host_memory_budget;
     if (over <= 0) return plan;
     room -= over;
@@ -58,11 +71,14 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   };
   const bool large = !schedules_.small();
   const int kinds = candidates.kinds();
+  // Block checkpoints are proposed where nothing else fits: what they let fit is often slower than what else does with
+  // more elsewhere, which would not be looked for then.
+  const bool by_value = budget >= least_by_value_;
   const auto leanest_peak = [&](const Arrangement& each) {
-    return each.moving->leanest(options_.host_memory_budget, pinned_).peak;
+    return by_value ? each.moving->leanest_by_value(options_.host_memory_budget).peak
+                    : each.moving->leanest(options_.host_memory_budget, pinned_).peak;
   };
-  int64_t lost = 0;                    // what placement took beyond the live bytes of the last part that was tried
-  bool by_value = pinned_ != nullptr;  // something fits without block checkpoints
+  int64_t lost = 0;  // what placement took beyond the live bytes of the last part that was tried
   std::set<std::vector<Memory>> tried;
   const auto try_part = [&](double part) {
     if (!options_.thorough && fits(best)) return;
@@ -73,7 +89,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     int64_t limit = large && arrangement.away.in_training ? all - lost : all;
     int64_t host = options_.host_memory_budget - arrangement.away.host;
     for (int attempt = 0; attempt < kMostLayouts; ++attempt) {
-      const auto answer = arrangement.moving->cheapest(limit, std::max<int64_t>(host, 0), pinned_);
+      const auto answer = arrangement.moving->cheapest(limit, std::max<int64_t>(host, 0), pinned_, by_value);
       if (!answer && limit == all - lost && limit < all) {
         limit = all;
         continue;
@@ -83,7 +99,6 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
       const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options_.host_memory_budget;
       if (consider(std::move(plan))) {
         lost = all - limit;
-        by_value = by_value || arrangement.moving->leanest_by_value(std::max<int64_t>(host, 0)).peak <= limit;
         if (arrangement.away.state > 0 && options_.cost.host_bytes > 0)
           consider(schedules_.with(arrangement, *answer, /*host_updates=*/true, limit));
         return;
@@ -100,8 +115,21 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     return !fits(best) ||
            candidates.least_seconds(arrangements_.at(part, options_.host_memory_budget).away, options_.cost) < gain;
   };
-  // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
-  const auto around_the_least = [&](auto&& possible) {
+  try_part(0);
+  if (kinds > 0)
+    for (double part : {1.0, 0.5, 0.25, 0.75})
+      if (worth_trying(part)) try_part(part);
+  if (fits(best)) {
+    for (int whole = 2; whole <= kinds; ++whole)
+      for (double part : {static_cast<double>(whole), whole - 0.5})
+        if (worth_trying(part)) try_part(part);
+  } else if (kinds > 1) {
+    // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
+    const auto possible = [&](int step) {
+      const Arrangement& each =
+          arrangements_.at(static_cast<double>(step) / kStepsOfAKind, options_.host_memory_budget);
+      return leanest_peak(each) <= schedules_.limit_under(budget, each.persistent_bytes);
+    };
     int low = kStepsOfAKind + 1, high = kinds * kStepsOfAKind;
     while (low < high) {
       const int middle = (low + high) / 2;
@@ -112,37 +140,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     }
     std::vector<int> steps{low, (low + kStepsOfAKind) / kStepsOfAKind * kStepsOfAKind, kinds * kStepsOfAKind};
     if (!large) steps.insert(steps.begin() + 1, {low + 1, low + 3});
-    std::erase_if(steps, [&](int step) { return step > kinds * kStepsOfAKind; });
-    return steps;
-  };
-  const auto arrangement_of = [&](int step) -> const Arrangement& {
-    return arrangements_.at(static_cast<double>(step) / kStepsOfAKind, options_.host_memory_budget);
-  };
-  const auto has_room = [&](const Arrangement& each, int64_t peak) {
-    return peak <= schedules_.limit_under(budget, each.persistent_bytes);
-  };
-  try_part(0);
-  if (kinds > 0)
-    for (double part : {1.0, 0.5, 0.25, 0.75})
-      if (worth_trying(part)) try_part(part);
-  // Where block checkpoints alone let those fit, if anything: the least part with which other choices do, which are
-  // often faster.
-  if (!by_value && kinds > 1) {
-    lost = 0;
-    const auto possible = [&](int step) {
-      const Arrangement& each = arrangement_of(step);
-      return has_room(each, each.moving->leanest_by_value(options_.host_memory_budget).peak);
-    };
-    for (int step : around_the_least(possible))
-      if (const double part = static_cast<double>(step) / kStepsOfAKind; worth_trying(part)) try_part(part);
-  }
-  if (fits(best)) {
-    for (int whole = 2; whole <= kinds; ++whole)
-      for (double part : {static_cast<double>(whole), whole - 0.5})
-        if (worth_trying(part)) try_part(part);
-  } else if (kinds > 1) {
-    const auto possible = [&](int step) { return has_room(arrangement_of(step), leanest_peak(arrangement_of(step))); };
-    for (int step : around_the_least(possible)) try_part(static_cast<double>(step) / kStepsOfAKind);
+    for (int step : steps)
+      if (step <= kinds * kStepsOfAKind) try_part(static_cast<double>(step) / kStepsOfAKind);
   }
   consider(*leanest_);
   if (!fits(best)) return *leanest_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "plan/arrangement.h"
@@ -27,13 +28,15 @@ class OffloadPlanner {
   Plan choose(int64_t budget, Plan best) const;
 
  private:
-  std::optional<Plan> leanest_with(double part, bool host_updates) const;
+  std::optional<Plan> leanest_with(double part, bool host_updates, bool by_value) const;
+  bool blocks_are_leaner(double part) const;
 
   const PlanOptions& options_;
   const Schedules& schedules_;
   const Arrangements& arrangements_;
   const KeptValues* const pinned_;
   std::optional<Plan> leanest_;
+  int64_t least_by_value_ = std::numeric_limits<int64_t>::max();  // its peak where block checkpoints are left out
 };
 
 }  // namespace plimsoll

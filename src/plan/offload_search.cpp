@@ -162,8 +162,8 @@ double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
   return low;
 }
 
-std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit,
-                                                     const KeptValues* pinned) const {
+std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned,
+                                                     bool by_value) const {
   std::optional<OffloadAnswer> best;
   std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;  // proposals repeat themselves
   const auto consider = [&](const KeptValues& kept, std::vector<char> moved) -> int64_t {
@@ -237,7 +237,7 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
       }
     }
   }
-  const OffloadAnswer least = leanest(host_limit, pinned);
+  const OffloadAnswer least = by_value ? leanest_by_value(host_limit) : leanest(host_limit, pinned);
   if (least.peak <= limit) consider(least.kept, least.moved);
   return best;
 }

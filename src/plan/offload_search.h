@@ -31,7 +31,9 @@ class OffloadSearch {
 
   /// The choice that takes least time with at most `limit` live bytes on the device and `host_limit` in host memory, or
   /// nothing. `pinned`: what is kept is not to be chosen, only what of it is moved.
-  std::optional<OffloadAnswer> cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned = nullptr) const;
+  /// `by_value`: block checkpoints are not among the proposals.
+  std::optional<OffloadAnswer> cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned = nullptr,
+                                        bool by_value = false) const;
 
   /// The choice with the least bytes on the device, whatever it takes; `pinned` likewise.
   OffloadAnswer leanest(int64_t host_limit, const KeptValues* pinned = nullptr) const;

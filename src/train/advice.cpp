@@ -120,18 +120,24 @@ Steps fewer_layers(const Job& job) {
 
 std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most) {
   std::vector<Advice> advice;
+  const auto planned = [&](const Job& changed) {
+    PlanTarget with = target;
+    with.thorough = false;  // whether it fits is what is asked
+    with.host_memory_budget = changed.host_memory_budget;
+    return plan_job(changed, with);
+  };
   // What leaves the mathematics as it is comes first, then what costs least of the model.
   for (const Steps& steps : {freer_choices(job), host_memory(job, target), lower_precision(job), shorter_sequences(job),
                              smaller_state(job), fewer_layers(job)}) {
     if (advice.size() >= most) break;
-    for (const auto& [change, changed] : steps) {
-      PlanTarget with = target;
-      with.thorough = false;  // whether it fits is what is asked
-      with.host_memory_budget = changed.host_memory_budget;
-      const PlannedJob planned = plan_job(changed, with);
-      if (!planned.plan.fits) continue;
-      advice.push_back({change, planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second});
-      break;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const PlannedJob answer = planned(steps[i].second);
+      if (answer.plan.fits) {
+        advice.push_back({steps[i].first, answer.plan.peak_bytes, answer.step_seconds, answer.tokens_per_second});
+        break;
+      }
+      // Where the strongest is not enough, none of those before it is.
+      if (i == 0 && steps.size() > 2 && !planned(steps.back().second).plan.fits) break;
     }
   }
   return advice;

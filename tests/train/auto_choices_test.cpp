@@ -53,9 +53,10 @@ struct Compared {
   }
 };
 
-// What of `compile` gains is known when all else has been chosen: chains are taken one by one, and what a step with all
-// of them, or none, leaves room for is not tried again. A hundredth of the time, a thousandth of the bytes.
-constexpr double kCompileTime = 1.01, kCompileBytes = 1.001;
+// `compile` alone is not exact: chains are taken one by one when all else is chosen, and what a step with all of them,
+// or none, leaves room for is not searched again. As far as plans may be from monotonic for the same reason
+// (PlansAreMonotonic): a hundredth and a half of the time, a fiftieth of the bytes.
+constexpr double kCompileTime = 1.015, kCompileBytes = 1.02;
 
 // Of one recorded step: recomputation, updates in backward and fusing. Those that a pinned job may have are candidates
 // themselves, but for `compile`; the comparison of the others is exact.
@@ -74,10 +75,9 @@ TEST(AutoIsNeverWorse, ThanAPinnedWayToPlanAStep) {
     const Job job = parse_job(text, "random", ".");
     TrainingOptions training = options_of(job);
     training.cost = random_cost(jobs);
-    const auto others =
-        jobs.random()() % 4;  // nothing but the device twice as often as host memory alone, or with a disk
-    training.host_memory_budget = others < 2 ? 0 : 1 << 18 << jobs.random()() % 10;
-    training.disk_budget = others == 3 ? 1 << 28 : 0;
+    const auto others = jobs.random()() % 5;  // nothing but the device, or host memory, or a disk as well
+    training.host_memory_budget = others < 3 ? 0 : 1 << 18 << jobs.random()() % 10;
+    training.disk_budget = others == 4 ? 1 << 28 : 0;
     const Trace trace = record_step(step_of(job, *job.micro_batch_size), training);
     const auto options_with = [&](size_t key, Choice value) {
       TrainingOptions with = training;
@@ -100,7 +100,9 @@ TEST(AutoIsNeverWorse, ThanAPinnedWayToPlanAStep) {
     moved += plans[1].host_bytes + plans[1].disk_bytes > 0;
     recomputed += plans[1].checkpointed;
     const size_t key = number % 7 < 4 ? 0 : number % 7 < 6 ? 1 : 2;
+    const bool drawn = jobs.random()() % 2;
     for (const Choice value : {Choice::on, Choice::off}) {
+      if (key > 0 && drawn == (value == Choice::on)) continue;  // one of the two
       SCOPED_TRACE(fmt::format("{}: {}", names[key], value == Choice::on));
       std::optional<Planner> pinned;
       try {
