@@ -172,17 +172,20 @@ class JobPlanner {
     const PlannedJob smallest = choose(1), largest = choose(std::nullopt);
     const int64_t least = smallest.plan.minimum_budget_bytes, most = std::max(least, largest.plan.peak_bytes);
     std::vector<FrontierPoint> frontier;
+    bool lossy_before = false;  // 16-bit parameters, which `auto` takes only where nothing else fits
     for (int i = 0; i < points; ++i) {
       const int64_t budget = least + static_cast<int64_t>(static_cast<double>(most - least) * i / (points - 1));
       const PlannedJob planned = choose(budget);
       FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned),
                           planned.plan.fits};
+      const bool lossy = !job_.precision && planned.settings.precision == Precision::bf16_true;
       // What fits a smaller budget fits this one; but more exact formats may take more time.
-      if (formats_.size() == 1 && !frontier.empty() && frontier.back().fits &&
+      if (formats_.size() == 1 && lossy == lossy_before && !frontier.empty() && frontier.back().fits &&
           frontier.back().step_seconds < point.step_seconds) {
         point = frontier.back();
         point.budget_bytes = budget;
       }
+      lossy_before = lossy;
       frontier.push_back(std::move(point));
     }
     return frontier;

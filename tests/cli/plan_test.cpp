@@ -192,7 +192,7 @@ TEST_F(PlanCommand, TheSameJobOnSeveralDevices) {
 }
 
 // Off: the frontier's last point is in bf16-true where the plan is in bf16-mixed (docs/status.md).
-TEST_F(PlanCommand, DISABLED_AnOpenPrecisionIsChosenForEachDevice) {
+TEST_F(PlanCommand, AnOpenPrecisionIsChosenForEachDevice) {
   const Outcome outcome = run({"plan", "job.yaml", "precision=auto", "model.hidden_size=256",
                                "data.sequence_length=256", "--gpu", "a6000,v100", "--json", "plan.json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
