@@ -17,22 +17,9 @@ namespace plimsoll::ops {
 
 static_assert(kBlockLanes == lanes::kLanes);
 
-PLIMSOLL_VARIANTS(void, narrow_f32,
-                  (float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add),
-                  (c, c_row, a, b, b_row, rows, depth, columns, add), {
-                    lanes::product<float>(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
-                  })
-PLIMSOLL_VARIANTS(void, narrow_f64,
-                  (double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add),
-                  (c, c_row, a, b, b_row, rows, depth, columns, add), {
-                    lanes::product<double>(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
-                  })
-
 void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add) {
-  narrow_f64(c, c_row, a, b, b_row, rows, depth, columns, add);
+  tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 
 #if PLIMSOLL_HAS_VARIANTS
@@ -131,7 +118,8 @@ bool has_tile_products() {
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add) {
-  (has_wide_tiles() ? wide_f32 : narrow_f32)(c, c_row, a, b, b_row, rows, depth, columns, add);
+  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add);
+  tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add) {
@@ -151,7 +139,7 @@ bool has_tile_products() {
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add) {
-  narrow_f32(c, c_row, a, b, b_row, rows, depth, columns, add);
+  tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 void block_product(float*, int64_t, const BlockLeft<uint16_t>&, const Pair*, int64_t, int64_t, int64_t, int64_t, bool) {
   throw InternalError("block_product: this machine has no products of bfloat16 pairs");

@@ -189,7 +189,7 @@ PLIMSOLL_INLINE void states_of(const SsdOperands& in, void* out, void* scratch, 
       state_weights<S>(dt, sums, chunk.length, dt);
       scale_rows<S>(b, chunk.length, n, dt);
       scaled_copy<S>(state + size, state, size, kept);
-      product<S>(state + size, p, {b, 1, n}, x, p, n, chunk.length, p, /*add=*/true);
+      tile_product(state + size, p, {b, 1, n}, x, p, n, chunk.length, p, /*add=*/true);
     }
   }
 }
@@ -202,7 +202,7 @@ PLIMSOLL_INLINE void load_scores(const SsdOperands& in, const Chunk& chunk, int6
   load_rows(in.dtype, in.b, in.shape, chunk, group, n, b);
   load_rows(in.dtype, in.c, in.shape, chunk, group, n, c);
   transpose(b, l, n, b_transposed);
-  product<S>(scores, l, {c, n, 1}, b_transposed, l, l, n, l, /*add=*/false);
+  tile_product(scores, l, {c, n, 1}, b_transposed, l, l, n, l, /*add=*/false);
 }
 
 /// weights_ij = scores_ij exp(s_i - s_j) dt_j up to the diagonal, 0 above it.
@@ -240,11 +240,11 @@ PLIMSOLL_INLINE void outputs_of(const SsdOperands& in, const void* states, void*
       weigh<S>(scores, dt, sums, l, weights);
       if (k > 0) {
         const S* state = static_cast<const S*>(states) + ((batch * s.heads + head) * s.chunks() + k) * size;
-        product<S>(y, p, {c, n, 1}, state, p, l, n, p, /*add=*/false);
+        tile_product(y, p, {c, n, 1}, state, p, l, n, p, /*add=*/false);
         exponentials<S>(sums, l, dt);
         scale_rows<S>(y, l, p, dt);
       }
-      product<S>(y, p, {weights, l, 1, Filled::lower}, x, p, l, l, p, /*add=*/k > 0);
+      tile_product(y, p, {weights, l, 1, Filled::lower}, x, p, l, l, p, /*add=*/k > 0);
       const S through = static_cast<const S*>(in.d)[head];
       PLIMSOLL_FOR_LANES(i, partial, l * p) {
         store_some(y + i,
@@ -276,7 +276,7 @@ PLIMSOLL_INLINE void state_gradients_of(const SsdOperands& in, const SsdTensor& 
       exponentials<S>(sums, chunk.length, dt);
       scale_rows<S>(c, chunk.length, n, dt);
       scaled_copy<S>(gradient - size, gradient, size, dt[chunk.length - 1]);
-      product<S>(gradient - size, p, {c, 1, n}, dy, p, n, chunk.length, p, /*add=*/true);
+      tile_product(gradient - size, p, {c, 1, n}, dy, p, n, chunk.length, p, /*add=*/true);
     }
   }
 }
@@ -341,14 +341,14 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
 
       // Within the chunk.
       transpose(x, l, p, turned_x);
-      product<S>(products, l, {dy, p, 1}, turned_x, l, l, p, l, /*add=*/false);
+      tile_product(products, l, {dy, p, 1}, turned_x, l, l, p, l, /*add=*/false);
       weigh_backward<S>(scores, products, dt, sums, l, weights, score_gradients, dt_gradient, sum_gradient);
-      product<S>(x_gradient, p, {weights, 1, l, Filled::upper}, dy, p, l, l, p, /*add=*/false);
+      tile_product(x_gradient, p, {weights, 1, l, Filled::upper}, dy, p, l, l, p, /*add=*/false);
 
       // What came in: y_i has exp(s_i) C_i H.
       if (k > 0) {
         transpose(state, n, p, turned_state);
-        product<S>(part, n, {dy, p, 1}, turned_state, n, l, p, n, /*add=*/false);
+        tile_product(part, n, {dy, p, 1}, turned_state, n, l, p, n, /*add=*/false);
         for (int64_t i = 0; i < l; ++i) {
           const S kept = exponential(sums[i]);
           sum_gradient[i] += kept * dot<S>(c + i * n, part + i * n, n);
@@ -366,8 +366,8 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
       const S through = static_cast<const S*>(in.d)[head];
       if (k + 1 < s.chunks()) {
         transpose(leaving, n, p, turned_state);
-        product<S>(part, n, {x, p, 1}, turned_state, n, l, p, n, /*add=*/false);
-        product<S>(turned_x, p, {b, n, 1}, leaving, p, l, n, p, /*add=*/false);
+        tile_product(part, n, {x, p, 1}, turned_state, n, l, p, n, /*add=*/false);
+        tile_product(turned_x, p, {b, n, 1}, leaving, p, l, n, p, /*add=*/false);
         S& last = sum_gradient[l - 1];
         for (int64_t j = 0; j < l; ++j) {
           const S decay = exponential(sums[l - 1] - sums[j]), weight = decay * dt[j];
@@ -418,8 +418,8 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
       static_cast<S*>(out.a_parts)[share] = a_gradient;
       static_cast<S*>(out.d_parts)[share] = through_gradient;
     }
-    product<S>(c_gradient, n, {score_gradients, l, 1, Filled::lower}, b, n, l, l, n, /*add=*/true);
-    product<S>(b_gradient, n, {score_gradients, 1, l, Filled::upper}, c, n, l, l, n, /*add=*/true);
+    tile_product(c_gradient, n, {score_gradients, l, 1, Filled::lower}, b, n, l, l, n, /*add=*/true);
+    tile_product(b_gradient, n, {score_gradients, 1, l, Filled::upper}, c, n, l, l, n, /*add=*/true);
     store_rows(in.dtype, b_gradient, s, chunk, group, s.groups, n, out.b);
     store_rows(in.dtype, c_gradient, s, chunk, group, s.groups, n, out.c);
   }

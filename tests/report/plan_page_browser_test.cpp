@@ -360,8 +360,8 @@ TEST_F(PlanPageInBrowser, APhoneShowsItWhole) {
   page.op_seconds.assign(plan.trace.ops.size(), 0.001);
   page.facts = {{"predicted by", "NVIDIA GeForce RTX 3060 12GB (catalogue)"}, {"micro batch", "16 x 65536 tokens"}};
   for (int64_t i = 1; i <= 13; ++i)
-    page.frontier.push_back(
-        {i * 1'000'000'000, i * 999'000'000, 1.0 / static_cast<double>(i), "bf16-mixed, micro batch 8 x 2, 16.8 % recomputed", true});
+    page.frontier.push_back({i * 1'000'000'000, i * 999'000'000, 1.0 / static_cast<double>(i),
+                             "bf16-mixed, micro batch 8 x 2, 16.8 % recomputed", true});
   for (const char* window : {"360,800", "420,900", "768,1024"}) {
     const Json seen = look(to_html(page), R"js(
       for (const each of document.querySelectorAll('details')) each.open = true;
