@@ -24,7 +24,8 @@ struct CpuInstructions {
 
 /// Asks our kernels and libtorch, and has oneDNN and MKL say what they run with, which takes a small convolution and
 /// small products with their messages turned on. Once in a process: later calls give what the first one saw. What other
-/// threads write to standard output meanwhile is lost. Throws UserError for a wrong PLIMSOLL_CPU_CAPABILITY.
+/// threads write to standard output meanwhile is lost. Throws UserError for a wrong PLIMSOLL_CPU_CAPABILITY
+/// or PLIMSOLL_16BIT_PRODUCTS.
 CpuInstructions cpu_instructions();
 
 struct MachineReport {

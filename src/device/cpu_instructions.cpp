@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Version.h>
 #include <ATen/native/verbose_wrapper.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,30 +12,73 @@
 #include <string_view>
 
 #include "ops/cpu_capability.h"
+#include "ops/product_speed.h"
 #include "plimsoll/machine.h"
 
 namespace plimsoll {
 namespace {
 
+/// Standard output goes to a file of its own while this lives.
+class CaughtOutput {
+ public:
+  CaughtOutput() {
+    std::fflush(stdout);
+    file_ = memfd_create("printed", MFD_CLOEXEC);
+    before_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    caught_ = file_ >= 0 && before_ >= 0 && dup2(file_, STDOUT_FILENO) >= 0;
+  }
+  ~CaughtOutput() {
+    restore();
+    if (file_ >= 0) close(file_);
+    if (before_ >= 0) close(before_);
+  }
+  CaughtOutput(const CaughtOutput&) = delete;
+  CaughtOutput& operator=(const CaughtOutput&) = delete;
+
+  /// All of it; empty where it could not be caught. What comes after it is not.
+  std::string text() {
+    if (!caught_) return {};
+    restore();
+    std::string text(static_cast<size_t>(std::max<off_t>(0, lseek(file_, 0, SEEK_END))), '\0');
+    const ssize_t got = pread(file_, text.data(), text.size(), 0);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
+    return text;
+  }
+
+ private:
+  void restore() {
+    if (!caught_) return;
+    std::fflush(stdout);
+    dup2(before_, STDOUT_FILENO);
+    caught_ = false;
+  }
+
+  int file_ = -1, before_ = -1;
+  bool caught_ = false;
+};
+
 /// What `work` writes to standard output, by whatever means. Empty where it cannot be caught.
 std::string printed_by(const std::function<void()>& work) {
-  std::fflush(stdout);
-  const int file = memfd_create("printed", MFD_CLOEXEC), before = dup(STDOUT_FILENO);
-  if (file < 0 || before < 0 || dup2(file, STDOUT_FILENO) < 0) {
-    if (file >= 0) close(file);
-    if (before >= 0) close(before);
-    return {};
-  }
+  CaughtOutput output;
   work();
-  std::fflush(stdout);
-  dup2(before, STDOUT_FILENO);
-  close(before);
-  std::string text(static_cast<size_t>(std::max<off_t>(0, lseek(file, 0, SEEK_END))), '\0');
-  const ssize_t got = pread(file, text.data(), text.size(), 0);
-  text.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
-  close(file);
-  return text;
+  return output.text();
 }
+
+void set_onednn(int level) {
+  torch::verbose::_mkldnn_set_verbose(level);
+}
+void set_mkl(int level) {
+  torch::verbose::_mkl_set_verbose(level);
+}
+
+/// A library's messages, on while this lives.
+template <void (*kSet)(int)>
+struct Messages {
+  Messages() { kSet(1); }
+  ~Messages() { kSet(0); }
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+};
 
 /// From behind `start` up to `end` or the line's end; empty where `start` is not there.
 std::string between(std::string_view text, std::string_view start, std::string_view end) {
@@ -60,21 +104,21 @@ CpuInstructions ask() {
   result.libtorch = at::get_cpu_capability();
   if (at::hasMKLDNN()) {
     const at::Tensor image = at::ones({1, 1, 4, 4}), weight = at::ones({1, 1, 3, 3});
-    torch::verbose::_mkldnn_set_verbose(1);
+    // Measures them where nobody has: not under messages, and their products are not the one that is asked about.
+    for (const DType dtype : {DType::bfloat16, DType::float16}) ops::float32_products(dtype);
+    const Messages<set_onednn> messages;
     result.onednn = between(printed_by([&] {
                               at::mkldnn_convolution(image, weight, {}, {0, 0}, {1, 1}, {1, 1}, 1);
                             }),
                             ",cpu,isa:", "\n");
     result.bfloat16_product = product_kernel(at::kBFloat16);
     result.float16_product = product_kernel(at::kHalf);
-    torch::verbose::_mkldnn_set_verbose(0);
   }
   if (at::hasMKL()) {
     const at::Tensor a = at::ones({64, 64});
-    torch::verbose::_mkl_set_verbose(1);
+    const Messages<set_mkl> messages;
     // "... for Intel(R) 64 architecture WHAT WE WANT, Lnx 2.60GHz ..."
     result.mkl = between(printed_by([&] { at::mm(a, a); }), " architecture ", ", Lnx");
-    torch::verbose::_mkl_set_verbose(0);
   }
   return result;
 }

@@ -42,9 +42,10 @@ constexpr double kProductFlops = 2 * 2.0 * kRows * kDepth * kColumns;
 constexpr int64_t kSide = 16, kChannels = 16;
 constexpr double kConvolutionFlops = 2.0 * 2 * kSide * kSide * kChannels * kChannels * 9;
 
-// Each is tried in turn, so that tries of one lie apart.
-constexpr int kMostRounds = 12;
-constexpr double kMostSeconds = 0.25;
+// Each is tried in turn, so that tries of one lie apart, until two of its tries agree. A type without instructions takes
+// 50 ms a try; on a machine that does much else it may never agree.
+constexpr int kMostRounds = 60;
+constexpr double kMostSeconds = 2;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -67,11 +68,13 @@ void products_into(Tensor& out, Tensor& gradient, const Tensor& x, const Tensor&
   }
 }
 
-void measure(std::vector<Work>& all) {
+// Whether all agreed.
+bool measure(std::vector<Work>& all) {
   for (Work& each : all) each.run();  // makes kernels and takes pages
   const double start = seconds_now();
-  for (int round = 0; round < kMostRounds; ++round) {
-    bool agreed = true;
+  bool agreed = false;
+  for (int round = 0; round < kMostRounds && !agreed; ++round) {
+    agreed = true;
     for (Work& each : all) {
       if (each.tries.agree()) continue;
       const double begin = seconds_now();
@@ -79,12 +82,18 @@ void measure(std::vector<Work>& all) {
       each.tries.add(std::max(seconds_now() - begin, 1e-9));
       agreed = agreed && each.tries.agree();
     }
-    if (agreed || seconds_now() - start > kMostSeconds) break;
+    if (seconds_now() - start > kMostSeconds) break;
   }
   for (Work& each : all) *each.rate = each.flops / each.tries.least();
+  return agreed;
 }
 
-ProductSpeeds measured() {
+struct Measured {
+  ProductSpeeds speeds;
+  bool agreed;
+};
+
+Measured measured() {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   // One thread: nothing waits for another that somebody else's work holds up.
@@ -109,9 +118,9 @@ ProductSpeeds measured() {
                  filter = at::zeros({kChannels, kChannels, 3, 3}, options);
     all.push_back({[=] { at::conv2d(image, filter, {}, 1, 1); }, kConvolutionFlops, &speed.convolution, {}});
   }
-  measure(all);
+  const bool agreed = measure(all);
   speeds.of(DType::float32).blocks = speeds.of(DType::float32).libtorch;
-  return speeds;
+  return {speeds, agreed};
 }
 
 std::filesystem::path products_file() {
@@ -128,8 +137,9 @@ ProductSpeeds known_or_measured() {
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
     if (const auto known = products_of(text)) return *known;
   }
-  const ProductSpeeds speeds = measured();
-  if (!file.empty()) {
+  const auto [speeds, agreed] = measured();
+  // What somebody else's work may have slowed down is not kept: other processes would go by it for good.
+  if (agreed && !file.empty()) {
     std::error_code ignored;
     std::filesystem::create_directories(file.parent_path(), ignored);
     try {
