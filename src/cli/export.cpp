@@ -69,10 +69,9 @@ int run_export(const ExportArguments& arguments) {
     throw UserError(fmt::format("--out is {}, the checkpoint itself; name another file", arguments.out));
   arguments.job.require_outputs_apart(job, {{"--out", arguments.out}});
   if (arguments.format != "safetensors" && arguments.format != "huggingface")
-    throw UserError(fmt::format("--format is '{}'; allowed: safetensors, huggingface{}", arguments.format,
-                                arguments.format == "hf" || arguments.format == "transformers"
-                                    ? "; did you mean 'huggingface'?"
-                                    : ""));
+    throw UserError(fmt::format(
+        "--format is '{}'; allowed: safetensors, huggingface{}", arguments.format,
+        arguments.format == "hf" || arguments.format == "transformers" ? "; did you mean 'huggingface'?" : ""));
   arguments.job.output.require_writable();
   if (arguments.format == "safetensors")
     require_writable({"--out", arguments.out});

@@ -42,8 +42,8 @@ constexpr double kProductFlops = 2 * 2.0 * kRows * kDepth * kColumns;
 constexpr int64_t kSide = 16, kChannels = 16;
 constexpr double kConvolutionFlops = 2.0 * 2 * kSide * kSide * kChannels * kChannels * 9;
 
-// Each is tried in turn, so that tries of one lie apart, until two of its tries agree. A type without instructions takes
-// 50 ms a try; on a machine that does much else it may never agree.
+// Each is tried in turn, so that tries of one lie apart, until two of its tries agree. A type without instructions
+// takes 50 ms a try; on a machine that does much else it may never agree.
 constexpr int kMostRounds = 60;
 constexpr double kMostSeconds = 2;
 

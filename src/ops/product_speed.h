@@ -31,9 +31,9 @@ struct ProductSpeeds {
 /// the two it is does not depend on a noisy measurement.
 constexpr double kSlowProduct = 0.8;
 
-/// Measured when first asked for, which takes some tenths of a second, and, where tries agreed, kept in the file `products.json` of the
-/// cache folder (cache_folder()) for other processes: one for each processor, libtorch and set of instruction masks.
-/// Where there is no such folder each process measures its own.
+/// Measured when first asked for, which takes some tenths of a second, and, where tries agreed, kept in the file
+/// `products.json` of the cache folder (cache_folder()) for other processes: one for each processor, libtorch and set
+/// of instruction masks. Where there is no such folder each process measures its own.
 const ProductSpeeds& product_speeds();
 
 /// Whether products of `dtype` go through float32 blocks: of bfloat16 and float16 where libtorch's own were measured to
