@@ -19,7 +19,6 @@ What was dispatched is asked of the libraries themselves in each run, and a run 
 mask that changes nothing that can be seen is said to.
 """
 
-import concurrent.futures
 import os
 import re
 import subprocess
@@ -97,28 +96,21 @@ def main():
     begin = time.monotonic()
     whole = instruction_sets(build, {}, 2)
     rows, failures = [], []
-
-    def run(one):
-        name, masks, threads = one
+    for name, masks, threads in runs:
         start = time.monotonic()
         used = instruction_sets(build, masks, threads)
-        return used, [(program, tests(build / program, pattern, masks, threads)) for program, pattern in FILTERS.items()], \
-            time.monotonic() - start
-
-    # Two at once: most tests are too small to keep two cores busy.
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for (name, masks, threads), (used, outcomes, seconds) in zip(runs, pool.map(run, runs)):
-            passed = skipped = 0
-            for program, (done, its_passed, its_skipped, failed) in outcomes:
-                passed += its_passed
-                skipped += its_skipped
-                if done.returncode != 0:
-                    failures.append((name, masks, failed or [f"{program} ended with {done.returncode}"]))
-                    (build / "masks-failed.log").open("a").write(f"==== {name} {masks}\n{done.stdout}\n")
-                if its_passed == 0:
-                    failures.append((name, masks, [f"{program}: no test passed"]))
-            rows.append((name, masks, threads, used, passed, skipped, seconds))
-            print(f"==> masks: {name}: {passed} passed, {skipped} skipped, {seconds:.0f} s", flush=True)
+        passed = skipped = 0
+        for program, pattern in FILTERS.items():
+            done, its_passed, its_skipped, failed = tests(build / program, pattern, masks, threads)
+            passed += its_passed
+            skipped += its_skipped
+            if done.returncode != 0:
+                failures.append((name, masks, failed or [f"{program} ended with {done.returncode}"]))
+                (build / "masks-failed.log").open("a").write(f"==== {name} {masks}\n{done.stdout}\n")
+            if its_passed == 0:
+                failures.append((name, masks, [f"{program}: no test passed"]))
+        rows.append((name, masks, threads, used, passed, skipped, time.monotonic() - start))
+        print(f"==> masks: {name}: {passed} passed, {skipped} skipped, {rows[-1][-1]:.0f} s", flush=True)
 
     print(f"\n{'run':<26}{'threads':>8}{'passed':>8}{'skipped':>9}{'seconds':>9}")
     for name, masks, threads, used, passed, skipped, seconds in rows:
