@@ -14,7 +14,7 @@ BENCHES := $(basename $(notdir $(wildcard bench/*_bench.cpp)))
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quickstart
 quickstart: setup text ## From a bare machine to a small language model in training
@@ -26,6 +26,21 @@ quickstart: setup text ## From a bare machine to a small language model in train
 train-small: setup text ## Train the small language model for this machine; watch it with 'make monitor' in another terminal
 	@scripts/build.sh release plimsoll_cli
 	@build/plimsoll train examples/small-lm/quickstart.yaml $(ARGS)
+
+# What they need is asked for first: a machine without it hears so at once, and not after twenty minutes of building.
+.PHONY: train-small-rocm
+train-small-rocm: ## Train the small language model on a 12 GB AMD card; says what it needs where that is not there
+	@scripts/train-small.sh rocm
+	@$(MAKE) --no-print-directory setup text
+	@scripts/build.sh release plimsoll_cli
+	@build/plimsoll train examples/small-lm/amd.yaml $(ARGS)
+
+.PHONY: train-small-mps
+train-small-mps: ## Train the small language model on a 16 GB Apple computer; says what it needs where that is not there
+	@scripts/train-small.sh mps
+	@$(MAKE) --no-print-directory setup text
+	@scripts/build.sh release plimsoll_cli
+	@build/plimsoll train examples/small-lm/apple.yaml $(ARGS)
 
 .PHONY: monitor
 monitor: setup ## Watch the runs of this machine: memory by role against the budget, rate, devices

@@ -24,7 +24,7 @@ SETTINGS = {
     "bf16, AdamW 8-bit": BF16 + ["update_in_backward=false", "optimizer.state_dtype=8bit"],
     "bf16, AdamW 8-bit, update in backward": LEAN + ["optimizer.state_dtype=8bit"],
     "bf16, AdamW 4-bit, update in backward": LEAN + ["optimizer.state_dtype=4bit"],
-    "bf16, AdamW 8-bit, 4 micro batches summed in 8 bits": BF16 + ["optimizer.state_dtype=8bit", "batch_size=4",
+    "bf16, AdamW 8-bit, 4 micro batches summed in 8 bits": BF16 + ["optimizer.state_dtype=8bit", "micro_batch_size=1",
                                                                    "gradient_accumulation_steps=4",
                                                                    "gradient_accumulation_dtype=8bit"],
     "bf16, Lion 8-bit, update in backward": LEAN + ["optimizer.name=lion_8bit"],

@@ -51,10 +51,11 @@ const std::vector<DeviceSpec>& device_catalogue();
 
 /// The device that is called so, or null. Case, spaces and punctuation do not count, nor do the maker's words in front:
 /// "RTX A6000", "nvidia-a6000" and "A6000" are one, "4090" is the RTX 4090. A name that several sizes share means the
-/// one with least memory ("a100": 40 GB): what fits there fits the others.
+/// one with least memory ("a100": 40 GB): what fits there fits the others, and drivers give no more.
 const DeviceSpec* find_device(std::string_view name);
 
-/// The device that is called so. Throws UserError, naming the nearest known ones, where there is none.
+/// The device that a person calls so. Throws UserError, naming the nearest known ones, where there is none, and naming
+/// all that it may be where several sizes share the name and are not the same to a plan.
 const DeviceSpec& require_device(std::string_view name);
 
 /// Devices with `pattern` in their id, name, an alias, the architecture or the vendor, compared as find_device does;

@@ -59,14 +59,15 @@ struct DataConfig {
   bool skip_bad = false;                     ///< files that cannot be read are left out and counted
   SeriesConfig series;
   SlicesConfig slices;
+  PicturesConfig pictures;
   ClipsConfig clips;
   StimuliConfig stimuli;
   std::string tokenizer = "bytes";  ///< bytes | gpt2 | sentencepiece | gguf | huggingface
   /// gpt2: a tiktoken rank file; sentencepiece: a .model file; gguf: a model's; huggingface: a tokenizer.json
   std::filesystem::path tokenizer_file;
-  int64_t sequence_length = 512;           ///< tokens of a window
-  double validation_fraction = 0.05;       ///< [0, 0.5]: the end of the text, held out for evaluation
-  double test_fraction = 0;                ///< slices, stimuli; [0, 0.5]: held out as well, and apart from validation
+  int64_t sequence_length = 512;      ///< tokens of a window
+  double validation_fraction = 0.05;  ///< [0, 0.5]: the end of the text, held out for evaluation
+  double test_fraction = 0;  ///< slices, pictures, stimuli; [0, 0.5]: held out as well, and apart from validation
   std::string evaluate_on = "validation";  ///< validation | test: the part that evaluations and baselines look at
   /// The share of the data that evaluations look at.
   double evaluated_fraction() const { return evaluate_on == "test" ? test_fraction : validation_fraction; }
@@ -102,6 +103,7 @@ std::string_view name_of(WeightUpdate update);
 struct OptimizerConfig {
   std::string name = "adamw";  ///< adamw | lion | sgd | adafactor | muon
   double learning_rate = 3e-4;
+  std::optional<int64_t> reference_batch_size;   ///< sequences of the step that learning_rate was chosen for
   double weight_decay = 0.1;                     ///< decoupled; not applied to norms and biases
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw, lion; `optimizer.betas: [0.9, 0.95]`
   double momentum = 0.9;                         ///< sgd, muon

@@ -11,10 +11,12 @@
 
 namespace plimsoll {
 
-/// `data.type: series`: sequences of vectors with a class each, in .ts files (data.files).
+/// `data.type: series`: sequences of vectors with a class each, in .ts, .csv, .npy and .npz files (data.files).
 struct SeriesConfig {
   /// Held out whole; empty: the share data.validation_fraction of the files' series.
   std::vector<std::filesystem::path> validation_files;
+  /// For .npy files, which hold no classes: a .npy file of classes for each of data.files, and of validation_files.
+  std::vector<std::filesystem::path> labels, validation_labels;
   int64_t length = 100;                 ///< vectors of a series
   double train_ratio_of_vectors = 1.0;  ///< (0, 1]: how many of them a sample has
   bool pad = false;                     ///< shorter series and missing values are filled up with the mean
@@ -42,6 +44,14 @@ struct SlicesConfig {
   std::string answer = " It is here:";          ///< what the language model is to go on with
 };
 
+/// `data.type: pictures`: pictures and masks in PNG and JPEG files. A sample is a picture and a structure that its
+/// masks show. Names, prompts, augmentation and min_pixels are SlicesConfig's.
+struct PicturesConfig {
+  std::filesystem::path images, masks;  ///< folders; a picture's mask has its name
+  std::filesystem::path list;         ///< CSV or JSON lines: picture, mask and more of each sample; empty: the folders
+  std::string normalise = "picture";  ///< picture: mean 0 and deviation 1 each; imagenet: by that data set's figures
+};
+
 /// `data.type: clips`: clips of video files (data.files, or those of a list) with a caption each.
 struct ClipsConfig {
   std::filesystem::path list;               ///< lines "path TAB caption [TAB start TAB end]"; empty: data.files
@@ -60,14 +70,16 @@ int64_t frames_of_clip(const ClipsConfig& config);
 
 /// `data.type: stimuli`: volumes of an fMRI series, and what was seen, heard and read before each.
 struct StimuliConfig {
-  std::filesystem::path fmri;             ///< NIfTI (.nii, .nii.gz), or a table of time points x regions (.csv)
-  std::filesystem::path mask;             ///< NIfTI of the same grid: its voxels that are not 0; empty: those that vary
+  std::filesystem::path fmri;             ///< NIfTI (.nii, .nii.gz), or time points x regions (.csv, .npy)
+  std::filesystem::path mask;             ///< of the same grid: its voxels that are not 0; empty: those that vary
   int64_t delay = 2;                      ///< volumes from a stimulus to its response
   std::string detrend = "linear";         ///< none | mean | linear: what is taken out of every run
   double repetition_time = 0;             ///< seconds from volume to volume; 0: as the file says
   std::filesystem::path texts;            ///< a line a volume: label, run; empty: one run without words
   std::filesystem::path text_embeddings;  ///< safetensors: a vector for each label
   std::filesystem::path videos;           ///< a film of the whole series, or a folder with a clip for each label
+  /// Computed already, .npy files of n rows a volume, in place of text_embeddings, sound and pictures.
+  std::filesystem::path text_features, audio_features, pictures;
 };
 
 }  // namespace plimsoll

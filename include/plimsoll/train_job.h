@@ -105,19 +105,6 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size);
 PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule = {});
 PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 
-/// A change of a job that does not fit, as overrides of its file, and what it comes to.
-struct Advice {
-  std::string change;  ///< "data.sequence_length=512"
-  int64_t peak_bytes = 0;
-  double step_seconds = 0;  ///< predicted; at most, as the search ends with the first plan that fits
-  double tokens_per_second = 0;
-};
-
-/// Up to `most` changes that make a job fit, the mildest of each kind, planned again and not guessed: choices left to
-/// the planner, host memory, lower precision, shorter sequences, an optimizer with less state, fewer layers. Each but
-/// the first leaves micro batch and recomputation to the planner.
-std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most = 3);
-
 /// A smaller number of the model or its samples, and what the job comes to with it.
 struct ModelChange {
   std::string change;   ///< as an override: "model.bottleneck_dim=1024"; empty: the job as it is

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/quoted.h"
 #include "catalogue/catalogue_tables.h"
+#include "catalogue/variants.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
 
@@ -82,18 +84,48 @@ bool matches(const DeviceSpec& device, std::string_view key) {
          std::ranges::any_of(device.aliases, [key](const std::string& alias) { return contains(alias, key); });
 }
 
-// What is likeliest meant, best first: the nearest spelling, then what has the word in its name.
+size_t common_beginning(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+// The names at the least distance that nearest() finds, those that begin as `key` does first: of "a600" "a6000" lacks a
+// figure, and "7600" is one letter off as well.
+std::vector<std::string> nearest_names(const std::string& key) {
+  std::vector<std::string> known;
+  for (const auto& [other, device] : names()) known.push_back(other);
+  const auto meant = nearest(key, known);
+  if (!meant) return {};
+  const size_t least = edit_distance(key, *meant);
+  std::erase_if(known, [&](const std::string& other) { return edit_distance(key, other) > least; });
+  std::ranges::stable_sort(known, std::greater(),
+                           [&](const std::string& other) { return common_beginning(key, other); });
+  return known;
+}
+
+// What is likeliest meant, best first: the nearest spellings, then what has the word in its name.
 std::vector<std::string> suggestions(std::string_view name) {
   std::vector<std::string> ids;
   const auto add = [&ids](const DeviceSpec& device) {
     if (ids.size() < kShown && std::ranges::find(ids, device.id) == ids.end()) ids.push_back(device.id);
   };
   const std::string key = key_of(name);
-  std::vector<std::string> known;
-  for (const auto& [other, device] : names()) known.push_back(other);
-  if (const auto meant = nearest(key, known)) add(*names().find(*meant)->second);
+  for (const std::string& meant : nearest_names(key)) add(*names().find(meant)->second);
   for (const DeviceSpec& device : device_catalogue())
     if (!key.empty() && matches(device, key)) add(device);
+  return ids;
+}
+
+// The ids that `device` may have been meant by, which has a name of that key. Its id and its full name mean it alone,
+// and so do names that drivers give: those are no table's shorthand.
+std::vector<std::string> variants_meant(const DeviceSpec& device, const std::string& key) {
+  const auto is_shorthand = [](const std::string& alias) {
+    return std::ranges::none_of(alias, [](unsigned char c) { return std::isupper(c) != 0 || c == ' '; });
+  };
+  std::vector<std::string> ids;
+  if (key_of(device.id) == key || key_of(device.name) == key) return ids;
+  for (const std::string& alias : device.aliases)
+    if (key_of(alias) == key && is_shorthand(alias))
+      for (const DeviceSpec* each : catalogue::variants_called(device, alias)) ids.push_back(each->id);
   return ids;
 }
 
@@ -117,7 +149,12 @@ const DeviceSpec* find_device(std::string_view name) {
 }
 
 const DeviceSpec& require_device(std::string_view name) {
-  if (const DeviceSpec* device = find_device(name)) return *device;
+  if (const DeviceSpec* device = find_device(name)) {
+    if (std::vector<std::string> ids = variants_meant(*device, key_of(name)); ids.size() > 1)
+      throw UserError(fmt::format("GPU {} is not one device: there are {} and {}; name one", in_quotes(name),
+                                  fmt::join(ids.begin(), ids.end() - 1, ", "), ids.back()));
+    return *device;
+  }
   std::string message = fmt::format("unknown GPU {}", in_quotes(name));
   if (key_of(name).empty()) throw UserError(message + "; 'plimsoll gpus' lists those that are known");
   for (const char* vendor : {"nvidia", "amd", "apple", "intel"})

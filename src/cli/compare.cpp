@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/missing_device.h"
 #include "cli/plan_text.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
@@ -83,6 +84,7 @@ int run_compare(const CompareArguments& arguments) {
   const Job job = arguments.job.read();
   arguments.job.require_outputs_apart(job);
   arguments.job.output.require_writable();
+  require_device_of(job);
   outlive_broken_pipes();
   const StopSignals signals("stopping after this step; again to stop now");
   Progress progress("compare", 0, progress_on_standard_error());

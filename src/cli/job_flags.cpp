@@ -4,7 +4,6 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -33,8 +32,8 @@ std::string all_spellings(const std::string& name) {
 void add(CLI::App& command, const char* name, std::string& value, const char* meaning) {
   command.add_option(all_spellings(name), value, meaning)->group(kGroup)->option_text("VALUE")->check(not_empty());
 }
-void add(CLI::App& command, const char* name, bool& value, const char* meaning) {
-  command.add_flag(all_spellings(name), value, meaning)->group(kGroup);
+void add(CLI::App& command, const char* name, Switch& value, const char* meaning) {
+  value.option = command.add_flag(all_spellings(name), value.value, meaning)->group(kGroup);
 }
 
 // A value as YAML: quoted, so that nothing in it is syntax.
@@ -44,27 +43,30 @@ std::string quoted(const std::string& value) {
   return text + "'";
 }
 
-// Of two whole numbers; nothing where they are none, which is said where they are read.
-std::optional<int64_t> product_of(const std::string& a, const std::string& b) {
-  constexpr int64_t most = int64_t{1} << 20;
-  int64_t product = 1;
-  for (const std::string& text : {a, b}) {
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > most) return std::nullopt;
-    product *= number;
+// Of a flag and its opposite: what they say together; nothing where neither is given.
+std::optional<bool> said(const Switch& yes, const Switch& no, const char* name) {
+  const std::optional<bool> is = yes.said(), is_not = no.said();
+  if (is && is_not && *is == *is_not) {
+    const std::string opposite = fmt::format("--no-{}", std::string_view(name).substr(2));
+    throw UserError(fmt::format("{}{} and {}{} say the opposite; give one of them", name, *is ? "" : "=false", opposite,
+                                *is_not ? "" : "=false"));
   }
-  return product;
+  return is ? is : is_not ? std::optional(!*is_not) : std::nullopt;
 }
 
 }  // namespace
 
+std::optional<bool> Switch::said() const {
+  return option != nullptr && option->count() > 0 ? std::optional(value) : std::nullopt;
+}
+
 void JobFlags::add_to(CLI::App& command) {
   add(command, "--batch-size", batch_size_,
-      "samples a step (batch_size): no memory of its own, the planner chooses how many at a time; beside "
-      "--gradient-accumulation-steps samples at a time (micro_batch_size), which activations grow with");
+      "batch_size: samples a step, the planner chooses how many at a time; beside --gradient-accumulation-steps, given "
+      "here or in the file, samples at a time, which activations grow with");
   add(command, "--gradient-accumulation-steps", accumulation_,
-      "micro batches a step: activations of one at a time, no more memory than the gradients");
+      "micro batches a step: activations of one at a time, no more memory than the gradients; a step has --batch-size "
+      "x so many samples");
   add(command, "--gradient-checkpointing", checkpointing_,
       "keep each layer's input only: less memory for activations, about a third more arithmetic; without it the "
       "planner rebuilds what the budget asks for, value by value");
@@ -78,6 +80,12 @@ void JobFlags::add_to(CLI::App& command) {
   add(command, "--learning-rate", learning_rate_, "optimizer.learning_rate: no memory");
   add(command, "--num-epochs", epochs_, "max_epochs: no memory");
   add(command, "--data-root", data_root_, "the folder that relative paths of data.* start from: no memory");
+  add(command, "--max-seq-length", sequence_, "data.sequence_length in tokens: activations grow with it");
+  add(command, "--device", device_, "device, cpu, cuda, rocm or mps: where it is trained");
+  add(command, "--bf16", bf16_, "precision: bf16-mixed, as --use-amp");
+  add(command, "--fp16", fp16_, "precision: 16-mixed: the same memory as --bf16, losses are scaled");
+  add(command, "--pin-memory", pinned_, "always so: batches reach a device through pinned host memory");
+  add(command, "--persistent-workers", persistent_, "always so: the threads that prepare batches persist");
   add(command, "--compile-model", compile_,
       "compile: true: every chain of pointwise operators runs as one, what lies between takes no memory; without the "
       "flag where that gains something");
@@ -93,12 +101,10 @@ void JobFlags::add_to(CLI::App& command) {
 }
 
 std::vector<std::string> JobFlags::overrides() const {
-  const auto not_both = [](bool a, bool b, const char* first, const char* second) {
-    if (a && b) throw UserError(fmt::format("{} and {} say the opposite; give one of them", first, second));
-  };
-  not_both(amp_, no_amp_, "--use-amp", "--no-use-amp");
-  not_both(checkpointing_, no_checkpointing_, "--gradient-checkpointing", "--no-gradient-checkpointing");
-  not_both(compile_, no_compile_, "--compile-model", "--no-compile-model");
+  const std::optional<bool> amp = said(amp_, no_amp_, "--use-amp"),
+                            compile = said(compile_, no_compile_, "--compile-model"),
+                            checkpointing = said(checkpointing_, no_checkpointing_, "--gradient-checkpointing");
+  const std::optional<bool> bf16 = bf16_.said(), fp16 = fp16_.said();
   std::vector<std::string> overrides;
   const auto put = [&](const char* key, const std::string& value) {
     if (!value.empty()) overrides.push_back(fmt::format("{}={}", key, quoted(value)));
@@ -110,30 +116,26 @@ std::vector<std::string> JobFlags::overrides() const {
                       "update_in_backward=auto", "gradient_accumulation_dtype=8bit", "gradient_checkpointing=auto"});
   if (recipe_ == "balanced") overrides.insert(overrides.end(), {"precision=bf16-mixed", "gradient_checkpointing=auto"});
   if (recipe_ == "speed") overrides.insert(overrides.end(), {"precision=bf16-mixed", "gradient_checkpointing=false"});
-  if (amp_) overrides.emplace_back("precision=bf16-mixed");
-  if (no_amp_) overrides.emplace_back("precision=32-true");
-  if (checkpointing_) overrides.emplace_back("gradient_checkpointing=true");
-  if (no_checkpointing_) overrides.emplace_back("gradient_checkpointing=false");
-  if (compile_) overrides.emplace_back("compile=true");
-  if (no_compile_) overrides.emplace_back("compile=false");
-  // Of the three numbers two are said, or one: what the file says of the others does not hold any more.
-  if (!batch_size_.empty() && !accumulation_.empty()) {
-    put("micro_batch_size", batch_size_);
-    put("gradient_accumulation_steps", accumulation_);
-    if (const auto product = product_of(batch_size_, accumulation_)) put("batch_size", std::to_string(*product));
-  } else if (!batch_size_.empty()) {
-    put("batch_size", batch_size_);
-    overrides.insert(overrides.end(), {"micro_batch_size=auto", "gradient_accumulation_steps=auto"});
-  } else if (!accumulation_.empty()) {
-    put("gradient_accumulation_steps", accumulation_);
-    overrides.emplace_back("micro_batch_size=auto");
-  }
+  if (amp) overrides.emplace_back(*amp ? "precision=bf16-mixed" : "precision=32-true");
+  // As words of their own, whose false means not that: what contradicts the other is refused there.
+  if (bf16) overrides.emplace_back(*bf16 ? "bf16=true" : "bf16=false");
+  if (fp16) overrides.emplace_back(*fp16 ? "fp16=true" : "fp16=false");
+  if (checkpointing)
+    overrides.emplace_back(*checkpointing ? "gradient_checkpointing=true" : "gradient_checkpointing=false");
+  if (compile) overrides.emplace_back(*compile ? "compile=true" : "compile=false");
+  put("batch_size", batch_size_);
+  put("gradient_accumulation_steps", accumulation_);
   put("data.max_frames", max_frames_);
   put("model.image_size", image_size_);
   put("data.num_workers", workers_);
   put("optimizer.learning_rate", learning_rate_);
   put("max_epochs", epochs_);
   put("data.root", data_root_);
+  put("data.sequence_length", sequence_);
+  put("device", device_);
+  if (const auto pinned = pinned_.said()) overrides.emplace_back(*pinned ? "pin_memory=true" : "pin_memory=false");
+  if (const auto persist = persistent_.said())
+    overrides.emplace_back(*persist ? "persistent_workers=true" : "persistent_workers=false");
   return overrides;
 }
 

@@ -6,6 +6,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -13,8 +14,10 @@
 #include "base/quoted.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/plan_advice.h"
 #include "cli/plan_devices.h"
 #include "cli/plan_report_json.h"
+#include "cli/plan_shares.h"
 #include "cli/plan_tables.h"
 #include "cli/plan_text.h"
 #include "cli/standard_streams.h"
@@ -43,6 +46,9 @@ constexpr const char* kExamples =
     "  plimsoll plan job.yaml --recipe saving --gpu rtx3060-12gb  bf16 weights, 8-bit state, updates in backward\n"
     "  plimsoll plan job.yaml --gpu l40s --what-if                 a shorter sequence, a narrower layer: each planned "
     "again\n"
+    "  plimsoll plan job.yaml --gpu rtx3070 --advice full          all that would make it fit, however long it takes\n"
+    "  plimsoll plan job.yaml --by module                          vision, language model, mask decoder: bytes of "
+    "each\n"
     "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n\n";
 
 // Points of a frontier where nobody says how many.
@@ -54,6 +60,8 @@ struct PlanArguments {
   std::string memory;
   std::string html;
   int frontier = 0;
+  std::string advice = "fast";
+  std::string by;
   bool what_if = false;
   std::optional<double> what_if_seconds;
 };
@@ -77,21 +85,12 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
   return target;
 }
 
-// A budget of the job's own on a device that has more is the first to go: it costs nothing.
-std::vector<Advice> advice_for(const PlanArguments& arguments, const Job& job, const PlanTarget& target) {
-  constexpr size_t most = 3;
-  std::vector<Advice> advice;
-  if (!arguments.gpus.empty() && arguments.memory.empty() && job.memory_budget) {
-    Job open = job;
-    open.memory_budget.reset();
-    const PlannedJob planned = plan_job(open, target_for(arguments, open, arguments.gpus.front()));
-    if (planned.plan.fits)
-      advice.push_back(
-          {"memory_budget=auto", planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second});
-  }
-  const std::vector<Advice> more = changes_that_fit(job, target, most - advice.size());
-  advice.insert(advice.end(), more.begin(), more.end());
-  return advice;
+// Where the job has a budget of its own on a device that has more: the device's.
+std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, const Job& job) {
+  if (arguments.gpus.empty() || !arguments.memory.empty() || !job.memory_budget) return {};
+  Job open = job;
+  open.memory_budget.reset();
+  return target_for(arguments, open, arguments.gpus.front());
 }
 
 // A plan reads no data; whoever misspelt a name is to hear of it before the training.
@@ -107,61 +106,92 @@ void note_missing_data(const Job& job) {
        "\n");
 }
 
+int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
+  if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if || !arguments.by.empty())
+    throw UserError("--html, --frontier, --by and --what-if are of one device; name one with --gpu");
+  const DevicesReport report = [&] {
+    const Waiting waiting("planning");
+    return plan_devices(
+        job, arguments.gpus, [&](const std::string& gpu) { return target_for(arguments, job, gpu); },
+        screen_of(STDOUT_FILENO));
+  }();
+  arguments.job.output.print(report.table);
+  arguments.job.output.write({{"gpus", report.json}});
+  return report.fits ? kDone : kDoesNotFit;
+}
+
+// What is known is printed at once: each part before the search for the next.
 int run_plan(const PlanArguments& arguments) {
+  const auto start = std::chrono::steady_clock::now();
   const Job job = arguments.job.read();
   arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
   arguments.job.output.require_writable();
   require_writable({"--html", arguments.html});
   note_missing_data(job);
-  if (arguments.gpus.size() > 1) {
-    if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if)
-      throw UserError("--html, --frontier and --what-if are of one device; name one with --gpu");
-    const DevicesReport report = [&] {
-      const Waiting waiting("planning");
-      return plan_devices(
-          job, arguments.gpus, [&](const std::string& gpu) { return target_for(arguments, job, gpu); },
-          screen_of(STDOUT_FILENO));
-    }();
-    arguments.job.output.print(report.table);
-    arguments.job.output.write({{"gpus", report.json}});
-    return report.fits ? kDone : kDoesNotFit;
-  }
+  if (arguments.gpus.size() > 1) return run_plan_for_several(arguments, job);
   const PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
   auto waiting = std::make_optional<Waiting>("planning");
   const PlannedJob planned = plan_job(job, target, [&, schedules = 0]() mutable {
     if (++schedules > 1) waiting->say(fmt::format("schedule {}", schedules));
   });
-  waiting->say("");
-  std::vector<FrontierPoint> frontier;
-  const int points = arguments.frontier > 0 ? arguments.frontier : arguments.html.empty() ? 0 : kFrontierPoints;
-  if (points > 0) frontier = frontier_of(job, target, points);
-  std::vector<Advice> advice;
-  if (!planned.plan.fits) advice = advice_for(arguments, job, target);
   waiting.reset();
   const Screen screen = screen_of(STDOUT_FILENO);
-  std::string text = plan_text(job, planned, screen);
-  if (!planned.plan.fits) text += advice_text(advice, job, screen);
-  if (arguments.frontier > 0) text += "\n" + frontier_table(frontier, screen);
-  if (!arguments.html.empty()) {
-    write_file_atomically(arguments.html, plan_page(job, planned, frontier));
-    text += fmt::format("\nThe plan as a page: {}\n", arguments.html);
-  }
+  ptrdiff_t lines = 0;
+  const auto print = [&](const std::string& text) {
+    lines += std::ranges::count(text, '\n');
+    arguments.job.output.print(text);
+  };
   Json json = plan_json(job, planned);
+  print(plan_text(job, planned, screen));
+  if (!arguments.by.empty()) {
+    print("\n" + modules_table(planned.plan, screen));
+    json["by_module"] = modules_json(planned.plan);
+  }
+  bool interrupted = false;
+  if (!planned.plan.fits) {
+    FoundAdvice advice;
+    const AdviceTime time = advice_time_of(arguments.advice);
+    if (time.wanted) {
+      const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      advice = advice_within(time, elapsed, arguments.job.file, arguments.job.all_overrides(), target, planned,
+                             without_own_budget(arguments, job));
+      print(advice_text(advice, job, screen));
+    } else {
+      advice.search.ended_early = true;
+      advice.limit_seconds = 0;
+    }
+    interrupted = advice.interrupted;
+    json["would_fit"] = advice_json(advice.search);
+    json["would_fit_search"] = advice_search_json(advice);
+  }
+  const int points = interrupted              ? 0
+                     : arguments.frontier > 0 ? arguments.frontier
+                     : arguments.html.empty() ? 0
+                                              : kFrontierPoints;
+  if (points > 0) {
+    std::vector<FrontierPoint> frontier;
+    {
+      const Waiting waiting_for_points("planning under other budgets");
+      frontier = frontier_of(job, target, points);
+    }
+    if (arguments.frontier > 0) print("\n" + frontier_table(frontier, screen));
+    json["frontier"] = frontier_json(frontier);
+    if (!arguments.html.empty()) {
+      write_file_atomically(arguments.html, plan_page(job, planned, frontier));
+      print(fmt::format("\nThe plan as a page: {}\n", arguments.html));
+    }
+  }
   std::optional<StopSignals> signals;
-  if (arguments.what_if) {
+  if (arguments.what_if && !interrupted) {
     signals.emplace("stopping, what was planned so far follows; again to stop now");
     const WhatIf found = what_if(arguments.job.file, arguments.job.all_overrides(), target, planned,
                                  arguments.what_if_seconds, *signals);
-    text += "\n" + what_if_table(job, found, screen);
+    print("\n" + what_if_table(job, found, screen));
     json["what_if"] = what_if_json(found);
     json["what_if_not_planned"] = found.changes.left;
   }
   // The answer stands first; a terminal that has no lines for all of this shows the end.
-  if (const auto lines = std::ranges::count(text, '\n'); static_cast<size_t>(lines) >= screen.lines)
-    text += "\n" + fold(verdict_of(planned.plan), screen.columns, 2);
-  arguments.job.output.print(text);
-  if (points > 0) json["frontier"] = frontier_json(frontier);
-  if (!planned.plan.fits) json["would_fit"] = advice_json(advice);
+  if (static_cast<size_t>(lines) >= screen.lines) print("\n" + fold(verdict_of(planned.plan), screen.columns, 2));
   arguments.job.output.write(json);
   if (signals) signals->end_as_received();
   return planned.plan.fits ? kDone : kDoesNotFit;
@@ -196,6 +226,20 @@ void add_plan(CLI::App& app, Action& action) {
           },
           "[2 - 1000]"))
       ->type_name("POINTS");
+  command
+      ->add_option("--advice", arguments->advice,
+                   "how long to look for changes that make a job fit that does not: fast, until ten seconds after the "
+                   "start; full, until enough are found or all were planned; or so many seconds")
+      ->default_str("fast")
+      ->type_name("none|fast|full|SECONDS")
+      ->check(CLI::Validator(problem_of_advice_time, ""));
+  command->add_option("--by", arguments->by, "what fills the memory by parts of the model, too: --by module")
+      ->type_name("module")
+      ->check(CLI::Validator(
+          [](std::string& given) {
+            return given == "module" ? std::string() : "--by takes module, and not " + in_quotes(given);
+          },
+          ""));
   command->add_flag("--what-if", arguments->what_if,
                     "plan again with half and a quarter of the bottleneck, the sequence, the frames, the image: what "
                     "the model's type has");

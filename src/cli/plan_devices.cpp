@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes_up.h"
+#include "cli/batch_words.h"
 #include "cli/plan_report_json.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
@@ -26,6 +27,7 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
                {unit_of(job) + "/s", Align::right}});
   DevicesReport report;
   report.json = Json::array();
+  std::string batch, remarks;
   bool job_limits = false;  // on a device that has more than the job takes, and enough
   for (const std::string& gpu : names) {
     const DeviceSpec& device = require_device(gpu);
@@ -44,11 +46,16 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
                              short_count(planned.tokens_per_second)});
     }
     table.add_row(row);
+    // The same on all: micro batches, which may differ, stand in the table.
+    batch = fmt::format("effective batch {}", effective_batch_of(planned.settings));
+    if (!planned.settings.slow_products.empty())
+      remarks += fold(fmt::format("{}: {}", device.name, planned.settings.slow_products), screen.columns, 2);
     Json json = plan_json(job, planned);
     json["gpu"] = device.id;
     report.json.push_back(std::move(json));
   }
-  report.table = table.to_string(screen);
+  report.table = fold(batch, screen.columns, 2) + "\n" + table.to_string(screen);
+  if (!remarks.empty()) report.table += "\n" + remarks;
   if (!report.fits && job_limits)
     report.table +=
         "\n" + fold(fmt::format("The job's own memory_budget of {} is what it lacks: with memory_budget=auto "

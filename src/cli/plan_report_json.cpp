@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "cli/batch_words.h"
 #include "cli/plan_json.h"
+#include "cli/plan_shares.h"
 #include "cli/plan_text.h"
 #include "plimsoll/liveness.h"
 #include "train/job_units.h"
@@ -36,36 +38,38 @@ Json elsewhere_json(const Plan& plan) {
 
 Json plan_json(const Job& job, const PlannedJob& planned) {
   const Plan& plan = planned.plan;
-  return {{"fits", plan.fits},
-          {"budget_bytes", plan.budget_bytes},
-          {"peak_bytes", plan.peak_bytes},
-          {"minimum_budget_bytes", plan.minimum_budget_bytes},
-          {"breakdown", json_of(plan.breakdown)},
-          {"step_seconds", planned.step_seconds},
-          {"units_per_second", planned.tokens_per_second},
-          {"unit", unit_of(job)},
-          {"norms_seconds", plan.time.norms},
-          {"recompute_seconds", plan.time.recompute},
-          {"recompute_bound_seconds", plan.time.recompute_bound},
-          {"offload_seconds", plan.time.offload},
-          {"update_offload_seconds", plan.time.update_offload},
-          {"host_bytes", plan.host_bytes},
-          {"batches_ahead_bytes", planned.settings.batches_ahead_bytes},
-          {"host_budget_bytes", plan.host_budget_bytes},
-          {"disk_bytes", plan.disk_bytes},
-          {"disk_budget_bytes", plan.disk_budget_bytes},
-          {"elsewhere", elsewhere_json(plan)},
-          {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
-          {"choices", choices_json(planned)},
-          {"reasons", reasons_json(plan)},
-          {"plan_seconds", planned.plan_seconds},
-          {"record_seconds", planned.record_seconds},
-          {"parameters", planned.settings.parameters},
-          {"model_bytes", most_model_bytes(plan)},
-          {"arena_bytes", plan.arena_bytes},
-          {"live_bytes", plan.live_bytes},
-          {"arena_waste", plan.arena_waste()},
-          {"residents", json_of(largest_at_peak(plan, kResidentsShown))}};
+  Json json{{"fits", plan.fits},
+            {"budget_bytes", plan.budget_bytes},
+            {"peak_bytes", plan.peak_bytes},
+            {"minimum_budget_bytes", plan.minimum_budget_bytes},
+            {"breakdown", json_of(plan.breakdown)},
+            {"step_seconds", planned.step_seconds},
+            {"units_per_second", planned.tokens_per_second},
+            {"unit", unit_of(job)},
+            {"norms_seconds", plan.time.norms},
+            {"recompute_seconds", plan.time.recompute},
+            {"recompute_bound_seconds", plan.time.recompute_bound},
+            {"offload_seconds", plan.time.offload},
+            {"update_offload_seconds", plan.time.update_offload},
+            {"host_bytes", plan.host_bytes},
+            {"batches_ahead_bytes", planned.settings.batches_ahead_bytes},
+            {"host_budget_bytes", plan.host_budget_bytes},
+            {"disk_bytes", plan.disk_bytes},
+            {"disk_budget_bytes", plan.disk_budget_bytes},
+            {"elsewhere", elsewhere_json(plan)},
+            {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
+            {"choices", choices_json(planned)},
+            {"reasons", reasons_json(plan)},
+            {"plan_seconds", planned.plan_seconds},
+            {"record_seconds", planned.record_seconds},
+            {"parameters", planned.settings.parameters},
+            {"model_bytes", most_model_bytes(plan)},
+            {"arena_bytes", plan.arena_bytes},
+            {"live_bytes", plan.live_bytes},
+            {"arena_waste", plan.arena_waste()},
+            {"residents", json_of(largest_at_peak(plan, kResidentsShown))}};
+  add_shares(json, planned);
+  return json;
 }
 
 Json frontier_json(const std::vector<FrontierPoint>& frontier) {
@@ -76,16 +80,6 @@ Json frontier_json(const std::vector<FrontierPoint>& frontier) {
                     {"step_seconds", point.step_seconds},
                     {"choices", point.choices},
                     {"fits", point.fits}});
-  return list;
-}
-
-Json advice_json(const std::vector<Advice>& advice) {
-  Json list = Json::array();
-  for (const Advice& each : advice)
-    list.push_back({{"change", each.change},
-                    {"peak_bytes", each.peak_bytes},
-                    {"step_seconds", each.step_seconds},
-                    {"units_per_second", each.tokens_per_second}});
   return list;
 }
 

@@ -12,7 +12,4 @@ Json plan_json(const Job& job, const PlannedJob& planned);
 /// [{"budget_bytes", "peak_bytes", "step_seconds", "choices", "fits"}, …]
 Json frontier_json(const std::vector<FrontierPoint>& frontier);
 
-/// [{"change", "peak_bytes", "step_seconds", "units_per_second"}, …]
-Json advice_json(const std::vector<Advice>& advice);
-
 }  // namespace plimsoll::cli

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/bytes_up.h"
+#include "cli/batch_words.h"
 #include "cli/plan_json.h"
+#include "cli/plan_shares.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
@@ -150,17 +152,6 @@ std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Scr
   return table.to_string(screen);
 }
 
-std::string advice_text(const std::vector<Advice>& advice, const Job& job, const Screen& screen) {
-  if (advice.empty()) return "\nNo single change of the job that was tried would fit.\n";
-  std::string text = "\nWhat would fit\n\n";
-  for (const Advice& each : advice)
-    // The change on lines of its own, to be copied.
-    text += fold(each.change, screen.columns, 2) +
-            fmt::format("  {} at the peak, at most {} a step, {} {}/s\n", format_bytes(each.peak_bytes),
-                        short_seconds(each.step_seconds), short_count(each.tokens_per_second), unit_of(job));
-  return text;
-}
-
 std::string plan_page(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier) {
   PlanPage page;
   page.title = job.file.empty() ? "job" : job.file.filename().string();
@@ -199,8 +190,15 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
 
 std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen) {
   const Plan& plan = planned.plan;
-  std::string text = plan.fits ? fold(verdict_of(plan), screen.columns, 2) : explanation_of_misfit(plan, screen);
-  text += "\n" + breakdown_table(plan, screen) + "\n" + step_table(job, planned, screen);
+  const std::string verdict = fold(verdict_of(plan), screen.columns, 2);
+  std::string text = plan.fits ? verdict : explanation_of_misfit(plan, screen);
+  // What is trained stands beside whether it fits: a batch of another size is another training.
+  std::string beside = fold(effective_batch_in_words(planned.settings), screen.columns, 2);
+  if (!planned.settings.slow_products.empty()) beside += fold(planned.settings.slow_products, screen.columns, 2);
+  text.insert(verdict.size(), beside);
+  text += "\n" + breakdown_table(plan, screen);
+  if (const std::string shares = shares_text(planned, screen); !shares.empty()) text += "\n" + shares;
+  text += "\n" + step_table(job, planned, screen);
   if (!plan.reasons.empty()) text += "\nDecisions\n\n";
   for (const Reason& reason : plan.reasons)
     text += fold(fmt::format("{}: {}", reason.decision, reason.why), screen.columns, 2);

@@ -14,9 +14,6 @@ std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& s
 
 std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Screen& screen);
 
-/// What would fit, each planned again.
-std::string advice_text(const std::vector<Advice>& advice, const Job& job, const Screen& screen);
-
 /// The page of `--html`.
 std::string plan_page(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier);
 

@@ -5,8 +5,11 @@
 #include <CLI/App.hpp>
 #include <memory>
 
+#include "cli/batch_words.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/launcher.h"
+#include "cli/missing_device.h"
 #include "cli/number_options.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
@@ -72,6 +75,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"measured_host_bytes", report.used.host},
           {"planned_disk_bytes", plan.disk_bytes},
           {"measured_disk_bytes", report.used.disk},
+          {"effective_batch_size", effective_batch_of(report.job.settings)},
           {"choices", choices_json(report.job)},
           {"reasons", reasons_json(plan)},
           {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
@@ -119,6 +123,7 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
   Table table({{""}, {"", Align::right}}, "The run");
   table.add_row({"steps", std::to_string(report.steps)});
   table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
+  table.add_row({"effective batch", std::to_string(effective_batch_of(report.job.settings))});
   table.add_row({"micro batches", micro_batches_in_words(report.job.settings)});
   if (report.resumed_step > 0) table.add_row({"of these before this run", std::to_string(report.resumed_step)});
   if (report.stopped) table.add_row({"stopped", "before the last step"});
@@ -169,10 +174,12 @@ std::string results_text(const Job& job, const TrainReport& report, const Screen
 }
 
 int run_train(const TrainArguments& all) {
+  refuse_several_processes();
   const JobArguments& arguments = all.job;
   const Job job = arguments.read();
   arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
   arguments.output.require_writable();
+  require_device_of(job);
   const Screen screen = screen_of(STDOUT_FILENO);
   outlive_broken_pipes();
   StopSignals signals;

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <utility>
 
+#include "cli/batch_words.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "report/terminal.h"
@@ -53,8 +54,8 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
 
 void TrainProgressView::planned(const PlannedJob& job) {
   note(verdict_of(job.plan));
-  note(fmt::format("{}, micro batch {}, {} parameters, {} operators; recorded in {}, planned in {}",
-                   name_of(job.settings.precision), micro_batches_in_words(job.settings),
+  note(effective_batch_in_words(job.settings));
+  note(fmt::format("{}, {} parameters, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
   if (!job.settings.slow_products.empty()) note(job.settings.slow_products);

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "base/quoted.h"
 #include "train/job/keys.h"
+#include "train/job/many_devices.h"
 #include "train/job/unknown_key.h"
 
 namespace plimsoll::cli {
@@ -69,6 +70,8 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   if (word == "help" || word == "version") return fmt::format("unknown command '{0}'; did you mean '--{0}'?", word);
   if (is_job_file(word)) return fmt::format("the command comes first: plimsoll train {}", one_line(word));
   const std::string message = fmt::format("unknown command {}", in_quotes(word));
+  if (has({"accelerate", "deepspeed", "launch", "mpirun", "torchrun"}, word))
+    return message + "; a launcher starts training on several devices, which is not there yet: 'plimsoll train' alone";
   const auto other = std::ranges::find(kOtherCommands, word, &decltype(kOtherCommands)::value_type::first);
   if (other != kOtherCommands.end()) return fmt::format("{}; did you mean '{}'?", message, other->second);
   if (const auto meant = nearest(word, known)) return fmt::format("{}; did you mean '{}'?", message, *meant);
@@ -87,6 +90,10 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
 
   std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
   std::ranges::replace(name, '-', '_');
+  if (job)
+    if (const auto answer = job::answer_of_devices(name, value_of(word, words)))
+      return fmt::format("{} {}{}", in_quotes(option), answer->refused ? "is not taken: " : answer->what,
+                         answer->refused ? answer->what : "; leave it out");
   const bool is_key = job && option.starts_with("--") && job::names_a_key(name);
   if (!is_key) {
     const std::vector<std::string> own = option_names(place);

@@ -17,6 +17,7 @@
 #include "base/trimmed.h"
 #include "data/nifti.h"
 #include "data/nifti_grid.h"
+#include "data/npy.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -94,6 +95,80 @@ std::vector<size_t> chosen_by(const std::filesystem::path& path, const NiftiVolu
   return chosen;
 }
 
+/// Leaves out the voxels that are the same in every volume.
+void keep_what_varies(FmriSeries& series, const std::filesystem::path& path) {
+  // Outside of the head nothing varies. Some programs write "not a number" there, which is unequal to itself.
+  const auto differ = [](float a, float b) { return a != b && !(std::isnan(a) && std::isnan(b)); };
+  const auto voxels = static_cast<size_t>(series.voxels);
+  std::vector<char> varies(voxels, 0);
+  for (size_t i = voxels; i < series.values.size(); ++i)
+    varies[i % voxels] |= differ(series.values[i], series.values[i - voxels]);
+  const auto kept = std::ranges::count(varies, 1);
+  if (kept == 0) throw bad(path, "no voxel of it varies over time");
+  size_t to = 0;
+  for (size_t i = 0; i < series.values.size(); ++i)
+    if (varies[i % voxels]) series.values[to++] = series.values[i];
+  series.values.resize(to);
+  series.voxels = kept;
+}
+
+/// [X, Y, Z, volumes] as nibabel has a scan: where in C order each voxel's numbers begin, voxels in NIfTI's order (x
+/// the fastest), in volumes.
+std::vector<int64_t> places_of(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> places;
+  for (int64_t z = 0; z < sizes[2]; ++z)
+    for (int64_t y = 0; y < sizes[1]; ++y)
+      for (int64_t x = 0; x < sizes[0]; ++x) places.push_back((x * sizes[1] + y) * sizes[2] + z);
+  return places;
+}
+
+std::vector<size_t> chosen_by(const std::filesystem::path& path, const NpyArray& mask, const std::filesystem::path& of,
+                              const NpyArray& scan) {
+  const std::vector<int64_t> wanted(scan.sizes.begin(), scan.sizes.begin() + 3);
+  if (mask.sizes != wanted)
+    throw bad(path, fmt::format("this mask is {}, and {} is {}: a mask has its first three sizes",
+                                mask.sizes_in_words(), of.string(), scan.sizes_in_words()));
+  const std::vector<int64_t> places = places_of(wanted);
+  std::vector<size_t> chosen;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (mask.at(places[i]) != 0) chosen.push_back(i);
+  if (chosen.empty()) throw bad(path, "this mask is 0 everywhere");
+  return chosen;
+}
+
+FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::path& mask) {
+  const NpyArray array = read_npy(path);
+  const size_t dimensions = array.sizes.size();
+  if ((dimensions != 2 && dimensions != 4) || array.count() == 0)
+    throw bad(path, fmt::format("it is {}; [volumes, voxels], or [x, y, z, volumes] as nibabel has a scan, is wanted",
+                                array.sizes_in_words()));
+  FmriSeries series;
+  if (dimensions == 2) {
+    if (!mask.empty())
+      throw bad(mask, fmt::format("{} is [volumes, voxels], which has no grid for a mask; save the voxels within it",
+                                  path.string()));
+    series.volumes = array.sizes[0];
+    series.voxels = array.sizes[1];
+    series.values = array.floats();
+    return series;
+  }
+  series.volumes = array.sizes[3];
+  const std::vector<int64_t> places = places_of(array.sizes);
+  std::vector<size_t> chosen(places.size());
+  std::iota(chosen.begin(), chosen.end(), size_t{0});
+  if (!mask.empty()) {
+    if (mask.extension() != ".npy")
+      throw bad(mask, fmt::format("the mask of {} is a .npy file too: numbers [x, y, z]", path.string()));
+    chosen = chosen_by(mask, read_npy(mask), path, array);
+  }
+  series.voxels = std::ssize(chosen);
+  series.values.reserve(chosen.size() * static_cast<size_t>(series.volumes));
+  for (int64_t v = 0; v < series.volumes; ++v)
+    for (const size_t i : chosen) series.values.push_back(static_cast<float>(array.at(places[i] * series.volumes + v)));
+  if (mask.empty()) keep_what_varies(series, path);
+  return series;
+}
+
 FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::path& mask) {
   NiftiSeries scan(path);
   if (scan.layout().voxels() > kMostVoxels)
@@ -111,21 +186,7 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
   }
   series.volumes = scan.volumes();
   series.voxels = std::ssize(chosen);
-  if (!mask.empty()) return series;
-
-  // Outside of the head nothing varies. Some programs write "not a number" there, which is unequal to itself.
-  const auto differ = [](float a, float b) { return a != b && !(std::isnan(a) && std::isnan(b)); };
-  std::vector<char> varies(chosen.size(), 0);
-  const auto voxels = static_cast<size_t>(series.voxels);
-  for (size_t i = voxels; i < series.values.size(); ++i)
-    varies[i % voxels] |= differ(series.values[i], series.values[i - voxels]);
-  const auto kept = std::ranges::count(varies, 1);
-  if (kept == 0) throw bad(path, "no voxel of it varies over time");
-  size_t to = 0;
-  for (size_t i = 0; i < series.values.size(); ++i)
-    if (varies[i % voxels]) series.values[to++] = series.values[i];
-  series.values.resize(to);
-  series.voxels = kept;
+  if (mask.empty()) keep_what_varies(series, path);
   return series;
 }
 
@@ -136,6 +197,7 @@ FmriSeries read_fmri(const std::filesystem::path& path, const std::filesystem::p
   const bool table = extension == ".csv" || extension == ".tsv" || extension == ".txt";
   if (table && !mask.empty())
     throw bad(mask, fmt::format("{} is a table, which has no grid for a mask", path.string()));
+  if (extension == ".npy") return read_array(path, mask);
   return table ? read_table(path) : read_scan(path, mask);
 }
 

@@ -38,10 +38,11 @@ const media::Functions& load(const std::vector<std::string>& candidates) {
     }
     reasons += (reasons.empty() ? "" : "; ") + reason;
   }
-  throw UserError(fmt::format("videos and sound are read with FFmpeg's libraries, which cannot be loaded ({}); install "
-                              "them (Debian: apt-get install {}) and keep {} beside libplimsoll",
-                              reasons, PLIMSOLL_FFMPEG_PACKAGES, kLibrary),
-                  UserError::Kind::failure);
+  throw UserError(
+      fmt::format("pictures, videos and sound are read with FFmpeg's libraries, which cannot be loaded ({}); install "
+                  "them (Debian: apt-get install {}) and keep {} beside libplimsoll",
+                  reasons, PLIMSOLL_FFMPEG_PACKAGES, kLibrary),
+      UserError::Kind::failure);
 }
 
 const media::Functions& functions() {
@@ -109,6 +110,12 @@ std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_
   std::vector<float> samples;
   tell(path, functions().audio(path.string(), sample_rate, samples));
   return samples;
+}
+
+Picture decode_picture(const std::filesystem::path& path, const std::vector<uint8_t>& bytes, bool png) {
+  Picture picture;
+  tell(path, functions().picture(bytes, png, picture));
+  return picture;
 }
 
 }  // namespace plimsoll

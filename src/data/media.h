@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "data/picture.h"
+
 namespace plimsoll {
 
 /// What a video file says of itself: of its first video stream.
@@ -44,6 +46,10 @@ std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::v
 /// The best audio stream, all channels mixed into one, at `sample_rate` samples a second, within [-1, 1] or a little
 /// beyond. Sound with a part that cannot be decoded, or that ends before the file says, is an error.
 std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_rate);
+
+/// A PNG or JPEG file that lies in memory, for read_picture() (data/picture.h), which has looked through it; `path` is
+/// for messages.
+Picture decode_picture(const std::filesystem::path& path, const std::vector<uint8_t>& bytes, bool png);
 
 /// Loads the library from the first of `candidates` that can be loaded; the functions above call it with the folder of
 /// libplimsoll and then the system's. UserError that names the Debian packages where there is none. For tests.

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/file_error.h"
+#include "data/file_kind.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -70,6 +71,12 @@ class Reader {
     if (std::filesystem::is_directory(file, error)) refuse(file, "is a folder; a NIfTI file is wanted");
     const auto size = std::filesystem::file_size(file, error);
     if (error) throw_file_error("read", file, error.value());
+    if (const std::string_view kind = file_kind(file); !kind.empty() && !kind.ends_with("NIfTI volume") &&
+                                                       kind != "a gzip file" && std::filesystem::is_regular_file(file))
+      refuse(file,
+             fmt::format(
+                 "is not a NIfTI file; it is {}{}", kind,
+                 kind.ends_with(" picture") ? ": data.type: pictures reads PNG and JPEG pictures with masks" : ""));
     file_.reset(gzopen(file.c_str(), "rb"));
     if (!file_) throw_file_error("read", file, errno);
     gzbuffer(file_.get(), 1 << 17);

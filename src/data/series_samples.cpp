@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "data/hash.h"
 #include "data/hilbert.h"
-#include "data/ts_file.h"
+#include "data/series_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -46,10 +49,10 @@ class SeriesSamples final : public SampleSource {
       if (!config.skip_bad) refuse(what + "; data.skip_bad: true leaves such series out");
       skipped_.push_back(what);
     };
-    std::vector<Series> all = read(config.files, bad);
+    std::vector<Series> all = read(config.files, config_.labels, bad);
     if (!config_.validation_files.empty()) {
       train_ = std::move(all);
-      validation_ = read(config_.validation_files, bad);
+      validation_ = read(config_.validation_files, config_.validation_labels, bad);
     } else {
       deal_out(std::move(all), config.validation_fraction);
     }
@@ -107,45 +110,84 @@ class SeriesSamples final : public SampleSource {
  private:
   const std::vector<Series>& of(Split split) const { return split == Split::train ? train_ : validation_; }
 
-  std::vector<Series> read(const std::vector<std::filesystem::path>& files, const BadSeries& bad) {
-    std::vector<Series> all;
-    for (const std::filesystem::path& path : files) {
+  std::vector<Series> read(const std::vector<std::filesystem::path>& files,
+                           const std::vector<std::filesystem::path>& labels, const BadSeries& bad) {
+    std::vector<std::pair<std::string, TsFile>> there;
+    for (size_t i = 0; i < files.size(); ++i) {
       TsFile file;
       try {
-        file = read_ts_file(path, bad);
+        file = read_series_file(files[i], i < labels.size() ? labels[i] : "", bad);
       } catch (const UserError& error) {
         if (!skip_bad_) throw;
         skipped_.push_back(error.what());
         continue;
       }
-      const std::string name = path.string();
-      if (file.channels != 0 && file.channels != shape_.channels)
-        refuse(fmt::format("{} has series of {} channels; model.channels is {}: set it to {}", name, file.channels,
-                           shape_.channels, file.channels));
-      const std::vector<int64_t> labels = labels_of(file, name);
+      const std::string name = files[i].string();
+      check_channels(file, name);
+      std::erase_if(file.series, [&](const TsSeries& series) {
+        return !fits(series, fmt::format("{}{}{}", name, file.before_number, series.line), bad);
+      });
+      there.emplace_back(name, std::move(file));
+    }
+    std::vector<Series> all;
+    if (!there.empty() && classes_.empty()) learn_classes(there);
+    for (auto& [name, file] : there) {
+      const std::vector<int64_t> numbers = labels_of(file, name);
       for (TsSeries& series : file.series) {
-        if (!fits(series, fmt::format("{}:{}", name, series.line), bad)) continue;
         series.values.resize(static_cast<size_t>(config_.length * shape_.channels),
                              std::numeric_limits<float>::quiet_NaN());
-        all.push_back({std::move(series.values), {}, labels[static_cast<size_t>(series.label)]});
+        all.push_back({std::move(series.values), {}, numbers[static_cast<size_t>(series.label)]});
       }
     }
     return all;
   }
 
-  /// The number of each of the file's classes: as the first file declares them.
-  std::vector<int64_t> labels_of(const TsFile& file, const std::string& name) {
-    if (classes_.empty()) {
-      if (static_cast<int64_t>(file.classes.size()) != shape_.classes)
-        refuse(fmt::format("{} has {} classes; model.num_classes is {}: set it to {}", name, file.classes.size(),
-                           shape_.classes, file.classes.size()));
-      classes_ = file.classes;
+  void check_channels(const TsFile& file, const std::string& name) const {
+    if (file.channels == 0 || file.channels == shape_.channels) return;
+    const bool turned = !file.series.empty() && file.series[0].length == shape_.channels;
+    refuse(fmt::format("{} has series of {} channels; model.channels is {}: set it to {}{}", name, file.channels,
+                       shape_.channels, file.channels,
+                       turned ? "; or are these [series, channels, vectors]? Save array.swapaxes(1, 2) then" : ""));
+  }
+
+  /// As the first file declares them. Where it does not: whole numbers below model.num_classes stand for themselves;
+  /// other labels in their order, numbers by size.
+  void learn_classes(const std::vector<std::pair<std::string, TsFile>>& files) {
+    const auto number_of = [](const std::string& label) -> std::optional<int64_t> {
+      int64_t number = 0;
+      const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
+      if (error != std::errc() || end != label.data() + label.size()) return std::nullopt;
+      return number;
+    };
+    std::set<std::string> labels;
+    for (const auto& [name, file] : files) labels.insert(file.classes.begin(), file.classes.end());
+    const auto& [name, first] = files.front();
+    if (first.declares_classes) {
+      classes_ = first.classes;
+    } else if (std::ranges::all_of(labels, [&](const std::string& label) {
+                 const auto number = number_of(label);
+                 return number && *number >= 0 && *number < shape_.classes && label == std::to_string(*number);
+               })) {
+      for (int64_t i = 0; i < shape_.classes; ++i) classes_.push_back(std::to_string(i));
+    } else {
+      classes_.assign(labels.begin(), labels.end());
+      if (std::ranges::all_of(classes_, [&](const std::string& label) { return number_of(label).has_value(); }))
+        std::ranges::sort(classes_, {}, number_of);
     }
+    if (std::ssize(classes_) != shape_.classes)
+      refuse(fmt::format("{} has {} classes; model.num_classes is {}: set it to {}",
+                         first.declares_classes || files.size() == 1 ? name : "data.files", classes_.size(),
+                         shape_.classes, classes_.size()));
+  }
+
+  /// The number of each of the file's classes.
+  std::vector<int64_t> labels_of(const TsFile& file, const std::string& name) {
     std::vector<int64_t> labels;
     for (const std::string& label : file.classes) {
       const auto found = std::ranges::find(classes_, label);
       if (found == classes_.end())
-        refuse(fmt::format("{} has the class '{}', which the first of data.files does not have", name, label));
+        refuse(fmt::format("{} has the class '{}', which {} not have", name, label,
+                           file.declares_classes ? "the first of data.files does" : "data.files do"));
       labels.push_back(found - classes_.begin());
     }
     return labels;

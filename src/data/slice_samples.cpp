@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <span>
 #include <unordered_map>
 
+#include "data/batch_rows.h"
 #include "data/hash.h"
 #include "data/label_names.h"
 #include "data/labelled_volume.h"
+#include "data/mask_baselines.h"
 #include "data/slice_prompt.h"
 #include "data/slice_split.h"
 #include "plimsoll/error.h"
@@ -21,28 +21,6 @@ namespace {
 struct Sample {
   int32_t volume, slice, structure;
 };
-
-/// Thresholds that a mean mask is cut at.
-constexpr int kThresholds = 19;  // 0.05, 0.10, ..., 0.95
-
-double dice(int64_t both, int64_t one, int64_t other) {
-  return one + other > 0 ? 2.0 * static_cast<double>(both) / static_cast<double>(one + other) : 0;
-}
-
-template <typename Number>
-BatchField field_of(const char* name, DType dtype, std::vector<int64_t> sizes) {
-  int64_t count = 1;
-  for (int64_t size : sizes) count *= size;
-  return {name, dtype, std::move(sizes), std::vector<std::byte>(static_cast<size_t>(count) * sizeof(Number))};
-}
-
-/// Row `row` of a field of so many rows.
-template <typename Number>
-std::span<Number> row_of(BatchField& field, int64_t row) {
-  const auto numbers = static_cast<int64_t>(field.bytes.size() / sizeof(Number)) / field.sizes.front();
-  // operator new aligns the bytes for any type.
-  return {reinterpret_cast<Number*>(field.bytes.data()) + row * numbers, static_cast<size_t>(numbers)};
-}
 
 class SliceSamples final : public SampleSource {
  public:
@@ -101,7 +79,9 @@ class SliceSamples final : public SampleSource {
     for (const int64_t i : held_out) evaluated.push_back(held_out_[static_cast<size_t>(i)]);
     double mean_mask = 0, nearest = 0;
     for (size_t structure = 0; structure < prompts_.size(); ++structure)
-      mean_mask += mean_mask_dice(static_cast<int32_t>(structure), evaluated);
+      mean_mask +=
+          mean_mask_dice(shape_.image_size * shape_.image_size, masks_of(static_cast<int32_t>(structure), train_),
+                         masks_of(static_cast<int32_t>(structure), evaluated));
     for (const Sample& sample : evaluated) nearest += nearest_slice_dice(sample);
     const auto count = static_cast<double>(evaluated.size());
     return {{"dice", "the structure's mean mask", mean_mask / count},
@@ -190,43 +170,12 @@ class SliceSamples final : public SampleSource {
     return mask;
   }
 
-  /// The sum over `evaluated` samples of a structure of the Dice of its mean mask, cut where that is best for those
-  /// trained on.
-  double mean_mask_dice(int32_t structure, const std::vector<Sample>& evaluated) const {
-    const auto of_structure = [&](const Sample& sample) { return sample.structure == structure; };
-    std::vector<int32_t> count(static_cast<size_t>(shape_.image_size * shape_.image_size), 0);
-    int32_t masks = 0;
-    for (const Sample& sample : train_) {
-      if (!of_structure(sample)) continue;
-      ++masks;
-      const std::vector<uint8_t> mask = mask_of(sample);
-      for (size_t i = 0; i < mask.size(); ++i) count[i] += mask[i];
-    }
-    if (masks == 0) return 0;
-    // The thresholds that each pixel of the mean is above.
-    std::vector<uint8_t> level(count.size());
-    std::array<int64_t, kThresholds + 1> area = {};
-    for (size_t i = 0; i < count.size(); ++i) {
-      level[i] = static_cast<uint8_t>(
-          std::min<int64_t>(kThresholds, (static_cast<int64_t>(count[i]) * (kThresholds + 1)) / masks));
-      ++area[level[i]];
-    }
-    for (size_t t = kThresholds; t-- > 0;) area[t] += area[t + 1];
-    const auto dices = [&](const std::vector<Sample>& samples) {
-      std::array<double, kThresholds + 1> sums = {};
-      for (const Sample& sample : samples) {
-        if (!of_structure(sample)) continue;
-        const std::vector<uint8_t> mask = mask_of(sample);
-        std::array<int64_t, kThresholds + 1> both = {};
-        for (size_t i = 0; i < mask.size(); ++i) both[level[i]] += mask[i];
-        for (size_t t = kThresholds; t-- > 0;) both[t] += both[t + 1];
-        for (size_t t = 1; t < sums.size(); ++t) sums[t] += dice(both[t], area[t], both[0]);
-      }
-      return sums;
-    };
-    const auto learned = dices(train_);
-    const auto best = std::max_element(learned.begin() + 1, learned.end()) - learned.begin();
-    return dices(evaluated)[static_cast<size_t>(best)];
+  Masks masks_of(int32_t structure, const std::vector<Sample>& samples) const {
+    std::vector<Sample> chosen;
+    for (const Sample& sample : samples)
+      if (sample.structure == structure) chosen.push_back(sample);
+    const auto count = std::ssize(chosen);
+    return {count, [this, chosen = std::move(chosen)](int64_t i) { return mask_of(chosen[static_cast<size_t>(i)]); }};
   }
 
   double nearest_slice_dice(const Sample& sample) const {
@@ -244,7 +193,7 @@ class SliceSamples final : public SampleSource {
       one += wanted[i];
       other += got[i];
     }
-    return dice(both, one, other);
+    return dice_of(both, one, other);
   }
 
   SliceShape shape_;

@@ -9,6 +9,7 @@
 #include "data/fmri_responses.h"
 #include "data/fmri_series.h"
 #include "data/mel_spectrogram.h"
+#include "data/stimulus_features.h"
 #include "data/stimulus_labels.h"
 #include "data/stimulus_media.h"
 #include "plimsoll/error.h"
@@ -46,6 +47,7 @@ class StimuliSamples final : public SampleSource {
     read_labels();
     choose_volumes(config);
     prepare_responses();
+    read_features();
     open_media(config, progress);
   }
 
@@ -99,6 +101,7 @@ class StimuliSamples final : public SampleSource {
       throw UserError(fmt::format("data.texts: {} has {} lines, and {} {} volumes; it has a line for each",
                                   config_.texts.string(), labels_.label.size(), config_.fmri.string(),
                                   series_.volumes));
+    if (config_.text_embeddings.empty()) return;  // words are data.text_features
     vectors_ = read_label_vectors(config_.text_embeddings, labels_.names);
     if (std::ssize(vectors_.front()) != shape_.text_features)
       throw UserError(fmt::format(
@@ -176,6 +179,15 @@ class StimuliSamples final : public SampleSource {
     standardise(series_, train_);
   }
 
+  void read_features() {
+    const auto read = [&](const std::filesystem::path& file, const char* key, const std::vector<int64_t>& row) {
+      return file.empty() ? StimulusFeatures() : StimulusFeatures(file, key, row, series_.volumes);
+    };
+    words_ = read(config_.text_features, "data.text_features", {shape_.text_features});
+    sounds_ = read(config_.audio_features, "data.audio_features", {shape_.audio_mels});
+    pictures_ = read(config_.pictures, "data.pictures", {shape_.video_size, shape_.video_size, 3});
+  }
+
   void open_media(const DataConfig& config, const Progress& progress) {
     seconds_ = config_.repetition_time > 0 ? config_.repetition_time : series_.repetition_time;
     if (config_.videos.empty()) return;
@@ -199,10 +211,15 @@ class StimuliSamples final : public SampleSource {
   }
 
   void fill_words(int64_t volume, float* words) const {
-    if (vectors_.empty()) return;
+    if (vectors_.empty() && !words_.given()) return;
     for (int64_t i = 0; i < shape_.text_tokens; ++i) {
       const int64_t shown = volume - config_.delay - (shape_.text_tokens - 1 - i);
       if (shown < begin_[static_cast<size_t>(volume)]) continue;
+      if (words_.given()) {
+        const int64_t row = words_.row_at(static_cast<double>(shown));
+        for (int64_t k = 0; k < shape_.text_features; ++k) words[i * shape_.text_features + k] = words_.number(row, k);
+        continue;
+      }
       std::ranges::copy(vectors_[static_cast<size_t>(labels_.label[static_cast<size_t>(shown)])],
                         words + i * shape_.text_features);
     }
@@ -213,6 +230,10 @@ class StimuliSamples final : public SampleSource {
     for (int64_t i = 0; i < shape_.video_frames; ++i) {
       const double at =
           time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.video_frames));
+      if (pictures_.given()) {
+        fill_picture(pictures_.row_at(at), frames + i * 3 * pixels);
+        continue;
+      }
       const auto picture = at < 0 ? std::span<const std::byte>() : media_.frame(at);
       if (picture.empty()) continue;
       float* planes = frames + i * 3 * pixels;  // colours apart, from -1 to 1
@@ -223,10 +244,25 @@ class StimuliSamples final : public SampleSource {
     }
   }
 
+  /// Bytes are colours from 0 to 255, other numbers stand for themselves.
+  void fill_picture(int64_t row, float* planes) const {
+    const int64_t pixels = shape_.video_size * shape_.video_size;
+    for (int64_t i = 0; row >= 0 && i < pixels * 3; ++i) {
+      const float number = pictures_.number(row, i);
+      planes[i % 3 * pixels + i / 3] = pictures_.bytes() ? number / 127.5f - 1 : number;
+    }
+  }
+
   void fill_mel(int64_t volume, float* mel) const {
     for (int64_t i = 0; i < shape_.audio_frames; ++i) {
       const double at =
           time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.audio_frames));
+      if (sounds_.given()) {
+        const int64_t row = sounds_.row_at(at);
+        for (int64_t k = 0; row >= 0 && k < shape_.audio_mels; ++k)
+          mel[i * shape_.audio_mels + k] = sounds_.number(row, k);
+        continue;
+      }
       const auto bands = at < 0 ? std::span<const std::byte>() : media_.mel(at);
       if (!bands.empty()) std::memcpy(mel + i * shape_.audio_mels, bands.data(), bands.size());
     }
@@ -236,9 +272,10 @@ class StimuliSamples final : public SampleSource {
   StimuliShape shape_;
   FmriSeries series_;
   StimulusLabels labels_;
-  std::vector<std::vector<float>> vectors_;  // of each label
-  std::vector<char> usable_;                 // of each volume
-  Volumes begin_;                            // the first volume of each one's run
+  std::vector<std::vector<float>> vectors_;     // of each label
+  StimulusFeatures words_, sounds_, pictures_;  // computed already
+  std::vector<char> usable_;                    // of each volume
+  Volumes begin_;                               // the first volume of each one's run
   Volumes train_, held_out_;
   double seconds_ = 0;  // from volume to volume
   StimulusMedia media_;

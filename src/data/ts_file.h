@@ -22,12 +22,14 @@ struct TsSeries {
   std::vector<float> values;  ///< [length, channels]; not a number where missing
   int64_t length = 0;
   int64_t label = 0;  ///< index in TsFile::classes
-  int64_t line = 0;   ///< of the file, from 1
+  int64_t line = 0;   ///< of the file, from 1; of an array: the series' index, from 0
 };
 
 struct TsFile {
-  std::vector<std::string> classes;  ///< as the header declares them
-  int64_t channels = 0;              ///< of every series
+  std::vector<std::string> classes;  ///< as the header declares them, or else those that its series have
+  bool declares_classes = true;
+  std::string before_number = ":";  ///< between the file's name and TsSeries::line, in messages
+  int64_t channels = 0;             ///< of every series
   std::vector<TsSeries> series;
 };
 

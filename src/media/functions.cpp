@@ -5,6 +5,7 @@
 
 #include "media/audio.h"
 #include "media/media_file.h"
+#include "media/picture.h"
 #include "media/video.h"
 
 namespace plimsoll::media {
@@ -34,6 +35,8 @@ constexpr Functions kFunctions = {
         },
     .audio = [](const std::string& path, int64_t sample_rate,
                 std::vector<float>& samples) { return matter_with([&] { media::audio(path, sample_rate, samples); }); },
+    .picture = [](const std::vector<uint8_t>& bytes, bool png,
+                  Picture& picture) { return matter_with([&] { picture = media::picture(bytes, png); }); },
 };
 
 }  // namespace

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "data/media.h"
+#include "data/picture.h"
 
 namespace plimsoll::media {
 
 /// Raised with every change of the table: a library of another build is refused.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 /// Each function returns what is the matter, "" where nothing is. Nothing is thrown from one library into the other.
 struct Functions {
@@ -19,6 +20,8 @@ struct Functions {
   std::string (*frames)(const std::string& path, const std::vector<double>& seconds, int64_t width, int64_t height,
                         std::vector<uint8_t>& pixels) = nullptr;
   std::string (*audio)(const std::string& path, int64_t sample_rate, std::vector<float>& samples) = nullptr;
+  /// The bytes of a PNG or JPEG file, looked through by read_picture().
+  std::string (*picture)(const std::vector<uint8_t>& bytes, bool png, Picture& picture) = nullptr;
 };
 
 /// The one symbol of the library: nullptr for another version.

@@ -44,7 +44,10 @@ at::Tensor ProjectionImpl::forward(const at::Tensor& x) {
 PromptSegmentationImpl::PromptSegmentationImpl(const PromptSegmentationConfig& config) : config_(config) {
   if (const auto problem = problem_of(config)) throw UserError(problem->message);
   const int64_t width = config.decoder.width;
-  encoder_ = register_module("encoder", ImageEncoder(config.encoder, config.channels, width));
+  if (config.encoder.type == "tiny_vit")
+    tiny_vit_ = register_module("encoder", TinyVit(config.encoder, config.channels, width));
+  else
+    encoder_ = register_module("encoder", ImageEncoder(config.encoder, config.channels, width));
   if (config.image_tokens > 0)
     image_projection_ = register_module("image_projection", Projection(width, config.llm.hidden_size));
   llm_ = register_module("llm", Decoder(config.llm, config.image_tokens + config.prompt_length));
@@ -56,7 +59,7 @@ PromptSegmentationImpl::PromptSegmentationImpl(const PromptSegmentationConfig& c
 
 Segmented PromptSegmentationImpl::forward(const at::Tensor& image, const at::Tensor& tokens,
                                           const at::Tensor& read_at) {
-  const at::Tensor features = encoder_(image);
+  const at::Tensor features = tiny_vit_ ? tiny_vit_(image) : encoder_(image);
   at::Tensor words = llm_->embed(tokens);
   if (config_.image_tokens > 0) {
     const at::Tensor seen = image_projection_(pooled(features, image_token_side(config_)));

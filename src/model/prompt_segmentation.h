@@ -11,6 +11,7 @@
 #include "model/decoder.h"
 #include "model/image_encoder.h"
 #include "model/mask_decoder.h"
+#include "model/tiny_vit.h"
 #include "plimsoll/prompt_segmentation.h"
 
 namespace plimsoll::model {
@@ -47,7 +48,8 @@ class PromptSegmentationImpl : public torch::nn::Module {
 
  private:
   PromptSegmentationConfig config_;
-  ImageEncoder encoder_{nullptr};
+  ImageEncoder encoder_{nullptr};  // or
+  TinyVit tiny_vit_{nullptr};
   Projection image_projection_{nullptr}, prompt_projection_{nullptr};
   Decoder llm_{nullptr};
   Norm prompt_norm_{nullptr};

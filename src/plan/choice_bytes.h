@@ -31,6 +31,9 @@ class ChoiceBytes {
   int64_t fixed_at(int32_t op) const { return fixed_[op - begin_]; }
   int64_t fixed_before(int32_t op) const { return fixed_before_[op - begin_]; }
 
+  /// Scratch of op `op`, bytes.
+  int64_t scratch_of(int32_t op) const { return trace_.ops[op].workspace_bytes; }
+
   /// The segment with a choice carried out: its ops and, between them, the steps that are run again.
   struct Timeline {
     struct Tick {

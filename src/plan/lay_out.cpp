@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/add_to_breakdown.h"
 #include "plimsoll/liveness.h"
 #include "plimsoll/placement.h"
 
@@ -43,30 +44,6 @@ Placement place_transient(const std::vector<Lifetime>& lifetimes, Memory memory,
   Placement placement = place(items, options);
   for (size_t i = 0; i < items.size(); ++i) *targets[i] = above + placement.offsets[i];
   return placement;
-}
-
-void add_to_breakdown(Breakdown& breakdown, Role role, int64_t bytes) {
-  switch (role) {
-    case Role::parameter:
-      breakdown.parameters += bytes;
-      break;
-    case Role::gradient:
-      breakdown.gradients += bytes;
-      break;
-    case Role::optimizer_state:
-      breakdown.optimizer_state += bytes;
-      break;
-    case Role::activation:
-    case Role::temporary:
-      breakdown.activations += bytes;
-      break;
-    case Role::input:
-      breakdown.inputs += bytes;
-      break;
-    case Role::workspace:
-      breakdown.workspace += bytes;
-      break;
-  }
 }
 
 void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& options, Plan& plan) {

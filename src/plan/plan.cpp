@@ -29,8 +29,9 @@ struct Planner::Impl {
       treatment(options.gradient_checkpointing);
       return;
     }
-    whole = schedules.with(search->keep_everything());
     leanest = schedules.with(search->leanest());
+    // Of large steps it is placed only where it may be the leanest, and when it is wanted.
+    if (schedules.small() || schedules.least_at_once() <= leanest->peak_bytes) whole();
     look_for_leaner();
     if (arrangements) elsewhere.emplace(schedules, *arrangements, nullptr);
   }
@@ -62,8 +63,9 @@ struct Planner::Impl {
   /// Hardly a plan takes fewer seconds a step: everything is kept, and updates that the host may do are left out.
   double least_seconds() const {
     if (!search) return schedules.step_of(schedules.unchanged());
-    if (!whole) return treatment(options.gradient_checkpointing).least_seconds();
-    return schedules.step_of(*whole) - schedules.update_seconds_saved();
+    if (options.gradient_checkpointing != Choice::automatic)
+      return treatment(options.gradient_checkpointing).least_seconds();
+    return schedules.step_of(whole()) - schedules.update_seconds_saved();
   }
 
   double step_of(const Plan& plan) const { return schedules.step_of(plan); }
@@ -75,7 +77,8 @@ struct Planner::Impl {
     const Arrangements* const others = arrangements ? &*arrangements : nullptr;
     RecomputeAnswer answer =
         choice == Choice::on ? search->drop_blocks(options.checkpointed_module) : search->keep_everything();
-    Plan at_once = choice == Choice::off && whole ? *whole : schedules.with(answer);
+    const bool known = choice == Choice::off && options.gradient_checkpointing == Choice::automatic;
+    Plan at_once = known ? whole() : schedules.with(answer);
     made = std::make_unique<Treatment>(schedules, others, std::move(answer.kept), std::move(at_once));
     return *made;
   }
@@ -91,7 +94,7 @@ struct Planner::Impl {
   }
 
   const Plan& leanest_searched() const {
-    const Plan* least = whole->peak_bytes <= leanest->peak_bytes ? &*whole : &*leanest;
+    const Plan* least = whole_ && whole_->peak_bytes <= leanest->peak_bytes ? &*whole_ : &*leanest;
     if (elsewhere && elsewhere->leanest() && elsewhere->leanest()->peak_bytes < least->peak_bytes)
       least = &*elsewhere->leanest();
     return *least;
@@ -102,7 +105,7 @@ struct Planner::Impl {
     if (options.gradient_checkpointing == Choice::automatic) {
       best = choose_automatically(budget);
       best.reasons.insert(best.reasons.begin(),
-                          recompute_reason(best, schedules.fits(best, budget), whole->peak_bytes, budget));
+                          recompute_reason(best, schedules.fits(best, budget), whole_peak(), budget));
     } else {
       const Treatment& pinned = treatment(options.gradient_checkpointing);
       best = pinned.plan(budget);
@@ -111,6 +114,14 @@ struct Planner::Impl {
     best.minimum_budget_bytes = minimum();
     return best;
   }
+
+  const Plan& whole() const {
+    if (!whole_) whole_ = schedules.with(search->keep_everything());
+    return *whole_;
+  }
+
+  /// What it takes; where it was never placed, at least.
+  int64_t whole_peak() const { return whole_ ? whole_->peak_bytes : schedules.least_at_once(); }
 
   // What the search finds, or one of the treatments that a job may pin, where that takes less time: neither search nor
   // placement is exact.
@@ -140,7 +151,7 @@ struct Planner::Impl {
           choice == Choice::on ? search->drop_blocks(options.checkpointed_module) : search->keep_everything();
       const double again = static_cast<double>(answer.cost) * 1e-12 * static_cast<double>(options.micro_batches);
       if (!wanted && least_seconds() + again >= schedules.step_of(best)) return false;
-      const bool at_once = !budget || schedules.limit_under(*budget, whole->persistent_bytes) >= answer.peak;
+      const bool at_once = !budget || schedules.limit_under(*budget, leanest->persistent_bytes) >= answer.peak;
       if (!at_once && !(elsewhere && elsewhere->may_fit(answer.kept, *budget))) return false;
     }
     const Treatment& each = treatment(choice);
@@ -160,7 +171,7 @@ struct Planner::Impl {
   // The placed answer under a budget, or nothing. The search counts live bytes; where placement takes more, it is asked
   // for less.
   std::optional<Plan> recomputation_under(int64_t budget) const {
-    int64_t limit = schedules.limit_under(budget, whole->persistent_bytes);
+    int64_t limit = schedules.limit_under(budget, leanest->persistent_bytes);
     std::optional<double> bound;
     for (int attempt = 0; attempt < kMostLayouts; ++attempt) {
       const auto answer = search->cheapest(limit);
@@ -187,8 +198,10 @@ struct Planner::Impl {
   }
 
   Plan choose_recomputation(std::optional<int64_t> budget) const {
-    const int64_t minimum = std::min(whole->peak_bytes, leanest->peak_bytes);
-    Plan best = schedules.fits(*whole, budget) || whole->peak_bytes == minimum ? *whole : *leanest;
+    const int64_t minimum = std::min(whole_peak(), leanest->peak_bytes);
+    const bool at_once = (!budget || whole_peak() <= *budget || whole_peak() == minimum) &&
+                         (schedules.fits(whole(), budget) || whole().peak_bytes == minimum);
+    Plan best = at_once ? whole() : *leanest;
     if (schedules.fits(best, budget) && best.checkpointed) {
       const auto consider = [&](std::optional<Plan> plan) {
         if (!plan || plan->time.recompute >= best.time.recompute) return;
@@ -212,7 +225,8 @@ struct Planner::Impl {
   const RecomputeSearch* search = nullptr;   // null: there is nothing to choose
   std::optional<Arrangements> arrangements;  // where there is other memory
   // Left to the search: nothing recomputed, the least that takes, and with other memory.
-  std::optional<Plan> whole, leanest;
+  mutable std::optional<Plan> whole_;
+  std::optional<Plan> leanest;
   std::optional<OffloadPlanner> elsewhere;
   mutable std::unique_ptr<Treatment> blocks, everything;  // made when they are wanted
 };

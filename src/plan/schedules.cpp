@@ -64,6 +64,11 @@ Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool upd
   const Trace all = fuse_trace(trace_, options_);
   micro_at_once_ = segment_seconds(options_.cost, all, "micro");
   update_at_once_ = segment_seconds(options_.cost, all, "update");
+  int64_t persistent = 0;
+  for (const Buffer& buffer : all.buffers)
+    if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(all, buffer.bytes);
+  least_at_once_ = persistent + std::ranges::max(transient_bytes_by_op(all, lifetimes_of(all))) +
+                   options_.context_bytes + options_.library_bytes;
 }
 
 bool Schedules::small(size_t times) const {

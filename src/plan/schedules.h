@@ -30,6 +30,9 @@ class Schedules {
   /// What a step may gain at most where the host updates parameters.
   double update_seconds_saved() const;
 
+  /// No placement of the step takes fewer bytes where nothing is recomputed and nothing lies elsewhere.
+  int64_t least_at_once() const { return least_at_once_; }
+
   /// The step as it was recorded.
   Plan unchanged() const;
   /// With what was chosen to keep.
@@ -49,6 +52,7 @@ class Schedules {
   const PlanOptions options_;
   Trace trace_;
   double micro_at_once_ = 0, update_at_once_ = 0;  // seconds of these segments where nothing is moved or run again
+  int64_t least_at_once_ = 0;
   std::optional<RecomputeSearch> search_;
 };
 

@@ -1,146 +1,362 @@
-// What would make a job fit that does not: changes of the job, each planned again.
+#include "plimsoll/advice.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "plimsoll/train_job.h"
-#include "train/job_units.h"
+#include "train/advice_steps.h"
+#include "train/weight_types.h"
 
 namespace plimsoll {
 namespace {
 
-// A change in steps of rising cost, from the mildest to the strongest that is worth proposing.
-using Steps = std::vector<std::pair<std::string, Job>>;
+// Estimates count what is there at one peak; placement and other peaks take more or less.
+constexpr double kLikely = 1.05, kPossible = 1.5;
+constexpr size_t kMostSteps = 3;  // of one change
+// Room beside the device costs time on every step: more than rounding, less than smaller samples.
+constexpr double kHostMemoryPrice = 2.2;
+constexpr size_t kMostLeft = 20;
 
-// One key where that is enough, then all of them.
-Steps freer_choices(const Job& job) {
-  Steps steps;
-  Job all = job;
-  std::string changes;
-  const auto leave_open = [&](const std::string& change, auto&& opened) {
-    Job one = job;
-    opened(one);
-    opened(all);
-    steps.emplace_back(change, one);
-    changes += (changes.empty() ? "" : " ") + change;
+struct Stopped {};
+
+struct Trial {
+  std::vector<const AdviceStep*> steps;  // by family
+  std::vector<std::string> more;         // overrides beside those of the steps
+  std::string meaning;                   // of these
+  bool freed = false;                    // with the choices that are left to the planner
+  double price = 0, estimate = 0;        // bytes
+  bool tried = false;
+
+  std::vector<std::string> overrides() const {
+    std::vector<std::string> all;
+    for (const AdviceStep* step : steps) all.insert(all.end(), step->overrides.begin(), step->overrides.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string in_words() const {
+    std::vector<std::string> words;
+    for (const AdviceStep* step : steps) words.push_back(step->meaning);
+    if (!meaning.empty()) words.push_back(meaning);
+    return fmt::format("{}", fmt::join(words, "; "));
+  }
+  // The same kinds of changes as `other` and maybe more: of no interest where the other one fits.
+  bool holds(const Trial& other) const {
+    const auto has = [&](const AdviceStep* step) {
+      return std::ranges::any_of(steps, [&](const AdviceStep* own) { return own->family == step->family; });
+    };
+    return (freed || !other.freed) && std::ranges::all_of(other.steps, has);
+  }
+};
+
+class Finder {
+ public:
+  Finder(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
+         const PlannedJob& as_it_is, const AdviceOptions& options)
+      : file_(file), overrides_(overrides), target_(target), as_it_is_(as_it_is), options_(options) {
+    target_.thorough = false;  // whether it fits is what is asked
+    // Nor whether another precision would be faster here.
+    target_.times_contradicted = false;
+    target_.bfloat16_products = target_.float16_products = 0;
+  }
+
+  AdviceSearch run() {
+    const Job job = read_job(file_, overrides_);
+    AdviceLoad load = load_of(as_it_is_, decoder_layers_of(job)), freed_load = load;
+    const std::vector<AdviceStep> freeing = freeing_steps(job), steps = allowed(advice_steps(job, load, target_));
+    std::vector<Trial> trials;
+    bool searched = false;  // all that remains are better times of what was found
+    try {
+      try_without_own_budget();
+      for (const AdviceStep& step : freeing) join(freeing_, step);
+      if (!freeing.empty() && !try_freed(freeing)) freed_load = load_of(*freest_, decoder_layers_of(job));
+      trials = trials_of(steps, load, freed_load);
+      const double budget = static_cast<double>(target_.memory_budget.value_or(0));
+      // Something of host memory is to be heard too, where nothing milder has filled the list.
+      try_all(trials, 0, kLikely * budget, options_.most - 1);
+      try_host_memory(job);
+      try_all(trials, 0, kLikely * budget, options_.most);
+      if (result_.found.empty()) try_all(trials, kLikely * budget, kPossible * budget, options_.most);
+      searched = true;
+      refine();
+    } catch (const Stopped&) {  // what was found so far is an answer too
+      result_.ended_early = !searched;
+      if (!searched) leave(trials);
+    }
+    std::vector<size_t> order(found_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+      if (found_[a].price != found_[b].price) return found_[a].price < found_[b].price;
+      return result_.found[a].step_seconds < result_.found[b].step_seconds;
+    });
+    AdviceSearch sorted = result_;
+    for (size_t i = 0; i < order.size(); ++i) sorted.found[i] = result_.found[order[i]];
+    return sorted;
+  }
+
+ private:
+  // All the choices that are left to the planner, as one part of a change.
+  struct Freeing {
+    std::vector<std::string> overrides;
+    std::string meaning;
   };
-  if (job.gradient_checkpointing != Choice::automatic)
-    leave_open("gradient_checkpointing=auto", [](Job& each) { each.gradient_checkpointing = Choice::automatic; });
-  if (job.update_in_backward != Choice::automatic)
-    leave_open("update_in_backward=auto", [](Job& each) { each.update_in_backward = Choice::automatic; });
-  if (job.micro_batch_size && *job.batch_size > 1)
-    leave_open(fmt::format("batch_size={} micro_batch_size=auto gradient_accumulation_steps=auto", *job.batch_size),
-               [](Job& each) {
-                 each.micro_batch_size.reset();
-                 each.gradient_accumulation_steps.reset();
-               });
-  if (steps.size() > 1) steps.emplace_back(changes, all);
-  return steps;
-}
 
-// Changes that go with the freest choices: whoever does not fit leaves the rest to the planner. The overrides that say
-// so come with them.
-Job freed(Job job, std::string& change) {
-  const Steps freer = freer_choices(job);
-  if (freer.empty()) return job;
-  change += " " + freer.back().first;
-  return freer.back().second;
-}
-
-// Room beside the device. Not on the CPU, where it would be of the same memory.
-Steps host_memory(const Job& job, const PlanTarget& target) {
-  Steps steps;
-  if (target.device == "cpu" || target.cost.host_link <= 0) return steps;
-  for (int64_t bytes = 8 * GiB; bytes <= 512 * GiB; bytes *= 4) {
-    if (bytes <= job.host_memory_budget) continue;
-    std::string change = fmt::format("host_memory_budget={}GiB", bytes / GiB);
-    Job changed = freed(job, change);
-    changed.host_memory_budget = bytes;
-    steps.emplace_back(change, changed);
+  static void join(Freeing& all, const AdviceStep& step) {
+    all.overrides.insert(all.overrides.end(), step.overrides.begin(), step.overrides.end());
+    all.meaning += (all.meaning.empty() ? "" : "; ") + step.meaning;
   }
-  return steps;
-}
 
-Steps lower_precision(const Job& job) {
-  if (!job.precision) return {};  // the planner has tried them
-  Steps steps;
-  for (Precision precision : {Precision::bf16_mixed, Precision::bf16_true}) {
-    if (job.model.dtype && precision == Precision::bf16_true && *job.model.dtype != DType::bfloat16) continue;
-    if (job.model.dtype == DType::float16) continue;  // which needs loss scaling
-    if (job.precision == precision || job.precision == Precision::bf16_true) continue;
-    if (precision == Precision::bf16_mixed && job.precision == Precision::fp16_mixed) continue;
-    std::string change = fmt::format("precision={}", name_of(precision));
-    Job changed = freed(job, change);
-    changed.precision = precision;
-    steps.emplace_back(change, changed);
+  void require_going_on() const {
+    if (options_.go_on && !options_.go_on(progress_)) throw Stopped();
   }
-  return steps;
-}
 
-Steps shorter_sequences(const Job& job) {
-  Steps steps;
-  if (!is_language_model(job)) return steps;
-  for (int64_t length = job.data.sequence_length / 2; length >= 16; length /= 2) {
-    std::string change = fmt::format("data.sequence_length={}", length);
-    Job changed = freed(job, change);
-    changed.data.sequence_length = length;
-    steps.emplace_back(change, changed);
+  // The job with a change; nothing where it does not go with the rest of the job.
+  std::optional<Job> changed(const std::vector<std::string>& change) const {
+    std::vector<std::string> all = overrides_;
+    all.insert(all.end(), change.begin(), change.end());
+    try {
+      return read_job(file_, all);
+    } catch (const UserError& error) {
+      if (error.kind() != UserError::Kind::usage) throw;
+      return {};
+    }
   }
-  return steps;
-}
 
-Steps smaller_state(const Job& job) {
-  if (job.optimizer.name != "adamw") return {};
-  std::string change = "optimizer.name=sgd";
-  Job changed = freed(job, change);
-  changed.optimizer.name = "sgd";
-  return {{change, changed}};
-}
-
-Steps fewer_layers(const Job& job) {
-  Steps steps;
-  // Weights that there are have as many layers as they have.
-  if (!is_language_model(job) || !job.model.weights.empty() || !job.model.config.empty()) return steps;
-  const auto layers_of = [](Job& any) -> int64_t& {
-    return any.model.type == "mamba" ? any.model.mamba.num_layers : any.model.decoder.num_layers;
-  };
-  Job asked = job;
-  for (int64_t layers = layers_of(asked) * 3 / 4; layers >= 1 && steps.size() < 12; layers = layers * 3 / 4) {
-    std::string change = fmt::format("model.num_layers={}", layers);
-    Job changed = freed(job, change);
-    layers_of(changed) = layers;
-    steps.emplace_back(change, changed);
+  // Those that the job's kind has and whose value it may take, alone or with what goes before it.
+  std::vector<AdviceStep> allowed(std::vector<AdviceStep> steps) const {
+    std::erase_if(steps, [&](const AdviceStep& step) { return !changed(step.overrides); });
+    return steps;
   }
-  return steps;
+
+  std::optional<PlannedJob> plan_of(const Job& job, const PlanTarget& target) {
+    PlanTarget with = target;
+    with.host_memory_budget = job.host_memory_budget;
+    progress_.schedules = 0;
+    require_going_on();
+    try {
+      return plan_job(job, with, [&] {
+        ++progress_.schedules;
+        require_going_on();
+      });
+    } catch (const UserError& error) {
+      // A number that the others do not go with, a layer that cannot be put into blocks.
+      if (error.kind() != UserError::Kind::usage) throw;
+      return {};
+    }
+  }
+
+  // Under one micro batch where that is open: the one that needs least tells soonest whether anything fits.
+  static Job with_micro_batch(Job job, int64_t micro_batch) {
+    if (job.micro_batch_size) return job;
+    const int64_t size = std::min(micro_batch, *job.batch_size);
+    job.micro_batch_size = size;
+    job.gradient_accumulation_steps = AccumulationSchedule{{0, (*job.batch_size + size - 1) / size}};
+    return job;
+  }
+
+  void put(const Trial& trial, const Job& job, const PlannedJob& planned) {
+    found_.push_back(trial);
+    jobs_.push_back(job);
+    result_.found.push_back({trial.overrides(), trial.in_words(), planned.plan.peak_bytes, planned.step_seconds,
+                             planned.tokens_per_second});
+    ++progress_.found;
+  }
+
+  // Plans a change, and notes it where it fits.
+  std::optional<PlannedJob> attempt(Trial& trial) {
+    const std::vector<std::string> change = trial.overrides();
+    progress_.change = change_of({change});
+    const std::optional<Job> job = changed(change);
+    const bool mixed = job && job->precision && is_mixed(*job->precision);
+    const bool useless =
+        !mixed && std::ranges::any_of(trial.steps, [](const AdviceStep* step) { return step->mixed_only; });
+    std::optional<PlannedJob> planned;
+    if (job && !useless) {
+      const int64_t micro_batch = trial.freed ? 1 : as_it_is_.settings.micro_batch_size;
+      planned = plan_of(with_micro_batch(*job, micro_batch), target_);
+    }
+    trial.tried = true;
+    if (!planned) return {};
+    progress_.planned = ++result_.planned;
+    if (planned->plan.fits) put(trial, *job, *planned);
+    return planned;
+  }
+
+  // A budget of the job's own on a device that has more is the first to go: it costs nothing.
+  void try_without_own_budget() {
+    if (!options_.without_own_budget) return;
+    Trial trial;
+    trial.more = {"memory_budget=auto"};
+    trial.meaning = "all that the device has";
+    progress_.change = trial.more.front();
+    const std::optional<Job> job = changed(trial.more);
+    if (!job) return;
+    const auto planned = plan_of(*job, *options_.without_own_budget);
+    progress_.planned = ++result_.planned;
+    if (!planned || !planned->plan.fits) return;
+    put(trial, *job, *planned);
+    found_.back().price = -1;
+    jobs_.back().reset();  // planned in whole
+  }
+
+  // What leaves the mathematics as it is: one choice where that is enough, or all of them. Whether something fits.
+  bool try_freed(const std::vector<AdviceStep>& freeing) {
+    Trial all;
+    all.more = freeing_.overrides;
+    all.meaning = freeing_.meaning;
+    all.freed = true;
+    // Where the freest does not fit, none of the others does.
+    const size_t place = found_.size();
+    freest_ = attempt(all);
+    const bool fits = freest_ && freest_->plan.fits;
+    if (!freest_) freest_ = as_it_is_;
+    if (!fits || freeing.size() < 2) return fits;
+    for (const AdviceStep& step : freeing) {
+      Trial one;
+      one.more = step.overrides;
+      one.meaning = step.meaning;
+      one.freed = true;
+      const auto planned = attempt(one);
+      if (!planned || !planned->plan.fits) continue;
+      // It does without the others.
+      found_.erase(found_.begin() + static_cast<std::ptrdiff_t>(place));
+      jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(place));
+      result_.found.erase(result_.found.begin() + static_cast<std::ptrdiff_t>(place));
+      progress_.found = static_cast<int64_t>(found_.size());
+      break;
+    }
+    return true;
+  }
+
+  // Single steps, and twos and threes of different families, as the job is and with its choices left to the planner.
+  std::vector<Trial> trials_of(const std::vector<AdviceStep>& steps, const AdviceLoad& load,
+                               const AdviceLoad& freed_load) const {
+    std::vector<Trial> trials;
+    std::vector<const AdviceStep*> chosen;
+    const auto add = [&](bool freed) {
+      Trial trial;
+      trial.steps = chosen;
+      trial.freed = freed;
+      AdviceLoad after = freed ? freed_load : load;
+      for (const AdviceStep* step : chosen) {
+        step->effect(after);
+        trial.price += step->price;
+      }
+      trial.estimate = after.total();
+      if (freed) {
+        trial.more = freeing_.overrides;
+        trial.meaning = freeing_.meaning;
+        trial.price += 0.01;
+      }
+      trials.push_back(std::move(trial));
+    };
+    const auto extend = [&](const auto& self, size_t from) -> void {
+      for (size_t i = from; i < steps.size(); ++i) {
+        if (!chosen.empty() && chosen.back()->family == steps[i].family) continue;
+        chosen.push_back(&steps[i]);
+        add(false);
+        if (!freeing_.overrides.empty()) add(true);
+        if (chosen.size() < kMostSteps) self(self, i + 1);
+        chosen.pop_back();
+      }
+    };
+    extend(extend, 0);
+    std::ranges::stable_sort(trials, {}, [](const Trial& trial) { return trial.price; });
+    return trials;
+  }
+
+  bool known(const Trial& trial) const {
+    return std::ranges::any_of(
+        found_, [&](const Trial& each) { return (each.more.empty() || each.freed) && trial.holds(each); });
+  }
+
+  void try_all(std::vector<Trial>& trials, double above, double most_bytes, size_t most) {
+    for (Trial& trial : trials) {
+      if (result_.found.size() >= most) return;
+      if (trial.tried || trial.estimate <= above || trial.estimate > most_bytes || known(trial)) continue;
+      attempt(trial);
+    }
+  }
+
+  // Room beside the device. Not on the CPU, where it would be of the same memory.
+  void try_host_memory(const Job& job) {
+    if (target_.device == "cpu" || target_.cost.host_link <= 0 || result_.found.size() >= options_.most) return;
+    const int64_t missing = as_it_is_.plan.minimum_budget_bytes - target_.memory_budget.value_or(0);
+    for (int64_t bytes = 8 * GiB; bytes <= 512 * GiB; bytes *= 4) {
+      if (bytes <= job.host_memory_budget || bytes < missing) continue;
+      Trial trial;
+      trial.more = {fmt::format("host_memory_budget={}GiB", bytes / GiB)};
+      trial.more.insert(trial.more.end(), freeing_.overrides.begin(), freeing_.overrides.end());
+      trial.meaning = fmt::format("up to {} of host memory beside the device's", format_bytes(bytes));
+      if (!freeing_.meaning.empty()) trial.meaning += "; " + freeing_.meaning;
+      trial.price = kHostMemoryPrice;
+      const auto planned = attempt(trial);
+      if (planned && planned->plan.fits) return;
+    }
+  }
+
+  // Micro batches that were open were planned one at a time, the leanest: larger ones may take less time.
+  void refine() {
+    for (size_t i = 0; i < found_.size(); ++i) {
+      if (!jobs_[i] || jobs_[i]->micro_batch_size) continue;
+      Advice& advice = result_.found[i];
+      progress_.change = change_of(advice);
+      const auto planned = plan_of(*jobs_[i], target_);
+      if (!planned || !planned->plan.fits || planned->step_seconds >= advice.step_seconds) continue;
+      advice.peak_bytes = planned->plan.peak_bytes;
+      advice.step_seconds = planned->step_seconds;
+      advice.tokens_per_second = planned->tokens_per_second;
+    }
+  }
+
+  // The likeliest of what was not planned.
+  void leave(const std::vector<Trial>& trials) {
+    if (result_.found.size() >= options_.most) return;
+    const double budget = static_cast<double>(target_.memory_budget.value_or(0));
+    for (const double most : {kLikely * budget, result_.found.empty() ? kPossible * budget : 0})
+      for (const Trial& trial : trials) {
+        if (trial.tried || trial.estimate > most || known(trial) || result_.left.size() >= kMostLeft) continue;
+        const std::string change = change_of({trial.overrides()});
+        if (std::ranges::find(result_.left, change) == result_.left.end()) result_.left.push_back(change);
+      }
+  }
+
+  const std::filesystem::path file_;
+  const std::vector<std::string> overrides_;
+  PlanTarget target_;
+  const PlannedJob& as_it_is_;
+  const AdviceOptions& options_;
+  Freeing freeing_;
+  std::optional<PlannedJob> freest_;  // the job with all choices left to the planner
+  AdviceProgress progress_;
+  AdviceSearch result_;
+  std::vector<Trial> found_;              // of each of result_.found
+  std::vector<std::optional<Job>> jobs_;  // likewise; empty: nothing is left to plan of it
+};
+
+// As a shell takes it: whatever has more than letters, digits and what stands in names and numbers, in quotes.
+std::string typed(const std::string& text) {
+  const bool plain = std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_.,:/=+-@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  return plain ? text : "'" + text + "'";  // no value of ours has a quote
 }
 
 }  // namespace
 
-std::vector<Advice> changes_that_fit(const Job& job, const PlanTarget& target, size_t most) {
-  std::vector<Advice> advice;
-  const auto planned = [&](const Job& changed) {
-    PlanTarget with = target;
-    with.thorough = false;  // whether it fits is what is asked
-    with.host_memory_budget = changed.host_memory_budget;
-    return plan_job(changed, with);
-  };
-  // What leaves the mathematics as it is comes first, then what costs least of the model.
-  for (const Steps& steps : {freer_choices(job), host_memory(job, target), lower_precision(job), shorter_sequences(job),
-                             smaller_state(job), fewer_layers(job)}) {
-    if (advice.size() >= most) break;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const PlannedJob answer = planned(steps[i].second);
-      if (answer.plan.fits) {
-        advice.push_back({steps[i].first, answer.plan.peak_bytes, answer.step_seconds, answer.tokens_per_second});
-        break;
-      }
-      // Where the strongest is not enough, none of those before it is.
-      if (i == 0 && steps.size() > 2 && !planned(steps.back().second).plan.fits) break;
-    }
-  }
-  return advice;
+std::string change_of(const Advice& advice) {
+  std::string text;
+  for (const std::string& each : advice.overrides) text += (text.empty() ? "" : " ") + typed(each);
+  return text;
+}
+
+AdviceSearch changes_that_fit(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                              const PlanTarget& target, const PlannedJob& as_it_is, const AdviceOptions& options) {
+  return Finder(file, overrides, target, as_it_is, options).run();
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #include "train/job_data.h"
 
 #include "data/clip_samples.h"
+#include "data/picture_samples.h"
 #include "data/series_samples.h"
 #include "data/slice_samples.h"
 #include "data/stimuli_samples.h"
@@ -37,9 +38,11 @@ std::unique_ptr<SampleSource> open_slices(const Job& job, const DataProgress& pr
   const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
   // Where the model's vocabulary was given the tokenizer's file has not been read yet.
   vocabulary_of(job, *tokenizer);
-  return slice_samples(
-      job.data, {model.image_size, model.channels, model.prompt_length}, *tokenizer,
-      [&](double fraction) { progress("reading volumes", fraction); }, job.seed);
+  const SliceShape shape{model.image_size, model.channels, model.prompt_length};
+  const bool pictures = job.data.type == "pictures";
+  const auto told = [&](double fraction) { progress(pictures ? "reading pictures" : "reading volumes", fraction); };
+  return pictures ? picture_samples(job.data, shape, *tokenizer, told, job.seed)
+                  : slice_samples(job.data, shape, *tokenizer, told, job.seed);
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, con
     return series_samples(job.data, {job.model.gesture.channels, job.model.gesture.num_classes}, job.seed);
   if (type == "clips") return open_clips(job, progress);
   if (type == "stimuli") return stimuli_samples(job.data, shape_of(job.model.fmri), progress);
-  if (type == "slices") return open_slices(job, progress);
+  if (type == "slices" || type == "pictures") return open_slices(job, progress);
   check(type == "synthetic", "unknown data type " + type);
   return synthetic_samples(job.data, job.seed, synthetic_fields(step.inputs));
 }

@@ -27,7 +27,17 @@ std::vector<MissingFile> all_files(const Job& job) {
     for (const fs::path& file : files) add(key, file);
   };
   add_each("data.files", data.files);
-  if (data.type == "series") add_each("data.validation_files", data.series.validation_files);
+  if (data.type == "series") {
+    add_each("data.validation_files", data.series.validation_files);
+    add_each("data.labels", data.series.labels);
+    add_each("data.validation_labels", data.series.validation_labels);
+  }
+  if (data.type == "pictures") {
+    add("data.images", data.pictures.images);
+    add("data.masks", data.pictures.masks);
+    add("data.list", data.pictures.list);
+    add("data.label_names", data.slices.label_names);
+  }
   if (data.type == "slices") {
     add_each("data.labels", data.slices.labels);
     add("data.label_names", data.slices.label_names);
@@ -39,6 +49,9 @@ std::vector<MissingFile> all_files(const Job& job) {
     add("data.texts", data.stimuli.texts);
     add("data.text_embeddings", data.stimuli.text_embeddings);
     add("data.videos", data.stimuli.videos);
+    add("data.text_features", data.stimuli.text_features);
+    add("data.audio_features", data.stimuli.audio_features);
+    add("data.pictures", data.stimuli.pictures);
   }
   if (data.tokenizer != "bytes") add("data.tokenizer_file", data.tokenizer_file);
   return all;

@@ -248,6 +248,26 @@ void load_vision_weights(const std::filesystem::path& weights, const std::filesy
       .load();
 }
 
+void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTensors& state, const std::string& prefix) {
+  const at::NoGradGuard no_grad;
+  constexpr std::string_view kPublished = "image_encoder.";
+  NamedTensors part = part_of(state, prefix);
+  std::erase_if(part, [](const auto& each) { return each.first.ends_with(".distances"); });  // what their places say
+  weights::Layout layout;
+  layout.optional_prefix = kPublished;
+  for (const Wanted& wanted : wanted_by(part))
+    if (!wanted.optional)
+      layout.parameters.push_back({wanted.name, {{std::string(kPublished) + wanted.name, wanted.sizes}}});
+  // SAM's other parts, the classifier of a TinyViT, and what counts its batches.
+  layout.left_alone = [](std::string_view name) {
+    constexpr std::string_view others[] = {"prompt_encoder.", "mask_decoder.", "norm_head.",
+                                           "head.",           "pixel_mean",    "pixel_std"};
+    return name.ends_with(".num_batches_tracked") ||
+           std::ranges::any_of(others, [&](std::string_view other) { return name.starts_with(other); });
+  };
+  Loading(weights, std::move(layout), part, "model." + prefix + "weights").load();
+}
+
 namespace {
 
 /// Whether these weights are of others' making: names and layout are theirs.
@@ -276,6 +296,8 @@ void load_model_weights(const ModelConfig& model, const NamedTensors& state) {
     else
       load_weights(model.llm_weights, part_of(state, "llm."), "model.llm.weights");
   }
+  if (!model.vision_weights.empty() && model.type == "prompt_segmentation")
+    return load_tiny_vit_weights(model.vision_weights, state, "encoder.");
   if (!model.vision_weights.empty())
     load_vision_weights(model.vision_weights, model.vision_config, model.video_llm.vision, state, "vision.");
 }

@@ -42,6 +42,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Of steps with more ops not every micro batch is planned only to say what does not fit by far.
+constexpr size_t kFewOps = 1500;
+constexpr double kByFar = 1.05;
+
 // The job under one micro batch: recorded once, planned under any budget.
 class Candidate {
  public:
@@ -89,10 +93,10 @@ class Candidate {
   PlannedJob plan(std::optional<int64_t> budget, bool exact) {
     PlannedJob planned;
     if (exact) probe();
-    planned.plan = planner_->plan(budget);
+    planned.plan = answer_to(budget);
     if (to_be_probed_ && planned.plan.fits) {
       probe();
-      planned.plan = planner_->plan(budget);
+      planned.plan = answer_to(budget);
     }
     planned.recorded = recorded_;
     planned.record_seconds = record_seconds_;
@@ -104,6 +108,9 @@ class Candidate {
     return planned;
   }
 
+  /// Plans of it take some tenths of a second and more.
+  bool large() const { return recorded_.ops.size() > kFewOps; }
+
  private:
   // As Training does before it starts, so that a plan alone says what the run will take. The large ones wait.
   void probe() {
@@ -114,7 +121,16 @@ class Candidate {
     plan_options_.workspace = workspace.model();
     plan_options_.library_bytes += workspace.beside_bytes();
     planner_.emplace(recorded_, plan_options_);
+    misfit_.reset();
     to_be_probed_ = false;
+  }
+
+  // What does not fit is asked for twice: to see whether it does, and for what it needs.
+  Plan answer_to(std::optional<int64_t> budget) {
+    if (misfit_ && misfit_->budget_bytes == budget.value_or(0)) return *misfit_;
+    Plan plan = planner_->plan(budget);
+    if (!plan.fits) misfit_ = plan;
+    return plan;
   }
 
   JobSettings settings_;
@@ -126,6 +142,7 @@ class Candidate {
   Trace recorded_;
   double record_seconds_ = 0;
   std::optional<Planner> planner_;
+  std::optional<Plan> misfit_;  // the last answer, where it was that
 };
 
 class JobPlanner {
@@ -361,7 +378,19 @@ class JobPlanner {
       return fits[i];
     };
     size_t end = fits.size();  // what lies from here on does not fit
-    if (fit_of(end - 1) == Fit::no) {
+    // The smallest needs least, or the largest, which need not accumulate: where both need far more than there is, none
+    // between them fits.
+    const auto misfits_by_far = [&](size_t i) {
+      return fit_of(i) == Fit::no && alternative.candidate(i, target_, on_schedule_).large() &&
+             static_cast<double>(best->plan.minimum_budget_bytes) > kByFar * static_cast<double>(*budget);
+    };
+    const bool none = budget && misfits_by_far(end - 1) && misfits_by_far(0);
+    if (none) {
+      end = 0;
+      if (target_.thorough)
+        for (const size_t i : {size_t{0}, fits.size() - 1})
+          if (!counted[i]) weigh(i, true);
+    } else if (fit_of(end - 1) == Fit::no) {
       size_t begin = 0;  // what lies before it fits
       for (--end; begin < end;) {
         const size_t middle = begin + (end - begin) / 2;
@@ -378,7 +407,7 @@ class JobPlanner {
     }
     // Search and placement are not exact, and scratch depends on the shape: one that does not fit may lie below one
     // that does.
-    for (size_t i = end; i < std::min(end + 3, fits.size()); ++i) fit_of(i);
+    for (size_t i = end; !none && i < std::min(end + 3, fits.size()); ++i) fit_of(i);
     if (!target_.thorough && best->plan.fits) end = 0;
     while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
     // The smallest needs least, or the largest, which need not accumulate. A budget that is too small is answered

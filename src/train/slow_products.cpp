@@ -5,24 +5,47 @@
 #include "plimsoll/training.h"
 
 namespace plimsoll {
+namespace {
+
+void tell(PlannedJob& planned, const Job& job, const std::string& why) {
+  const std::string decision = fmt::format("precision: {}", name_of(*job.precision));
+  planned.settings.slow_products = decision + " is " + why;
+  planned.settings.reasons.push_back({decision, why});
+  planned.plan.reasons.push_back({decision, why});
+}
+
+// The device computes bfloat16 in float32; that it has float16 says nothing of how fast, so the other is planned.
+void tell_of_missing_bfloat16(PlannedJob& planned, const Job& job, const PlanTarget& target) {
+  std::string why = fmt::format("pinned, and {} has no bfloat16: products run at float32's rate", target.cost.device);
+  if (planned.plan.fits && target.thorough && !job.model.dtype) {
+    Job other = job;
+    other.precision = Precision::fp16_mixed;
+    const PlannedJob half = plan_job(other, target);
+    if (half.plan.fits && half.step_seconds < 0.99 * planned.step_seconds)
+      why += fmt::format("; a step is predicted to take {:.3g} s, with precision: 16-mixed {:.3g} s",
+                         planned.step_seconds, half.step_seconds);
+  }
+  tell(planned, job, why + "; precision: auto takes what is fastest there");
+}
+
+}  // namespace
 
 void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget& target) {
-  if (!job.precision || *job.precision == Precision::fp32_true || !planned.plan.fits) return;
+  if (!job.precision || *job.precision == Precision::fp32_true) return;
   const bool float16 = *job.precision == Precision::fp16_mixed;
+  if (!float16 && !target.bfloat16) return tell_of_missing_bfloat16(planned, job, target);
+  if (!planned.plan.fits) return;
   const double speed = float16 ? target.float16_products : target.bfloat16_products;
   if (speed <= 0 || speed > 1) return;
   Job full = job;
   full.precision = Precision::fp32_true;
   const PlannedJob other = plan_job(full, target);
   if (!other.plan.fits || other.step_seconds >= planned.step_seconds) return;
-  const std::string decision = fmt::format("precision: {}", name_of(*job.precision));
-  const std::string why = fmt::format(
-      "pinned, and slow on this machine: its products of {} were measured to be {:.2g} times as fast as float32's; "
-      "a step is predicted to take {:.3g} s, with precision: 32-true {:.3g} s; auto takes the faster",
-      float16 ? "float16" : "bfloat16", speed, planned.step_seconds, other.step_seconds);
-  planned.settings.slow_products = decision + " is " + why;
-  planned.settings.reasons.push_back({decision, why});
-  planned.plan.reasons.push_back({decision, why});
+  tell(planned, job,
+       fmt::format("pinned, and slow on this machine: its products of {} were measured to be {:.2g} times as fast as "
+                   "float32's; a step is predicted to take {:.3g} s, with precision: 32-true {:.3g} s; auto takes the "
+                   "faster",
+                   float16 ? "float16" : "bfloat16", speed, planned.step_seconds, other.step_seconds));
 }
 
 }  // namespace plimsoll

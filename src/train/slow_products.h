@@ -7,7 +7,8 @@ namespace plimsoll {
 
 /// Where the job pins a precision whose products are no faster than float32's on the target, as measured, plans it in
 /// 32-true as well; if that fits and is predicted to be faster, says so in the settings' slow_products and in the
-/// reasons. Nothing else changes.
+/// reasons. Where the target has no bfloat16 and the job pins it, says that, and what 16-mixed would take if that is
+/// less. Nothing else changes.
 void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget& target);
 
 }  // namespace plimsoll

@@ -23,6 +23,7 @@
 #include "train/plan_again.h"
 #include "train/plan_options.h"
 #include "train/plan_target.h"
+#include "train/resumed_batch.h"
 #include "train/schedule.h"
 #include "train/vocabulary.h"
 
@@ -214,6 +215,9 @@ class Run {
               throw UserError(fmt::format("{} is damaged: it is of step {}, its counters of step {}", file.string(),
                                           described.step, training_->steps_done()),
                               UserError::Kind::failure);
+            require_same_batch_meaning(
+                asked_, settings(), described.step, described.position,
+                [&](int64_t position) { return data_->epoch(position); }, file.string());
           });
       position_ = info.position;
     } catch (const UserError& error) {

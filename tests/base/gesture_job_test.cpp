@@ -41,6 +41,22 @@ TEST(GestureJob, ReadsFilesScalesAndAxes) {
   EXPECT_THAT(parse({"data.hilbert_axes=all"}).data.series.hilbert_axes, IsEmpty());
 }
 
+TEST(GestureJob, ReadsWhatItsUsersWrite) {
+  for (const char* yes : {"True", "true", "TRUE", "yes", "On"})
+    EXPECT_EQ(parse({std::string("model.share_weights=") + yes}).model.gesture.share_weights, "true") << yes;
+  EXPECT_EQ(parse({"model.share_weights=False"}).model.gesture.share_weights, "false");
+  const auto scales = [](const char* list) {
+    return parse({std::string("model.pooling_scales=") + list}).model.gesture.pooling_scales;
+  };
+  EXPECT_THAT(scales("[1, 2]"), ElementsAre(2));
+  EXPECT_THAT(scales("[1, 2, 4]"), ElementsAre(2, 2));
+  EXPECT_THAT(scales("[1, 3, 6]"), ElementsAre(3, 2)) << "as [3, 2]";
+  EXPECT_THAT(scales("[1]"), IsEmpty());
+  EXPECT_THAT(parse({"model.pooling_scales=[1, 2]"}).notes,
+              ElementsAre(HasSubstr("model.pooling_scales [1, 2] begins with 1, which is all tokens: it is [2] here")));
+  EXPECT_THAT(parse({"model.pooling_scales=[2]"}).notes, IsEmpty());
+}
+
 TEST(GestureJob, SizesAreThereWithoutData) {
   const Job job = parse_job(
       "{model.type: gesture_ssm, data.type: synthetic, data.length: 1000, "
@@ -65,7 +81,11 @@ TEST(GestureJob, RefusesWhatDoesNotGoTogether) {
   EXPECT_THAT(refusal({"model.head_dim=100"}), HasSubstr("must divide model.expand x model.hidden_dim, 512"));
   EXPECT_THAT(refusal({"model.pooling_scales=7"}), HasSubstr("makes 7 scales; model.num_layers is 6"));
   EXPECT_THAT(refusal({"model.pooling_scales=[]", "model.num_layers=1"}), IsEmpty());
-  EXPECT_THAT(refusal({"model.pooling_scales=[1]"}), HasSubstr("model.pooling_scales"));
+  EXPECT_THAT(refusal({"model.pooling_scales=[0]"}), HasSubstr("model.pooling_scales"));
+  EXPECT_THAT(refusal({"model.pooling_scales=[2, 1]"}), HasSubstr("model.pooling_scales"));
+  EXPECT_THAT(refusal({"model.pooling_scales=[1, 2, 3]"}), HasSubstr("has 3 behind 2; a list that begins with 1"));
+  EXPECT_THAT(refusal({"model.pooling_scales=[1, 4, 2]"}), HasSubstr("has 2 behind 4"));
+  EXPECT_THAT(refusal({"model.share_weights=both"}), HasSubstr("allowed: false, true, bidirectional"));
   EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_bits=10"}),
               HasSubstr("7 axes of 10 bits; together they may have 64"));
   EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_axes=[6]"}), HasSubstr("the last is 5"));

@@ -37,7 +37,7 @@ TEST(JobAliases, StandForKeysThatThereAre) {
     EXPECT_TRUE(names.insert(alias.name).second) << alias.name;
     EXPECT_EQ(job::find_key(alias.name), nullptr) << alias.name << " is a key of ours";
     if (alias.key.empty())
-      EXPECT_FALSE(alias.advice.empty()) << alias.name;
+      EXPECT_TRUE(!alias.advice.empty() || alias.convert != nullptr) << alias.name;
     else
       EXPECT_NE(job::find_key(alias.key), nullptr) << alias.key;
   }
@@ -81,6 +81,57 @@ TEST(JobAliases, OfATrainingSection) {
 TEST(JobAliases, ThatHaveNoKeySayWhatToDo) {
   EXPECT_THAT(refusal("zero_optimization: {stage: 3}"), HasSubstr("host_memory_budget"));
   EXPECT_THAT(refusal("load_in_4bit: true"), HasSubstr("quantize.format: nf4"));
+}
+
+TEST(JobAliases, OfATrainingSectionAreAllThatStandAtTheTop) {
+  const Job job = parsed(
+      "training: {micro_batch_size: 2, gradient_accumulation: {scheduling: {0: 4, 4: 2}}, precision: 16-mixed, "
+      "max_steps: 7, "
+      "gradient_clip_val: 0.5}");
+  EXPECT_EQ(job.gradient_accumulation_steps, (AccumulationSchedule{{0, 4}, {4, 2}}));
+  EXPECT_EQ(job.precision, Precision::fp16_mixed);
+  EXPECT_EQ(job.max_steps, 7);
+  EXPECT_EQ(job.max_grad_norm, 0.5);
+  EXPECT_EQ(parsed("gradient_accumulation.scheduling: {0: 3}\nmicro_batch_size: 2").batch_size, 6);
+  EXPECT_THAT(refusal("max_steps: 3\ntraining.max_steps: 3"), HasSubstr("twice"));
+}
+
+TEST(JobAliases, SectionsMayStandInOtherCases) {
+  const Job job =
+      parsed("TRAINING: {max_steps: 9}\nMODEL: {hidden_size: 64}\nData:\n  sequence_length: 16\nOPTIMIZER.lr: 0.5",
+             {"MODEL.num_layers=3"});
+  EXPECT_EQ(job.max_steps, 9);
+  EXPECT_EQ(job.model.decoder.hidden_size, 64);
+  EXPECT_EQ(job.model.decoder.num_layers, 3);
+  EXPECT_EQ(job.data.sequence_length, 16);
+  EXPECT_EQ(job.optimizer.learning_rate, 0.5);
+  EXPECT_THAT(refusal("MODEL: {hidden_size: 64}\nmodel: {hidden_size: 64}"), HasSubstr("given twice"));
+  EXPECT_THAT(refusal("SEED: 1"), HasSubstr("unknown key 'SEED'")) << "keys are as they are written here";
+  EXPECT_THAT(refusal("MODEL: {HIDDEN_SIZE: 64}"), HasSubstr("unknown key"));
+}
+
+TEST(JobAliases, OfWhatIsSoInAnyCaseAreAnswered) {
+  for (const char* yes : {"pin_memory: True", "persistent_workers: yes", "data: {pin_memory: true}",
+                          "training: {persistent_workers: on}", "dataloader_pin_memory: true"})
+    EXPECT_THAT(parsed(yes).notes, ElementsAre(HasSubstr("is always so here"))) << yes;
+  EXPECT_THAT(parsed("pin_memory: False").notes, ElementsAre(HasSubstr("cannot be")));
+  EXPECT_THAT(refusal("pin_memory: maybe"), HasSubstr("pin_memory is 'maybe'"));
+}
+
+TEST(JobAliases, MixedPrecisionIsFloat16WhereTheWeightsAre) {
+  const std::string llm = "model: {type: video_llm, llm: {dtype: float16}}\ndata.type: synthetic\n";
+  const auto job = [](const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+    return parse_job(yaml, "job.yaml", "", overrides);
+  };
+  const Job mixed = job(llm + "training: {use_mixed_precision: true}");
+  EXPECT_EQ(mixed.precision, Precision::fp16_mixed);
+  EXPECT_THAT(mixed.notes, ElementsAre(HasSubstr("is precision: 16-mixed here, as the weights are float16")));
+  EXPECT_EQ(job("{model.dtype: float16, use_amp: true, data.type: synthetic}").precision, Precision::fp16_mixed);
+  EXPECT_EQ(job(llm + "use_amp: true", {"model.llm.dtype=bfloat16"}).precision, Precision::bf16_mixed);
+  EXPECT_EQ(job(llm + "precision: 32-true", {"use_amp=true"}).precision, Precision::fp16_mixed);
+  // Who names a precision means that one.
+  EXPECT_THROW(job(llm + "precision: bf16-mixed"), UserError);
+  EXPECT_THROW(job(llm + "use_amp: true", {"precision=bf16-mixed"}), UserError);
 }
 
 TEST(JobAliases, BesideTheKeyItselfAreTwice) {

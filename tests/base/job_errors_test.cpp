@@ -1,4 +1,5 @@
 // What a wrong job file gives: each mistake with its whole message or the part that matters.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@ namespace plimsoll {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -47,7 +49,7 @@ TEST(JobErrors, UnknownKeyOfAnotherSectionNamesThatSection) {
 }
 
 TEST(JobErrors, WordsOfOtherProgramsAreAnsweredWithOurs) {
-  for (const auto& [theirs, ours] : std::map<std::string, std::string>{{"optimizer.lr", "optimizer.learning_rate"},
+  for (const auto& [theirs, ours] : std::map<std::string, std::string>{{"optimizer.wd", "optimizer.weight_decay"},
                                                                        {"model.d_model", "model.hidden_size"},
                                                                        {"model.n_layer", "model.num_layers"},
                                                                        {"model.llm.n_layers", "model.llm.num_layers"},
@@ -82,11 +84,12 @@ TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
             "job.yaml:2: micro_batch_size is 'x'; allowed: auto, integer from 1 to 1048576");
   EXPECT_EQ(message("model: {tie_embeddings: 1}"),
             "job.yaml:2: model.tie_embeddings is 1; allowed: true, false; did you mean 'true'?");
-  EXPECT_EQ(message("gradient_checkpointing: on"),
-            "job.yaml:2: gradient_checkpointing is 'on'; allowed: auto, true, false; did you mean 'true'?");
+  EXPECT_EQ(message("gradient_checkpointing: enabled"),
+            "job.yaml:2: gradient_checkpointing is 'enabled'; allowed: auto, true, false; did you mean 'true'?");
   EXPECT_EQ(message("optimizer: 3"),
             "job.yaml:2: optimizer is '3'; it is a section, with keys of its own: name, "
-            "learning_rate, weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters");
+            "learning_rate, reference_batch_size, weight_decay, betas, eps, momentum, state_dtype, weight_update, "
+            "adamw_parameters");
   EXPECT_EQ(message("seed: \"1\\n2\""), "job.yaml:2: seed is '1?2'; allowed: integer from 0 to 18446744073709551615");
 }
 
@@ -186,35 +189,46 @@ TEST(JobErrors, HeadsFitTheWidth) {
 TEST(JobErrors, BatchSizesAgree) {
   EXPECT_EQ(message("batch_size: 3\nmicro_batch_size: 4"),
             "job.yaml:2: batch_size is 3; it must be at least micro_batch_size, 4");
-  EXPECT_EQ(message("batch_size: 9\ngradient_accumulation_steps: 4"),
+  EXPECT_EQ(message("batch_size: 9\nmicro_batch_size: auto\ngradient_accumulation_steps: 4"),
             "job.yaml:2: batch_size is 9; it does not make gradient_accumulation_steps 4 micro batches with only the "
             "last smaller (for example 8 or 12)");
-  for (int64_t batch : {10, 15, 21})
-    EXPECT_EQ(message("batch_size: " + std::to_string(batch) + "\nmicro_batch_size: 5\ngradient_accumulation_steps: 4"),
-              "job.yaml:2: batch_size is " + std::to_string(batch) +
-                  "; it must be micro_batch_size 5 x gradient_accumulation_steps 4 = 20, or from 16 where the last "
-                  "micro batch is smaller; give two of the three");
+  // All three and what to change, to the one step or to the other.
+  const auto three = [](int64_t batch) {
+    return message(fmt::format("batch_size: {}\nmicro_batch_size: 5\ngradient_accumulation_steps: 4", batch));
+  };
+  const auto words = [](int64_t batch, const std::string& instead) {
+    return fmt::format(
+        "job.yaml:2: batch_size {}, micro_batch_size 5 and gradient_accumulation_steps 4 do not agree: 5 x 4 = 20, or "
+        "from 16 on with a smaller last one; for 20 samples a step give batch_size: 20 or leave it out, for {} give {}",
+        batch, batch, instead);
+  };
+  EXPECT_EQ(three(10), words(10, "gradient_accumulation_steps: 2 or micro_batch_size: 3"));
+  EXPECT_EQ(three(9), words(9, "gradient_accumulation_steps: 2"));  // in four parts 9 is 3, 3, 3 and none
+  EXPECT_EQ(three(15), words(15, "gradient_accumulation_steps: 3 or micro_batch_size: 4"));
+  EXPECT_EQ(three(21), words(21, "gradient_accumulation_steps: 5 or micro_batch_size: 6"));
+  EXPECT_EQ(three(3), words(3, "").substr(0, words(3, "").find(", for 3")));  // neither
   EXPECT_EQ(message("batch_size: 3\nmicro_batch_size: 4\ngradient_accumulation_steps: 1"),
-            "job.yaml:2: batch_size is 3; it must be micro_batch_size 4 x gradient_accumulation_steps 1 = 4; give two "
-            "of the three");
-  EXPECT_EQ(
-      message("gradient_accumulation_steps: 5"),
-      "job.yaml:2: gradient_accumulation_steps is 5, and batch_size, which is not given, is 8, which does not make so "
-      "many micro batches with only the last smaller; give batch_size or micro_batch_size");
+            "job.yaml:2: batch_size 3, micro_batch_size 4 and gradient_accumulation_steps 1 do not agree: 4 x 1 = 4; "
+            "for 4 samples a step give batch_size: 4 or leave it out, for 3 give micro_batch_size: 3");
   EXPECT_THAT(message("micro_batch_size: 1048576\ngradient_accumulation_steps: 2"), HasSubstr("more than 1048576"));
   EXPECT_THAT(message("batch_size: 1048576\ngradient_accumulation_steps: {0: 1, 1: 2}"),
               HasSubstr("more than 1048576"));
+  EXPECT_THAT(message("batch_size: 1048576\ngradient_accumulation_steps: 2"),
+              HasSubstr("batch_size 1048576 x gradient_accumulation_steps 2 is more than 1048576"));
 }
 
 TEST(JobErrors, AScheduleHasNoSmallerLastMicroBatch) {
-  EXPECT_EQ(
-      message("batch_size: 18\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
-      "job.yaml:2: batch_size is 18; it must be micro_batch_size 5 x gradient_accumulation_steps 4 (in epoch 0) = "
-      "20, and with a schedule all micro batches are alike; give two of the three");
-  EXPECT_EQ(message("batch_size: 10\ngradient_accumulation_steps: {0: 4, 2: 2}"),
+  EXPECT_EQ(message("batch_size: 18\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
+            "job.yaml:2: batch_size 18, micro_batch_size 5 and gradient_accumulation_steps {0: 4, 2: 2} do not agree: "
+            "5 x 4 = 20 in epoch 0, and with a schedule all micro batches are alike; for 20 samples a step give "
+            "batch_size: 20 or leave it out");
+  EXPECT_THAT(message("batch_size: 16\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
+              EndsWith(", for 16 give micro_batch_size: 4"));
+  EXPECT_EQ(message("batch_size: 10\nmicro_batch_size: auto\ngradient_accumulation_steps: {0: 4, 2: 2}"),
             "job.yaml:2: batch_size is 10; it must be a multiple of gradient_accumulation_steps 4, as with a schedule "
             "all micro batches are alike (for example 8 or 12)");
-  EXPECT_THAT(message("gradient_accumulation_steps: {0: 3, 2: 2}"), HasSubstr("is 8, no multiple of it"));
+  EXPECT_THAT(message("micro_batch_size: auto\ngradient_accumulation_steps: {0: 3, 2: 2}"),
+              HasSubstr("is 8, no multiple of it"));
 }
 
 TEST(JobErrors, SchedulesStartWithEpochZero) {
@@ -366,7 +380,8 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
   EXPECT_EQ(
       message_for_override("optimizer=sgd"),
       "command line: optimizer=sgd: optimizer is 'sgd'; it is a section, with keys of its own: name, learning_rate, "
-      "weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters; for example "
+      "reference_batch_size, weight_decay, betas, eps, momentum, state_dtype, weight_update, adamw_parameters; for "
+      "example "
       "optimizer.name=sgd");
   EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
   EXPECT_THAT(message_for_override("precision=fp16"),

@@ -43,6 +43,7 @@ constexpr std::array kBases = {
     "{data.type: synthetic, model.type: prompt_segmentation}",
     "{data.type: slices, data.files: a.nii, data.labels: b.nii, data.label_names: n.txt, "
     "model.type: prompt_segmentation}",
+    "{data: {type: pictures, images: a, masks: b}, model.type: prompt_segmentation}",
     "{data.type: synthetic, model.type: video_llm}",
     "{data.type: clips, data.files: a.mp4, model.type: video_llm}",
 };

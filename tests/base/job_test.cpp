@@ -248,19 +248,25 @@ TEST(JobBatchSizes, FillInWhatFollows) {
       {"", 8, {}, {}},
       {"batch_size: 12", 12, {}, {}},
       {"micro_batch_size: 3", 3, 3, once(1)},
-      {"gradient_accumulation_steps: 2", 8, 4, once(2)},
+      {"gradient_accumulation_steps: 2", 16, 8, once(2)},
       {"batch_size: 12\nmicro_batch_size: 3", 12, 3, once(4)},
-      {"batch_size: 12\ngradient_accumulation_steps: 6", 12, 2, once(6)},
+      {"batch_size: 12\ngradient_accumulation_steps: 6", 72, 12, once(6)},
+      {"batch_size: 1\ngradient_accumulation_steps: 32", 32, 1, once(32)},
+      {"batch_size: 12\ngradient_accumulation_steps: 1", 12, 12, once(1)},
+      {"batch_size: 12\nmicro_batch_size: auto\ngradient_accumulation_steps: 6", 12, 2, once(6)},
+      {"train_batch_size: 12\ngradient_accumulation_steps: 6", 12, 2, once(6)},
       {"micro_batch_size: 5\ngradient_accumulation_steps: 3", 15, 5, once(3)},
       {"batch_size: 15\nmicro_batch_size: 5\ngradient_accumulation_steps: 3", 15, 5, once(3)},
       {"batch_size: 10\nmicro_batch_size: 4", 10, 4, once(3)},
       {"batch_size: 10\nmicro_batch_size: 4\ngradient_accumulation_steps: 3", 10, 4, once(3)},
-      {"batch_size: 10\ngradient_accumulation_steps: 4", 10, 3, once(4)},
-      {"gradient_accumulation_steps: 3", 8, 3, once(3)},
+      {"batch_size: 10\nmicro_batch_size: auto\ngradient_accumulation_steps: 4", 10, 3, once(4)},
+      {"gradient_accumulation_steps: 3", 24, 8, once(3)},
+      {"micro_batch_size: auto\ngradient_accumulation_steps: 3", 8, 3, once(3)},
       {"batch_size: 1048575\nmicro_batch_size: 2", 1048575, 2, once(524288)},
-      {"gradient_accumulation_steps: {0: 4, 4: 2, 8: 1}", 8, 2, schedule},
+      {"gradient_accumulation_steps: {0: 4, 4: 2, 8: 1}", 32, 8, schedule},
       {"micro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 4: 2, 8: 1}", 20, 5, schedule},
-      {"batch_size: 32\ngradient_accumulation_steps: {8: 1, 4: 2, 0: 4}", 32, 8, schedule},
+      {"batch_size: 32\ngradient_accumulation_steps: {8: 1, 4: 2, 0: 4}", 128, 32, schedule},
+      {"batch_size: 32\nmicro_batch_size: 8\ngradient_accumulation_steps: {8: 1, 4: 2, 0: 4}", 32, 8, schedule},
       {"batch_size: 4\ngradient_accumulation_steps: {0: 1, 2: 8}", 4, 4, AccumulationSchedule{{0, 1}, {2, 8}}},
   };
   for (const Batches& each : cases) {
@@ -274,8 +280,9 @@ TEST(JobBatchSizes, FillInWhatFollows) {
 TEST(JobBatchSizes, TheLastMicroBatchHasWhatIsLeft) {
   const auto last = [](const char* text) { return last_micro_batch_of(parse(text)); };
   EXPECT_EQ(last("batch_size: 10\nmicro_batch_size: 4"), 2);
-  EXPECT_EQ(last("batch_size: 10\ngradient_accumulation_steps: 4"), 1);
-  EXPECT_EQ(last("batch_size: 12\nmicro_batch_size: 4"), 0);  // alike
+  EXPECT_EQ(last("batch_size: 10\nmicro_batch_size: auto\ngradient_accumulation_steps: 4"), 1);
+  EXPECT_EQ(last("batch_size: 10\ngradient_accumulation_steps: 4"), 0);  // 10 x 4
+  EXPECT_EQ(last("batch_size: 12\nmicro_batch_size: 4"), 0);             // alike
   EXPECT_EQ(last("batch_size: 4\nmicro_batch_size: 4"), 0);
   EXPECT_EQ(last("batch_size: 37"), 0);  // open
   EXPECT_EQ(last("batch_size: 20\ngradient_accumulation_steps: {0: 4, 2: 3}"), 0);

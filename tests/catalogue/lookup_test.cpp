@@ -86,8 +86,42 @@ TEST(RequireDevice, NamesTheNearestKnown) {
   EXPECT_EQ(require_device("RTX A6000").id, "a6000");
   EXPECT_THAT(refusal_of("a60000"), AllOf(HasSubstr("'a60000'"), HasSubstr("did you mean a6000")));
   EXPECT_THAT(refusal_of("rtx4009"), HasSubstr("did you mean rtx4090"));
+  // As near as "7600", and it begins as it should.
+  EXPECT_THAT(refusal_of("a600"), HasSubstr("did you mean a6000, "));
+  EXPECT_THAT(refusal_of("rtx a600"), HasSubstr("did you mean a6000, "));
   EXPECT_THAT(refusal_of("mi30x"), HasSubstr("mi300x"));
   EXPECT_THAT(refusal_of("RTX 6000"), AllOf(HasSubstr("a6000"), HasSubstr("rtx6000-ada"), HasSubstr("quadro-rtx6000")));
+}
+
+TEST(RequireDevice, ANameOfSeveralNamesThemAndTakesNone) {
+  EXPECT_EQ(refusal_of("rtx3080"),
+            "GPU 'rtx3080' is not one device: there are rtx3080-10gb and rtx3080-12gb; name one");
+  EXPECT_EQ(refusal_of("a100"),
+            "GPU 'a100' is not one device: there are a100-40gb-pcie, a100-40gb-sxm, a100-80gb-pcie and a100-80gb-sxm; "
+            "name one");
+  EXPECT_THAT(refusal_of("V100"), HasSubstr("v100-sxm2-16gb, v100-sxm2-32gb, v100-pcie-16gb and v100-pcie-32gb"));
+  EXPECT_THAT(refusal_of("v100-16gb"), HasSubstr("there are v100-sxm2-16gb and v100-pcie-16gb"));
+  EXPECT_THAT(refusal_of("a100 80gb"), HasSubstr("there are a100-80gb-pcie and a100-80gb-sxm"));
+  EXPECT_THAT(refusal_of("h100"), HasSubstr("there are h100-pcie, h100-sxm and h100-nvl"));
+  EXPECT_THAT(refusal_of("h100-80gb"), HasSubstr("there are h100-pcie and h100-sxm"));
+  EXPECT_THAT(refusal_of("m2"), HasSubstr("there are m2-8gb, m2-16gb and m2-24gb"));
+  EXPECT_THAT(refusal_of("NVIDIA GeForce RTX 3080"), HasSubstr("rtx3080-12gb"));  // as drivers call both
+  EXPECT_EQ(id_of("NVIDIA GeForce RTX 3080"), "rtx3080-10gb");                    // who asks for the driver's gets one
+}
+
+TEST(RequireDevice, OneNameIsOneDevice) {
+  for (const DeviceSpec& device : device_catalogue()) {
+    EXPECT_EQ(&require_device(device.id), &device);
+    EXPECT_EQ(&require_device(device.name), &device);
+  }
+  EXPECT_EQ(require_device("rtx3060").id, "rtx3060-12gb");  // the only one here
+  EXPECT_EQ(require_device("h100-sxm5").id, "h100-sxm");
+  EXPECT_EQ(require_device("h100-94gb").id, "h100-nvl");
+  EXPECT_EQ(require_device("NVIDIA H100 80GB HBM3").id, "h100-sxm");
+  EXPECT_EQ(require_device("a100-sxm4-80gb").id, "a100-80gb-sxm");
+  EXPECT_EQ(require_device("h200-sxm").id, "h200");
+  // Both forms have the same memory, rates and link.
+  EXPECT_EQ(require_device("a100-40gb").memory_bytes, find_device("a100-40gb-pcie")->memory_bytes);
 }
 
 TEST(RequireDevice, SaysWhereToLook) {

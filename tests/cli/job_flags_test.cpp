@@ -2,6 +2,7 @@
 #include "cli/job_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <sstream>
 
 #include "cli/cli_testing.h"
 
@@ -49,16 +50,40 @@ TEST_F(JobFlags, AreOverridesOfTheJob) {
   EXPECT_EQ(choices({"--recipe", "saving", "--use-amp"})["precision"], "bf16-mixed");
 }
 
+// As the keys do, by the same rules (tests/base/job_batch_meaning_test.cpp): the file says 4, 2 at a time.
 TEST_F(JobFlags, ReplaceWhatTheFileSaysOfTheBatch) {
-  // The file says micro_batch_size 2 of 4, which do not go into 3.
-  EXPECT_EQ(choices({"--batch-size", "3"})["micro_batch_size"], 3);
+  const json three = choices({"--batch-size", "3"});
+  EXPECT_EQ(three["micro_batch_size"], 2);
+  EXPECT_EQ(three["last_micro_batch"], 1);
+  EXPECT_EQ(choices({"--batch-size", "1"})["micro_batch_size"], 1);
   EXPECT_EQ(choices({"--batch-size", "5", "--gradient-accumulation-steps", "7"})["micro_batch_size"], 5);
+  EXPECT_EQ(run({"plan", "job.yaml", "--gradient-accumulation-steps", "3"}).exit_code, 2);  // 4, or 2 x 3
   EXPECT_THAT(overrides({"--batch-size", "5", "--gradient-accumulation-steps", "7"}),
-              ElementsAre("micro_batch_size='5'", "gradient_accumulation_steps='7'", "batch_size='35'"));
-  EXPECT_THAT(overrides({"--batch-size", "5"}),
-              ElementsAre("batch_size='5'", "micro_batch_size=auto", "gradient_accumulation_steps=auto"));
-  EXPECT_THAT(overrides({"--gradient-accumulation-steps", "2"}),
-              ElementsAre("gradient_accumulation_steps='2'", "micro_batch_size=auto"));
+              ElementsAre("batch_size='5'", "gradient_accumulation_steps='7'"));
+  EXPECT_THAT(overrides({"--batch-size", "5"}), ElementsAre("batch_size='5'"));
+  EXPECT_THAT(overrides({"--gradient-accumulation-steps", "2"}), ElementsAre("gradient_accumulation_steps='2'"));
+}
+
+TEST_F(JobFlags, AndKeysAndTheFileSayTheSameBatch) {
+  std::string theirs = get("job.yaml");
+  const std::string micro = "micro_batch_size: 2";
+  theirs.replace(theirs.find(micro), micro.size(), "gradient_accumulation_steps: 2");
+  put("theirs.yaml", theirs);
+  std::set<std::string> lines;
+  for (const Arguments& said : {Arguments{"plan", "theirs.yaml"},
+                                {"plan", "job.yaml", "batch_size=4", "gradient_accumulation_steps=2"},
+                                {"plan", "job.yaml", "--batch-size", "4", "--gradient_accumulation_steps", "2"}}) {
+    const Outcome outcome = run(said);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                HasSubstr("is 4 x 2 = 8 samples an optimizer step; for 4 in all give micro_batch_size: 2"));
+    std::istringstream out(outcome.out);
+    std::string verdict, batch;
+    std::getline(out, verdict);
+    std::getline(out, batch);
+    lines.insert(batch);
+  }
+  EXPECT_THAT(lines, ElementsAre("effective batch 8: micro batch 4 x 2"));
 }
 
 TEST_F(JobFlags, AreTheseKeys) {
@@ -73,8 +98,22 @@ TEST_F(JobFlags, AreTheseKeys) {
   EXPECT_THAT(overrides({"--no-gradient-checkpointing"}), ElementsAre("gradient_checkpointing=false"));
   EXPECT_THAT(overrides({"--use_amp"}), ElementsAre("precision=bf16-mixed"));
   EXPECT_THAT(overrides({"--no_use_amp"}), ElementsAre("precision=32-true"));
+  EXPECT_THAT(overrides({"--max_seq_length", "512"}), ElementsAre("data.sequence_length='512'"));
+  EXPECT_THAT(overrides({"--device", "cuda"}), ElementsAre("device='cuda'"));
+  EXPECT_THAT(overrides({"--bf16"}), ElementsAre("precision=bf16-mixed"));
+  EXPECT_THAT(overrides({"--fp16"}), ElementsAre("precision=16-mixed"));
+  EXPECT_THAT(overrides({"--pin_memory", "--persistent_workers"}),
+              ElementsAre("pin_memory=true", "persistent_workers=true"));
   EXPECT_THAT(overrides({"--compile-model"}), ElementsAre("compile=true"));
   EXPECT_THAT(overrides({"--no-compile-model"}), ElementsAre("compile=false"));
+}
+
+TEST_F(JobFlags, FalseMeansNotThat) {
+  EXPECT_THAT(overrides({"--use-amp=false"}), ElementsAre("precision=32-true"));
+  EXPECT_THAT(overrides({"--no-use-amp=false"}), ElementsAre("precision=bf16-mixed"));
+  EXPECT_THAT(overrides({"--use-amp=false", "--no-use-amp"}), ElementsAre("precision=32-true"));
+  EXPECT_THAT(overrides({"--gradient-checkpointing=false"}), ElementsAre("gradient_checkpointing=false"));
+  EXPECT_THAT(overrides({"--compile_model=false"}), ElementsAre("compile=false"));
 }
 
 // What is said beside a recipe comes after it, and holds.
@@ -125,6 +164,9 @@ TEST_F(JobFlags, ThatContradictAreRefused) {
   const Outcome outcome = run({"plan", "job.yaml", "--use-amp", "--no-use-amp"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("--no-use-amp"));
+  EXPECT_EQ(run({"plan", "job.yaml", "--use-amp=false", "--no-use-amp=false"}).exit_code, 2);
+  EXPECT_EQ(run({"plan", "job.yaml", "--bf16", "--fp16"}).exit_code, 2);
+  EXPECT_EQ(run({"plan", "job.yaml", "--bf16", "--no_use_amp"}).exit_code, 2);
   EXPECT_EQ(run({"plan", "job.yaml", "--batch-size", "many"}).exit_code, 2);
   EXPECT_EQ(run({"plan", "job.yaml", "--recipe", "fast"}).exit_code, 2);
 }
@@ -133,9 +175,39 @@ TEST_F(JobFlags, StandInTheHelpWithWhatTheyDoToMemory) {
   const Outcome outcome = run({"train", "--help"});
   for (const char* flag : {"--batch-size", "--gradient-accumulation-steps", "--gradient-checkpointing", "--use-amp",
                            "--no-use-amp", "--max-frames", "--image-size", "--num-workers", "--learning-rate",
-                           "--num-epochs", "--data-root", "--compile-model", "--recipe"})
+                           "--num-epochs", "--data-root", "--compile-model", "--recipe", "--max-seq-length", "--device",
+                           "--bf16", "--fp16", "--pin-memory", "--persistent-workers"})
     EXPECT_THAT(outcome.out, HasSubstr(flag));
   EXPECT_THAT(outcome.out, HasSubstr("half the memory for activations"));
+}
+
+TEST_F(JobFlags, OfSeveralDevicesAreAnswered) {
+  for (const Arguments& flags : {Arguments{"--num_gpus", "8"},
+                                 {"--nproc_per_node=8"},
+                                 {"--devices", "8"},
+                                 {"--strategy", "ddp"},
+                                 {"--fsdp", "full_shard"}}) {
+    Arguments all = {"plan", "job.yaml"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.exit_code, 2) << flags.front();
+    EXPECT_THAT(outcome.err, HasSubstr("is not taken: ")) << flags.front();
+    EXPECT_THAT(outcome.err, HasSubstr("several devices is not there yet")) << flags.front();
+  }
+  EXPECT_THAT(run({"plan", "job.yaml", "--num_gpus", "1"}).err, HasSubstr("one device is used; leave it out"));
+  EXPECT_THAT(run({"torchrun", "--nproc_per_node=8"}).err, HasSubstr("not there yet: 'plimsoll train' alone"));
+}
+
+TEST_F(JobFlags, ALauncherThatStartsSeveralIsRefused) {
+  const auto with = [&](const char* variable, const char* value) {
+    return run_with([&] { ::setenv(variable, value, 1); }, {"train", "job.yaml", "max_steps=1"});
+  };
+  for (const char* variable : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const Outcome outcome = with(variable, "8");
+    EXPECT_EQ(outcome.exit_code, 2) << variable;
+    EXPECT_THAT(outcome.err, HasSubstr(std::string("started 8 of this (") + variable + "=8)"));
+  }
+  EXPECT_EQ(with("WORLD_SIZE", "1").exit_code, 0);
 }
 
 TEST_F(JobFlags, OtherProgramsNamesAreAnsweredWithOurs) {

@@ -74,10 +74,15 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "reasons",
                                                   "plan_seconds",
                                                   "record_seconds",
+                                                  "effective_batch_size",
                                                   "arena_bytes",
                                                   "live_bytes",
                                                   "arena_waste",
-                                                  "residents"}));
+                                                  "residents",
+                                                  "headroom_bytes",
+                                                  "budget_share",
+                                                  "device_bytes",
+                                                  "device_share"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
   EXPECT_EQ(keys_of(plan["choices"]),
             (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",
@@ -96,6 +101,45 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
   EXPECT_EQ(plan["choices"]["precision"], "32-true");
   ASSERT_FALSE(plan["reasons"].empty());
   for (const json& reason : plan["reasons"]) EXPECT_EQ(keys_of(reason), (std::set<std::string>{"decision", "why"}));
+}
+
+TEST_F(PlanCommand, SaysHowMuchIsLeftAndHowMuchOfTheCardItTakes) {
+  const json fits = plan_json({"memory_budget=1GiB"});
+  EXPECT_EQ(fits["headroom_bytes"].get<int64_t>() + fits["peak_bytes"].get<int64_t>(), int64_t{1} << 30);
+  EXPECT_EQ(fits["budget_share"], fits["peak_bytes"].get<double>() / (int64_t{1} << 30));
+  EXPECT_EQ(fits["device_share"], nullptr);  // of this machine the catalogue says nothing
+  const json card = plan_json({"memory_budget=1GiB", "--gpu", "rtx3070"});
+  EXPECT_EQ(card["device_bytes"], int64_t{8} << 30);
+  EXPECT_EQ(card["device_share"], card["peak_bytes"].get<double>() / (int64_t{8} << 30));
+  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=1GiB", "--gpu", "rtx3070"});
+  EXPECT_THAT(unfolded(outcome.out),
+              AllOf(ContainsRegex(R"([0-9.]+ % of the budget, [0-9.]+ % of the 8.00 GiB of NVIDIA GeForce RTX 3070)"),
+                    HasSubstr(std::to_string(card["headroom_bytes"].get<int64_t>()) + " bytes)")));
+  const json none = plan_json({"memory_budget=64KiB", "--advice", "none"}, 3);
+  EXPECT_LT(none["headroom_bytes"], 0);
+  EXPECT_GT(none["budget_share"], 1);
+  EXPECT_THAT(run({"plan", "job.yaml", "memory_budget=64KiB", "--advice", "none"}).out, HasSubstr(" bytes) too much"));
+}
+
+TEST_F(PlanCommand, ByModuleEachPartOfTheModelHasItsBytes) {
+  const Outcome outcome = run({"plan", "job.yaml", "--by", "module", "--json", "plan.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Memory at the peak by module"), HasSubstr("layers"), HasSubstr("of none")));
+  const json plan = json::parse(get("plan.json"));
+  std::set<std::string> names;
+  std::map<std::string, int64_t> sums;
+  int64_t bytes = 0;
+  for (const json& part : plan["by_module"]) {
+    if (!part["module"].is_null()) names.insert(part["module"]);
+    EXPECT_EQ(sum_of(part["breakdown"]), part["bytes"].get<int64_t>());
+    bytes += part["bytes"].get<int64_t>();
+    for (const auto& [kind, of_it] : part["breakdown"].items()) sums[kind] += of_it.get<int64_t>();
+  }
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"layers", "embedding"}));
+  EXPECT_EQ(bytes, plan["peak_bytes"].get<int64_t>());
+  for (const auto& [kind, sum] : sums) EXPECT_EQ(sum, plan["breakdown"][kind].get<int64_t>()) << kind;
+  EXPECT_FALSE(plan_json({}).contains("by_module"));
+  EXPECT_EQ(run({"plan", "job.yaml", "--by", "layer"}).exit_code, 2);
 }
 
 TEST_F(PlanCommand, ResidentsComeLargestFirst) {
@@ -138,12 +182,12 @@ TEST_F(PlanCommand, TheTableSaysWhatTheJsonSays) {
 }
 
 TEST_F(PlanCommand, TooSmallABudgetIsAnAnswer) {
-  const json plan = plan_json({"memory_budget=64KiB"}, 3);
+  const json plan = plan_json({"memory_budget=64KiB", "--advice", "none"}, 3);
   EXPECT_EQ(plan["fits"], false);
   EXPECT_EQ(plan["budget_bytes"], 64 << 10);
   EXPECT_GT(plan["minimum_budget_bytes"], 64 << 10);
 
-  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=64KiB"});
+  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=64KiB", "--advice", "none"});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("does not fit"), HasSubstr(std::to_string(plan["minimum_budget_bytes"].get<int64_t>())),
@@ -151,9 +195,9 @@ TEST_F(PlanCommand, TooSmallABudgetIsAnAnswer) {
 }
 
 TEST_F(PlanCommand, TheLeastBudgetFitsAndOneByteLessDoesNot) {
-  const auto least = plan_json({"memory_budget=64KiB"}, 3)["minimum_budget_bytes"].get<int64_t>();
+  const auto least = plan_json({"memory_budget=64KiB", "--advice", "none"}, 3)["minimum_budget_bytes"].get<int64_t>();
   EXPECT_EQ(plan_json({"memory_budget=" + std::to_string(least)})["fits"], true);
-  EXPECT_EQ(plan_json({"memory_budget=" + std::to_string(least - 1)}, 3)["fits"], false);
+  EXPECT_EQ(plan_json({"memory_budget=" + std::to_string(least - 1), "--advice", "none"}, 3)["fits"], false);
 }
 
 TEST_F(PlanCommand, ReadsNoDataAndLeavesNoFiles) {
@@ -194,7 +238,7 @@ TEST_F(PlanCommand, TheSameJobOnSeveralDevices) {
 // Off: the frontier's last point is in bf16-true where the plan is in bf16-mixed (docs/status.md).
 TEST_F(PlanCommand, AnOpenPrecisionIsChosenForEachDevice) {
   const Outcome outcome = run({"plan", "job.yaml", "precision=auto", "model.hidden_size=256",
-                               "data.sequence_length=256", "--gpu", "a6000,v100", "--json", "plan.json"});
+                               "data.sequence_length=256", "--gpu", "a6000,v100-sxm2-16gb", "--json", "plan.json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const json gpus = json::parse(get("plan.json"))["gpus"];
   for (const json& gpu : gpus)
@@ -227,7 +271,7 @@ TEST_F(PlanCommand, MemoryIsABudgetForTheDevice) {
 TEST_F(PlanCommand, TheLeastBudgetIsTypedBack) {
   for (const char* width : {"32", "48", "64"}) {
     const std::string hidden = std::string("model.hidden_size=") + width;
-    const std::string out = unfolded(run({"plan", "job.yaml", "memory_budget=64KiB", hidden}).out);
+    const std::string out = unfolded(run({"plan", "job.yaml", "memory_budget=64KiB", "--advice", "none", hidden}).out);
     const std::string before = "the least budget that fits is ";
     const size_t at = out.find(before);
     ASSERT_NE(at, std::string::npos) << out;
@@ -239,7 +283,7 @@ TEST_F(PlanCommand, TheLeastBudgetIsTypedBack) {
 
 // A plan that would not run has no time; the least budget may even take less.
 TEST_F(PlanCommand, WhatDoesNotFitHasNoPredictedTime) {
-  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=64KiB", "--html", "plan.html"});
+  const Outcome outcome = run({"plan", "job.yaml", "memory_budget=64KiB", "--advice", "none", "--html", "plan.html"});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("The step"), Not(HasSubstr("predicted"))));
   EXPECT_THAT(get("plan.html"), Not(HasSubstr("<dt>predicted step</dt>")));
@@ -271,8 +315,7 @@ TEST_F(PlanCommand, SaysWhatWouldFit) {
   ASSERT_FALSE(plan["would_fit"].empty());
   for (const json& advice : plan["would_fit"]) {
     Arguments changed = budget;
-    std::istringstream words(advice["change"].get<std::string>());
-    for (std::string word; words >> word;) changed.push_back(word);
+    for (const json& change : advice["overrides"]) changed.push_back(change);
     // The search for advice ends with the first plan that fits; this one may be faster.
     const json planned = plan_json(changed);
     EXPECT_TRUE(planned["fits"]) << advice;

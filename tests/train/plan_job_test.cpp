@@ -200,7 +200,7 @@ TEST_F(PlanJobTest, MixedIsInFloat16WhereTheDeviceHasNoBfloat16) {
   PlanTarget target = target_with(100, 100, GiB);
   target.bfloat16 = false;
   EXPECT_EQ(plan_job(job, target).settings.precision, Precision::fp16_mixed);
-  EXPECT_FALSE(target_of(require_device("v100")).bfloat16);
+  EXPECT_FALSE(target_of(require_device("v100-sxm2-16gb")).bfloat16);
   EXPECT_TRUE(target_of(require_device("a6000")).bfloat16);
 }
 
@@ -234,10 +234,6 @@ TEST_F(PlanJobTest, AnOpenPrecisionFollowsTheBudgetDownToTheOneThatChangesTheRes
     EXPECT_TRUE(planned(none.plan.minimum_budget_bytes).plan.fits);
     EXPECT_EQ(last.plan.minimum_budget_bytes, none.plan.minimum_budget_bytes);
   }
-  // All precisions were tried: other changes would fit.
-  const auto advice = changes_that_fit(job, target_with(1, 1, least[Precision::bf16_true] * 9 / 10));
-  EXPECT_FALSE(advice.empty());
-  for (const Advice& each : advice) EXPECT_THAT(each.change, testing::Not(HasSubstr("precision")));
 }
 
 TEST_F(PlanJobTest, TakesNineTenthsOfWhatTheMachineHasWhereTheBudgetIsOpen) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plimsoll/devices.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
@@ -58,6 +59,36 @@ TEST_F(SlowProducts, WhereTheyAreFastNothingIsSaid) {
   PlanTarget unknown = made_up(0.1);
   unknown.bfloat16_products = 0;
   EXPECT_EQ(plan_job(job_, unknown).settings.slow_products, "");
+}
+
+// A V100 computes bfloat16 in float32: what is planned says so, and what float16 would take.
+TEST_F(SlowProducts, WhoPinsBfloat16WhereThereIsNoneIsTold) {
+  PlanTarget target = target_of(require_device("v100-sxm2-16gb"));
+  // A model this small is all launches; without them products show.
+  target.cost.overhead_seconds = 0;
+  for (auto& kind : target.cost.rates)
+    for (OpRate& rate : kind) rate.bytes = 1e15;
+  job_.precision = Precision::fp16_mixed;
+  const PlannedJob half = plan_job(job_, target);
+  EXPECT_EQ(half.settings.slow_products, "");
+  job_.precision = Precision::fp32_true;
+  const PlannedJob full = plan_job(job_, target);
+  for (const Precision each : {Precision::bf16_mixed, Precision::bf16_true}) {
+    job_.precision = each;
+    const PlannedJob slow = plan_job(job_, target);
+    EXPECT_TRUE(slow.plan.fits);
+    EXPECT_GT(slow.step_seconds, 2 * half.step_seconds);
+    EXPECT_GT(slow.step_seconds, 0.9 * full.step_seconds);  // the rate that it has
+    EXPECT_THAT(slow.settings.slow_products,
+                AllOf(HasSubstr(std::string(name_of(each))), HasSubstr("Tesla V100 SXM2 16GB has no bfloat16"),
+                      HasSubstr(fmt::format("16-mixed {:.3g} s", half.step_seconds)), HasSubstr("precision: auto")));
+    EXPECT_EQ(slow.plan.reasons.back().why, slow.settings.reasons.back().why);
+  }
+  job_.precision.reset();
+  EXPECT_EQ(plan_job(job_, target).settings.precision, Precision::fp16_mixed);
+  // One that has it says nothing.
+  job_.precision = Precision::bf16_mixed;
+  EXPECT_EQ(plan_job(job_, target_of(require_device("rtx3090"))).settings.slow_products, "");
 }
 
 TEST_F(SlowProducts, AutoTakesTheFaster) {

@@ -3,22 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <utility>
+
+#include "train/job/keys.h"
+#include "train/job/many_devices.h"
 
 namespace plimsoll::job {
 namespace {
 
 using Converted = std::optional<std::string>;
-
-Converted bf16_if(const Value& value) {
-  return read_boolean(value) ? Converted("bf16-mixed") : std::nullopt;
-}
-Converted fp16_if(const Value& value) {
-  return read_boolean(value) ? Converted("16-mixed") : std::nullopt;
-}
-Converted mixed_or_not(const Value& value) {
-  return read_boolean(value) ? "bf16-mixed" : "32-true";
-}
 
 // Lightning's older names, and what others call the same.
 Converted precision(const Value& value) {
@@ -88,10 +83,37 @@ Converted clipping(const Value& value) {
   return value.node->kind == Node::Kind::null ? "0" : Converted(read_text(value, "a number"));
 }
 
-}  // namespace
+Converted cpu_if(const Value& value) {
+  return read_boolean(value) ? Converted("cpu") : std::nullopt;
+}
 
-const std::vector<Alias>& aliases() {
-  static const std::vector<Alias> table = {
+Alias boolean(const char* name, const char* origin, Alias::Boolean about) {
+  const bool device = about == Alias::Boolean::cpu;
+  return {name, origin, device ? "device" : "precision", device ? cpu_if : nullptr, {}, about};
+}
+
+/// What is so here whatever a file says of it.
+Converted persistent(const Value& value) {
+  return read_boolean(value) ? "is always so here: the threads that prepare batches persist"
+                             : "cannot be: the threads that prepare batches persist here; they cost host memory alone";
+}
+Converted pinned(const Value& value) {
+  return read_boolean(value)
+             ? "is always so here: a device gets its batches through pinned memory, beside its work"
+             : "cannot be: a device gets its batches through pinned memory here, which costs host memory alone";
+}
+
+Converted copied_beside(const Value& value) {
+  return read_boolean(value) ? "is always so here: batches are copied beside the computation"
+                             : "cannot be: batches are copied beside the computation here, with the same results";
+}
+Converted no_cache(const Value&) {
+  return "has nothing to do here: everything lies in one arena of planned bytes, and nothing is cached";
+}
+
+std::vector<Alias> named_aliases() {
+  using enum Alias::Boolean;
+  std::vector<Alias> table = {
       // Lightning
       {"accumulate_grad_batches", "Lightning", "gradient_accumulation_steps"},
       {"trainer.accumulate_grad_batches", "Lightning", "gradient_accumulation_steps"},
@@ -126,37 +148,26 @@ const std::vector<Alias>& aliases() {
       {"logging_steps", "Hugging Face", "log.every_n_steps"},
       {"eval_steps", "Hugging Face", "eval_every_n_steps"},
       {"max_seq_length", "Hugging Face", "data.sequence_length"},
-      {"bf16", "Hugging Face", "precision", bf16_if},
-      {"fp16", "Hugging Face", "precision", fp16_if},
-      {"use_cpu", "Hugging Face", "device",
-       [](const Value& value) { return read_boolean(value) ? Converted("cpu") : std::nullopt; }},
+      boolean("bf16", "Hugging Face", bf16),
+      boolean("fp16", "Hugging Face", fp16),
+      boolean("use_cpu", "Hugging Face", cpu),
       {"load_in_8bit", "Hugging Face", "", nullptr, "set quantize.format: int8 and quantize.modules: PATTERN"},
       {"load_in_4bit", "Hugging Face", "", nullptr, "set quantize.format: nf4 and quantize.modules: PATTERN"},
       // DeepSpeed
       {"train_batch_size", "DeepSpeed", "batch_size"},
       {"train_micro_batch_size_per_gpu", "DeepSpeed", "micro_batch_size"},
       {"gradient_clipping", "DeepSpeed", "max_grad_norm"},
-      {"fp16.enabled", "DeepSpeed", "precision", fp16_if},
-      {"bf16.enabled", "DeepSpeed", "precision", bf16_if},
-      {"zero_optimization.stage", "DeepSpeed", "", nullptr,
-       "state the bytes with memory_budget and host_memory_budget: what is kept, rebuilt and moved follows from them; "
-       "several devices are not there yet"},
-      {"zero_optimization.offload_optimizer", "DeepSpeed", "", nullptr,
-       "set host_memory_budget to the bytes it may take"},
-      {"zero_optimization.offload_optimizer.device", "DeepSpeed", "", nullptr,
-       "set host_memory_budget to the bytes it may take"},
-      {"zero_optimization.offload_param", "DeepSpeed", "", nullptr, "set host_memory_budget to the bytes it may take"},
-      {"zero_optimization.offload_param.device", "DeepSpeed", "", nullptr,
-       "set host_memory_budget to the bytes it may take"},
+      boolean("fp16.enabled", "DeepSpeed", fp16),
+      boolean("bf16.enabled", "DeepSpeed", bf16),
       // torchtune
       {"optimizer_in_bwd", "torchtune", "update_in_backward"},
       {"enable_activation_checkpointing", "torchtune", "gradient_checkpointing"},
       {"enable_activation_offloading", "torchtune", "", nullptr, "set host_memory_budget to the bytes it may take"},
       {"clip_grad_norm", "torchtune", "max_grad_norm", clipping},
       // the systems' own files
-      {"training.batch_size", "a training section", "micro_batch_size"},
+      {"training.batch_size", "a training section", "batch_size"},
       {"training.gradient_accumulation_steps", "a training section", "gradient_accumulation_steps"},
-      {"training.use_mixed_precision", "a training section", "precision", mixed_or_not},
+      boolean("training.use_mixed_precision", "a training section", mixed),
       {"training.learning_rate", "a training section", "optimizer.learning_rate"},
       {"training.num_epochs", "a training section", "max_epochs"},
       {"training.max_grad_norm", "a training section", "max_grad_norm"},
@@ -164,16 +175,57 @@ const std::vector<Alias>& aliases() {
       {"training.warmup_steps", "a training section", "scheduler.warmup_steps"},
       {"training.num_workers", "a training section", "data.num_workers"},
       {"training.seed", "a training section", "seed"},
-      {"use_mixed_precision", "a training section", "precision", mixed_or_not},
-      {"use_amp", "PyTorch", "precision", mixed_or_not},
+      boolean("use_mixed_precision", "a training section", mixed),
+      boolean("use_amp", "PyTorch", mixed),
       {"num_workers", "PyTorch", "data.num_workers"},
+      {"gradient_accumulation.scheduling", "Lightning", "gradient_accumulation_steps"},
+      {"optimizer.lr", "PyTorch", "optimizer.learning_rate"},
   };
+  for (const char* section : {"", "data."}) {
+    table.push_back({fmt::format("{}persistent_workers", section), "PyTorch", "", persistent});
+    table.push_back({fmt::format("{}pin_memory", section), "PyTorch", "", pinned});
+    table.push_back({fmt::format("{}non_blocking", section), "PyTorch", "", copied_beside});
+  }
+  table.push_back({"empty_cache", "PyTorch", "", no_cache});
+  table.push_back({"torch_empty_cache_steps", "Hugging Face", "", no_cache});
+  table.push_back({"dataloader_persistent_workers", "Hugging Face", "", persistent});
+  table.push_back({"dataloader_pin_memory", "Hugging Face", "", pinned});
+  return table;
+}
+
+// What stands at the top of a file, by our name or another's, may stand in a section `training` too.
+void add_training_section(std::vector<Alias>& table) {
+  std::vector<Alias> more;
+  const auto add = [&](Alias alias) {
+    alias.name = "training." + alias.name;
+    if (std::ranges::find(table, alias.name, &Alias::name) == table.end()) more.push_back(std::move(alias));
+  };
+  for (const Key& key : keys())
+    if (key.help.key.find('.') == std::string::npos) add({key.help.key, "a training section", key.help.key});
+  for (const Alias& alias : table)
+    if (alias.name.find('.') == std::string::npos || alias.name == "gradient_accumulation.scheduling") add(alias);
+  std::ranges::move(more, std::back_inserter(table));
+}
+
+}  // namespace
+
+const std::vector<Alias>& aliases() {
+  static const std::vector<Alias> table = [] {
+    std::vector<Alias> all = named_aliases();
+    std::ranges::move(aliases_of_devices(), std::back_inserter(all));
+    add_training_section(all);
+    return all;
+  }();
   return table;
 }
 
 const Alias* find_alias(std::string_view name) {
-  const auto found = std::ranges::find(aliases(), name, &Alias::name);
-  return found == aliases().end() ? nullptr : &*found;
+  const Alias* family = nullptr;
+  for (const Alias& alias : aliases()) {
+    if (alias.name == name) return &alias;
+    if (alias.name.ends_with(".*") && name.starts_with(alias.name.substr(0, alias.name.size() - 1))) family = &alias;
+  }
+  return family;
 }
 
 std::optional<std::string> word_of_others(const Value& value) {

@@ -132,7 +132,9 @@ void take_architecture(Job& job, const Places& places, const std::filesystem::pa
   ModelConfig& model = job.model;
   if (!model.weights.empty())
     for (const auto& [key, path] :
-         {std::pair{"model.llm.weights", &model.llm_weights}, {"model.vision.weights", &model.vision_weights}})
+         {std::pair{"model.llm.weights", &model.llm_weights},
+          {model.type == "prompt_segmentation" ? "model.encoder.weights" : "model.vision.weights",
+           &model.vision_weights}})
       if (!path->empty())
         refuse(places.of({key}),
                fmt::format("{} is given, and model.weights, which is the whole model's; leave one of them out", key));
@@ -146,6 +148,7 @@ void take_architecture(Job& job, const Places& places, const std::filesystem::pa
   DecoderConfig& llm = model.type == "video_llm" ? model.video_llm.llm : model.segmentation.llm;
   const auto llm_file = architecture_file(model.llm_weights, model.llm_config, "model.llm", places, directory);
   if (!llm_file.empty()) take_architecture(llm_file, "model.llm", places, llm);
+  if (model.type == "prompt_segmentation") return;  // its encoder's weights come without a description
   const auto vision_file =
       architecture_file(model.vision_weights, model.vision_config, "model.vision", places, directory);
   if (!vision_file.empty()) {

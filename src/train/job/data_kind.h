@@ -26,6 +26,7 @@ DataKind text_kind();
 DataKind synthetic_kind();
 DataKind series_kind();
 DataKind slices_kind();
+DataKind pictures_kind();
 DataKind clips_kind();
 DataKind stimuli_kind();
 

@@ -233,7 +233,7 @@ ModelKind decoder_kind() {
     return origin;
   };
   kind.shrinks = {
-      {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8},
+      {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
       {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.decoder.num_layers; }},
       {"model.intermediate_size", "a narrower feed-forward",
        [](const Job& job) {

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -24,7 +25,8 @@ constexpr size_t kDeepest = 32;
 /// from using up the stack.
 class Builder : public YAML::EventHandler {
  public:
-  Builder(Document& document, const Source& source) : document_(document), source_(source) {}
+  Builder(Document& document, const Source& source, std::string_view text)
+      : document_(document), source_(source), text_(text) {}
 
   /// Where the last scalar in quotes begins, if any: only that one can lack its end.
   const YAML::Mark& last_quote() const { return last_quote_; }
@@ -34,7 +36,8 @@ class Builder : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Node* node = add(mark, Node::Kind::null, anchor);
+    Node* node = add(mark, Node::Kind::null, anchor, null_at(mark));
+    if (!node->text.empty()) return;
     if (open_.empty() || open_.back().node->entries.empty()) return;
     // The parser notices that there is no value only where the next thing starts: show the key instead.
     const Node::Entry& entry = open_.back().node->entries.back();
@@ -80,6 +83,18 @@ class Builder : public YAML::EventHandler {
     return &node;
   }
 
+  /// "null" or "~" where it is written there. The parser says no more than that there is no value, and one that was
+  /// forgotten is another thing: of that the mark is where the next key starts.
+  std::string null_at(const YAML::Mark& mark) const {
+    if (mark.pos < 0 || static_cast<size_t>(mark.pos) >= text_.size()) return "";
+    const std::string_view rest = text_.substr(static_cast<size_t>(mark.pos));
+    for (const std::string_view word : {"null", "Null", "NULL", "~"})
+      if (rest.starts_with(word) && (rest.size() == word.size() ||
+                                     std::string_view(" \t\r\n,]}").find(rest[word.size()]) != std::string_view::npos))
+        return std::string(word);
+    return "";
+  }
+
   void open(const YAML::Mark& mark, Node::Kind kind, YAML::anchor_t anchor) {
     if (open_.size() == kDeepest) refuse(mark, fmt::format("more than {} levels of nesting", kDeepest));
     Node* node = add(mark, kind, anchor);
@@ -113,6 +128,7 @@ class Builder : public YAML::EventHandler {
 
   Document& document_;
   const Source& source_;
+  std::string_view text_;
   int documents_ = 0;
   YAML::Mark last_quote_ = YAML::Mark::null_mark();
   std::vector<Level> open_;
@@ -159,7 +175,7 @@ Document load_document(const std::string& text, const Source& source) {
   if (const std::string why = not_text(text); !why.empty())
     throw UserError(fmt::format("{}: {}; a job file is text, YAML", source.name, why));
   Document document;
-  Builder builder(document, source);
+  Builder builder(document, source, text);
   std::istringstream stream(text);
   try {
     YAML::Parser parser(stream);

@@ -20,7 +20,7 @@ struct Node {
   };
 
   Kind kind = Kind::null;
-  std::string text;                ///< of a scalar
+  std::string text;                ///< of a scalar; of a null as it is written: "null", "~", or "" where nothing is
   std::vector<const Node*> items;  ///< of a list
   std::vector<Entry> entries;      ///< of a mapping, in the order of the text; keys are unique
   int line = 0;

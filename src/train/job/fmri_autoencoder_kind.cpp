@@ -127,9 +127,9 @@ ModelKind fmri_autoencoder_kind() {
           .shrinks = {
               {"model.bottleneck_dim", "a narrower bottleneck",
                [](const Job& job) { return job.model.fmri.bottleneck_dim; }, 8},
-              {"model.video.frames", "fewer frames", [](const Job& job) { return job.model.fmri.video_frames; }},
-              {"model.video.size", "smaller frames", [](const Job& job) { return job.model.fmri.video_size; }, 16},
-              {"model.audio.frames", "shorter audio", [](const Job& job) { return job.model.fmri.audio_frames; }, 4},
+              {"model.video.frames", "fewer frames", [](const Job& job) { return job.model.fmri.video_frames; }, 1, 1},
+              {"model.video.size", "smaller frames", [](const Job& job) { return job.model.fmri.video_size; }, 16, 2},
+              {"model.audio.frames", "shorter audio", [](const Job& job) { return job.model.fmri.audio_frames; }, 4, 1},
               {"model.fmri.width", "narrower blocks on the voxels' side",
                [](const Job& job) { return job.model.fmri.fmri.width; }, 64},
               {"model.video.depth", "fewer blocks for the video",

@@ -15,22 +15,60 @@ constexpr IntegerRange kLayers{1, 1024};
 constexpr IntegerRange kScale{2, 64};
 constexpr IntegerRange kScales{1, 16};
 
+// A list that begins with 1 says what each scale divides all tokens by, the first of them by nothing: [1, 2, 4] is
+// [2, 2] here, where a list says what the tokens are divided by from one scale to the next.
+std::vector<int64_t> steps_between(const Value& value, const std::vector<int64_t>& scales) {
+  std::vector<int64_t> steps;
+  for (size_t i = 1; i < scales.size(); ++i) {
+    if (scales[i] <= scales[i - 1] || scales[i] % scales[i - 1] != 0)
+      value.refuse_since(
+          fmt::format("has {} behind {}; a list that begins with 1 says what each scale divides all tokens "
+                      "by, a multiple of the one before: [1, 2, 4]",
+                      scales[i], scales[i - 1]));
+    steps.push_back(scales[i] / scales[i - 1]);
+  }
+  return steps;
+}
+
 // A number of scales halves the sequence between them; a list names what it is divided by.
 Key pooling_scales() {
-  return {{"model.pooling_scales", kScales.text() + " | list of integers from 2 to 64", "1",
-           "so many scales: layers are dealt out to them evenly, and from each to the next pairs of tokens give way to "
-           "their mean, which halves activations; the head sees all. A list is what the tokens are divided by: [3, 2] "
-           "makes three scales, of all, a third and a sixth of them"},
+  return {
+      {"model.pooling_scales", kScales.text() + " | list of integers from 1 to 64", "1",
+       "so many scales: layers are dealt out to them evenly, and from each to the next pairs of tokens give way to "
+       "their mean, which halves activations; the head sees all. A list is what the tokens are divided by: [3, 2] "
+       "makes three scales, of all, a third and a sixth of them. One that begins with 1, which is all tokens, divides "
+       "these each time: [1, 2] is [2], [1, 2, 4] is [2, 2]"},
+      [](const Value& value, Job& job) {
+        std::vector<int64_t>& scales = job.model.gesture.pooling_scales;
+        scales.clear();
+        if (value.node->kind != Node::Kind::list) {
+          scales.assign(static_cast<size_t>(read_integer(value, kScales) - 1), 2);
+          return;
+        }
+        const std::vector<const Node*>& items = value.node->items;
+        const bool of_all = !items.empty() && value.with(items.front()).is("1");
+        if (static_cast<int64_t>(items.size()) - (of_all ? 1 : 0) >= kScales.most)
+          value.refuse(fmt::format("a list of fewer than {} integers", kScales.most));
+        std::vector<int64_t> listed;
+        for (const Node* item : items)
+          listed.push_back(of_all && item == items.front() ? 1 : read_integer(value.with(item), kScale));
+        scales = of_all ? steps_between(value, listed) : listed;
+        if (of_all)
+          job.notes.push_back(
+              fmt::format("{}: model.pooling_scales [{}] begins with 1, which is all tokens: it is [{}] here",
+                          value.source->at(value.node->line), fmt::join(listed, ", "), fmt::join(scales, ", ")));
+      }};
+}
+
+Key share_weights() {
+  return {{"model.share_weights", "false | true | bidirectional", GestureSsmConfig{}.share_weights,
+           "false: weights for each layer and direction; bidirectional: both directions of a layer share theirs, and "
+           "the projections before and after the scan are computed once; true: all layers and directions share one "
+           "set, norms before the layers stay their own"},
           [](const Value& value, Job& job) {
-            std::vector<int64_t>& scales = job.model.gesture.pooling_scales;
-            scales.clear();
-            if (value.node->kind != Node::Kind::list) {
-              scales.assign(static_cast<size_t>(read_integer(value, kScales) - 1), 2);
-              return;
-            }
-            if (static_cast<int64_t>(value.node->items.size()) >= kScales.most)
-              value.refuse(fmt::format("a list of fewer than {} integers", kScales.most));
-            for (const Node* item : value.node->items) scales.push_back(read_integer(value.with(item), kScale));
+            const std::optional<bool> said = boolean_in(value);
+            job.model.gesture.share_weights =
+                said ? (*said ? "true" : "false") : read_word(value, {"false", "true", "bidirectional"});
           }};
 }
 
@@ -67,10 +105,7 @@ std::vector<Key> gesture_keys() {
       integer("model.conv_width", &G::conv_width, {1, 4}, "taps of the causal convolution before the scan"),
       integer("model.chunk_size", &G::chunk_size, {1, 4096},
               "vectors that the scan takes at a time: long chunks cost arithmetic, short ones scratch"),
-      word("model.share_weights", &G::share_weights, {"false", "true", "bidirectional"},
-           "false: weights for each layer and direction; bidirectional: both directions of a layer share theirs, and "
-           "the projections before and after the scan are computed once; true: all layers and directions share one "
-           "set, norms before the layers stay their own"),
+      share_weights(),
       pooling_scales(),
       use_checkpoint(),
       number("model.dropout", &G::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},

@@ -41,6 +41,9 @@ inline SeriesConfig& part(Job& job, SeriesConfig*) {
 inline SlicesConfig& part(Job& job, SlicesConfig*) {
   return job.data.slices;
 }
+inline PicturesConfig& part(Job& job, PicturesConfig*) {
+  return job.data.pictures;
+}
 inline ClipsConfig& part(Job& job, ClipsConfig*) {
   return job.data.clips;
 }

@@ -58,7 +58,8 @@ Key precision() {
 Key gradient_accumulation_steps() {
   return {{"gradient_accumulation_steps", "auto | " + kBatch.text() + " | {epoch: steps}", "auto",
            "micro batches a step, a number or from an epoch on: {0: 4, 4: 2}; accumulating needs no more memory than "
-           "the gradients; auto: batch_size / micro_batch_size, rounded up"},
+           "the gradients; auto: batch_size / micro_batch_size, rounded up. Without a micro_batch_size a step has "
+           "batch_size x so many sequences"},
           [](const Value& value, Job& job) {
             if (value.is("auto")) {
               job.gradient_accumulation_steps.reset();
@@ -91,10 +92,8 @@ Key choice_key(const char* name, const char* meaning, Choice Job::*field) {
   return {{name, "auto | true | false", "auto", meaning}, [field](const Value& value, Job& job) {
             if (value.is("auto"))
               job.*field = Choice::automatic;
-            else if (value.is("true"))
-              job.*field = Choice::on;
-            else if (value.is("false"))
-              job.*field = Choice::off;
+            else if (const std::optional<bool> said = boolean_in(value))
+              job.*field = *said ? Choice::on : Choice::off;
             else
               value.refuse("auto, true, false", boolean_advice(value));
           }};
@@ -199,9 +198,9 @@ Key disk_path() {
 
 Key batch_size() {
   return {{"batch_size", kBatch.text(), "8",
-           "sequences a step, all micro batches together, at the first epoch; 8 where micro_batch_size is not given "
-           "either. "
-           "It sets the losses, micro_batch_size the memory"},
+           "sequences a step, all micro batches together, at the first epoch; it sets the losses, micro_batch_size the "
+           "memory. Beside gradient_accumulation_steps without a micro_batch_size sequences at a time: the step is the "
+           "product, as in other programs. 8 where micro_batch_size is not given either"},
           [](const Value& value, Job& job) { job.batch_size = read_integer(value, kBatch); }};
 }
 
@@ -276,7 +275,8 @@ std::vector<Key> training_keys() {
                  "stop after so many, if max_steps does not come first"),
       integer("eval_every_n_steps", &Job::eval_every_n_steps, kStepsOrNever,
               "0: only at the end, if there is validation data"),
-      integer("eval_batches", &Job::eval_batches, kSteps, "batches of `batch_size` sequences an evaluation"),
+      integer("eval_batches", &Job::eval_batches, kSteps,
+              "batches an evaluation, each of as many sequences as a step of the first epoch"),
       word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"}, "a plan can be made for any of them on any machine"),
       integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: as OMP_NUM_THREADS says, else as many as cores"),
       seed(),

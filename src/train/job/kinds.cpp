@@ -28,8 +28,8 @@ const ModelKind& model_kind(const std::string& type) {
 }
 
 const std::vector<DataKind>& data_kinds() {
-  static const std::vector<DataKind> kinds = {text_kind(),   synthetic_kind(), series_kind(),
-                                              slices_kind(), clips_kind(),     stimuli_kind()};
+  static const std::vector<DataKind> kinds = {text_kind(),     synthetic_kind(), series_kind(), slices_kind(),
+                                              pictures_kind(), clips_kind(),     stimuli_kind()};
   return kinds;
 }
 const DataKind& data_kind(const std::string& type) {

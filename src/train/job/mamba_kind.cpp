@@ -115,7 +115,7 @@ ModelKind mamba_kind() {
       .data_types = {"text"},
       .origin = origin_of_mamba,
       .shrinks = {
-          {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8},
+          {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
           {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.mamba.num_layers; }},
           {"model.state_size", "a smaller state", [](const Job& job) { return job.model.mamba.state_size; }, 8},
       }};

@@ -111,9 +111,9 @@ std::optional<double> number_meant(std::string_view text) {
 }
 
 std::string boolean_advice(const Value& value) {
-  for (const char* yes : {"yes", "on", "y", "1", "enabled"})
+  for (const char* yes : {"y", "1", "enabled"})
     if (value.is(yes)) return did_you_mean("true");
-  for (const char* no : {"no", "off", "n", "0", "disabled", "none"})
+  for (const char* no : {"n", "0", "disabled", "none"})
     if (value.is(no)) return did_you_mean("false");
   return "";
 }

@@ -14,8 +14,7 @@ namespace plimsoll::job {
 /// Nothing where `text` is none.
 std::optional<double> number_meant(std::string_view text);
 
-/// "; did you mean 'true'?" for the other words that YAML 1.1 has (yes, on) and for 1; the same for 'false'. "" where
-/// it is none of them.
+/// "; did you mean 'true'?" for y, 1 and enabled; the same for 'false'. "" where it is none of them.
 std::string boolean_advice(const Value& value);
 
 /// "; did you mean 'bfloat16'?" for what others call a number format (bf16, fp16, half, int8), where that is allowed;

@@ -18,6 +18,8 @@ struct Shrink {
   std::string meaning;           ///< "a narrower bottleneck"
   int64_t (*value)(const Job&);  ///< as the job has it
   int64_t multiple = 1;          ///< smaller ones are multiples of it
+  /// It is of the samples, and activations grow with this power of it; 0: it is of the model.
+  int sample_power = 0;
 };
 
 struct ModelKind {

@@ -65,6 +65,10 @@ std::vector<Key> optimizer_keys() {
   return {
       optimizer_name(),
       number("optimizer.learning_rate", &O::learning_rate, kPositive, "after the warm-up"),
+      integer_or(
+          "none", "optimizer.reference_batch_size", &O::reference_batch_size, {1, kLargestBatch},
+          "sequences of the step that learning_rate was chosen for; where batch_size is another, plan and train say "
+          "what the usual rules make of learning_rate, and change nothing"),
       number("optimizer.weight_decay", &O::weight_decay, kPositiveOrNone, "decoupled; not applied to norms and biases"),
       betas(),
       number("optimizer.eps", &O::eps, kSmall, "adamw: added to the root of the second mean"),

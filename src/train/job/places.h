@@ -18,8 +18,19 @@ class Places {
     places_[key] = std::move(place);
     if (command_line) overridden_.insert(key);
   }
+  /// The file gives the key, whether or not the command line gives it too.
+  void set_in_file(const std::string& key) { in_file_.insert(key); }
+  /// The key was given by another program's name.
+  void set_word(const std::string& key, std::string word) { words_[key] = std::move(word); }
+
   bool given(const std::string& key) const { return places_.contains(key); }
   bool overridden(const std::string& key) const { return overridden_.contains(key); }  ///< on the command line
+  bool in_file(const std::string& key) const { return in_file_.contains(key); }
+  /// The name that the key was given by.
+  std::string word(const std::string& key) const {
+    const auto found = words_.find(key);
+    return found == words_.end() ? key : found->second;
+  }
 
   /// The place of the first of `keys` that was given: "job.yaml:4".
   const std::string& of(std::initializer_list<std::string> keys) const {
@@ -30,8 +41,8 @@ class Places {
 
  private:
   std::string whole_;
-  std::map<std::string, std::string> places_;
-  std::set<std::string> overridden_;
+  std::map<std::string, std::string> places_, words_;
+  std::set<std::string> overridden_, in_file_;
 };
 
 }  // namespace plimsoll::job

@@ -50,12 +50,20 @@ std::vector<Key> segmentation_keys() {
       integer("model.image_size", &P::image_size, kPixels,
               "height and width of image and mask, a multiple of 16; activations grow with its square"),
       integer("model.channels", &P::channels, {1, 64},
-              "of the image; of slices: a slice between its neighbours, so an odd number"),
+              "of the image; of slices: a slice between its neighbours, so an odd number; of pictures: 1 (grey) or 3"),
       integer("model.prompt_length", &P::prompt_length, {1, kLongestSequence},
               "tokens that the language model reads, the answer's included"),
       integer("model.image_tokens", &P::image_tokens, {0, int64_t{1} << 20, /*none=*/true},
               "image features that it reads before them, the square of a divisor of image_size / 16; its layers then "
               "have a backward pass even where they are frozen; 0: none"),
+      word_at(
+          "model.encoder.type", Place<E>([](Job& job) -> E& { return job.model.segmentation.encoder; }), &E::type,
+          {"compact", "tiny_vit"},
+          "compact: RMSNorm, no biases; tiny_vit: as published, for the weights of TinySAM, MobileSAM or TinyViT; its "
+          "attention keeps the scores of every window"),
+      path("model.encoder.weights", &ModelConfig::vision_weights, "(none)",
+           "tiny_vit: a safetensors file with the encoder's published names (scripts/convert-pth.py makes one of a "
+           ".pth) that it starts from"),
       stages("model.encoder.widths", &E::widths, kWidth, "of the stages at 1/4, 1/8, 1/16 and 1/16 of the image"),
       stages("model.encoder.depths", &E::depths, kDepth, "blocks of each stage"),
       stages("model.encoder.num_heads", &E::num_heads, kHeads,
@@ -106,18 +114,28 @@ void check_segmentation(const Job& job, const Places& places) {
   const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
   check_decoder(config.llm, "model.llm", config.prompt_length + config.image_tokens, at_a_time, places);
   check_bytes(config, at_a_time, places);
+  if (!job.model.vision_weights.empty() && config.encoder.type != "tiny_vit")
+    refuse(places.of({"model.encoder.weights"}),
+           "model.encoder.weights is given, and model.encoder.type is compact, which no published weights are of; set "
+           "model.encoder.type: tiny_vit");
   if (job.data.type == "slices" && config.channels % 2 == 0)
     refuse(
         places.of({"model.channels"}),
         fmt::format("model.channels is {}; with data.type: slices it must be odd: a slice between as many neighbours "
                     "on either side",
                     config.channels));
+  if (job.data.type == "pictures" && config.channels != 1 && config.channels != 3)
+    refuse(places.of({"model.channels"}),
+           fmt::format("model.channels is {}; with data.type: pictures it is 1 (grey) or 3 (red, green, blue)",
+                       config.channels));
 }
 
 std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   const P& config = job.model.segmentation;
   std::map<std::string, std::string> origin = decoder_origin(config.llm, "model.llm");
+  // As checkpoints from before there was another are.
+  if (config.encoder.type != "compact") origin["model.encoder.type"] = config.encoder.type;
   origin.insert({{"model.image_size", text(config.image_size)},
                  {"model.prompt_length", text(config.prompt_length)},
                  {"model.image_tokens", text(config.image_tokens)},
@@ -133,20 +151,20 @@ std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
 }  // namespace
 
 ModelKind prompt_segmentation_kind() {
-  return {
-      .type = "prompt_segmentation",
-      .meaning = "an image and a prompt to a mask",
-      .keys = segmentation_keys(),
-      .check = check_segmentation,
-      .data_types = {"slices"},
-      .origin = origin_of_segmentation,
-      .shrinks = {
-          {"model.image_size", "a smaller image", [](const Job& job) { return job.model.segmentation.image_size; }, 16},
-          {"model.prompt_length", "a shorter prompt",
-           [](const Job& job) { return job.model.segmentation.prompt_length; }},
-          {"model.llm.num_layers", "fewer layers of the language model",
-           [](const Job& job) { return job.model.segmentation.llm.num_layers; }},
-      }};
+  return {.type = "prompt_segmentation",
+          .meaning = "an image and a prompt to a mask",
+          .keys = segmentation_keys(),
+          .check = check_segmentation,
+          .data_types = {"slices", "pictures"},
+          .origin = origin_of_segmentation,
+          .shrinks = {
+              {"model.image_size", "a smaller image", [](const Job& job) { return job.model.segmentation.image_size; },
+               16, 2},
+              {"model.prompt_length", "a shorter prompt",
+               [](const Job& job) { return job.model.segmentation.prompt_length; }, 1, 1},
+              {"model.llm.num_layers", "fewer layers of the language model",
+               [](const Job& job) { return job.model.segmentation.llm.num_layers; }},
+          }};
 }
 
 }  // namespace plimsoll::job

@@ -7,11 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <deque>
 #include <fstream>
 #include <list>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "base/nearest_file.h"
@@ -25,6 +27,9 @@
 #include "train/job/data_kind.h"
 #include "train/job/document.h"
 #include "train/job/keys.h"
+#include "train/job/kinds_meant.h"
+#include "train/job/learning_rate_note.h"
+#include "train/job/other_booleans.h"
 #include "train/job/places.h"
 #include "train/job/unknown_key.h"
 
@@ -45,7 +50,7 @@ class Assignments {
     const bool other_section =
         !is_section(path) && !find_key(path) && node.kind == Node::Kind::mapping && is_alias_section(path);
     if (!path.empty() && !is_section(path) && !other_section) {
-      if (!find_key(path)) return put_alias(*find_alias(path), node, source);
+      if (!find_key(path)) return put_alias(*find_alias(path), path, node, source);
       put(path, node, source);
       return;
     }
@@ -53,14 +58,53 @@ class Assignments {
     if (node.kind == Node::Kind::null && !source.command_line) return;
     if (node.kind != Node::Kind::mapping) refuse_section(path, node, source);
     for (const Node::Entry& entry : node.entries) {
-      const std::string name = path.empty() ? entry.key : path + "." + entry.key;
+      const std::string name = path.empty() ? with_section(entry.key) : path + "." + entry.key;
       if (!known(name, entry.value->kind)) refuse_unknown_key(name, entry, source);
       add(name, *entry.value, source);
     }
   }
 
+  /// After the last add(): what booleans of other programs come to together with the keys that they are about. Throws
+  /// UserError where they contradict each other.
+  void settle() {
+    const auto given = [&](const char* key) {
+      const auto found = index_.find(key);
+      return found == index_.end() ? nullptr : &values_[found->second];
+    };
+    const bool float16_weights =
+        std::ranges::any_of(std::array{"model.dtype", "model.llm.dtype"}, [&](const char* key) {
+          const Value* const type = given(key);
+          return type && type->is("float16");
+        });
+    const OtherBooleans::Precision precision = booleans_.precision(float16_weights);
+    notes_.insert(notes_.end(), precision.notes.begin(), precision.notes.end());
+    if (!precision.word.empty()) {
+      const Node& by = *precision.node;
+      const Node& node = made_.emplace_back(Node{Node::Kind::scalar, precision.word, {}, {}, by.line, by.column});
+      const auto [found, is_new] = index_.emplace("precision", values_.size());
+      if (is_new) values_.emplace_back();
+      values_[found->second] = {&node, "precision", precision.source};
+    }
+    if (const auto note = booleans_.beside(given("device"))) notes_.push_back(*note);
+  }
+
   const std::vector<Value>& values() const { return values_; }
   const std::vector<std::string>& notes() const { return notes_; }
+  /// Where a key was given, by whom, by what name.
+  void tell(const Value& value, Places& places) const {
+    places.set(value.key, value.source->at(value.node->line), value.source->command_line);
+    if (in_file_.contains(value.key)) places.set_in_file(value.key);
+    if (const auto word = words_.find(value.key); word != words_.end()) places.set_word(value.key, word->second);
+  }
+
+  /// "MODEL.hidden_dim" and "MODEL" with the section as it is written here; other names as they are.
+  static std::string with_section(const std::string& name) {
+    const size_t end = std::min(name.find('.'), name.size());
+    std::string section = name.substr(0, end);
+    std::ranges::transform(section, section.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return is_section(section) || is_alias_section(section) ? section + name.substr(end) : name;
+  }
 
   /// A key, a section, or another program's name for one.
   static bool known(const std::string& name, Node::Kind kind) {
@@ -69,21 +113,41 @@ class Assignments {
   }
 
  private:
-  void put_alias(const Alias& alias, const Node& node, const Source& source) {
-    const std::string where = fmt::format("{}: {} ({}'s name)", source.at(node.line), alias.name, alias.origin);
-    if (alias.key.empty()) throw UserError(fmt::format("{} is no key here; {}", where, alias.advice));
+  void put_alias(const Alias& alias, const std::string& name, const Node& node, const Source& source) {
+    const std::string where = fmt::format("{}: {} ({}'s name)", source.at(node.line), name, alias.origin);
+    if (alias.key.empty()) {
+      if (alias.convert) {
+        if (const auto said = alias.convert({&node, name, &source})) notes_.push_back(where + " " + *said);
+        return;
+      }
+      if (says_no(node)) return;
+      throw UserError(fmt::format("{} is no key here; {}", where, alias.advice));
+    }
+    if (alias.boolean != Alias::Boolean::none) booleans_.add(alias, node, source);
+    if (alias.key == "precision" && alias.boolean != Alias::Boolean::none) return;  // settled when all is said
     const Node* value = &node;
     if (alias.convert) {
-      const auto converted = alias.convert({&node, alias.name, &source});
+      const auto converted = alias.convert({&node, name, &source});
       if (!converted) return;  // it says that something is not wanted which nobody else has asked for
       value = &made_.emplace_back(Node{Node::Kind::scalar, *converted, {}, {}, node.line, node.column});
     }
     const bool same = value == &node;
     notes_.push_back(fmt::format("{} is {}{} here", where, alias.key, same ? "" : ": " + value->text));
     put(alias.key, *value, source);
+    words_[alias.key] = name;
+  }
+
+  /// load_in_4bit: false asks for nothing that would have to be here.
+  static bool says_no(const Node& node) {
+    const Value value{&node, "", nullptr};
+    return node.kind == Node::Kind::null || std::ranges::any_of(std::array{"false", "no", "off", "none", "0"},
+                                                                [&](const char* no) { return value.is(no); });
   }
 
   void put(const std::string& key, const Node& node, const Source& source) {
+    words_.erase(key);
+    if (!source.command_line) in_file_.insert(key);
+    if (key == "precision" && node.kind == Node::Kind::scalar) booleans_.add_precision(node, source);
     const auto [found, is_new] = index_.emplace(key, values_.size());
     if (is_new) {
       values_.push_back({&node, key, &source});
@@ -132,6 +196,9 @@ class Assignments {
 
   std::vector<Value> values_;
   std::map<std::string, size_t> index_;
+  std::map<std::string, std::string> words_;  // the name that a key was given by, where it is another program's
+  std::set<std::string> in_file_;             // keys that the file gives
+  OtherBooleans booleans_;
   std::deque<Node> made_;  // values in our words
   std::vector<std::string> notes_;
 };
@@ -217,7 +284,7 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
           fmt::format("command line: {} is not an override; write key.path=value, for example "
                       "optimizer.name=sgd",
                       in_quotes(text)));
-    const std::string key = text.substr(0, equals);
+    const std::string key = Assignments::with_section(text.substr(0, equals));
     documents.push_back(load_document(text.substr(equals + 1), source));
     Document& document = documents.back();
     if (!document.root) document.root = &document.nodes.emplace_back();
@@ -225,21 +292,21 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
     assignments.add(key, *document.root, source);
   }
 
+  assignments.settle();
   Job job;
   job.notes = assignments.notes();
   Places places(name);
-  // The types first: other keys are read as theirs.
-  for (const Value& value : assignments.values())
-    if (value.key == "model.type" || value.key == "data.type") find_key(value.key)->read(value, job);
+  take_types(assignments.values(), job);  // first: other keys are read as theirs
   for (const Value& value : assignments.values()) {
     read_as(*find_key(value.key), value, job);
-    places.set(value.key, value.source->at(value.node->line), value.source->command_line);
+    assignments.tell(value, places);
   }
   resolve_optimizer_name(job, places);
   complete_batch_sizes(job, places);
   take_architecture(job, places, directory);
   check_keys_together(job, places);
   make_relative_to(directory, job);
+  if (const auto note = learning_rate_note(job)) job.notes.push_back(*note);
   return job;
 }
 

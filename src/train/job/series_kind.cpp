@@ -36,6 +36,16 @@ void check_series(const Job& job, const Places& places) {
   if (job.data.files.empty())
     refuse(places.of({"data.type"}),
            "data.files is missing; name the series to train on, for example files: [gestures_TRAIN.ts]");
+  const auto labels_go_with = [&](const char* key, size_t labels, const char* other, size_t files) {
+    if (labels != 0 && labels != files)
+      refuse(places.of({key}),
+             fmt::format("{} names {} files and {} {}; each .npy file of vectors has a file of labels, "
+                         "in the same order",
+                         key, labels, other, files));
+  };
+  labels_go_with("data.labels", series.labels.size(), "data.files", job.data.files.size());
+  labels_go_with("data.validation_labels", series.validation_labels.size(), "data.validation_files",
+                 series.validation_files.size());
   if (series.order != "hilbert") return;
   const int64_t channels = job.model.gesture.channels;
   for (int64_t axis : series.hilbert_axes)
@@ -71,9 +81,13 @@ DataKind series_kind() {
   kind.type = "series";
   kind.meaning = "sequences of vectors with a class each";
   kind.keys = {
-      paths("data.files", &DataConfig::files, ".ts files of the time series archive, to learn from"),
+      paths("data.files", &DataConfig::files,
+            "to learn from: .ts files of the time series archive, tables (.csv) with a line a vector, NumPy's .npz and "
+            ".npy"),
       paths("data.validation_files", &S::validation_files,
-            "series: .ts files that are held out; without them validation_fraction of the samples, evenly spaced"),
+            "series: files that are held out; without them validation_fraction of the samples, evenly spaced"),
+      paths("data.labels", &S::labels, ".npy files of a whole number a series, one for each .npy of data.files"),
+      paths("data.validation_labels", &S::validation_labels, "series: the same for data.validation_files"),
       boolean("data.pad", &S::pad,
               "series: fill up series shorter than data.length, and missing values, with the mean; else they are bad"),
       word("data.order", &S::order, {"time", "hilbert"},
@@ -86,7 +100,9 @@ DataKind series_kind() {
   kind.check = check_series;
   kind.paths = [](Job& job) {
     std::vector<std::filesystem::path*> paths;
-    for (std::filesystem::path& path : job.data.series.validation_files) paths.push_back(&path);
+    S& series = job.data.series;
+    for (auto* files : {&series.validation_files, &series.labels, &series.validation_labels})
+      for (std::filesystem::path& path : *files) paths.push_back(&path);
     return paths;
   };
   kind.origin = origin_of_series;

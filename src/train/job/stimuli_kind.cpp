@@ -25,9 +25,17 @@ void check_stimuli(const Job& job, const Places& places) {
     if (!path.empty() && wanted.empty())
       refuse(places.of({key}), fmt::format("{} is given, and {} is not: {}", key, other, what));
   };
-  needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
-        "a safetensors file with a vector for each label");
+  if (stimuli.text_features.empty())
+    needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
+          "a safetensors file with a vector for each label");
   needs("data.text_embeddings", stimuli.text_embeddings, "data.texts", stimuli.texts, "a line a volume: label, run");
+  const auto not_both = [&](const char* key, const std::filesystem::path& path, const char* other,
+                            const std::filesystem::path& also) {
+    if (!path.empty() && !also.empty())
+      refuse(places.of({key, other}), fmt::format("{} and {} are both given, and say the same; leave one", key, other));
+  };
+  not_both("data.text_features", stimuli.text_features, "data.text_embeddings", stimuli.text_embeddings);
+  not_both("data.pictures", stimuli.pictures, "data.videos", stimuli.videos);
   check_held_out(job, places);
 }
 
@@ -41,6 +49,11 @@ std::map<std::string, std::string> origin_of_stimuli(const Job& job) {
                  {"data.texts", stimuli.texts.filename().string()},
                  {"data.text_embeddings", stimuli.text_embeddings.filename().string()},
                  {"data.videos", stimuli.videos.filename().string()}});
+  // Beside what earlier checkpoints remember, so that these still go on.
+  for (const auto& [key, path] : {std::pair{"data.text_features", stimuli.text_features},
+                                  {"data.audio_features", stimuli.audio_features},
+                                  {"data.pictures", stimuli.pictures}})
+    if (!path.empty()) origin[key] = path.filename().string();
   return origin;
 }
 
@@ -54,10 +67,11 @@ DataKind stimuli_kind() {
       .keys =
           {
               path("data.fmri", &S::fmri, "(required)",
-                   "the series: NIfTI (.nii, .nii.gz), or a table (.csv) with a line a time point and a number a "
-                   "region"),
+                   "the series: NIfTI (.nii, .nii.gz), a table (.csv) with a line a time point and a number a "
+                   "region, or NumPy (.npy): [volumes, voxels] or [x, y, z, volumes]"),
               path("data.fmri_mask", &S::mask, "(none)",
-                   "NIfTI of the same grid: the voxels where it is not 0; none: those that vary over time"),
+                   "of the same grid (NIfTI, or .npy for .npy): the voxels where it is not 0; none: those that vary "
+                   "over time"),
               integer("data.fmri_delay", &S::delay, kDelay,
                       "volumes from a stimulus to the response that is learned from it"),
               word("data.fmri_detrend", &S::detrend, {"none", "mean", "linear"},
@@ -73,13 +87,21 @@ DataKind stimuli_kind() {
               path("data.videos", &S::videos, "(none)",
                    "a film of the whole series, or a folder with a clip for each label (face.mp4), repeated while the "
                    "label stays; none: black and silence"),
+              path("data.text_features", &S::text_features, "(none)",
+                   "in place of text_embeddings, computed already: a .npy file of [volumes, model.text.features]"),
+              path("data.audio_features", &S::audio_features, "(none)",
+                   "in place of the videos' sound: a .npy file of [n x volumes, model.audio.mels]"),
+              path("data.pictures", &S::pictures, "(none)",
+                   "in place of videos: a .npy file of [n x volumes, size, size, 3], bytes or numbers from -1 to 1; "
+                   "size is model.video.size"),
               path("data.cache_dir", &DataConfig::cache_dir, ".plimsoll-cache",
                    "where decoded pictures and sound are kept, relative to the job file"),
           },
       .check = check_stimuli,
       .paths = [](Job& job) -> std::vector<std::filesystem::path*> {
         S& stimuli = job.data.stimuli;
-        return {&stimuli.fmri, &stimuli.mask, &stimuli.texts, &stimuli.text_embeddings, &stimuli.videos};
+        return {&stimuli.fmri,   &stimuli.mask,          &stimuli.texts,          &stimuli.text_embeddings,
+                &stimuli.videos, &stimuli.text_features, &stimuli.audio_features, &stimuli.pictures};
       },
       .origin = origin_of_stimuli,
   };

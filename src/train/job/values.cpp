@@ -28,7 +28,7 @@ std::optional<Number> number_in(std::string_view text) {
 std::string found(const Node& node) {
   switch (node.kind) {
     case Node::Kind::null:
-      return "empty";
+      return node.text.empty() ? "empty" : node.text;
     case Node::Kind::list:
       return fmt::format("a list of {}", node.items.size());
     case Node::Kind::mapping:
@@ -43,7 +43,7 @@ std::string found(const Node& node) {
 }  // namespace
 
 void Value::refuse(std::string_view allowed, std::string_view advice) const {
-  if (node->kind == Node::Kind::null && source->command_line)
+  if (node->kind == Node::Kind::null && node->text.empty() && source->command_line)
     refuse_since(fmt::format(
         "has no value, as where a variable of the shell is not set; allowed: {}{}", allowed,
         allowed.find("\"\"") == std::string_view::npos ? "" : fmt::format(", which a shell takes as '{}=\"\"'", key)));
@@ -55,6 +55,7 @@ void Value::refuse_since(std::string_view what) const {
 }
 
 bool Value::is(std::string_view word) const {
+  if (node->kind == Node::Kind::null) return !node->text.empty() && word == "none";
   return node->kind == Node::Kind::scalar &&
          std::equal(node->text.begin(), node->text.end(), word.begin(), word.end(),
                     [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
@@ -105,9 +106,16 @@ double read_number(const Value& value, const NumberRange& range) {
   value.refuse(range.text(), advice);
 }
 
+std::optional<bool> boolean_in(const Value& value) {
+  for (const char* yes : {"true", "yes", "on"})
+    if (value.is(yes)) return true;
+  for (const char* no : {"false", "no", "off"})
+    if (value.is(no)) return false;
+  return std::nullopt;
+}
+
 bool read_boolean(const Value& value) {
-  if (value.is("true")) return true;
-  if (value.is("false")) return false;
+  if (const std::optional<bool> said = boolean_in(value)) return *said;
   value.refuse("true, false", boolean_advice(value));
 }
 

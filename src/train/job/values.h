@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,8 @@ struct Value {
   [[noreturn]] void refuse_since(std::string_view what) const;
   /// The same key, another node: an item of a list.
   Value with(const Node* item) const { return {item, key, source}; }
-  /// True for a scalar that reads exactly `word`, in any case of its letters.
+  /// True for a scalar that reads exactly `word`, in any case of its letters; a null that is written out (null, ~)
+  /// reads "none".
   bool is(std::string_view word) const;
 };
 
@@ -49,10 +51,14 @@ struct NumberRange {
 /// Words with `separator` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view separator);
 
+/// What read_boolean reads, or nothing where the value is none of its words.
+std::optional<bool> boolean_in(const Value& value);
+
 /// Each throws UserError, through Value::refuse, where the value is not what it reads. `also` names words that the
 /// caller has dealt with ("auto"); it goes into the message.
 int64_t read_integer(const Value& value, const IntegerRange& range, std::string_view also = {});
 double read_number(const Value& value, const NumberRange& range);
+/// true, yes, on and false, no, off in any case of their letters: as YAML 1.1 has them, and Python.
 bool read_boolean(const Value& value);
 std::string read_word(const Value& value, const std::vector<std::string>& allowed);
 /// Text without a zero byte, which no path can hold; `allowed` says in a message what it stands for.

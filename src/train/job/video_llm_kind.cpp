@@ -173,19 +173,20 @@ std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
 }  // namespace
 
 ModelKind video_llm_kind() {
-  return {.type = "video_llm",
-          .meaning = "video frames into a language model",
-          .keys = video_llm_keys(),
-          .check = check_video_llm,
-          .data_types = {"clips"},
-          .origin = origin_of_video_llm,
-          .shrinks = {
-              {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }},
-              {"model.image_size", "smaller frames", [](const Job& job) { return job.model.video_llm.image_size; }, 16},
-              {"data.sequence_length", "a shorter text", [](const Job& job) { return job.data.sequence_length; }, 8},
-              {"model.llm.num_layers", "fewer layers of the language model",
-               [](const Job& job) { return job.model.video_llm.llm.num_layers; }},
-          }};
+  return {
+      .type = "video_llm",
+      .meaning = "video frames into a language model",
+      .keys = video_llm_keys(),
+      .check = check_video_llm,
+      .data_types = {"clips"},
+      .origin = origin_of_video_llm,
+      .shrinks = {
+          {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }, 1, 1},
+          {"model.image_size", "smaller frames", [](const Job& job) { return job.model.video_llm.image_size; }, 16, 2},
+          {"data.sequence_length", "a shorter text", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
+          {"model.llm.num_layers", "fewer layers of the language model",
+           [](const Job& job) { return job.model.video_llm.llm.num_layers; }},
+      }};
 }
 
 }  // namespace plimsoll::job

@@ -1,0 +1,17 @@
+// The effective batch in words: what a step learns from, whatever the keys of the job file were.
+#pragma once
+
+#include <string>
+
+#include "plimsoll/train_job.h"
+
+namespace plimsoll::cli {
+
+/// "effective batch 32: micro batch 16 x 2"; with a schedule also what later epochs have: "effective batch 40: micro
+/// batch 10 x 4; from epoch 4 on 20 (x 2), from epoch 8 on 10 (x 1)".
+std::string effective_batch_in_words(const JobSettings& settings);
+
+/// Samples of a step of the first epoch.
+int64_t effective_batch_of(const JobSettings& settings);
+
+}  // namespace plimsoll::cli

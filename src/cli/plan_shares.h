@@ -1,0 +1,25 @@
+// How much of the budget and of the card a plan takes, and what is left.
+#pragma once
+
+#include <string>
+
+#include "cli/json_output.h"
+#include "plimsoll/train_job.h"
+#include "report/terminal.h"
+
+namespace plimsoll::cli {
+
+/// "93.8 % of the budget, 89.1 % of the 8.00 GiB of NVIDIA GeForce RTX 3070; headroom 484 MiB"; empty where neither is
+/// known.
+std::string shares_text(const PlannedJob& planned, const Screen& screen);
+
+/// Adds "headroom_bytes" (negative where the plan does not fit) and "budget_share", null without a budget, and of a
+/// device of the catalogue "device_bytes" and "device_share", else null. Shares are parts of 1.
+void add_shares(Json& json, const PlannedJob& planned);
+
+/// Memory at the peak by parts of the model.
+std::string modules_table(const Plan& plan, const Screen& screen);
+/// [{"module": null where it is of none, "bytes", "breakdown": {…}}, …]
+Json modules_json(const Plan& plan);
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,35 @@
+// Tables in text files, line by line: RFC 4180's CSV, and what spreadsheets make of it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+/// Cells between commas, or between semicolons or tabs where the first line has no comma and has these. A cell may
+/// stand between double quotes, within which a separator is a letter and "" a quote; blanks around cells do not count.
+/// Empty lines and a byte order mark are left out. A cell ends with its line: quotes that do not close are an error.
+class CsvFile {
+ public:
+  /// Throws UserError (failure) that names the file where it cannot be read.
+  explicit CsvFile(const std::filesystem::path& file);
+
+  /// The next line's cells; false at the end. Throws UserError (failure) with file and line: quotes that do not close,
+  /// a line of more than 64 MiB.
+  bool next(std::vector<std::string>& cells);
+
+  int64_t line() const { return line_; }  ///< of the file, from 1: of the cells that next() gave last
+  std::string place() const;              ///< "table.csv:3"
+
+ private:
+  std::filesystem::path path_;
+  std::ifstream stream_;
+  std::string text_;
+  char separator_ = '\0';
+  int64_t line_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,304 @@
+#include "train/advice_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "train/job/model_kind.h"
+#include "train/job_units.h"
+#include "train/weight_types.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kHalvings = 3;  // of a number of the samples
+constexpr int64_t kShortestSequence = 16;
+constexpr int64_t kLeastRank = 4;
+
+class Steps {
+ public:
+  Steps(const Job& job, const AdviceLoad& load, const PlanTarget& target) : job_(job), load_(load), target_(target) {}
+
+  std::vector<AdviceStep> all() {
+    precision();
+    weights();
+    state();
+    sums();
+    blocks();
+    rank();
+    samples();
+    optimizer();
+    model();
+    return std::move(steps_);
+  }
+
+ private:
+  using Effect = std::function<void(AdviceLoad&)>;
+
+  void add(std::vector<std::string> overrides, std::string meaning, double price, Effect effect) {
+    steps_.push_back({family_, std::move(overrides), std::move(meaning), price, std::move(effect)});
+  }
+
+  void precision() {
+    ++family_;
+    if (!job_.precision || job_.precision == Precision::bf16_true) return;  // the planner has tried them, or the least
+    const bool typed = job_.model.dtype.has_value();
+    if (job_.precision == Precision::fp32_true) {
+      const Effect mixed = [=](AdviceLoad& load) {
+        load.activations *= 0.55;  // what is kept for the sake of precision stays wide
+        if (!typed) load.halve(&AdviceLoad::linear_wide, &AdviceLoad::linear_half);
+      };
+      if (target_.bfloat16)
+        add({"precision=bf16-mixed"}, "arithmetic in bfloat16, sums and weights in float32", 0.6, mixed);
+      else
+        add({"precision=16-mixed"}, "arithmetic in float16, with loss scaling", 0.8, mixed);
+    }
+    if (!target_.bfloat16) return;
+    const bool wide = job_.precision == Precision::fp32_true;
+    add({"precision=bf16-true"}, "weights, gradients and optimizer state in bfloat16 as well", 2.5,
+        [=](AdviceLoad& load) {
+          if (wide) load.activations *= 0.5;
+          load.halve(&AdviceLoad::linear_wide, &AdviceLoad::linear_half);
+          load.halve(&AdviceLoad::frozen_wide, &AdviceLoad::frozen_half);
+          load.halve(&AdviceLoad::trained_wide, &AdviceLoad::trained_half);
+          load.gradients /= 2;
+          load.state /= 2;
+        });
+  }
+
+  // In other than mixed precision the weights' type is that of all arithmetic.
+  void weights() {
+    ++family_;
+    if (!target_.bfloat16 || load_.parameters() <= 0) return;
+    const auto half = [](AdviceLoad& load) {
+      load.halve(&AdviceLoad::linear_wide, &AdviceLoad::linear_half);
+      load.halve(&AdviceLoad::frozen_wide, &AdviceLoad::frozen_half);
+    };
+    const bool wide = load_.linear_wide + load_.frozen_wide + load_.trained_wide > 0;
+    if (!wide) return;
+    if (job_.model.type == "video_llm" && job_.model.video_llm.llm_dtype != DType::bfloat16 && !job_.model.dtype) {
+      add({"model.llm.dtype=bfloat16"}, "the language model's weights in bfloat16", load_.trains_linear ? 1.5 : 0.4,
+          half);
+      steps_.back().mixed_only = true;
+    }
+    if (job_.model.dtype == DType::bfloat16) return;
+    const bool trained = load_.trained_wide > 0, split = trained && job_.optimizer.weight_update != WeightUpdate::split;
+    std::vector<std::string> overrides = {"model.dtype=bfloat16"};
+    if (split) overrides.emplace_back("optimizer.weight_update=split");
+    add(std::move(overrides),
+        trained ? "weights in bfloat16, trained ones with 16 more bits for updates" : "frozen weights in bfloat16", 0.6,
+        [=](AdviceLoad& load) {
+          half(load);
+          load.gradients /= 2;  // the 16 more bits take what trained weights save
+        });
+    steps_.back().mixed_only = true;
+  }
+
+  void state() {
+    ++family_;
+    if (load_.state <= 0) return;
+    const StateDtype now = job_.optimizer.state_dtype;
+    double bytes = 4;  // of each value, as it is
+    switch (now) {
+      case StateDtype::automatic:
+      case StateDtype::bits4:
+        return;
+      case StateDtype::as_parameters:
+        bytes = load_.trained_wide > 0 ? 4 : 2;
+        break;
+      case StateDtype::float32:
+        break;
+      case StateDtype::bfloat16:
+        bytes = 2;
+        break;
+      case StateDtype::bits8:
+        bytes = 1.008;
+        break;
+    }
+    const auto shrunk = [=](double to) { return [=](AdviceLoad& load) { load.state *= to / bytes; }; };
+    if (now != StateDtype::bits8) add({"optimizer.state_dtype=8bit"}, "optimizer state in 8 bits", 0.7, shrunk(1.008));
+    add({"optimizer.state_dtype=4bit"}, "optimizer state in 4 bits", 2, shrunk(0.516));
+  }
+
+  void sums() {
+    ++family_;
+    const bool accumulates =
+        job_.gradient_accumulation_steps
+            ? std::ranges::any_of(*job_.gradient_accumulation_steps, [](const auto& each) { return each.second > 1; })
+            : *job_.batch_size > 1;
+    const AccumulatorDtype now = job_.accumulator_dtype;
+    if (!accumulates || load_.gradients <= 0 || now == AccumulatorDtype::automatic || now == AccumulatorDtype::bits8)
+      return;
+    const double bytes = now == AccumulatorDtype::bfloat16                                  ? 2
+                         : now == AccumulatorDtype::as_gradients && load_.trained_wide <= 0 ? 2
+                                                                                            : 4;
+    if (bytes > 2)
+      add({"gradient_accumulation_dtype=bfloat16"}, "sums of gradients in bfloat16", 0.7,
+          [=](AdviceLoad& load) { load.gradients *= 2 / bytes; });
+    add({"gradient_accumulation_dtype=8bit"}, "sums of gradients in 8 bits", 1,
+        [=](AdviceLoad& load) { load.gradients *= 1.008 / bytes; });
+  }
+
+  // Frozen weights of linear layers in blocks of few bits.
+  void blocks() {
+    ++family_;
+    const QuantizeConfig& now = job_.fine_tuning.quantize;
+    if (!now.modules.empty()) {
+      const auto leaner = [](double share) { return [=](AdviceLoad& load) { load.rest *= share; }; };
+      if (now.format != "nf4")
+        add({"quantize.format=nf4"}, "the blocks' weights in 4 bits instead of 8", 0.8, leaner(0.6));
+      else if (!now.double_scales)
+        add({"quantize.double_scales=true"}, "the blocks' scales in 8 bits", 0.2, leaner(0.95));
+      if (now.format != "nf4" && !now.double_scales)
+        add({"quantize.format=nf4", "quantize.double_scales=true"}, "the blocks' weights in 4 bits, their scales in 8",
+            0.9, leaner(0.55));
+      return;
+    }
+    const std::string layers = decoder_layers_of(job_);
+    if (layers.empty() || load_.trains_linear || load_.linear_wide + load_.linear_half <= 0) return;
+    const std::string modules = "quantize.modules=" + layers;
+    const std::string whose = layers == "layers" ? "frozen weights" : "the language model's frozen weights";
+    add({modules, "quantize.format=int8"}, whose + " in 8 bits", 1.6, [](AdviceLoad& load) { load.quantize(8.5); });
+    add({modules}, whose + " in 4 bits (NF4)", 2, [](AdviceLoad& load) { load.quantize(4.5); });
+    add({modules, "quantize.double_scales=true"}, whose + " in 4 bits (NF4), the blocks' scales in 8", 2.1,
+        [](AdviceLoad& load) { load.quantize(4.13); });
+  }
+
+  void rank() {
+    ++family_;
+    const LoraConfig& lora = job_.fine_tuning.lora;
+    if (lora.modules.empty()) return;
+    double price = 1, share = 1;
+    for (int64_t rank = lora.rank / 2; rank >= kLeastRank; rank /= 2, price += 0.5) {
+      share /= 2;
+      add({fmt::format("lora.rank={}", rank)}, fmt::format("adapters of rank {} instead of {}", rank, lora.rank), price,
+          [=](AdviceLoad& load) {
+            load.trained_wide *= share;
+            load.trained_half *= share;
+            load.gradients *= share;
+            load.state *= share;
+          });
+    }
+  }
+
+  static Effect smaller_samples(double share) {
+    return [=](AdviceLoad& load) {
+      load.activations *= share;
+      load.inputs *= share;
+    };
+  }
+
+  void samples() {
+    for (const job::Shrink& shrink : job::model_kind(job_.model.type).shrinks) {
+      if (shrink.sample_power == 0) continue;
+      ++family_;
+      const int64_t now = shrink.value(job_);
+      const int64_t least = shrink.key == "data.sequence_length" ? kShortestSequence : 1;
+      int64_t last = now;
+      for (int halving = 1; halving <= kHalvings; ++halving) {
+        const int64_t value = (now >> halving) / shrink.multiple * shrink.multiple;
+        if (value < least || value >= last) break;
+        last = value;
+        const double part = static_cast<double>(value) / static_cast<double>(now);
+        double share = part;
+        for (int power = 1; power < shrink.sample_power; ++power) share *= part;
+        add({fmt::format("{}={}", shrink.key, value)}, fmt::format("{}: {} instead of {}", shrink.meaning, value, now),
+            3.0 + 1.5 * (halving - 1), smaller_samples(share));
+      }
+    }
+    if (job_.model.type != "gesture_ssm") return;
+    ++family_;
+    const double now = job_.data.series.train_ratio_of_vectors;
+    for (int halving = 1; halving <= kHalvings; ++halving) {
+      const double ratio = now / (1 << halving);
+      add({fmt::format("data.train_ratio_of_vectors={}", ratio)},
+          fmt::format("{:.3g} % of each series' vectors instead of {:.3g} %", 100 * ratio, 100 * now),
+          3.0 + 1.5 * (halving - 1), smaller_samples(ratio / now));
+    }
+  }
+
+  void optimizer() {
+    ++family_;
+    if (load_.state <= 0 || (job_.optimizer.name != "adamw" && job_.optimizer.name != "lion")) return;
+    add({"optimizer.name=adafactor"}, "an optimizer with next to no state", 3.2,
+        [](AdviceLoad& load) { load.state *= 0.02; });
+  }
+
+  // Weights that there are have the widths and layers that they have.
+  void model() {
+    const ModelConfig& given = job_.model;
+    for (const auto* path : {&given.weights, &given.config, &given.llm_weights, &given.llm_config,
+                             &given.vision_weights, &given.vision_config})
+      if (!path->empty()) return;
+    for (const job::Shrink& shrink : job::model_kind(given.type).shrinks) {
+      if (shrink.sample_power != 0 || !shrink.key.starts_with("model.")) continue;
+      ++family_;
+      const int64_t now = shrink.value(job_);
+      int64_t last = now;
+      double price = 6;
+      for (const auto& [part, of] : {std::pair<int64_t, int64_t>{3, 4}, {1, 2}, {1, 4}, {1, 8}}) {
+        const int64_t value = now * part / of / shrink.multiple * shrink.multiple;
+        if (value < 1 || value >= last) continue;
+        last = value;
+        const double share = static_cast<double>(value) / static_cast<double>(now);
+        add({fmt::format("{}={}", shrink.key, value)}, fmt::format("{}: {} instead of {}", shrink.meaning, value, now),
+            price, [=](AdviceLoad& load) {
+              for (double AdviceLoad::*each :
+                   {&AdviceLoad::linear_wide, &AdviceLoad::linear_half, &AdviceLoad::trained_wide,
+                    &AdviceLoad::trained_half, &AdviceLoad::gradients, &AdviceLoad::state, &AdviceLoad::activations})
+                load.*each *= share;
+            });
+        price += 1.5;
+      }
+    }
+  }
+
+  const Job& job_;
+  const AdviceLoad& load_;
+  const PlanTarget& target_;
+  int family_ = 0;
+  std::vector<AdviceStep> steps_;
+};
+
+}  // namespace
+
+std::vector<AdviceStep> freeing_steps(const Job& job) {
+  std::vector<AdviceStep> steps;
+  const auto leave_open = [&](std::vector<std::string> overrides, std::string meaning) {
+    steps.push_back({-1 - static_cast<int>(steps.size()), std::move(overrides), std::move(meaning), 0, {}});
+  };
+  if (job.gradient_checkpointing != Choice::automatic)
+    leave_open({"gradient_checkpointing=auto"}, "what to recompute left to the planner");
+  else if (job.model.type == "video_llm" && job.model.video_llm.llm_checkpointing)
+    leave_open({"model.llm.use_gradient_checkpointing=false"}, "what to recompute left to the planner");
+  if (job.update_in_backward != Choice::automatic)
+    leave_open({"update_in_backward=auto"}, "updates in backward left to the planner");
+  if (job.compile == Choice::off) leave_open({"compile=auto"}, "fused operators left to the planner");
+  if (!job.micro_batch_size || *job.batch_size <= 1) return steps;
+  const AccumulationSchedule& accumulation = *job.gradient_accumulation_steps;
+  if (accumulation.size() == 1) {
+    leave_open(
+        {fmt::format("batch_size={}", *job.batch_size), "micro_batch_size=auto", "gradient_accumulation_steps=auto"},
+        "the same batch in micro batches that fit");
+  } else if (*job.micro_batch_size > 1) {
+    // A schedule is of steps of so many micro batches: the same steps in smaller ones.
+    std::string schedule;
+    for (const auto& [epoch, count] : accumulation)
+      schedule += fmt::format("{}{}: {}", schedule.empty() ? "" : ", ", epoch, count * *job.micro_batch_size);
+    leave_open({fmt::format("batch_size={}", *job.batch_size), "micro_batch_size=1",
+                "gradient_accumulation_steps={" + schedule + "}"},
+               "the same batches in micro batches of one");
+  }
+  return steps;
+}
+
+std::vector<AdviceStep> advice_steps(const Job& job, const AdviceLoad& load, const PlanTarget& target) {
+  return Steps(job, load, target).all();
+}
+
+std::string decoder_layers_of(const Job& job) {
+  if (is_language_model(job)) return "layers";
+  return job.model.type == "video_llm" || job.model.type == "prompt_segmentation" ? "llm.layers" : "";
+}
+
+}  // namespace plimsoll

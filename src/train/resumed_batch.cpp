@@ -1,0 +1,38 @@
+#include "train/resumed_batch.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "plimsoll/error.h"
+#include "train/job/batch_sizes.h"
+#include "train/job/keys.h"
+
+namespace plimsoll {
+
+void require_same_batch_meaning(const Job& asked, const JobSettings& settings, int64_t steps, int64_t position,
+                                const std::function<int64_t(int64_t position)>& epoch_of,
+                                const std::string& checkpoint) {
+  // A file may say any number of steps; no job has more.
+  if (!job::batch_size_is_micro_batch(asked) || steps < 1 || steps > job::kMostSteps) return;
+  const AccumulationSchedule& accumulation = settings.accumulation;
+  const int64_t micro = settings.micro_batch_size, parts = accumulation.at(0);
+  if (accumulation.size() > 1 && micro % parts != 0) return;  // a schedule's parts were whole, or it was refused
+  // Samples of so many steps, each of 1 / `share` of what it is now; what goes beyond `position` is not counted on.
+  const auto samples = [&](int64_t share) {
+    int64_t read = 0;
+    for (int64_t step = 0; step < steps && read <= position; ++step)
+      read += micro * std::prev(accumulation.upper_bound(epoch_of(read)))->second / share;
+    return read;
+  };
+  if (samples(1) == position || samples(parts) != position) return;
+  throw UserError(fmt::format(
+      "{} has {} samples in {} steps: when it was written batch_size: {} beside gradient_accumulation_steps was the "
+      "whole step, and now it is the micro batch, {} x {} = {} samples a step; give micro_batch_size: {} to go on as "
+      "it "
+      "was, or micro_batch_size: {} in the place of batch_size to go on with {}",
+      checkpoint, position, steps, micro, micro, parts, micro * parts, (micro + parts - 1) / parts, micro,
+      micro * parts));
+}
+
+}  // namespace plimsoll

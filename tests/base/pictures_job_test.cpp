@@ -1,0 +1,61 @@
+// Keys of pictures, and of what comes out of NumPy files.
+#include <gmock/gmock.h>
+
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::string& model, const std::string& data) {
+  try {
+    parse_job("{model: " + model + ", data: " + data + "}", "job.yaml", "");
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(PicturesJob, KeysAreChecked) {
+  const auto pictures = [](const std::string& more, const std::string& model = "{type: prompt_segmentation}") {
+    return refusal(model, "{type: pictures" + more + "}");
+  };
+  EXPECT_EQ(pictures(", images: a, masks: b"), "nothing");
+  EXPECT_EQ(pictures(", list: a.csv, prompt: Segment it."), "nothing");
+  EXPECT_THAT(pictures(""), HasSubstr("data.images is missing"));
+  EXPECT_THAT(pictures(", images: a"), HasSubstr("data.masks is missing"));
+  EXPECT_THAT(pictures(", images: a, masks: b, list: c.csv"), HasSubstr("leave one of the two"));
+  EXPECT_THAT(pictures(", images: a, masks: b, prompt: '{} {}'"), HasSubstr("may have {} once"));
+  EXPECT_THAT(pictures(", images: a, masks: b, axis: y"), HasSubstr("data.axis"));
+  EXPECT_THAT(pictures(", images: a, masks: b, evaluate_on: test"), HasSubstr("data.test_fraction is 0"));
+  EXPECT_THAT(pictures(", images: a, masks: b", "{type: prompt_segmentation, channels: 2}"),
+              HasSubstr("1 (grey) or 3"));
+  const Job job = parse_job("{model.type: prompt_segmentation, data: {type: pictures, root: r, images: a, masks: b}}",
+                            "job.yaml", "jobs");
+  EXPECT_EQ(job.data.pictures.masks, "jobs/r/b");
+}
+
+TEST(SeriesJob, LabelsGoWithFiles) {
+  const auto series = [](const std::string& more) {
+    return refusal("{type: gesture_ssm}", "{type: series" + more + "}");
+  };
+  EXPECT_EQ(series(", files: a.npy, labels: b.npy"), "nothing");
+  EXPECT_THAT(series(", files: [a.npy, b.npy], labels: c.npy"),
+              HasSubstr("data.labels names 1 files and data.files 2"));
+  EXPECT_THAT(series(", files: a.npz, validation_labels: c.npy"), HasSubstr("data.validation_files 0"));
+}
+
+TEST(StimuliJob, FeaturesTakeThePlaceOfOthers) {
+  const auto stimuli = [](const std::string& more) {
+    return refusal("{type: fmri_autoencoder}", "{type: stimuli, fmri: a.npy" + more + "}");
+  };
+  EXPECT_EQ(stimuli(", text_features: b.npy, texts: runs.txt, audio_features: c.npy, pictures: d.npy"), "nothing");
+  EXPECT_THAT(stimuli(", text_features: b.npy, texts: runs.txt, text_embeddings: v.safetensors"),
+              HasSubstr("data.text_features and data.text_embeddings are both given"));
+  EXPECT_THAT(stimuli(", videos: a.mp4, pictures: d.npy"), HasSubstr("leave one"));
+}
+
+}  // namespace
+}  // namespace plimsoll

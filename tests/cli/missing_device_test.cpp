@@ -1,0 +1,95 @@
+// Who asks for a GPU that is not here is told what the CPU would do; who names one that is several, which.
+#include "cli/cli_testing.h"
+
+namespace plimsoll::cli_testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+class MissingDevice : public CliTest {
+ protected:
+  MissingDevice() { put_tiny_job(); }
+};
+
+// A device that no machine of these tests has.
+TEST_F(MissingDevice, IsAnsweredWithTheCpusTime) {
+  for (const char* command : {"train", "compare"}) {
+    const Outcome outcome = run({command, "job.yaml", "device=mps", "memory_budget=1GiB"});
+    expect_refusal(
+        outcome, 1,
+        AllOf(HasSubstr("device 'mps' cannot be used"), HasSubstr("plimsoll plan --gpu NAME"),
+              ContainsRegex("; device=cpu trains it here: at most [0-9.]+ [mu]?s a step predicted, 0:0[0-9] for 6 "
+                            "steps, [0-9.]+ [KM]iB of 1.00 GiB")));
+  }
+  EXPECT_EQ(run({"train", "job.yaml", "device=cpu", "memory_budget=1GiB"}).exit_code, 0);
+}
+
+TEST_F(MissingDevice, SaysWhereTheCpuWouldNotDo) {
+  EXPECT_THAT(run({"train", "job.yaml", "device=mps", "memory_budget=64KiB"}).err,
+              ContainsRegex("; device=cpu does not fit: it needs at least [0-9.]+ [KM]iB, and there are 64.0 KiB"));
+  // A card may have more than the machine.
+  EXPECT_THAT(run({"train", "job.yaml", "device=mps", "memory_budget=900TiB"}).err,
+              HasSubstr("; device=cpu memory_budget=auto trains it here"));
+}
+
+TEST_F(MissingDevice, ANameOfSeveralDevicesIsAnError) {
+  expect_refusal(run({"plan", "job.yaml", "--gpu", "a100"}), 2,
+                 AllOf(HasSubstr("a100-40gb-pcie"), HasSubstr("a100-80gb-sxm"), HasSubstr("name one")));
+  expect_refusal(run({"plan", "job.yaml", "--gpu", "rtx4090,rtx3080"}), 2, HasSubstr("rtx3080-10gb and rtx3080-12gb"));
+  expect_refusal(run({"trace", "job.yaml", "--gpu", "v100", "--hot"}), 2, HasSubstr("v100-sxm2-32gb"));
+}
+
+TEST_F(MissingDevice, ACardWithoutBfloat16IsPlannedWithAWarning) {
+  const Outcome outcome = run({"plan", "job.yaml", "--gpu", "v100-sxm2-16gb", "precision=bf16-mixed"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out,
+              ContainsRegex("^fits: [^\n]*\neffective batch [^\n]*\nprecision: bf16-mixed is pinned, and "
+                            "NVIDIA Tesla V100 SXM2 16GB has no bfloat16: products run at[ \n]+float32's rate"));
+  EXPECT_THAT(outcome.out, HasSubstr("precision: auto takes what is fastest there"));
+  EXPECT_THAT(run({"plan", "job.yaml", "--gpu", "rtx3090,v100-sxm2-16gb", "precision=bf16-mixed"}).out,
+              HasSubstr("\nNVIDIA Tesla V100 SXM2 16GB: precision: bf16-mixed is pinned"));
+}
+
+/// What `make train-small-KIND` asks for first, on a machine that the test makes up.
+Outcome what_is_missing(const std::filesystem::path& folder, const std::string& kind, const std::string& environment) {
+  const std::string command = environment + " " PLIMSOLL_SOURCE_DIR "/scripts/train-small.sh " + kind + " >" +
+                              (folder / "out.txt").string() + " 2>" + (folder / "err.txt").string();
+  const int status = std::system(command.c_str());
+  Outcome outcome;
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.out = get_file(folder / "out.txt");
+  outcome.err = get_file(folder / "err.txt");
+  return outcome;
+}
+
+TEST_F(MissingDevice, TheMakefilesTargetsSayWhatTheyNeed) {
+  const std::string none = "PLIMSOLL_DEV=" + folder().string() + " PLIMSOLL_TORCH_DIR=" + folder().string();
+  const Outcome rocm = what_is_missing(folder(), "rocm", "PLIMSOLL_SYSTEM=Linux " + none);
+  EXPECT_EQ(rocm.exit_code, 1);
+  EXPECT_EQ(rocm.out, "");
+  EXPECT_THAT(rocm.err, AllOf(HasSubstr("examples/small-lm/amd.yaml"), HasSubstr("/kfd"),
+                              HasSubstr("libtorch 2.11.0 built for ROCm"), HasSubstr("make train-small "),
+                              HasSubstr("--gpu rx6750xt")));
+  const Outcome mps = what_is_missing(folder(), "mps", "PLIMSOLL_SYSTEM=Linux " + none);
+  EXPECT_EQ(mps.exit_code, 1);
+  EXPECT_THAT(mps.err,
+              AllOf(HasSubstr("examples/small-lm/apple.yaml"), HasSubstr("macOS"), HasSubstr("--gpu m1-16gb")));
+  EXPECT_EQ(what_is_missing(folder(), "cuda", none).exit_code, 2);
+  std::filesystem::create_directory(folder() / "lib");
+  for (const char* there : {"kfd", "lib/libtorch_hip.so", "lib/libtorch_cpu.dylib"}) put(there, "");
+  EXPECT_EQ(what_is_missing(folder(), "rocm", "PLIMSOLL_SYSTEM=Linux " + none).exit_code, 0);
+  EXPECT_EQ(what_is_missing(folder(), "mps", "PLIMSOLL_SYSTEM=Darwin " + none).exit_code, 0);
+}
+
+// The two plans that it proposes can be made.
+TEST_F(MissingDevice, TheMakefilesProposalsArePlans) {
+  for (const auto& [job, gpu] : {std::pair{"amd", "rx6750xt"}, {"apple", "m1-16gb"}})
+    EXPECT_EQ(
+        run({"plan", std::string(PLIMSOLL_SOURCE_DIR "/examples/small-lm/") + job + ".yaml", "--gpu", gpu}).exit_code,
+        0);
+}
+
+}  // namespace
+}  // namespace plimsoll::cli_testing

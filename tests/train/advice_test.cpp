@@ -1,0 +1,179 @@
+// What makes a job fit that does not: changes of it, each of which is a job that fits.
+#include "plimsoll/advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "data/test_files.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/devices.h"
+#include "plimsoll/error.h"
+#include "rounds.h"
+#include "train/random_jobs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class AdviceTest : public ::testing::Test {
+ protected:
+  /// The job of `text` under `share` of the least budget that fits, on a card with memory beside it that is no help.
+  AdviceSearch search(const std::string& text, double share, AdviceOptions options = {},
+                      const std::vector<std::string>& overrides = {}) {
+    file_ = put_file(folder_ / "job.yaml", text);
+    overrides_ = overrides;
+    target_ = target_of(require_device("rtx4090"));
+    target_.context_bytes = target_.library_bytes = 0;
+    target_.memory_budget = 1;
+    const PlannedJob least = plan_job(read_job(file_, overrides_), target_);
+    least_ = least.plan.minimum_budget_bytes;
+    target_.memory_budget = static_cast<int64_t>(static_cast<double>(least_) * share);
+    const PlannedJob as_it_is = plan_job(read_job(file_, overrides_), target_);
+    EXPECT_FALSE(as_it_is.plan.fits);
+    return changes_that_fit(file_, overrides_, target_, as_it_is, options);
+  }
+
+  PlannedJob planned(const Advice& advice) const {
+    std::vector<std::string> all = overrides_;
+    all.insert(all.end(), advice.overrides.begin(), advice.overrides.end());
+    const Job job = read_job(file_, all);
+    PlanTarget target = target_;
+    target.host_memory_budget = job.host_memory_budget;
+    return plan_job(job, target);
+  }
+
+  static std::vector<std::string> changes(const AdviceSearch& search) {
+    std::vector<std::string> texts;
+    for (const Advice& each : search.found) texts.push_back(change_of(each));
+    return texts;
+  }
+
+  TempFolder folder_;
+  std::filesystem::path file_;
+  std::vector<std::string> overrides_;
+  PlanTarget target_;
+  int64_t least_ = 0;
+};
+
+constexpr const char* kAdapted =
+    "model: {type: decoder, vocab_size: 64, hidden_size: 128, num_layers: 2, num_heads: 4, tie_embeddings: true}\n"
+    "data: {type: synthetic, samples: 8, sequence_length: 8, validation_fraction: 0}\n"
+    "lora: {modules: [layers], rank: 4}\n"
+    "optimizer: {name: adamw}\nbatch_size: 1\ndevice: cuda\nmemory_budget: 1GiB\n";
+
+// Nearly all of it is frozen weights: whatever shrinks them does, and nothing else.
+TEST_F(AdviceTest, FrozenWeightsAreProposedInFewerBits) {
+  const AdviceSearch found = search(kAdapted, 0.7, {.most = 2});
+  EXPECT_FALSE(found.ended_early);
+  EXPECT_THAT(changes(found), Contains(HasSubstr("quantize.modules=layers")));
+  for (const std::string& each : changes(found))
+    EXPECT_THAT(each, Not(AllOf(HasSubstr("sequence_length"), Not(HasSubstr("quantize"))))) << each;
+}
+
+// All of it is trained: weights in 16 bits and state in fewer, and no blocks, which cannot be trained.
+TEST_F(AdviceTest, TrainedWeightsAreNotPutIntoBlocks) {
+  const AdviceSearch found = search(
+      "model: {type: decoder, vocab_size: 64, hidden_size: 128, num_layers: 4, num_heads: 4}\n"
+      "data: {type: synthetic, samples: 8, sequence_length: 8, validation_fraction: 0}\n"
+      "optimizer: {name: adamw}\nbatch_size: 1\ndevice: cuda\nmemory_budget: 1GiB\n",
+      0.7);
+  ASSERT_FALSE(found.found.empty());
+  EXPECT_EQ(changes(found).front(), "optimizer.state_dtype=8bit");
+  for (const std::string& each : changes(found)) EXPECT_THAT(each, Not(HasSubstr("quantize")));
+}
+
+// Activations fill it: fewer frames, smaller ones, a shorter text, by keys that this kind has.
+TEST_F(AdviceTest, SamplesAreProposedByTheKeysOfTheKind) {
+  const std::string video =
+      "model: {type: video_llm, image_size: 32, tokens_per_frame: 1, vision: {patch: 4, width: 32, depth: 4, "
+      "num_heads: "
+      "2}, llm: {vocab_size: 64, hidden_size: 32, num_layers: 1, num_heads: 2}}\n"
+      "data: {type: synthetic, samples: 8, max_frames: 16, sequence_length: 8, validation_fraction: 0}\n"
+      "precision: bf16-true\noptimizer: {name: adamw, state_dtype: 4bit}\nbatch_size: 1\ndevice: cuda\n"
+      "memory_budget: 1GiB\n";
+  std::set<std::string> keys;
+  for (const std::string& each : changes(search(video, 0.8, {.most = 5}))) keys.insert(each.substr(0, each.find('=')));
+  EXPECT_THAT(keys, Contains("data.max_frames"));
+  EXPECT_THAT(keys, Contains("model.image_size"));
+  EXPECT_THAT(keys, Not(Contains("data.train_ratio_of_vectors")));
+}
+
+// What is pinned is left to the planner first, and batches stay what they are: in either meaning of batch_size, as the
+// micro batch stands beside it.
+TEST_F(AdviceTest, PinnedChoicesGoFirst) {
+  const std::string text =
+      "model: {type: decoder, vocab_size: 64, hidden_size: 16, num_layers: 2, num_heads: 2}\n"
+      "data: {type: synthetic, samples: 8, sequence_length: 64, validation_fraction: 0}\n"
+      "gradient_checkpointing: false\noptimizer: {name: adamw}\ndevice: cuda\nmemory_budget: 1GiB\n";
+  const AdviceSearch one = search(text + "micro_batch_size: 4\ngradient_accumulation_steps: 2\n", 0.8);
+  ASSERT_FALSE(one.found.empty());
+  EXPECT_EQ(changes(one).front(), "gradient_checkpointing=auto");
+  const AdviceSearch all = search(text + "micro_batch_size: 8\ngradient_accumulation_steps: 2\n", 0.3);
+  ASSERT_FALSE(all.found.empty());
+  EXPECT_THAT(changes(all).front(), HasSubstr("batch_size=16 micro_batch_size=auto gradient_accumulation_steps=auto"));
+  const AdviceSearch scheduled = search(text + "micro_batch_size: 8\ngradient_accumulation_steps: {0: 4, 2: 1}\n", 0.3);
+  ASSERT_FALSE(scheduled.found.empty());
+  EXPECT_THAT(changes(scheduled).front(),
+              HasSubstr("batch_size=32 micro_batch_size=1 'gradient_accumulation_steps={0: 32, 2: 8}'"));
+}
+
+// Asked before every schedule: it ends within one change, with what it has.
+TEST_F(AdviceTest, EndsWhereItIsTold) {
+  const AdviceSearch whole = search(kAdapted, 0.7, {.most = 2});
+  ASSERT_GE(whole.found.size(), 2u);
+  AdviceProgress last;
+  const AdviceSearch none = search(kAdapted, 0.7, {.go_on = [&](const AdviceProgress& at) {
+                                     last = at;
+                                     return at.schedules < 1;
+                                   }});
+  EXPECT_TRUE(none.ended_early);
+  EXPECT_TRUE(none.found.empty());
+  EXPECT_EQ(none.planned, 0);
+  EXPECT_EQ(last.schedules, 1);
+  EXPECT_FALSE(none.left.empty());
+  const AdviceSearch some =
+      search(kAdapted, 0.7, {.most = 2, .go_on = [](const AdviceProgress& at) { return at.found < 1; }});
+  EXPECT_TRUE(some.ended_early);
+  ASSERT_EQ(some.found.size(), 1u);
+  EXPECT_THAT(changes(whole), Contains(change_of(some.found.front())));
+}
+
+// Of random jobs of every kind: what is told fits when it is typed, in no more than was told, and nothing is told that
+// holds another answer.
+TEST_F(AdviceTest, WhatIsToldFits) {
+  testing::RandomJobs jobs(7);
+  int told = 0;
+  for (int round = 0; round < testing::rounds(5); ++round) {
+    const std::string text =
+        jobs.text(fmt::format("precision: {}\nbatch_size: 4\n", jobs.pick({"32-true", "bf16-mixed"})));
+    SCOPED_TRACE(text);
+    const AdviceSearch found = search(text, std::vector{0.9, 0.6, 0.4}[jobs.random()() % 3], {.most = 3});
+    for (const Advice& each : found.found) {
+      SCOPED_TRACE(change_of(each));
+      ++told;
+      const PlannedJob as_typed = planned(each);
+      EXPECT_TRUE(as_typed.plan.fits);
+      EXPECT_LE(each.peak_bytes, *target_.memory_budget);
+      EXPECT_LE(as_typed.step_seconds, each.step_seconds * 1.01);
+      for (const Advice& other : found.found) {
+        const std::set<std::string> all(each.overrides.begin(), each.overrides.end());
+        EXPECT_FALSE(&other != &each && std::ranges::all_of(other.overrides, [&](const std::string& change) {
+          return all.contains(change);
+        })) << change_of(other);
+      }
+    }
+  }
+  EXPECT_GE(told, 5);
+}
+
+}  // namespace
+}  // namespace plimsoll

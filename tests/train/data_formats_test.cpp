@@ -1,0 +1,134 @@
+// The same numbers out of other files: the same losses, to the bit.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "data/npy_files.h"
+#include "data/picture_files.h"
+#include "data/stimuli_files.h"
+#include "plimsoll/train_job.h"
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+void one_micro_batch(Job& job, int64_t steps) {
+  job.batch_size = job.micro_batch_size = 4;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  job.memory_budget = int64_t{1} << 28;
+  job.max_steps = steps;
+  job.threads = 1;
+}
+
+TEST(DataFormats, GesturesFromNumpyLearnAsFromTs) {
+  const TempFolder folder;
+  constexpr int64_t kLength = 24, kCount = 12;
+  std::string ts = "@classLabel true 0 1\n@dimensions 2\n@data\n";
+  std::vector<double> vectors(static_cast<size_t>(kCount * kLength * 2));
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < kCount; ++i) {
+    labels.push_back(i % 2);
+    for (int64_t channel = 0; channel < 2; ++channel) {
+      for (int64_t t = 0; t < kLength; ++t) {
+        const double value = std::sin((i % 2 ? 0.9 : 0.3) * double(t) + double(7 * i + channel));
+        vectors[static_cast<size_t>((i * kLength + t) * 2 + channel)] = value;
+        ts += fmt::format("{}{:.17g}", t ? "," : "", value);
+      }
+      ts += ":";
+    }
+    ts += std::to_string(labels.back()) + "\n";
+  }
+  Job job;
+  job.model.type = "gesture_ssm";
+  GestureSsmConfig& model = job.model.gesture;
+  model.channels = model.num_classes = 2;
+  model.hidden_dim = 16;
+  model.num_layers = 2;
+  model.d_state = model.head_dim = model.chunk_size = 8;
+  job.data.type = "series";
+  job.data.series.length = kLength;
+  job.data.series.train_ratio_of_vectors = 0.75;
+  job.data.series.order = "hilbert";
+  job.data.validation_fraction = 0.25;
+  one_micro_batch(job, 8);
+  job.data.files = {put_file(folder / "a.ts", ts)};
+  const TrainReport from_ts = train(job);
+  job.data.files = {put_file(folder / "a.npy", npy("<f8", fmt::format("({}, {}, 2)", kCount, kLength), vectors))};
+  job.data.series.labels = {put_file(folder / "labels.npy", npy("<i8", fmt::format("({},)", kCount), labels))};
+  const TrainReport from_numpy = train(job);
+  EXPECT_EQ(from_numpy.losses, from_ts.losses);
+  EXPECT_EQ(from_numpy.metrics, from_ts.metrics);
+}
+
+TEST(DataFormats, FmriFromNumpyLearnsAsFromNifti) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 4, 2, false);
+  Job job;
+  job.model.type = "fmri_autoencoder";
+  FmriAutoencoderConfig& model = job.model.fmri;
+  model.voxels = StimuliFiles::kVoxels;
+  model.text_features = StimuliFiles::kFeatures;
+  model.text_tokens = 3;
+  model.video_frames = 2;
+  model.video_size = 8;
+  model.audio_frames = 4;
+  model.audio_mels = 5;
+  model.video = model.audio = model.text = {.width = 16, .depth = 1, .decoder_depth = 1, .num_heads = 2};
+  model.fusion.width = model.fmri.width = 32;
+  model.fmri.depth = model.fmri.decoder_depth = 1;
+  model.bottleneck_dim = 16;
+  job.data = files.config;
+  one_micro_batch(job, 8);
+  const TrainReport from_nifti = train(job);
+  // As nibabel has a scan, in Fortran's order: NIfTI's own.
+  const std::string numbers(reinterpret_cast<const char*>(files.values.data()), files.values.size() * sizeof(float));
+  const std::string shape = fmt::format("(3, 2, 1, {})", files.volumes);
+  job.data.stimuli.fmri = put_file(folder / "bold.npy", npy_of_header(npy_header("<f4", shape, true), numbers));
+  job.data.stimuli.mask =
+      put_file(folder / "mask.npy", npy_of_header(npy_header("|u1", "(3, 2, 1)", true), {1, 1, 1, 1, 1, 0}));
+  std::vector<float> words;
+  for (int64_t v = 0; v < files.volumes; ++v)
+    for (int64_t i = 0; i < StimuliFiles::kFeatures; ++i)
+      words.push_back(i == v % StimuliFiles::kPerRun / 3 * (1 + v / StimuliFiles::kPerRun) % 3 ? 2 : -1);
+  job.data.stimuli.text_embeddings.clear();
+  job.data.stimuli.text_features = put_file(
+      folder / "words.npy", npy("<f4", fmt::format("({}, {})", files.volumes, StimuliFiles::kFeatures), words));
+  const TrainReport from_numpy = train(job);
+  EXPECT_EQ(from_numpy.losses, from_nifti.losses);
+  EXPECT_EQ(from_numpy.metrics, from_nifti.metrics);
+}
+
+TEST(DataFormats, PicturesTeachMasks) {
+  const TempFolder folder;
+  Job job;
+  job.model.type = "prompt_segmentation";
+  PromptSegmentationConfig& model = job.model.segmentation;
+  model.image_size = 32;
+  model.prompt_length = 24;
+  model.encoder.widths = {8, 12, 16, 16};
+  model.encoder.depths = {1, 1, 1, 1};
+  model.encoder.num_heads = {2, 2, 2};
+  model.encoder.windows = {4, 2, 2};
+  model.encoder.expansion = 2;
+  model.llm.hidden_size = 24;
+  model.llm.num_layers = 1;
+  model.llm.num_heads = 2;
+  model.decoder = {.width = 16, .depth = 1, .num_heads = 2, .intermediate_size = 32};
+  job.data = scenes(folder, 32);
+  job.data.slices.prompt = "{}";
+  job.data.slices.answer = ":";
+  one_micro_batch(job, 400);
+  job.optimizer.learning_rate = 4e-3;
+  const TrainReport report = train(job);
+  ASSERT_TRUE(report.fits);
+  EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
+  ASSERT_EQ(report.metrics.size(), 1u);
+  EXPECT_EQ(report.metrics[0].first, "dice");
+  EXPECT_GT(report.metrics[0].second, 0.6);
+  ASSERT_EQ(report.baselines.size(), 2u);
+  EXPECT_GT(report.metrics[0].second, report.baselines[0].value);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// A checkpoint of the days when batch_size beside an accumulation was the whole step is not continued with another.
+#include "train/resumed_batch.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kWindows = 40;  // of an epoch
+
+int64_t epoch_of(int64_t position) {
+  return position / kWindows;
+}
+
+/// "" where the job goes on from `position` after so many steps.
+std::string refusal(const std::string& yaml, int64_t steps, int64_t position) {
+  const Job job = parse_job("data.files: a.txt\n" + yaml, "job.yaml", "");
+  JobSettings settings;
+  settings.micro_batch_size = job.micro_batch_size.value_or(1);
+  settings.accumulation = job.gradient_accumulation_steps.value_or(AccumulationSchedule{{0, 1}});
+  try {
+    require_same_batch_meaning(job, settings, steps, position, epoch_of, "step-7.safetensors");
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::usage);
+    return error.what();
+  }
+  return "";
+}
+
+/// Where a run stands that takes `micro` x the epoch's number each step.
+int64_t after(int64_t steps, int64_t micro, const AccumulationSchedule& accumulation) {
+  int64_t position = 0;
+  for (int64_t step = 0; step < steps; ++step)
+    position += micro * std::prev(accumulation.upper_bound(epoch_of(position)))->second;
+  return position;
+}
+
+TEST(ResumedBatch, TheOldMeaningIsRefusedWithBothWaysOn) {
+  EXPECT_EQ(
+      refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 1600),
+      "step-7.safetensors has 1600 samples in 100 steps: when it was written batch_size: 16 beside "
+      "gradient_accumulation_steps was the whole step, and now it is the micro batch, 16 x 2 = 32 samples a step; "
+      "give micro_batch_size: 8 to go on as it was, or micro_batch_size: 16 in the place of batch_size to go on "
+      "with 32");
+  EXPECT_THAT(refusal("batch_size: 10\ngradient_accumulation_steps: 4", 3, 30), HasSubstr("give micro_batch_size: 3"));
+  EXPECT_THAT(refusal("gradient_accumulation_steps: 2", 5, 40), HasSubstr("give micro_batch_size: 4"));
+}
+
+TEST(ResumedBatch, WhatHasTheSameMeaningGoesOn) {
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 3200), "");
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 2000), "");  // neither: it was changed
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 0, 0), "");
+  // Nothing to mistake: the file says which.
+  EXPECT_EQ(refusal("batch_size: 16\nmicro_batch_size: 8\ngradient_accumulation_steps: 2", 100, 1600), "");
+  EXPECT_EQ(refusal("micro_batch_size: 16\ngradient_accumulation_steps: 2", 100, 1600), "");
+  EXPECT_EQ(refusal("batch_size: 16", 100, 1600), "");
+  // As far as a damaged file may say.
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", int64_t{1} << 62, int64_t{1} << 62), "");
+}
+
+TEST(ResumedBatch, SchedulesAreFollowedThroughTheirEpochs) {
+  const AccumulationSchedule schedule = {{0, 4}, {1, 2}, {3, 1}};
+  for (const int64_t steps : {1, 2, 3, 5, 20, 77}) {
+    const std::string job = "batch_size: 8\ngradient_accumulation_steps: {0: 4, 1: 2, 3: 1}";
+    EXPECT_THAT(refusal(job, steps, after(steps, 2, schedule)), AllOf(HasSubstr("8 x 4 = 32"), HasSubstr("size: 2 to")))
+        << steps;
+    EXPECT_EQ(refusal(job, steps, after(steps, 8, schedule)), "") << steps;
+    // In four parts 6 would not have been taken.
+    EXPECT_EQ(refusal("batch_size: 6\ngradient_accumulation_steps: {0: 4, 1: 2, 3: 1}", steps, 6 * steps), "");
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
