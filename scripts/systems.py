@@ -15,10 +15,8 @@ examples/SYSTEM/their-words has the blocks as their files have them and requests
     beside         another command, for such checks
     says, quiet    pieces of text that stand in its output, or must not
     status         works | partly | missing, and `why` where it is not the first
-    needs          a part of the program that is being built: checked from then on (PENDING)
 
-A request works only if a field or a sentence shows it: an exit code alone is refused here. PLIMSOLL_THEIR_WORDS="batch data" tries
-requests that are pending.
+A request works only if a field or a sentence shows it: an exit code alone is refused here.
 """
 import argparse
 import concurrent.futures
@@ -66,13 +64,9 @@ def requests_of(system):
         assert each["status"] in STATUSES, f"{name}: no such status: {each['status']}"
         assert (each["status"] == "works") == ("why" not in each), f"{name}: why goes with what does not work"
         assert each.get("check") or each.get("says"), f"{name}: an exit code shows nothing"
-        known = {"id", "asks", "run", "exit", "check", "beside", "says", "quiet", "status", "why", "needs", "system"}
+        known = {"id", "asks", "run", "exit", "check", "beside", "says", "quiet", "status", "why", "system"}
         assert set(each) <= known, f"{name}: unknown: {set(each) - known}"
     return requests
-
-
-def pending(request):
-    return set(request.get("needs", "").split()) & PENDING
 
 
 class Runner:
@@ -177,16 +171,6 @@ def run_all(requests, plimsoll):
     return lines
 
 
-def status_of(request):
-    return "missing" if pending(request) else request["status"]
-
-
-def why_of(request):
-    if pending(request):
-        return "being built: " + ", ".join(sorted(pending(request)))
-    return request.get("why", "")
-
-
 def cell(text):
     return text.replace("|", "\\|")
 
@@ -204,12 +188,12 @@ def shown_by(request):
 def page(requests):
     lines = ["# The five systems' requests", "",
              "Each request of the five systems that Plimsoll serves first, in its users' words, with the command that shows what",
-             "comes of it, typed in `examples/SYSTEM/their-words`. Every row but those that are being built is run and checked by",
-             "`scripts/systems.py` (ctest's `their_words`), which also wrote this page: `scripts/systems.py --write`.", "",
+             "comes of it, typed in `examples/SYSTEM/their-words`. Every row is run and checked by `scripts/systems.py` (ctest's",
+             "`their_words`), which also wrote this page: `scripts/systems.py --write`.", "",
              "*works*: the command does what the words say, and a field of its report (`--json`) or a sentence shows it.",
              "*partly*, *missing*: the command shows what is answered today. Bytes on a card are planned by data sheets.", ""]
     lines += ["| system | requests | works | partly | missing |", "|---|---|---|---|---|"]
-    counts = lambda some: [sum(status_of(each) == status for each in some) for status in STATUSES]
+    counts = lambda some: [sum(each["status"] == status for each in some) for status in STATUSES]
     for system in SYSTEMS:
         some = [each for each in requests if each["system"] == system]
         lines.append(f"| [{system}](#{system}) | {len(some)} | " + " | ".join(map(str, counts(some))) + " |")
@@ -217,13 +201,13 @@ def page(requests):
     lines.append(f"| all | {len(requests)} | {works} ({100 * works / len(requests):.1f} %) | {partly} | {missing} |")
     lines += ["", "## What does not work, and why", ""]
     for request in requests:
-        if status_of(request) != "works":
-            lines.append(f"- {request['id']}, {request['asks']}: *{status_of(request)}*, {why_of(request)}")
+        if request["status"] != "works":
+            lines.append(f"- {request['id']}, {request['asks']}: *{request['status']}*, {request['why']}")
     for system in SYSTEMS:
         lines += ["", f"## {system}", "", "| | asked | | command | shown by |", "|---|---|---|---|---|"]
         for request in requests:
             if request["system"] == system:
-                lines.append("| " + " | ".join(map(cell, [request["id"], request["asks"], status_of(request),
+                lines.append("| " + " | ".join(map(cell, [request["id"], request["asks"], request["status"],
                                                           f"`{request['run']}`", shown_by(request)])) + " |")
     return "\n".join(lines) + "\n"
 
@@ -240,14 +224,14 @@ def main():
     chosen = [each for each in requests if not options.chosen or {each["system"], each["id"]} & set(options.chosen)]
     if not chosen:
         sys.exit("systems: no such request")
-    mistakes = run_all([each for each in chosen if not pending(each)], str(pathlib.Path(options.plimsoll).resolve()))
+    mistakes = run_all(chosen, str(pathlib.Path(options.plimsoll).resolve()))
     if not options.chosen:
         if options.write and not mistakes:
             PAGE.write_text(page(requests))
         elif not PAGE.exists() or PAGE.read_text() != page(requests):
             mistakes.append("docs/systems.md is not what the requests say: scripts/systems.py --write")
     print("\n".join(mistakes) or f"systems: {len(chosen)} requests, "
-          + ", ".join(f"{sum(status_of(each) == status for each in chosen)} {status}" for status in STATUSES))
+          + ", ".join(f"{sum(each['status'] == status for each in chosen)} {status}" for status in STATUSES))
     return 1 if mistakes else 0
 
 
