@@ -93,6 +93,7 @@ def main():
     runs = RUNS
     if arguments[1:]:
         runs = [("as asked for", dict(mask.split("=", 1) for mask in arguments[1:]), 2)]
+    (build / "masks-failed.log").unlink(missing_ok=True)  # of an earlier run
     begin = time.monotonic()
     whole = instruction_sets(build, {}, 2)
     rows, failures = [], []

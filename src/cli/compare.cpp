@@ -5,6 +5,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <exception>
+#include <functional>
 #include <memory>
 
 #include "cli/command.h"
@@ -16,6 +18,7 @@
 #include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/compare.h"
+#include "plimsoll/error.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/terminal.h"
@@ -97,9 +100,19 @@ int run_compare(const CompareArguments& arguments) {
   };
   const std::vector<CompareRow> rows = compare_job(job, options);
   progress.finish();
-  arguments.job.output.write(json_of_rows(rows));  // first: a reader of the table may have left
-  arguments.job.output.print(text_of(rows, screen_of(STDOUT_FILENO)));
+  // A reader who has left keeps nothing from the other one; nor is a signal lost by either.
+  std::exception_ptr failed;
+  for (const std::function<void()>& hand_out :
+       {std::function<void()>([&] { arguments.job.output.write(json_of_rows(rows)); }),
+        std::function<void()>([&] { arguments.job.output.print(text_of(rows, screen_of(STDOUT_FILENO))); })}) {
+    try {
+      hand_out();
+    } catch (const UserError&) {
+      if (!failed) failed = std::current_exception();
+    }
+  }
   signals.end_as_received();
+  if (failed) std::rethrow_exception(failed);
   return rows.empty() || !rows.back().fits ? kDoesNotFit : kDone;
 }
 

@@ -105,6 +105,10 @@ std::vector<std::string> JobFlags::overrides() const {
                             compile = said(compile_, no_compile_, "--compile-model"),
                             checkpointing = said(checkpointing_, no_checkpointing_, "--gradient-checkpointing");
   const std::optional<bool> bf16 = bf16_.said(), fp16 = fp16_.said();
+  // Of flags none comes last: what a key after the other may say is a contradiction here.
+  if (amp == false && (bf16 == true || fp16 == true))
+    throw UserError(fmt::format("{} and --no-use-amp contradict each other; leave one of them out",
+                                bf16 == true ? "--bf16" : "--fp16"));
   std::vector<std::string> overrides;
   const auto put = [&](const char* key, const std::string& value) {
     if (!value.empty()) overrides.push_back(fmt::format("{}={}", key, quoted(value)));

@@ -247,7 +247,7 @@ void add_plan(CLI::App& app, Action& action) {
       ->add_option("--what-if-seconds", arguments->what_if_seconds,
                    "with --what-if, how long at most; what was planned until then is shown (three times as long as the "
                    "job's own plan, ten seconds at least, if not said)")
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(between(0.001, 1e6))
       ->needs("--what-if")
       ->type_name("SECONDS");
   command->add_option("--html", arguments->html, "write the plan as a page for a browser")

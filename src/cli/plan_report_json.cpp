@@ -58,6 +58,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"disk_budget_bytes", plan.disk_budget_bytes},
             {"elsewhere", elsewhere_json(plan)},
             {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
+            {"effective_batch_size", effective_batch_of(planned.settings)},
             {"choices", choices_json(planned)},
             {"reasons", reasons_json(plan)},
             {"plan_seconds", planned.plan_seconds},

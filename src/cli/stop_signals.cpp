@@ -25,11 +25,12 @@ struct Answer {
   std::array<char, kLongestAnswer + 16> text{};
   size_t bytes = 0;
 };
-volatile std::sig_atomic_t received_signal = 0;
+std::atomic<int> received_signal = 0;
 std::atomic<int64_t> received_at = 0;
 std::array<Answer, 2> answers;
 std::atomic<const Answer*> answer = nullptr;
-static_assert(std::atomic<const Answer*>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
+static_assert(std::atomic<const Answer*>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free &&
+              std::atomic<int>::is_always_lock_free);
 
 int64_t nanoseconds_now() {
   timespec now{};
@@ -44,9 +45,10 @@ void end_by(int signal) {
 
 void ask_to_stop(int signal) {
   const int error = errno;
-  if (received_signal == 0) {
+  // Two threads may be here at once: the first is whose time stands, before anybody can compare with it.
+  int64_t none = 0;
+  if (received_at.compare_exchange_strong(none, nanoseconds_now())) {
     received_signal = signal;
-    received_at = nanoseconds_now();
     request_stop();
     if (const Answer* line = answer; line != nullptr) (void)!::write(STDERR_FILENO, line->text.data(), line->bytes);
   } else if (signal != SIGHUP && nanoseconds_now() - received_at > kSameNanoseconds) {
@@ -59,6 +61,7 @@ void ask_to_stop(int signal) {
 
 StopSignals::StopSignals(std::string_view answer) {
   received_signal = 0;
+  received_at = 0;
   answer_with(answer);
   struct sigaction action {};
   action.sa_handler = ask_to_stop;
@@ -98,7 +101,7 @@ int StopSignals::received() const {
 }
 
 void StopSignals::end_as_received() const {
-  if (received_signal != 0) end_by(received_signal);
+  if (const int signal = received_signal; signal != 0) end_by(signal);
 }
 
 }  // namespace plimsoll::cli

@@ -11,30 +11,8 @@ namespace {
 
 // What a register of so many bytes holds.
 template <typename S, int kBytes>
-struct Register;
-template <>
-struct Register<float, 16> {
-  using Type = float __attribute__((vector_size(16)));
-};
-template <>
-struct Register<float, 32> {
-  using Type = float __attribute__((vector_size(32)));
-};
-template <>
-struct Register<float, 64> {
-  using Type = float __attribute__((vector_size(64)));
-};
-template <>
-struct Register<double, 16> {
-  using Type = double __attribute__((vector_size(16)));
-};
-template <>
-struct Register<double, 32> {
-  using Type = double __attribute__((vector_size(32)));
-};
-template <>
-struct Register<double, 64> {
-  using Type = double __attribute__((vector_size(64)));
+struct Register {
+  using Type __attribute__((vector_size(kBytes))) = S;
 };
 
 // Rows by registers of sums: 12 of 16 registers in the widest, the others are the left elements and one of the right.

@@ -126,8 +126,7 @@ TEST(JobBooleans, NotTheCpuWantsTheGpuNamed) {
 }
 
 TEST(JobBooleans, WhatIsNotHereMayBeDenied) {
-  for (const char* denied : {"load_in_4bit: false", "load_in_8bit: False", "enable_activation_offloading: false",
-                             "zero_optimization: {stage: 0}"})
+  for (const char* denied : {"load_in_4bit: false", "load_in_8bit: False", "enable_activation_offloading: false"})
     EXPECT_THAT(parsed(denied).notes, IsEmpty()) << denied;
   EXPECT_THAT(refusal("load_in_4bit: true"), HasSubstr("quantize.format: nf4"));
   EXPECT_EQ(parsed("use_checkpoint: false").gradient_checkpointing, Choice::off);

@@ -48,7 +48,8 @@ TEST(YamlSlips, QuotesThatEnd) {
   EXPECT_FALSE(quote_is_closed("a: 'b", 1, 4));
   EXPECT_FALSE(quote_is_closed("a: 'it''", 1, 4));
   EXPECT_FALSE(quote_is_closed("a: \"b\\\"", 1, 4));
-  EXPECT_FALSE(quote_is_closed("\xc3\xa4\xc3\xb6: 'b", 1, 5)) << "columns count characters";
+  EXPECT_FALSE(quote_is_closed("\xc3\xa4\xc3\xb6: 'b", 1, 7)) << "columns count bytes";
+  EXPECT_TRUE(quote_is_closed("\xc3\xa4\xc3\xb6: 'b'", 1, 7));
   EXPECT_TRUE(quote_is_closed("a: b", 9, 9)) << "no such place";
 }
 

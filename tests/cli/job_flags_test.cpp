@@ -100,8 +100,8 @@ TEST_F(JobFlags, AreTheseKeys) {
   EXPECT_THAT(overrides({"--no_use_amp"}), ElementsAre("precision=32-true"));
   EXPECT_THAT(overrides({"--max_seq_length", "512"}), ElementsAre("data.sequence_length='512'"));
   EXPECT_THAT(overrides({"--device", "cuda"}), ElementsAre("device='cuda'"));
-  EXPECT_THAT(overrides({"--bf16"}), ElementsAre("precision=bf16-mixed"));
-  EXPECT_THAT(overrides({"--fp16"}), ElementsAre("precision=16-mixed"));
+  EXPECT_THAT(overrides({"--bf16"}), ElementsAre("bf16=true"));
+  EXPECT_THAT(overrides({"--fp16"}), ElementsAre("fp16=true"));
   EXPECT_THAT(overrides({"--pin_memory", "--persistent_workers"}),
               ElementsAre("pin_memory=true", "persistent_workers=true"));
   EXPECT_THAT(overrides({"--compile-model"}), ElementsAre("compile=true"));

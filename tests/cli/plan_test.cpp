@@ -235,7 +235,6 @@ TEST_F(PlanCommand, TheSameJobOnSeveralDevices) {
   EXPECT_LT(gpus[0]["step_seconds"], gpus[1]["step_seconds"]);
 }
 
-// Off: the frontier's last point is in bf16-true where the plan is in bf16-mixed (docs/status.md).
 TEST_F(PlanCommand, AnOpenPrecisionIsChosenForEachDevice) {
   const Outcome outcome = run({"plan", "job.yaml", "precision=auto", "model.hidden_size=256",
                                "data.sequence_length=256", "--gpu", "a6000,v100-sxm2-16gb", "--json", "plan.json"});

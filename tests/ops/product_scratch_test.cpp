@@ -22,7 +22,7 @@ View view_of(const Tensor& tensor) {
 // On zeros as on numbers, whatever the strides, and the second time.
 TEST(ProductScratch, IsWhatTheAllocatorSees) {
   const int threads = at::get_num_threads();
-  for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble})
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
     for (const auto& [m, k, n] : {std::tuple{3, 5, 7}, {64, 300, 130}, {257, 64, 1000}})
       for (const bool turned : {false, true})
         for (const bool adds : {false, true}) {

@@ -140,13 +140,9 @@ bool quote_is_closed(std::string_view text, int line, int column) {
   const std::vector<std::string_view> lines = lines_of(text);
   if (line < 1 || static_cast<size_t>(line) > lines.size()) return true;
   std::string_view rest = lines[static_cast<size_t>(line) - 1];
-  // Columns count characters, of which UTF-8 has several bytes.
-  int at = 1;
-  size_t byte = 0;
-  while (byte < rest.size() && (at < column || (static_cast<unsigned char>(rest[byte]) & 0xc0) == 0x80)) {
-    ++byte;
-    if (byte < rest.size() && (static_cast<unsigned char>(rest[byte]) & 0xc0) != 0x80) ++at;
-  }
+  // yaml-cpp's columns are of bytes, and a byte order mark is none of them.
+  size_t byte = static_cast<size_t>(std::max(column, 1)) - 1;
+  if (line == 1 && rest.starts_with("\xef\xbb\xbf")) byte += 3;
   if (byte >= rest.size() || (rest[byte] != '"' && rest[byte] != '\'')) return true;
   const char quote = rest[byte];
   rest = text.substr(static_cast<size_t>(rest.data() - text.data()) + byte + 1);
