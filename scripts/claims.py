@@ -6,11 +6,12 @@
     scripts/claims.py --no-train          plans anew, keeps what was measured
     scripts/claims.py --missing           only what has not been planned and measured with the settings that stand there
     scripts/claims.py --tables            only writes the tables out of bench/results/claims.json
+    scripts/claims.py --check             fails where a table is not what --tables would write, or a claim has been planned otherwise
 
 examples/SYSTEM/claims.json has the claims: for each the settings to go through, at full size and at small size. A
 setting is a list of overrides of the job, in which @NAME stands for those under "sets"; {"gpu": NAME, "set": [...]} plans
 for that card's memory, {"job": FILE, "set": [...]} trains another job; `least` among them asks for the least budget that
-fits in place of all that a step would take.
+fits in place of all that a step would take. "tables" there has tables of bytes that they drew up (their_tables.py).
 
 Predicted is what `plimsoll plan` says of bytes and seconds, with memory without end on the device named. Measured is
 what `plimsoll train` counts in its arena when it has run some steps, and the resident size of its process. Time is
@@ -27,6 +28,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import their_tables
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "claims.json"
@@ -61,6 +64,9 @@ class System:
         self.plimsoll = plimsoll
         self.claims = json.loads((self.folder / "claims.json").read_text())
         self.plans, self.runs = {}, {}
+        for part in ("rows", "tables"):
+            names = [each["what"] for each in self.claims.get(part, [])]
+            assert len(names) == len(set(names)), f"{name}: two of the {part} have one name"
 
     def named(self, setting):
         """With what @NAME stands for in its place."""
@@ -80,11 +86,7 @@ class System:
         command = [self.plimsoll, "plan", self.folder / full["job"], "--gpu", card or full["gpu"]]
         command += ["memory_budget=auto"] if card else ["--memory", OPEN]
         command += self.overrides("full", settings)
-        key = json.dumps([str(each) for each in command])
-        if key not in self.plans:
-            self.plans[key] = call(command, accepted=(0, 3))[0]
-        answer = self.plans[key]
-        answer = answer["gpus"][0] if "gpus" in answer else answer
+        answer = self.plan(command)
         choices = answer["choices"]
         steps = choices.get("gradient_accumulation_steps", 1)
         return {"card": card, "fits": answer["fits"], "budget_bytes": answer["budget_bytes"] if card else None,
@@ -93,6 +95,37 @@ class System:
                 "minimum_budget_bytes": answer["minimum_budget_bytes"],
                 "batches": [choices.get("micro_batch_size"), steps["0"] if isinstance(steps, dict) else steps],
                 "step_seconds": answer["step_seconds"]}
+
+    def plan(self, command):
+        """The report of a plan, which is made once."""
+        key = json.dumps([str(each) for each in command])
+        if key not in self.plans:
+            self.plans[key] = call(command, accepted=(0, 3))[0]
+        answer = self.plans[key]
+        return answer["gpus"][0] if "gpus" in answer else answer
+
+    def table(self, table, kept, train):
+        """A table of theirs, each figure beside ours."""
+        full = self.claims["full"]
+        place = ["--gpu", table.get("gpu", full["gpu"]), "--advice", "none", "--by", "module",
+                 *(["memory_budget=auto"] if table.get("card") else ["--memory", OPEN])]
+        reports = [self.plan([self.plimsoll, "plan", self.folder / full["job"], *place, *self.overrides("full", table[key])])
+                   if key in table else None for key in ("set", "than")]
+        if not table.get("train"):
+            ran = None
+        elif train or "ran" not in kept:
+            report, _ = self.train({"job": full["job"], "set": table["set"]}, 1)
+            ran = {"measured_peak_bytes": report["measured_peak_bytes"], "breakdown": {"measured": report["breakdown"]["measured"]}}
+        else:
+            ran = kept["ran"]
+        made = {"settings": self.table_settings(table), "figures": their_tables.compared(table, reports[0], ran, reports[1])}
+        return {**made, "ran": ran} if ran else made
+
+    def table_settings(self, table):
+        """What a table's figures come from."""
+        sets = {key: self.named(table[key]) for key in ("set", "than") if key in table}
+        figures = [[each["of"], each["theirs"], each["unit"]] for each in table["figures"]]
+        return [self.claims["full"], table.get("gpu"), table.get("card", False), table.get("train", False), sets, figures]
 
     def settings(self, claim):
         """What a row's figures come from, written beside them."""
@@ -217,18 +250,79 @@ def table(claims, results):
     return "\n".join(lines)
 
 
-def write_table(name, claims, results):
-    readme = ROOT / "examples" / name / "README.md"
-    text = readme.read_text()
-    pattern = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
+def put(readme, text, mark, made):
+    pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not pattern.search(text):
-        sys.exit(f"{readme} has no place for the table: <!-- claims --> and <!-- end -->")
+        sys.exit(f"{readme} has no place for the table: <!-- {mark} --> and <!-- end -->")
+    return pattern.sub(lambda found: found.group(1) + made + "\n" + found.group(2), text)
+
+
+def readme_of(name):
+    return ROOT / "examples" / name / "README.md"
+
+
+def with_tables(name, claims, results):
+    """The system's README with the tables that the results make."""
     words = (f"Full size: `{claims['full']['job']}` on {claims['full']['gpu']} where no other card is named"
              f"{', `' + ' '.join(claims['full']['common']) + '`' if claims['full'].get('common') else ''}.\n"
              f"Small: `{claims['tiny']['job']}`, one thread"
              f"{', `' + ' '.join(claims['tiny']['common']) + '`' if claims['tiny'].get('common') else ''}; bytes as counted in the arena, "
              f"processor time of a step (median of {ROUNDS} rounds).\nThe percentage is the last against the first.\n\n")
-    readme.write_text(pattern.sub(lambda found: found.group(1) + words + table(claims["rows"], results) + "\n" + found.group(2), text))
+    text = put(readme_of(name), readme_of(name).read_text(), "claims", words + table(claims["rows"], results))
+    if claims.get("tables"):
+        text = put(readme_of(name), text, "their tables", their_tables.table_text(claims["tables"], results["tables"]))
+    return text
+
+
+def stale(system, results):
+    """What of the system's claims has been made with other settings, or not at all."""
+    rows = [claim["what"] for claim in system.claims["rows"] if results.get(claim["what"], {}).get("settings") != system.settings(claim)]
+    tables = results.get("tables", {})
+    return rows + [each["what"] for each in system.claims.get("tables", [])
+                   if tables.get(each["what"], {}).get("settings") != system.table_settings(each)]
+
+
+def check(systems, results):
+    wrong = []
+    for system in systems:
+        name, made = system.folder.name, results.get(system.folder.name, {})
+        old = stale(system, made)
+        wrong += [f"{name}: {what}: not planned with the settings that stand there: scripts/claims.py --missing {name}" for what in old]
+        if not old and with_tables(name, system.claims, made) != readme_of(name).read_text():
+            wrong.append(f"{readme_of(name)} is not what the results make: scripts/claims.py --tables {name}")
+    if wrong:
+        sys.exit("\n".join(wrong))
+    print(f"{sum(len(each.claims['rows']) for each in systems)} claims and "
+          f"{sum(len(table['figures']) for each in systems for table in each.claims.get('tables', []))} figures of tables are as they stand")
+
+
+def make(system, results, options):
+    """Plans and trains what is asked for, and writes it down after each."""
+    name = system.folder.name
+    kept = results.setdefault(name, {})
+    tables = kept.get("tables", {})
+
+    def write():
+        rows = {each["what"]: kept[each["what"]] for each in system.claims["rows"] if each["what"] in kept}
+        theirs = {each["what"]: tables[each["what"]] for each in system.claims.get("tables", []) if each["what"] in tables}
+        results[name] = {**rows, **({"tables": theirs} if theirs else {})}
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+
+    for claim in system.claims["rows"]:
+        what = claim["what"]
+        if options.missing and kept.get(what, {}).get("settings") == system.settings(claim):
+            continue
+        print(f"{name}: {what}", file=sys.stderr, flush=True)
+        kept[what] = system.row(claim, kept.get(what, {}), not options.no_train, options.missing)
+        write()
+    for each in system.claims.get("tables", []):
+        what = each["what"]
+        if options.missing and tables.get(what, {}).get("settings") == system.table_settings(each):
+            continue
+        print(f"{name}: {what}", file=sys.stderr, flush=True)
+        tables[what] = system.table(each, tables.get(what, {}), not options.no_train)
+        write()
+    write()
 
 
 def main():
@@ -238,26 +332,21 @@ def main():
     parser.add_argument("--no-train", action="store_true", help="keep what was measured")
     parser.add_argument("--missing", action="store_true", help="only what is not there yet")
     parser.add_argument("--tables", action="store_true", help="neither plan nor train")
+    parser.add_argument("--check", action="store_true", help="whether the tables are what the results make")
     options = parser.parse_args()
     unknown = [name for name in options.systems if name not in SYSTEMS]
     if unknown:
         parser.error(f"{', '.join(unknown)}: not among {', '.join(SYSTEMS)}")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in options.systems:
-        system = System(name, options.plimsoll)
+    systems = [System(name, options.plimsoll) for name in options.systems]
+    if options.check:
+        return check(systems, results)
+    for name, system in zip(options.systems, systems):
         if not options.tables:
-            kept = results.get(name, {})
-            for claim in system.claims["rows"]:
-                what = claim["what"]
-                if options.missing and kept.get(what, {}).get("settings") == system.settings(claim):
-                    continue
-                print(f"{name}: {what}", file=sys.stderr, flush=True)
-                kept[what] = system.row(claim, kept.get(what, {}), not options.no_train, options.missing)
-                results[name] = {each["what"]: kept[each["what"]] for each in system.claims["rows"] if each["what"] in kept}
-                RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        if any(claim["what"] not in results.get(name, {}) for claim in system.claims["rows"]):
-            sys.exit(f"{RESULTS} has not all of {name}: run without --tables first")
-        write_table(name, system.claims, results[name])
+            make(system, results, options)
+        if old := stale(system, results.get(name, {})):
+            sys.exit(f"{RESULTS} has not all of {name} ({old[0]}): run without --tables first")
+        readme_of(name).write_text(with_tables(name, system.claims, results[name]))
 
 
 if __name__ == "__main__":

@@ -74,6 +74,8 @@ class Runner:
 
     def __init__(self, plimsoll, folder):
         self.plimsoll, self.folder = plimsoll, pathlib.Path(folder)
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "plimsoll").symlink_to(self.plimsoll)  # for scripts, which call it by name
         for system in SYSTEMS:
             here = self.folder / "examples" / system
             shutil.copytree(ROOT / "examples" / system / "their-words", here / "their-words")
@@ -92,6 +94,8 @@ class Runner:
             words[0] = self.plimsoll
             if words[1] in ("plan", "train", "monitor") and "--help" not in words:
                 words += ["--json", str(written)]
+        elif words[0] == "sh":
+            environment["PATH"] = f"{self.folder / 'bin'}:{environment['PATH']}"
         elif words[0] == "make":
             words[1:1] = ["-C", str(ROOT), "--no-print-directory"]
         try:
