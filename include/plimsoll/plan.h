@@ -143,6 +143,9 @@ class Planner {
   /// What make_plan gives under that budget, bytes; empty: no limit.
   Plan plan(std::optional<int64_t> memory_budget) const;
 
+  /// The least budget that fits, bytes: of plans that were placed, and had long before the fastest one for a budget.
+  int64_t minimum_budget() const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

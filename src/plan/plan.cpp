@@ -259,6 +259,11 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   return plan;
 }
 
+int64_t Planner::minimum_budget() const {
+  const int64_t minimum = impl_->minimum();
+  return in_backward_ ? std::min(minimum, in_backward_->minimum()) : minimum;
+}
+
 Plan make_plan(const Trace& trace, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = Planner(trace, options).plan(options.memory_budget);
