@@ -108,6 +108,13 @@ class Candidate {
     return planned;
   }
 
+  /// Whether no plan under the budget is likely to take less than `seconds` a step, and that is known sooner than a
+  /// plan. What fits with scratch that only a run tells is for plan() to say.
+  bool takes_longer_than(double seconds, std::optional<int64_t> budget) const {
+    return budget && !to_be_probed_ && planner_->least_seconds(*budget) >= seconds;
+  }
+  int64_t minimum_budget() const { return planner_->minimum_budget(); }
+
   /// Plans of it take some tenths of a second and more.
   bool large() const { return recorded_.ops.size() > kFewOps; }
 
@@ -363,8 +370,17 @@ class JobPlanner {
     size_t weighed = 0;
     std::vector<bool> counted(fits.size(), false);  // in the minimum
     const auto weigh = [&](size_t i, bool exact) {
-      PlannedJob planned = alternative.candidate(i, target_, on_schedule_).plan(budget, exact, on_fit_);
+      Candidate& candidate = alternative.candidate(i, target_, on_schedule_);
       weighed += fits[i] == Fit::unknown;
+      // It fits, and is not the fastest: its own fastest plan would be searched for nothing.
+      if (!exact && target_.thorough && best && best->plan.fits &&
+          candidate.takes_longer_than(best->step_seconds, budget)) {
+        minimum = std::min(minimum, candidate.minimum_budget());
+        counted[i] = true;
+        fits[i] = Fit::with_extra_time;
+        return;
+      }
+      PlannedJob planned = candidate.plan(budget, exact, on_fit_);
       if (planned.plan.fits || exact) {
         minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
         counted[i] = true;
