@@ -143,6 +143,13 @@ class Planner {
   /// What make_plan gives under that budget, bytes; empty: no limit.
   Plan plan(std::optional<int64_t> memory_budget) const;
 
+  /// The least budget that fits, bytes: of plans that were placed, and had long before the fastest one for a budget.
+  int64_t minimum_budget() const;
+
+  /// Where a plan under `budget` bytes has to recompute and that takes a while to search: seconds that hardly any plan
+  /// stays below, had in moments. 0 where that is not known: plan() says.
+  double least_seconds(int64_t budget) const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

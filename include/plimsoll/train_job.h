@@ -102,7 +102,11 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size);
 ///
 /// `on_schedule` is called before each schedule that is worked out, which takes moments in small jobs and a second or
 /// so in large ones. What it throws ends the planning.
-PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule = {});
+///
+/// `on_fit` is called at most once, where there is a budget, as soon as a first plan is known that fits it, with its
+/// bytes: the answer will be that the job fits, whatever the fastest plan turns out to be.
+PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule = {},
+                    const std::function<void(int64_t)>& on_fit = {});
 PlannedJob plan_job(const Job& job);  ///< for target_of(job)
 
 /// A smaller number of the model or its samples, and what the job comes to with it.

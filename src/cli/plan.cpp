@@ -51,6 +51,9 @@ constexpr const char* kExamples =
     "each\n"
     "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n\n";
 
+// An answer that takes longer is preceded by the verdict, as soon as it is known.
+constexpr double kQuickSeconds = 1;
+
 // Points of a frontier where nobody says how many.
 constexpr int kFrontierPoints = 13;
 
@@ -130,17 +133,35 @@ int run_plan(const PlanArguments& arguments) {
   note_missing_data(job);
   if (arguments.gpus.size() > 1) return run_plan_for_several(arguments, job);
   const PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
-  auto waiting = std::make_optional<Waiting>("planning");
-  const PlannedJob planned = plan_job(job, target, [&, schedules = 0]() mutable {
-    if (++schedules > 1) waiting->say(fmt::format("schedule {}", schedules));
-  });
-  waiting.reset();
+  const auto elapsed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   const Screen screen = screen_of(STDOUT_FILENO);
   ptrdiff_t lines = 0;
   const auto print = [&](const std::string& text) {
     lines += std::ranges::count(text, '\n');
     arguments.job.output.print(text);
   };
+  auto waiting = std::make_optional<Waiting>("planning");
+  std::optional<int64_t> enough;  // bytes, of a plan that fits; until that is printed
+  const auto print_early = [&] {
+    if (!enough || elapsed() < kQuickSeconds) return;
+    waiting.reset();  // its line makes room
+    print(fold(early_verdict_of(*enough, *target.memory_budget), screen.columns, 2));
+    waiting.emplace("looking for the fastest plan");
+    enough.reset();
+  };
+  const PlannedJob planned = plan_job(
+      job, target,
+      [&, schedules = 0]() mutable {
+        print_early();
+        if (++schedules > 1) waiting->say(fmt::format("schedule {}", schedules));
+      },
+      [&](int64_t bytes) {
+        enough = bytes;
+        print_early();
+      });
+  waiting.reset();
   Json json = plan_json(job, planned);
   print(plan_text(job, planned, screen));
   if (!arguments.by.empty()) {
@@ -152,8 +173,7 @@ int run_plan(const PlanArguments& arguments) {
     FoundAdvice advice;
     const AdviceTime time = advice_time_of(arguments.advice);
     if (time.wanted) {
-      const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      advice = advice_within(time, elapsed, arguments.job.file, arguments.job.all_overrides(), target, planned,
+      advice = advice_within(time, elapsed(), arguments.job.file, arguments.job.all_overrides(), target, planned,
                              without_own_budget(arguments, job));
       print(advice_text(advice, job, screen));
     } else {

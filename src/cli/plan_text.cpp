@@ -24,6 +24,11 @@ std::string verdict_of(const Plan& plan) {
                      format_bytes_up(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
 }
 
+std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {
+  return fmt::format("fits: {} of {} are enough; looking for the fastest plan", format_bytes_up(enough_bytes),
+                     format_bytes(budget_bytes));
+}
+
 std::string explanation_of_misfit(const Plan& plan, const Screen& screen) {
   Table table(
       {{.name = "buffer", .fit = Fit::middle, .least = 20}, {"role"}, {"size", Align::right}, {"share", Align::right}},

@@ -14,6 +14,10 @@ constexpr size_t kResidentsShown = 8;
 /// "fits: 7.42 GiB of 8.00 GiB" or "does not fit: …" with the least budget that does; one line.
 std::string verdict_of(const Plan& plan);
 
+/// What is known before the fastest plan is: "fits: 42.6 GiB of 47.4 GiB are enough; looking for the fastest plan"; one
+/// line.
+std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes);
+
 /// Where the plan does not fit: the verdict and what fills the memory at the peak, by name and bytes.
 std::string explanation_of_misfit(const Plan& plan, const Screen& screen);
 

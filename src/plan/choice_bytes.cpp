@@ -57,28 +57,27 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
 
 ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::vector<char>& chosen) const {
   Timeline line;
-  const std::vector<Rebuild> rebuilds = rebuilds_of(graph_, kept);
+  const Reruns reruns = reruns_of(graph_, kept);
   const int32_t count = graph_.segment.end - begin_;
+  line.ticks.reserve(count + reruns.steps.size());
   std::vector<int32_t> tick_of(count);  // by op of the segment
   std::vector<int32_t> written_again(graph_.values.size(), -1),
       read_again(graph_.values.size(), -1);  // by value: ticks
   size_t next = 0;
   for (int32_t i = 0; i < count; ++i) {
-    if (next < rebuilds.size() && rebuilds[next].before == begin_ + i) {
-      for (int32_t number : rebuilds[next].steps) {
-        const auto tick = static_cast<int32_t>(line.ticks.size());
-        const ForwardStep& step = graph_.steps[number];
-        bool counted = false;
-        for (int32_t value : step.writes) {
-          if (written_again[value] < 0) written_again[value] = tick;
-          if (!kept[value]) read_again[value] = tick;  // a fresh buffer lives at least while it is made
-          counted = counted || chosen[value];
-        }
-        for (int32_t value : step.reads) read_again[value] = tick;
-        line.ticks.push_back({begin_ + i, number, counted ? trace_.ops[step.op].workspace_bytes : 0});
-        line.cost += step.cost;
+    for (; next < reruns.steps.size() && reruns.before[next] == begin_ + i; ++next) {
+      const int32_t number = reruns.steps[next];
+      const auto tick = static_cast<int32_t>(line.ticks.size());
+      const ForwardStep& step = graph_.steps[number];
+      bool counted = false;
+      for (int32_t value : step.writes) {
+        if (written_again[value] < 0) written_again[value] = tick;
+        if (!kept[value]) read_again[value] = tick;  // a fresh buffer lives at least while it is made
+        counted = counted || chosen[value];
       }
-      ++next;
+      for (int32_t value : step.reads) read_again[value] = tick;
+      line.ticks.push_back({begin_ + i, number, counted ? trace_.ops[step.op].workspace_bytes : 0});
+      line.cost += step.cost;
     }
     tick_of[i] = static_cast<int32_t>(line.ticks.size());
     line.ticks.push_back({begin_ + i, -1, 0});
@@ -140,8 +139,7 @@ int32_t ChoiceBytes::peak_op(const KeptValues& kept) const {
 
 int64_t ChoiceBytes::cost(const KeptValues& kept) const {
   int64_t cost = 0;
-  for (const Rebuild& rebuild : rebuilds_of(graph_, kept))
-    for (int32_t step : rebuild.steps) cost += graph_.steps[step].cost;
+  for (const int32_t step : reruns_of(graph_, kept).steps) cost += graph_.steps[step].cost;
   return cost;
 }
 

@@ -7,6 +7,9 @@
 
 namespace plimsoll::placing {
 
+// Places of a chunk that are compared at once.
+constexpr int kCompared = 16;
+
 static_assert(std::endian::native == std::endian::little, "the scan of hits reads bytes as words");
 
 Shelves::Chunk::Chunk() {
@@ -43,10 +46,11 @@ int64_t Shelves::find(const Box& box, Gap gap, int64_t* work) const {
     if (chunk.highest <= floor || chunk.earliest >= box.last || chunk.latest <= box.first) continue;
     ++looked_at;
     alignas(16) uint8_t hit[capacity];
-    for (int k = 0; k < capacity; ++k) {
-      hit[k] = static_cast<uint8_t>((chunk.first[k] < box.last) & (chunk.last[k] > box.first));
-    }
-    for (int word = 0; word < capacity; word += 8) {
+    const int in_use = (chunk.count + kCompared - 1) / kCompared * kCompared;
+    for (int block = 0; block < in_use; block += kCompared)
+      for (int k = block; k < block + kCompared; ++k)
+        hit[k] = static_cast<uint8_t>((chunk.first[k] < box.last) & (chunk.last[k] > box.first));
+    for (int word = 0; word < in_use; word += 8) {
       uint64_t bits;
       std::memcpy(&bits, hit + word, sizeof(bits));
       for (; bits != 0; bits &= bits - 1) {

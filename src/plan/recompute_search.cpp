@@ -4,6 +4,7 @@
 #include <set>
 
 #include "plan/region_weights.h"
+#include "plan/rerun_cost.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -259,24 +260,30 @@ struct RecomputeSearch::Impl {
   KeptValues refined(KeptValues kept, int64_t limit) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<std::pair<double, int32_t>> order;
-    for (const Rebuild& rebuild : rebuilds_of(graph, kept))
-      for (int32_t step : rebuild.steps)
-        for (int32_t v : graph.steps[step].writes)
-          if (!kept[v])
-            order.emplace_back(
-                -static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes), v);
+    for (const int32_t step : reruns_of(graph, kept).steps)
+      for (int32_t v : graph.steps[step].writes)
+        if (!kept[v])
+          order.emplace_back(-static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes),
+                             v);
     std::sort(order.begin(), order.end());
     const size_t most = kRefinementWork / (graph.values.size() + graph.steps.size() + 1) + 1;
     if (order.size() > most) order.resize(most);
-    int64_t cost = bytes.front().cost(kept);
+    RerunCost cost(graph, kept);
+    size_t tightest = 0;  // the graph that was too much last: it mostly is the next time too
+    const auto fits = [&] {
+      for (size_t i = 0; i < bytes.size(); ++i)
+        if (const size_t g = (tightest + i) % bytes.size(); bytes[g].peak(kept) > limit) {
+          tightest = g;
+          return false;
+        }
+      return fixed_peak <= limit;
+    };
     for (const auto& [worth, v] : order) {
       if (kept[v]) continue;  // several makers, several entries
       kept[v] = 1;
-      const int64_t saved = cost - bytes.front().cost(kept);
-      if (saved > 0 && peak_of(kept) <= limit)
-        cost -= saved;
-      else
-        kept[v] = 0;
+      if (cost.keep(v) > 0 && fits()) continue;
+      kept[v] = 0;
+      cost.undo();
     }
     return kept;
   }

@@ -41,15 +41,20 @@ int64_t parameters_updated_on_host(const Trace& trace) {
   return static_cast<int64_t>(parameters.size());
 }
 
+StepTime time_of(const Trace& trace, const CostModel& cost) {
+  StepTime time;
+  time.norms = segment_seconds(cost, trace, "norms");
+  time.micro = segment_seconds(cost, trace, "micro");
+  time.accumulate = segment_seconds(cost, trace, "accumulate");
+  time.remainder = segment_seconds(cost, trace, "remainder");
+  time.last = segment_seconds(cost, trace, "last");
+  time.update = segment_seconds(cost, trace, "update");
+  time.finish = segment_seconds(cost, trace, "finish");
+  return time;
+}
+
 Plan timed(Plan plan, const CostModel& cost) {
-  StepTime& time = plan.time;
-  time.norms = segment_seconds(cost, plan.trace, "norms");
-  time.micro = segment_seconds(cost, plan.trace, "micro");
-  time.accumulate = segment_seconds(cost, plan.trace, "accumulate");
-  time.remainder = segment_seconds(cost, plan.trace, "remainder");
-  time.last = segment_seconds(cost, plan.trace, "last");
-  time.update = segment_seconds(cost, plan.trace, "update");
-  time.finish = segment_seconds(cost, plan.trace, "finish");
+  plan.time = time_of(plan.trace, cost);
   return plan;
 }
 
@@ -62,8 +67,10 @@ Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool upd
   if (!trace_.segment("micro")) return;
   search_.emplace(trace_, options_.cost);
   const Trace all = fuse_trace(trace_, options_);
-  micro_at_once_ = segment_seconds(options_.cost, all, "micro");
-  update_at_once_ = segment_seconds(options_.cost, all, "update");
+  const StepTime at_once = time_of(all, options_.cost);
+  micro_at_once_ = at_once.micro;
+  update_at_once_ = at_once.update;
+  seconds_at_once_ = step_of(at_once);
   int64_t persistent = 0;
   for (const Buffer& buffer : all.buffers)
     if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(all, buffer.bytes);
@@ -136,8 +143,12 @@ int64_t Schedules::limit_under(int64_t budget, int64_t persistent) const {
 }
 
 double Schedules::step_of(const Plan& plan) const {
+  return step_of(plan.time);
+}
+
+double Schedules::step_of(const StepTime& time) const {
   const bool ragged = options_.micro_batches > 1 && trace_.segment("remainder") != nullptr;
-  return plan.time.step(options_.micro_batches, ragged);
+  return time.step(options_.micro_batches, ragged);
 }
 
 }  // namespace plimsoll

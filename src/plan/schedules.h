@@ -27,6 +27,8 @@ class Schedules {
   /// Larger traces are not planned under budgets nearby as well: that would take seconds.
   /// `times`: the same of so many times as many ops.
   bool small(size_t times = 1) const;
+  /// What a step takes where nothing is recomputed and nothing lies elsewhere.
+  double seconds_at_once() const { return seconds_at_once_; }
   /// What a step may gain at most where the host updates parameters.
   double update_seconds_saved() const;
 
@@ -48,10 +50,12 @@ class Schedules {
 
  private:
   Plan placed(Trace trace) const;
+  double step_of(const StepTime& time) const;
 
   const PlanOptions options_;
   Trace trace_;
   double micro_at_once_ = 0, update_at_once_ = 0;  // seconds of these segments where nothing is moved or run again
+  double seconds_at_once_ = 0;
   int64_t least_at_once_ = 0;
   std::optional<RecomputeSearch> search_;
 };

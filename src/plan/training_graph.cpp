@@ -42,6 +42,9 @@ class GraphBuilder {
     for (const ForwardStep& step : graph_.steps)
       if (!step.repeatable)
         for (int32_t value : step.writes) graph_.values[value].repeatable = false;
+    for (size_t v = 0; v < graph_.values.size(); ++v)
+      if (graph_.values[v].needed()) graph_.by_use.push_back(static_cast<int32_t>(v));
+    std::ranges::stable_sort(graph_.by_use, {}, [&](int32_t v) { return graph_.values[v].uses.front(); });
     return std::move(graph_);
   }
 
@@ -140,18 +143,18 @@ KeptValues keep_all(const TrainingGraph& graph) {
   return kept;
 }
 
-std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& kept) {
-  std::vector<std::pair<int32_t, int32_t>> uses;  // (op, value) of what is needed and not kept
-  for (size_t v = 0; v < kept.size(); ++v)
-    if (!kept[v] && graph.values[v].needed()) uses.emplace_back(graph.values[v].uses.front(), static_cast<int32_t>(v));
-  std::sort(uses.begin(), uses.end());
-
-  std::vector<Rebuild> rebuilds;
+Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept) {
+  Reruns reruns;
   std::vector<char> there(kept.begin(), kept.end()), again(graph.steps.size(), 0);
   std::vector<int32_t> work;
-  for (const auto& [op, needed] : uses) {
+  std::ptrdiff_t begin = 0;  // of the steps before the op at hand
+  for (const int32_t needed : graph.by_use) {
     if (there[needed]) continue;
-    if (rebuilds.empty() || rebuilds.back().before != op) rebuilds.push_back({op, {}});
+    const int32_t op = graph.values[needed].uses.front();
+    if (!reruns.before.empty() && reruns.before.back() != op) {
+      std::sort(reruns.steps.begin() + begin, reruns.steps.end());
+      begin = static_cast<std::ptrdiff_t>(reruns.steps.size());
+    }
     work.assign(1, needed);
     while (!work.empty()) {
       const int32_t value = work.back();
@@ -162,7 +165,8 @@ std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& k
       for (int32_t maker : graph.values[value].makers) {
         if (again[maker]) continue;
         again[maker] = 1;
-        rebuilds.back().steps.push_back(maker);
+        reruns.steps.push_back(maker);
+        reruns.before.push_back(op);
         const ForwardStep& step = graph.steps[maker];
         for (int32_t read : step.reads)
           if (!there[read]) work.push_back(read);
@@ -170,7 +174,17 @@ std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& k
       }
     }
   }
-  for (Rebuild& rebuild : rebuilds) std::sort(rebuild.steps.begin(), rebuild.steps.end());
+  std::sort(reruns.steps.begin() + begin, reruns.steps.end());
+  return reruns;
+}
+
+std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& kept) {
+  const Reruns reruns = reruns_of(graph, kept);
+  std::vector<Rebuild> rebuilds;
+  for (size_t i = 0; i < reruns.steps.size(); ++i) {
+    if (rebuilds.empty() || rebuilds.back().before != reruns.before[i]) rebuilds.push_back({reruns.before[i], {}});
+    rebuilds.back().steps.push_back(reruns.steps[i]);
+  }
   return rebuilds;
 }
 

@@ -41,6 +41,7 @@ struct TrainingGraph {
   std::vector<ForwardStep> steps;
   std::vector<ForwardValue> values;
   std::vector<int32_t> value_of;  ///< by buffer: its value, or -1
+  std::vector<int32_t> by_use;    ///< values that are needed, by the first op that uses them
 
   /// A value that may be rebuilt instead of kept, and whose fate makes a difference.
   bool droppable(int32_t value) const { return values[value].needed() && values[value].repeatable; }
@@ -64,6 +65,14 @@ struct Rebuild {
   int32_t before = 0;
   std::vector<int32_t> steps;
 };
+
+/// Steps that run again, in the order in which they do, and the op before which each does.
+struct Reruns {
+  std::vector<int32_t> steps, before;
+};
+
+/// rebuilds_of in two lists.
+Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept);
 
 /// Rebuilds every needed value that is not kept, as late as possible, once; and what that takes. A value that is kept
 /// lives until the last step run again that reads it. InternalError if `kept` leaves out what cannot be rebuilt.

@@ -21,6 +21,7 @@ constexpr size_t kMostSteps = 3;  // of one change
 // Room beside the device costs time on every step: more than rounding, less than smaller samples.
 constexpr double kHostMemoryPrice = 2.2;
 constexpr size_t kMostLeft = 20;
+constexpr size_t kManyOps = 1500;
 
 struct Stopped {};
 
@@ -76,9 +77,13 @@ class Finder {
       if (!freeing.empty() && !try_freed(freeing)) freed_load = load_of(*freest_, decoder_layers_of(job));
       trials = trials_of(steps, load, freed_load);
       const double budget = static_cast<double>(target_.memory_budget.value_or(0));
-      // Something of host memory is to be heard too, where nothing milder has filled the list.
+      // Something of host memory is to be heard too, where nothing milder has filled the list. Of a large step each
+      // change takes seconds to plan, and a search that may end soon begins with what most probably fits and leaves
+      // the model as it is.
+      const bool large = as_it_is_.recorded.ops.size() > kManyOps;
+      if (large) try_host_memory(job);
       try_all(trials, 0, kLikely * budget, options_.most - 1);
-      try_host_memory(job);
+      if (!large) try_host_memory(job);
       try_all(trials, 0, kLikely * budget, options_.most);
       if (result_.found.empty()) try_all(trials, kLikely * budget, kPossible * budget, options_.most);
       searched = true;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "base/bytes_up.h"
 #include "device/backend.h"
@@ -89,15 +90,14 @@ class Candidate {
   }
 
   /// Scratch that only a run tells is left out of what does not fit without it already: running a kernel of each kind
-  /// is most of the time that planning takes. `exact`: all the same.
-  PlannedJob plan(std::optional<int64_t> budget, bool exact) {
+  /// is most of the time that planning takes. `exact`: all the same. `on_fit` hears of the bytes of a plan that fits
+  /// before the fastest one is looked for.
+  PlannedJob plan(std::optional<int64_t> budget, bool exact, const std::function<void(int64_t)>& on_fit) {
     PlannedJob planned;
-    if (exact) probe();
+    const auto fits = [&] { return !budget || planner_->minimum_budget() <= *budget; };
+    if (exact || (to_be_probed_ && fits())) probe();
+    if (on_fit && budget && !to_be_probed_ && fits()) on_fit(planner_->minimum_budget());
     planned.plan = answer_to(budget);
-    if (to_be_probed_ && planned.plan.fits) {
-      probe();
-      planned.plan = answer_to(budget);
-    }
     planned.recorded = recorded_;
     planned.record_seconds = record_seconds_;
     planned.settings = settings_;
@@ -107,6 +107,13 @@ class Candidate {
         static_cast<double>(settings_.sequences(count) * units_of_sample_) / planned.step_seconds;
     return planned;
   }
+
+  /// Whether no plan under the budget is likely to take less than `seconds` a step, and that is known sooner than a
+  /// plan. What fits with scratch that only a run tells is for plan() to say.
+  bool takes_longer_than(double seconds, std::optional<int64_t> budget) const {
+    return budget && !to_be_probed_ && planner_->least_seconds(*budget) >= seconds;
+  }
+  int64_t minimum_budget() const { return planner_->minimum_budget(); }
 
   /// Plans of it take some tenths of a second and more.
   bool large() const { return recorded_.ops.size() > kFewOps; }
@@ -147,8 +154,13 @@ class Candidate {
 
 class JobPlanner {
  public:
-  JobPlanner(const Job& job, const PlanTarget& target, std::function<void()> on_schedule = {})
+  JobPlanner(const Job& job, const PlanTarget& target, std::function<void()> on_schedule = {},
+             const std::function<void(int64_t)>& on_fit = {})
       : job_(job), target_(target), on_schedule_(std::move(on_schedule)) {
+    if (on_fit)
+      on_fit_ = [on_fit, told = false](int64_t bytes) mutable {
+        if (!std::exchange(told, true)) on_fit(bytes);
+      };
     check(job.batch_size && *job.batch_size >= 1, "Job::batch_size is filled in before the job is planned");
     check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
           "a job's micro batch and its accumulation are both set or both open");
@@ -306,7 +318,7 @@ class JobPlanner {
     if (third)  // the smallest micro batch needs least, or the largest, which need not accumulate
       for (size_t i : {size_t{0}, alternatives[2].open.size() - 1})
         least = std::min(least,
-                         alternatives[2].candidate(i, target_, on_schedule_).plan(1, true).plan.minimum_budget_bytes);
+                         alternatives[2].candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
     PlannedJob best;
     std::string why;
     if (full.plan.fits || mixed.plan.fits) {
@@ -358,8 +370,17 @@ class JobPlanner {
     size_t weighed = 0;
     std::vector<bool> counted(fits.size(), false);  // in the minimum
     const auto weigh = [&](size_t i, bool exact) {
-      PlannedJob planned = alternative.candidate(i, target_, on_schedule_).plan(budget, exact);
+      Candidate& candidate = alternative.candidate(i, target_, on_schedule_);
       weighed += fits[i] == Fit::unknown;
+      // It fits, and is not the fastest: its own fastest plan would be searched for nothing.
+      if (!exact && target_.thorough && best && best->plan.fits &&
+          candidate.takes_longer_than(best->step_seconds, budget)) {
+        minimum = std::min(minimum, candidate.minimum_budget());
+        counted[i] = true;
+        fits[i] = Fit::with_extra_time;
+        return;
+      }
+      PlannedJob planned = candidate.plan(budget, exact, on_fit_);
       if (planned.plan.fits || exact) {
         minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
         counted[i] = true;
@@ -416,7 +437,7 @@ class JobPlanner {
       for (const size_t i : {size_t{0}, fits.size() - 1})
         if (!counted[i])
           minimum = std::min(minimum,
-                             alternative.candidate(i, target_, on_schedule_).plan(1, true).plan.minimum_budget_bytes);
+                             alternative.candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
     best->plan.minimum_budget_bytes = target_.thorough ? minimum : best->plan.minimum_budget_bytes;
     if (!job_.micro_batch_size)
       best->settings.reasons.push_back({fmt::format("micro_batch_size: {}", best->settings.micro_batch_size),
@@ -441,6 +462,7 @@ class JobPlanner {
   Job job_;  // with the vocabulary filled in
   PlanTarget target_;
   std::function<void()> on_schedule_;
+  std::function<void(int64_t)> on_fit_;
   std::vector<Formats> formats_;  // by what is exact, the most exact first
 };
 
@@ -459,8 +481,9 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
   return {sizes.begin(), sizes.end()};
 }
 
-PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule) {
-  PlannedJob planned = JobPlanner(job, target, on_schedule).run();
+PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule,
+                    const std::function<void(int64_t)>& on_fit) {
+  PlannedJob planned = JobPlanner(job, target, on_schedule, on_fit).run();
   if (!time_again(planned, job, target)) tell_of_slow_products(planned, job, target);
   return planned;
 }

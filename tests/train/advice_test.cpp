@@ -147,6 +147,18 @@ TEST_F(AdviceTest, EndsWhereItIsTold) {
   EXPECT_THAT(changes(whole), Contains(change_of(some.found.front())));
 }
 
+// What takes seconds to plan begins with what fits most probably and changes nothing that is learned.
+TEST_F(AdviceTest, OfALargeStepRoomBesideTheDeviceGoesFirst) {
+  const std::string large =
+      "model: {type: decoder, vocab_size: 64, hidden_size: 256, num_layers: 24, num_heads: 4}\n"
+      "data: {type: synthetic, samples: 8, sequence_length: 16, validation_fraction: 0}\n"
+      "optimizer: {name: adamw}\nprecision: bf16-true\nbatch_size: 1\nmax_grad_norm: 0\ndevice: cuda\n"
+      "memory_budget: 1GiB\n";
+  const AdviceSearch first = search(large, 0.7, {.go_on = [](const AdviceProgress& at) { return at.found < 1; }});
+  ASSERT_EQ(first.found.size(), 1u);
+  EXPECT_THAT(change_of(first.found.front()), HasSubstr("host_memory_budget="));
+}
+
 // Of random jobs of every kind: what is told fits when it is typed, in no more than was told, and nothing is told that
 // holds another answer.
 TEST_F(AdviceTest, WhatIsToldFits) {
