@@ -132,7 +132,7 @@ int run_plan(const PlanArguments& arguments) {
   require_writable({"--html", arguments.html});
   note_missing_data(job);
   if (arguments.gpus.size() > 1) return run_plan_for_several(arguments, job);
-  const PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
+  PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
@@ -162,6 +162,9 @@ int run_plan(const PlanArguments& arguments) {
         print_early();
       });
   waiting.reset();
+  // Operators may have been timed again: whatever is planned beside this goes by the same times.
+  target.cost = planned.settings.cost;
+  target.times_contradicted = false;
   Json json = plan_json(job, planned);
   print(plan_text(job, planned, screen));
   if (!arguments.by.empty()) {

@@ -1,5 +1,5 @@
 // Rows of attention in and out of blocks in a core's caches: no tensors, no allocation, no threads. Compiled for
-// several instruction sets, chosen when the library is loaded.
+// several instruction sets; cpu_capability() says which runs.
 //
 // "Wide": float64 for float64 elements, float32 for every other. Lanes beyond the last row hold numbers that are never
 // stored.

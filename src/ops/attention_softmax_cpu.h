@@ -1,5 +1,5 @@
 // The softmax of attention and its backward on blocks in a core's caches: no tensors, no allocation, no threads.
-// Compiled for several instruction sets, chosen when the library is loaded.
+// Compiled for several instruction sets; cpu_capability() says which runs.
 //
 // Queries are the lanes: a block of scores is k q^T, [keys, queries], so that a query's greatest score and its sum are
 // taken lane by lane, and so are its result and its gradient, which are held turned, [width, queries]. "Wide": float64

@@ -1,5 +1,8 @@
 #include "ops/block_products_cpu.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "ops/kernel_variants.h"
 #include "ops/lanes.h"
 #include "ops/tile_product.h"
@@ -113,7 +116,14 @@ bool has_pair_products() {
   return has_wide_tiles() && __builtin_cpu_supports("avx512bf16");
 }
 bool has_tile_products() {
-  return __builtin_cpu_supports("amx-bf16");
+  // oneDNN's own mask keeps libtorch from them too.
+  static const bool masked = [] {
+    for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
+      if (const char* value = std::getenv(name); value && *value)
+        return std::string_view(value).find("AMX") == std::string_view::npos && std::string_view(value) != "DEFAULT";
+    return false;
+  }();
+  return !masked && __builtin_cpu_supports("amx-bf16");
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,

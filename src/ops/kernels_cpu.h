@@ -1,6 +1,6 @@
 // The arithmetic of our CPU operators on raw rows: no tensors, no allocation, no threads. The operators cut their work
-// into ranges of rows and call these from at::parallel_for. Compiled for several instruction sets, chosen when the
-// library is loaded.
+// into ranges of rows and call these from at::parallel_for. Compiled for several instruction sets;
+// cpu_capability() says which runs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What is done to blocks of logits and of gradients between the products of linear_cross_entropy: no tensors, no
-// allocation, no threads. Compiled for several instruction sets, chosen when the library is loaded.
+// allocation, no threads. Compiled for several instruction sets; cpu_capability() says which runs.
 //
 // Blocks are turned: a row is a row of the weight, the tokens of a chunk are the lanes, a multiple of 16 of them. Lanes
 // beyond the last token hold numbers of no meaning, and no gradient.

@@ -112,8 +112,13 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
   int count = 0;
   for (const Candidate& each : order) {
     if (each.tries.count() == 0) continue;
-    times_[each.key] = {each.tries.least(), unix_seconds_now(),
-                        each.tries.agree() ? Timing::State::agreed : Timing::State::single};
+    const bool agreed = each.tries.agree();
+    double seconds = each.tries.least();
+    // Of tries that never agreed the least counts, whichever call made it.
+    if (const auto known = times_.find(each.key);
+        !agreed && known != times_.end() && known->second.state == Timing::State::single && known->second.when >= since)
+      seconds = std::min(seconds, known->second.seconds);
+    times_[each.key] = {seconds, unix_seconds_now(), agreed ? Timing::State::agreed : Timing::State::single};
     ++count;
   }
   return count;

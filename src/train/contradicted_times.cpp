@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "run/op_times.h"
@@ -35,11 +37,17 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
       measured_seconds, planned.step_seconds, count);
 }
 
-bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target) {
+bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
+                const std::function<void()>& on_schedule) {
   if (!target.here || target.device != "cpu" || !target.times_contradicted) return false;
   const int threads = threads_of(options_of(job));
   const std::filesystem::path file = op_times_file(threads);
-  OpTimes times(threads);
+  OpTimer timer = machine_op_timer();
+  timer.try_op = [&on_schedule, try_op = timer.try_op](const Trace& trace, const Op& op) {
+    if (on_schedule) on_schedule();
+    return try_op(trace, op);
+  };
+  OpTimes times(threads, std::move(timer));
   times.load(file);
   const int contradicted = times.contradicted(planned.plan.trace);
   if (contradicted == 0) return false;
@@ -50,7 +58,7 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target) {
   PlanTarget again = target;
   again.cost = machine_cost_model(threads);
   again.times_contradicted = false;
-  planned = plan_job(job, again);
+  planned = plan_job(job, again, on_schedule);
   const Reason reason{
       fmt::format("operators timed again: {}", contradicted - left),
       fmt::format("a run took half as long again as predicted from their times, or half as long{}",

@@ -484,7 +484,7 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
 PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule,
                     const std::function<void(int64_t)>& on_fit) {
   PlannedJob planned = JobPlanner(job, target, on_schedule, on_fit).run();
-  if (!time_again(planned, job, target)) tell_of_slow_products(planned, job, target);
+  if (!time_again(planned, job, target, on_schedule)) tell_of_slow_products(planned, job, target, on_schedule);
   return planned;
 }
 

@@ -15,12 +15,13 @@ void tell(PlannedJob& planned, const Job& job, const std::string& why) {
 }
 
 // The device computes bfloat16 in float32; that it has float16 says nothing of how fast, so the other is planned.
-void tell_of_missing_bfloat16(PlannedJob& planned, const Job& job, const PlanTarget& target) {
+void tell_of_missing_bfloat16(PlannedJob& planned, const Job& job, const PlanTarget& target,
+                              const std::function<void()>& on_schedule) {
   std::string why = fmt::format("pinned, and {} has no bfloat16: products run at float32's rate", target.cost.device);
   if (planned.plan.fits && target.thorough && !job.model.dtype) {
     Job other = job;
     other.precision = Precision::fp16_mixed;
-    const PlannedJob half = plan_job(other, target);
+    const PlannedJob half = plan_job(other, target, on_schedule);
     if (half.plan.fits && half.step_seconds < 0.99 * planned.step_seconds)
       why += fmt::format("; a step is predicted to take {:.3g} s, with precision: 16-mixed {:.3g} s",
                          planned.step_seconds, half.step_seconds);
@@ -30,16 +31,19 @@ void tell_of_missing_bfloat16(PlannedJob& planned, const Job& job, const PlanTar
 
 }  // namespace
 
-void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget& target) {
+void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget& target,
+                           const std::function<void()>& on_schedule) {
   if (!job.precision || *job.precision == Precision::fp32_true) return;
   const bool float16 = *job.precision == Precision::fp16_mixed;
-  if (!float16 && !target.bfloat16) return tell_of_missing_bfloat16(planned, job, target);
+  if (!float16 && !target.bfloat16) return tell_of_missing_bfloat16(planned, job, target, on_schedule);
   if (!planned.plan.fits) return;
   const double speed = float16 ? target.float16_products : target.bfloat16_products;
   if (speed <= 0 || speed > 1) return;
+  // 32-true is none of what may be asked for beside weights that lie in float16.
+  if (job.model.dtype == DType::float16) return;
   Job full = job;
   full.precision = Precision::fp32_true;
-  const PlannedJob other = plan_job(full, target);
+  const PlannedJob other = plan_job(full, target, on_schedule);
   if (!other.plan.fits || other.step_seconds >= planned.step_seconds) return;
   tell(planned, job,
        fmt::format("pinned, and slow on this machine: its products of {} were measured to be {:.2g} times as fast as "

@@ -103,6 +103,26 @@ TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
   EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), 0);
 }
 
+// Time runs out after one try of each, twice: the shorter one is kept, whichever came first.
+TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
+  const Trace trace = small_step();
+  for (const bool longer_last : {false, true}) {
+    MadeUpMachine machine;
+    double factor = longer_last ? 1 : 7;
+    machine.spike = [&](int, double) { return factor; };
+    OpTimes times(1, machine.timer());
+    const Op* op = nullptr;
+    const auto one_round = [&] { times.measure(trace, generic_cost_model(), 1e-9 + 0.005 * factor, 1 << 30); };
+    one_round();
+    for (const Op& each : trace.ops)
+      if (each.phase != Phase::initialize && times.find(each)) op = op ? op : &each;
+    ASSERT_TRUE(op);
+    factor = 8 - factor;
+    one_round();
+    EXPECT_DOUBLE_EQ(*times.find(*op), 1e-3);
+  }
+}
+
 TEST(OpTimes, ContradictedOnesAreMadeAgain) {
   const Trace trace = small_step();
   MadeUpMachine machine{[](int, double) { return 10; }};
