@@ -16,8 +16,9 @@ namespace plimsoll {
 struct Advice {
   std::vector<std::string> overrides;  ///< of its file, as read_job takes them: "data.sequence_length=512"
   std::string meaning;                 ///< what they do, in words: "half the tokens of a sequence"
-  int64_t peak_bytes = 0;
-  double step_seconds = 0;  ///< predicted; at most, as the search ends with the first plan that fits
+  int64_t peak_bytes = 0;              ///< of the plan; where there is none yet, what it needs at least
+  double step_seconds = 0;  ///< predicted; at most, as the search ends with the first plan that fits. 0: not known yet,
+                            ///< as that it fits is known before any plan, and the search ended there
   double tokens_per_second = 0;
 };
 

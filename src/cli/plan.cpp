@@ -133,9 +133,7 @@ int run_plan(const PlanArguments& arguments) {
   note_missing_data(job);
   if (arguments.gpus.size() > 1) return run_plan_for_several(arguments, job);
   PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
-  const auto elapsed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   const Screen screen = screen_of(STDOUT_FILENO);
   ptrdiff_t lines = 0;
   const auto print = [&](const std::string& text) {

@@ -18,7 +18,7 @@ namespace plimsoll::cli {
 namespace {
 
 // Between two schedules a search of a large step takes up to half a second more, and the program took some to start.
-constexpr double kFastSeconds = 8.9, kLeastSeconds = 3;
+constexpr double kFastSeconds = 8.7, kLeastSeconds = 3;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -77,13 +77,17 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
   std::string text;
   if (!search.found.empty()) {
     text = "\nWhat would fit\n\n";
-    for (const Advice& each : search.found)
+    for (const Advice& each : search.found) {
+      const std::string bytes = format_bytes(each.peak_bytes);
       // The change on lines of its own, to be copied.
       text += fold(change_of(each), screen.columns, 2) +
-              fold(fmt::format("  {}: {} at the peak, at most {} a step, {} {}/s", each.meaning,
-                               format_bytes(each.peak_bytes), short_seconds(each.step_seconds),
-                               short_count(each.tokens_per_second), unit_of(job)),
+              fold(fmt::format("  {}: {}", each.meaning,
+                               each.step_seconds > 0 ? fmt::format("{} at the peak, at most {} a step, {} {}/s", bytes,
+                                                                   short_seconds(each.step_seconds),
+                                                                   short_count(each.tokens_per_second), unit_of(job))
+                                                     : bytes + " are enough; there was no time to predict a step's"),
                    screen.columns, 2);
+    }
   }
   if (!search.ended_early) {
     if (search.found.empty())
@@ -108,8 +112,8 @@ Json advice_json(const AdviceSearch& search) {
                     {"overrides", each.overrides},
                     {"meaning", each.meaning},
                     {"peak_bytes", each.peak_bytes},
-                    {"step_seconds", each.step_seconds},
-                    {"units_per_second", each.tokens_per_second}});
+                    {"step_seconds", each.step_seconds > 0 ? Json(each.step_seconds) : Json(nullptr)},
+                    {"units_per_second", each.step_seconds > 0 ? Json(each.tokens_per_second) : Json(nullptr)}});
   return list;
 }
 

@@ -85,7 +85,8 @@ struct Planner::Impl {
     if (budget < minimum() || schedules.least_at_once() <= budget) return 0;
     const int64_t bound = search->bound(schedules.limit_under(budget, leanest->persistent_bytes));
     // The last micro batch may be smaller than those that the bound is of.
-    const auto whole_ones = static_cast<double>(options.micro_batches - (schedules.trace().segment("remainder") ? 1 : 0));
+    const auto whole_ones =
+        static_cast<double>(options.micro_batches - (schedules.trace().segment("remainder") ? 1 : 0));
     return schedules.seconds_at_once() + kRunAlone * static_cast<double>(bound) * 1e-12 * whole_ones;
   }
 

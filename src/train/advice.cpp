@@ -137,16 +137,19 @@ class Finder {
     return steps;
   }
 
-  std::optional<PlannedJob> plan_of(const Job& job, const PlanTarget& target) {
+  // `on_fit` as plan_job() has it.
+  std::optional<PlannedJob> plan_of(const Job& job, const PlanTarget& target,
+                                    const std::function<void(int64_t)>& on_fit = {}) {
     PlanTarget with = target;
     with.host_memory_budget = job.host_memory_budget;
     progress_.schedules = 0;
     require_going_on();
     try {
-      return plan_job(job, with, [&] {
+      const auto on_schedule = [&] {
         ++progress_.schedules;
         require_going_on();
-      });
+      };
+      return plan_job(job, with, on_schedule, on_fit);
     } catch (const UserError& error) {
       // A number that the others do not go with, a layer that cannot be put into blocks.
       if (error.kind() != UserError::Kind::usage) throw;
@@ -163,12 +166,14 @@ class Finder {
     return job;
   }
 
-  void put(const Trial& trial, const Job& job, const PlannedJob& planned) {
+  void put(const Trial& trial, const Job& job, int64_t peak_bytes, double step_seconds, double tokens_per_second) {
     found_.push_back(trial);
     jobs_.push_back(job);
-    result_.found.push_back({trial.overrides(), trial.in_words(), planned.plan.peak_bytes, planned.step_seconds,
-                             planned.tokens_per_second});
+    result_.found.push_back({trial.overrides(), trial.in_words(), peak_bytes, step_seconds, tokens_per_second});
     ++progress_.found;
+  }
+  void put(const Trial& trial, const Job& job, const PlannedJob& planned) {
+    put(trial, job, planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second);
   }
 
   // Plans a change, and notes it where it fits.
@@ -182,7 +187,13 @@ class Finder {
     std::optional<PlannedJob> planned;
     if (job && !useless) {
       const int64_t micro_batch = trial.freed ? 1 : as_it_is_.settings.micro_batch_size;
-      planned = plan_of(with_micro_batch(*job, micro_batch), target_);
+      std::optional<int64_t> enough;  // bytes, known before any plan is
+      try {
+        planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { enough = bytes; });
+      } catch (const Stopped&) {
+        if (enough) put(trial, *job, *enough, 0, 0);
+        throw;
+      }
     }
     trial.tried = true;
     if (!planned) return {};

@@ -17,8 +17,8 @@ bool contradicts(double predicted_seconds, double measured_seconds);
 std::string contradict_times(const PlannedJob& planned, int threads, double measured_seconds);
 
 /// Times the plan's contradicted ops again, for a few seconds at most, and then plans the job again by the new times,
-/// with a reason that says it. `on_schedule` as plan_job() has it, before each timing too. False, and nothing done, where
-/// no run has contradicted any of them.
+/// with a reason that says it. `on_schedule` as plan_job() has it, before each timing too. False, and nothing done,
+/// where no run has contradicted any of them.
 bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
                 const std::function<void()>& on_schedule);
 

@@ -317,8 +317,8 @@ class JobPlanner {
     const bool third = alternatives.size() > 2;
     if (third)  // the smallest micro batch needs least, or the largest, which need not accumulate
       for (size_t i : {size_t{0}, alternatives[2].open.size() - 1})
-        least = std::min(least,
-                         alternatives[2].candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
+        least = std::min(
+            least, alternatives[2].candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
     PlannedJob best;
     std::string why;
     if (full.plan.fits || mixed.plan.fits) {
@@ -436,8 +436,8 @@ class JobPlanner {
     if (target_.thorough)
       for (const size_t i : {size_t{0}, fits.size() - 1})
         if (!counted[i])
-          minimum = std::min(minimum,
-                             alternative.candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
+          minimum = std::min(
+              minimum, alternative.candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
     best->plan.minimum_budget_bytes = target_.thorough ? minimum : best->plan.minimum_budget_bytes;
     if (!job_.micro_batch_size)
       best->settings.reasons.push_back({fmt::format("micro_batch_size: {}", best->settings.micro_batch_size),

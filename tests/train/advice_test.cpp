@@ -147,14 +147,31 @@ TEST_F(AdviceTest, EndsWhereItIsTold) {
   EXPECT_THAT(changes(whole), Contains(change_of(some.found.front())));
 }
 
+constexpr const char* kLarge =
+    "model: {type: decoder, vocab_size: 64, hidden_size: 256, num_layers: 24, num_heads: 4}\n"
+    "data: {type: synthetic, samples: 8, sequence_length: 16, validation_fraction: 0}\n"
+    "optimizer: {name: adamw}\nprecision: bf16-true\nbatch_size: 1\nmax_grad_norm: 0\ndevice: cuda\n"
+    "memory_budget: 1GiB\n";
+
+// That a change fits is known before its time is: a search that ends in between tells it.
+TEST_F(AdviceTest, WhatIsKnownToFitIsToldWithoutItsTime) {
+  bool told = false;
+  for (int64_t schedules = 1; schedules < 200 && !told; schedules += (schedules + 1) / 2) {
+    const AdviceSearch cut = search(
+        kLarge, 0.7, {.go_on = [&](const AdviceProgress& at) { return at.planned == 0 && at.schedules < schedules; }});
+    if (cut.found.empty() || cut.found.front().step_seconds > 0) continue;
+    told = true;
+    EXPECT_TRUE(cut.ended_early);
+    EXPECT_EQ(cut.found.size(), 1u);
+    EXPECT_LE(cut.found.front().peak_bytes, target_.memory_budget);
+    EXPECT_TRUE(planned(cut.found.front()).plan.fits);
+  }
+  EXPECT_TRUE(told);
+}
+
 // What takes seconds to plan begins with what fits most probably and changes nothing that is learned.
 TEST_F(AdviceTest, OfALargeStepRoomBesideTheDeviceGoesFirst) {
-  const std::string large =
-      "model: {type: decoder, vocab_size: 64, hidden_size: 256, num_layers: 24, num_heads: 4}\n"
-      "data: {type: synthetic, samples: 8, sequence_length: 16, validation_fraction: 0}\n"
-      "optimizer: {name: adamw}\nprecision: bf16-true\nbatch_size: 1\nmax_grad_norm: 0\ndevice: cuda\n"
-      "memory_budget: 1GiB\n";
-  const AdviceSearch first = search(large, 0.7, {.go_on = [](const AdviceProgress& at) { return at.found < 1; }});
+  const AdviceSearch first = search(kLarge, 0.7, {.go_on = [](const AdviceProgress& at) { return at.found < 1; }});
   ASSERT_EQ(first.found.size(), 1u);
   EXPECT_THAT(change_of(first.found.front()), HasSubstr("host_memory_budget="));
 }

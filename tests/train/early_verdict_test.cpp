@@ -20,10 +20,9 @@ TEST(EarlyVerdict, NeverContradictsTheAnswer) {
   const PlanTarget device = target_of(require_device("rtx4090"));
   int fitted = 0, misfitted = 0;
   for (int round = 0; round < testing::rounds(24); ++round) {
-    const std::string text =
-        jobs.text(fmt::format("batch_size: {}\nmicro_batch_size: auto\nprecision: {}\nupdate_in_backward: {}\n",
-                              jobs.pick({"1", "4", "6"}), jobs.pick({"auto", "32-true", "bf16-mixed", "bf16-true"}),
-                              jobs.pick({"auto", "off"})));
+    const std::string text = jobs.text(fmt::format(
+        "batch_size: {}\nmicro_batch_size: auto\nprecision: {}\nupdate_in_backward: {}\n", jobs.pick({"1", "4", "6"}),
+        jobs.pick({"auto", "32-true", "bf16-mixed", "bf16-true"}), jobs.pick({"auto", "off"})));
     SCOPED_TRACE(text);
     const Job job = parse_job(text, "random", ".");
     PlanTarget target = device;
