@@ -12,6 +12,7 @@ everything else becomes an object that does nothing. It takes Python's standard 
 import argparse
 import collections
 import json
+import math
 import os
 import pickle
 import struct
@@ -46,6 +47,9 @@ class Inert:
 class Tensor:
     def __init__(self, storage, offset, sizes, strides):
         self.storage, self.offset, self.sizes, self.strides = storage, offset, tuple(sizes), tuple(strides)
+
+    def count(self):
+        return math.prod(self.sizes)
 
 
 def rebuilt_tensor(storage, offset, sizes, strides, *_):
@@ -91,6 +95,9 @@ def tensors_of(path):
         archive = zipfile.ZipFile(path)
         pickled = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         folder = pickled[: -len("data.pkl")]
+        # PyTorch compresses nothing; what is, may be as large as it likes.
+        if any(each.file_size > each.compress_size for each in archive.infolist()):
+            fail(f"{path} is compressed, which no PyTorch file is")
         if folder + "byteorder" in archive.namelist() and archive.read(folder + "byteorder") != b"little":
             fail(f"{path} is of the other byte order")
         with archive.open(pickled) as file:
@@ -106,21 +113,44 @@ def tensors_of(path):
             loaded = loaded[key]
     if not isinstance(loaded, dict):
         fail(f"{path} holds no tensors by name")
-    return {name: value for name, value in loaded.items() if isinstance(value, Tensor)}, archive, folder
+    tensors = {name: value for name, value in loaded.items() if isinstance(value, Tensor)}
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not sound(tensor):
+            fail(f"{name} reaches beyond its numbers: the file is damaged")
+    # Several may lie in one storage; that many times the file's size is what no weights are.
+    if sum(tensor.count() * TYPES[tensor.storage[0]][1] for tensor in tensors.values()) > 4 * os.path.getsize(path):
+        fail(f"{path} holds more numbers by name than it has: the file is damaged")
+    return tensors, archive, folder
+
+
+def sound(tensor):
+    """Whether it lies within its storage, each number once."""
+    try:
+        (_, _, numbers), sizes, strides = tensor.storage, tensor.sizes, tensor.strides
+        whole = all(type(each) is int and each >= 0 for each in (numbers, tensor.offset, *sizes, *strides))
+        if not whole or len(sizes) != len(strides):
+            return False
+        if 0 in sizes:
+            return True
+        last = tensor.offset + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+        return last < numbers and tensor.count() <= numbers
+    except (TypeError, ValueError):
+        return False
 
 
 def bytes_of(name, tensor, archive, folder):
     type_name, key, count = tensor.storage
     element = TYPES[type_name][1]
-    data = archive.read(f"{folder}data/{key}")
-    total, step, plain = 1, 1, True
+    try:
+        data = archive.read(f"{folder}data/{key}")
+    except (KeyError, zipfile.BadZipFile) as error:
+        fail(f"{name}: its numbers are not there, or damaged: {error}")
+    if len(data) != count * element:
+        fail(f"{name} has {len(data)} bytes of numbers where {count * element} are told: the file is damaged")
+    total, step, plain = tensor.count(), 1, True
     for size, stride in zip(reversed(tensor.sizes), reversed(tensor.strides)):
         plain = plain and (size == 1 or stride == step)
         step *= size
-        total *= size
-    last = tensor.offset + sum((size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides))
-    if len(data) != count * element or tensor.offset < 0 or min(tensor.strides, default=0) < 0 or (total and last >= count):
-        fail(f"{name} reaches beyond its numbers: the file is damaged")
     if plain:
         return data[tensor.offset * element : (tensor.offset + total) * element]
     places = [tensor.offset]
@@ -142,9 +172,7 @@ def main():
     header, offset = {}, 0
     for name, tensor in tensors.items():
         type_name, element = TYPES[tensor.storage[0]]
-        size = element
-        for each in tensor.sizes:
-            size *= each
+        size = tensor.count() * element
         header[name] = {"dtype": type_name, "shape": list(tensor.sizes), "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header).encode()
