@@ -3,10 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "plimsoll/decoder_config.h"
@@ -15,23 +13,12 @@
 #include "plimsoll/fmri_autoencoder.h"
 #include "plimsoll/gesture_ssm.h"
 #include "plimsoll/mamba.h"
+#include "plimsoll/options.h"
 #include "plimsoll/prompt_segmentation.h"
 #include "plimsoll/sample_data.h"
 #include "plimsoll/video_llm.h"
 
 namespace plimsoll {
-
-/// Numeric formats of parameters and arithmetic, named as Lightning names them.
-enum class Precision : uint8_t {
-  fp32_true,   ///< "32-true": everything float32
-  fp16_mixed,  ///< "16-mixed": float32 parameters, autocast to float16, dynamic loss scaling
-  bf16_mixed,  ///< "bf16-mixed": float32 parameters, autocast to bfloat16
-  bf16_true,   ///< "bf16-true": bfloat16 parameters, gradients and state; the loss in float32
-};
-std::string_view name_of(Precision precision);
-
-/// A choice that the user pins or leaves to the planner.
-enum class Choice : uint8_t { off, on, automatic };
 
 /// `model.type`, and the configuration of that type.
 struct ModelConfig {
@@ -77,50 +64,6 @@ struct DataConfig {
   std::filesystem::path cache_dir;  ///< where token files are kept; default: .plimsoll-cache beside the job file
 };
 
-/// How the optimizer's running means are kept. Bytes of each value: as the parameter's, 4, 2, 1.008, 0.516. Tensors of
-/// fewer than 4096 elements keep float32 where fewer bits are asked for: they cost nothing.
-enum class StateDtype : uint8_t {
-  as_parameters,  ///< "parameters": the type of the parameter that they belong to
-  float32,        ///< "float32"
-  bfloat16,       ///< "bfloat16"
-  bits8,          ///< "8bit": small floats, a scale for 128 of them
-  bits4,          ///< "4bit": small floats, a scale for 64 of them
-  automatic,      ///< "auto": the planner's choice
-};
-std::string_view name_of(StateDtype dtype);
-
-/// How a parameter of 16 bits takes up an update that is smaller than its last bit. Of no effect on float32 parameters.
-enum class WeightUpdate : uint8_t {
-  nearest,     ///< "nearest": it does not, and updates below 1/256 of a bfloat16 parameter are lost
-  stochastic,  ///< "stochastic": rounded up or down at random, right on average; no bytes
-  kahan,       ///< "kahan": what rounding took is kept in a second value of the same type; 2 bytes a parameter
-  split,       ///< "split": 16 more bits, with which a bfloat16 parameter is a float32 one; 2 bytes
-  master,      ///< "master": a float32 copy that is updated in its place; 4 bytes
-  automatic,   ///< "auto": the planner's choice
-};
-std::string_view name_of(WeightUpdate update);
-
-struct OptimizerConfig {
-  std::string name = "adamw";  ///< adamw | lion | sgd | adafactor | muon
-  double learning_rate = 3e-4;
-  std::optional<int64_t> reference_batch_size;   ///< sequences of the step that learning_rate was chosen for
-  double weight_decay = 0.1;                     ///< decoupled; not applied to norms and biases
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw, lion; `optimizer.betas: [0.9, 0.95]`
-  double momentum = 0.9;                         ///< sgd, muon
-  StateDtype state_dtype = StateDtype::as_parameters;
-  WeightUpdate weight_update = WeightUpdate::stochastic;
-  /// muon: modules or parameters whose matrices get AdamW, by name; `*` stands for any characters, `?` for one.
-  /// Embeddings and heads; the weights of torch::nn::Embedding always are. Patterns beside these must match something.
-  std::vector<std::string> adamw_parameters = {"*embed*",  "*positions*", "head",  "head.*", "*.head",
-                                               "*.head.*", "*lm_head*",   "*wte*", "*wpe*"};
-};
-
-struct SchedulerConfig {
-  std::string name = "cosine";  ///< constant | linear | cosine: after the warm-up
-  int64_t warmup_steps = 0;
-  double min_lr_ratio = 0.1;  ///< of the learning rate, at max_steps
-};
-
 struct CheckpointConfig {
   std::filesystem::path directory;  ///< empty: no checkpoints
   int64_t every_n_steps = 0;        ///< 0: only at the end
@@ -132,19 +75,6 @@ struct LogConfig {
   std::filesystem::path metrics_file;  ///< JSON lines, one a logged step; empty: none
   int64_t every_n_steps = 1;
 };
-
-/// What the gradients of a step's micro batches are summed in.
-enum class AccumulatorDtype : uint8_t {
-  as_gradients,  ///< "gradients": as they come, in the parameters' type
-  float32,       ///< "float32"
-  bfloat16,      ///< "bfloat16", rounded stochastically
-  bits8,         ///< "8bit": small floats, a scale for 128 of them, rounded stochastically
-  automatic,     ///< "auto": the planner's choice
-};
-std::string_view name_of(AccumulatorDtype dtype);
-
-/// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
-using AccumulationSchedule = std::map<int64_t, int64_t>;
 
 struct Job {
   std::filesystem::path file;  ///< the job file; empty for a job made in a program

@@ -1,7 +1,13 @@
 // Models that a job file can name, as steps.
 #pragma once
 
-#include "plimsoll/training.h"
+#include "plimsoll/decoder_config.h"
+#include "plimsoll/fmri_autoencoder.h"
+#include "plimsoll/gesture_ssm.h"
+#include "plimsoll/mamba.h"
+#include "plimsoll/prompt_segmentation.h"
+#include "plimsoll/step.h"
+#include "plimsoll/video_llm.h"
 
 namespace plimsoll {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plimsoll/cost_model.h"
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -28,6 +28,19 @@ struct Breakdown {
   int64_t total() const {
     return parameters + gradients + optimizer_state + activations + inputs + workspace + context + fragmentation;
   }
+};
+
+/// Bytes in use, counted.
+struct MemoryUse {
+  int64_t arena = 0;      ///< the highest byte of the arena that an op so far was given
+  int64_t touched = 0;    ///< the highest byte of the arena that has been written to
+  int64_t workspace = 0;  ///< the most that kernels took beside the arena at a time
+  int64_t peak = 0;       ///< the most of both at a time
+  int64_t host = 0;       ///< the highest byte of the host's arena that a copy or an op so far was given
+  int64_t disk = 0;       ///< the same of the disk's; not host memory: pages are written back and dropped
+  /// How often kernels took memory beside the arenas since start(); of this process, other trainings included.
+  int64_t outside_allocations = 0;
+  int64_t measured_peak() const { return peak; }
 };
 
 /// What the device can fuse (base/pointwise.h).

@@ -9,10 +9,13 @@
 
 #include "plimsoll/devices.h"
 #include "plimsoll/job.h"
+#include "plimsoll/options.h"
 #include "plimsoll/plan.h"
-#include "plimsoll/training.h"
+#include "plimsoll/profile.h"
 
 namespace plimsoll {
+
+struct Step;  // plimsoll/step.h
 
 /// Choices that were left to the planner, made.
 struct JobSettings {

@@ -9,95 +9,18 @@
 //     auto result = training.step({{{"x", x}, {"y", y}}}, /*learning_rate=*/1e-3);
 #pragma once
 
-#include <torch/nn/module.h>
-
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/profile.h"
+#include "plimsoll/step.h"
 
 namespace plimsoll {
-
-/// A tensor that every micro batch brings.
-struct InputSpec {
-  std::string name;
-  std::vector<int64_t> sizes;  ///< of a micro batch
-  c10::ScalarType dtype;
-  int64_t values = 0;  ///< of whole numbers: what they are below, where that is known (classes, a vocabulary)
-};
-
-/// Input tensors by name. Throws UserError for a name that the step has not declared.
-class StepInputs {
- public:
-  void set(const std::string& name, at::Tensor tensor) { tensors_[name] = std::move(tensor); }
-  const at::Tensor& operator[](const std::string& name) const;
-
- private:
-  std::map<std::string, at::Tensor> tensors_;
-};
-
-/// What an evaluation gives for one micro batch.
-struct Evaluation {
-  at::Tensor loss;  ///< as Step::loss
-  /// Tensors of floating type by name, to be summed over an evaluation's micro batches: counts, sums of products.
-  std::vector<std::pair<std::string, at::Tensor>> sums;
-};
-
-/// What is trained: a model, what a micro batch consists of, and the loss.
-struct Step {
-  /// Makes the model. Called on the plan device: parameters and buffers take no memory, their initialisation is
-  /// recorded.
-  std::function<std::shared_ptr<torch::nn::Module>()> model;
-  std::vector<InputSpec> inputs;
-  /// The mean loss of a micro batch: a scalar of floating type, in float32 where precision is low.
-  std::function<at::Tensor(torch::nn::Module& model, const StepInputs& inputs)> loss;
-  /// What is computed for evaluation in place of the loss alone; empty: the loss.
-  std::function<Evaluation(torch::nn::Module& model, const StepInputs& inputs)> evaluation = {};
-  /// The metrics that the sums over all micro batches (float64) come to, by name, in the order they are to be shown.
-  std::function<std::vector<std::pair<std::string, double>>(const std::map<std::string, at::Tensor>& sums)> metrics =
-      {};
-};
-
-/// An input of this name, float32 [B], says which samples count: 1, or 0 for what only fills up the last micro batch of
-/// an evaluation. Its step weighs loss and sums by it.
-inline constexpr const char* kCounted = "counted";
-
-struct TrainingOptions {
-  Precision precision = Precision::fp32_true;
-  /// float32 | bfloat16 | float16: of the model's weights; empty: as the precision has it. Without mixed precision the
-  /// arithmetic is done in it, and floating-point inputs come in as it.
-  std::optional<DType> dtype;
-  FineTuning fine_tuning;  ///< what is frozen, adapted, quantised
-  OptimizerConfig optimizer;
-  double max_grad_norm = 1.0;  ///< 0: gradients are not clipped
-  bool accumulate = false;     ///< steps of more than one micro batch
-  /// What their gradients are summed in; with anything but `as_gradients` a gradient lives only until it is added.
-  AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
-  int64_t last_micro_batch = 0;  ///< samples of a step's last micro batch where it may have fewer than the others: then
-                                 ///< the first size of every input is the samples'. 0: all are alike
-  bool evaluate = false;         ///< evaluate() will be called
-  Choice gradient_checkpointing = Choice::automatic;
-  std::string checkpointed_module;  ///< `on`: only the blocks within this module ("llm"); empty: all
-  Choice update_in_backward = Choice::automatic;
-  Choice compile = Choice::automatic;     ///< fuse chains of pointwise ops; `automatic`: where that gains something
-  std::optional<int64_t> memory_budget;   ///< bytes
-  int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
-  int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none
-  int64_t disk_budget = 0;                ///< bytes that what host memory has no room for may take on disk; 0: none
-  std::filesystem::path disk_path;        ///< the folder for it; empty: the working directory
-  std::string device = "cpu";             ///< whose casts and scratch are planned for
-  int threads = 0;                        ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
-  CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
-  int64_t context_bytes = 0;              ///< what the device's runtime takes, inside the budget
-  int64_t library_bytes = 0;              ///< what its libraries set aside, likewise
-  uint64_t seed = 0;                      ///< of initialisation and of random operators
-};
 
 /// Records a training step without running it: segments initialize, micro, and as asked for accumulate, remainder,
 /// update, evaluate. Throws UserError for what cannot be recorded, naming operator and module.
@@ -110,19 +33,6 @@ struct StepResult {
   /// A gradient was not finite: parameters and state are as they were. With updates in backward and max_grad_norm 0,
   /// what backward had updated before that gradient has changed; a loss that is not finite changes nothing.
   bool skipped = false;
-};
-
-/// Bytes in use, counted.
-struct MemoryUse {
-  int64_t arena = 0;      ///< the highest byte of the arena that an op so far was given
-  int64_t touched = 0;    ///< the highest byte of the arena that has been written to
-  int64_t workspace = 0;  ///< the most that kernels took beside the arena at a time
-  int64_t peak = 0;       ///< the most of both at a time
-  int64_t host = 0;       ///< the highest byte of the host's arena that a copy or an op so far was given
-  int64_t disk = 0;       ///< the same of the disk's; not host memory: pages are written back and dropped
-  /// How often kernels took memory beside the arenas since start(); of this process, other trainings included.
-  int64_t outside_allocations = 0;
-  int64_t measured_peak() const { return peak; }
 };
 
 class Training {

@@ -11,7 +11,7 @@
 #include <torch/nn/modules/container/modulelist.h>
 
 #include "model/layers.h"
-#include "plimsoll/job.h"
+#include "plimsoll/decoder_config.h"
 #include "plimsoll/linear.h"
 
 namespace plimsoll::model {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 #include "train/optimizer.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 #include "train/optimizer/parameter_state.h"
 
 namespace plimsoll {

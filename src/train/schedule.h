@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll {
 

@@ -4,7 +4,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "model/fine_tune.h"
-#include "plimsoll/training.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll {
 

@@ -7,6 +7,7 @@
 
 #include "model/mamba_lm.h"
 #include "plimsoll/train_job.h"
+#include "plimsoll/training.h"
 #include "train/family_files.h"
 #include "train/huggingface_export.h"
 #include "train/model_weights.h"

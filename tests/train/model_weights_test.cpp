@@ -14,6 +14,7 @@
 #include "ops/quantized_linear.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/train_job.h"
+#include "plimsoll/training.h"
 #include "train/family_files.h"
 #include "train/huggingface_export.h"
 #include "train/tiny_job.h"

@@ -3,6 +3,8 @@
 
 #include "plan/validator.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/train_job.h"
+#include "plimsoll/training.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

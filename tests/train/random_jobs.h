@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll::testing {
 

@@ -1,6 +1,6 @@
 // The words that a job file has for the optimizer's choices.
 #include "plimsoll/error.h"
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll {
 

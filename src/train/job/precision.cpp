@@ -1,6 +1,6 @@
 // Names of precisions.
 #include "plimsoll/error.h"
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ops/optimizer/ops.h"
-#include "plimsoll/job.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll {
 

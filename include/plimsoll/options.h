@@ -1,0 +1,118 @@
+// What a training is asked for: what changes its result, what changes its memory and time alone, and where it runs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/cost_model.h"
+#include "plimsoll/dtype.h"
+#include "plimsoll/fine_tuning.h"
+
+namespace plimsoll {
+
+/// Numeric formats of parameters and arithmetic, named as Lightning names them.
+enum class Precision : uint8_t {
+  fp32_true,   ///< "32-true": everything float32
+  fp16_mixed,  ///< "16-mixed": float32 parameters, autocast to float16, dynamic loss scaling
+  bf16_mixed,  ///< "bf16-mixed": float32 parameters, autocast to bfloat16
+  bf16_true,   ///< "bf16-true": bfloat16 parameters, gradients and state; the loss in float32
+};
+std::string_view name_of(Precision precision);
+
+/// A choice that the user pins or leaves to the planner.
+enum class Choice : uint8_t { off, on, automatic };
+
+/// How the optimizer's running means are kept. Bytes of each value: as the parameter's, 4, 2, 1.008, 0.516. Tensors of
+/// fewer than 4096 elements keep float32 where fewer bits are asked for: they cost nothing.
+enum class StateDtype : uint8_t {
+  as_parameters,  ///< "parameters": the type of the parameter that they belong to
+  float32,        ///< "float32"
+  bfloat16,       ///< "bfloat16"
+  bits8,          ///< "8bit": small floats, a scale for 128 of them
+  bits4,          ///< "4bit": small floats, a scale for 64 of them
+  automatic,      ///< "auto": the planner's choice
+};
+std::string_view name_of(StateDtype dtype);
+
+/// How a parameter of 16 bits takes up an update that is smaller than its last bit. Of no effect on float32 parameters.
+enum class WeightUpdate : uint8_t {
+  nearest,     ///< "nearest": it does not, and updates below 1/256 of a bfloat16 parameter are lost
+  stochastic,  ///< "stochastic": rounded up or down at random, right on average; no bytes
+  kahan,       ///< "kahan": what rounding took is kept in a second value of the same type; 2 bytes a parameter
+  split,       ///< "split": 16 more bits, with which a bfloat16 parameter is a float32 one; 2 bytes
+  master,      ///< "master": a float32 copy that is updated in its place; 4 bytes
+  automatic,   ///< "auto": the planner's choice
+};
+std::string_view name_of(WeightUpdate update);
+
+struct OptimizerConfig {
+  std::string name = "adamw";  ///< adamw | lion | sgd | adafactor | muon
+  double learning_rate = 3e-4;
+  std::optional<int64_t> reference_batch_size;   ///< sequences of the step that learning_rate was chosen for
+  double weight_decay = 0.1;                     ///< decoupled; not applied to norms and biases
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw, lion; `optimizer.betas: [0.9, 0.95]`
+  double momentum = 0.9;                         ///< sgd, muon
+  StateDtype state_dtype = StateDtype::as_parameters;
+  WeightUpdate weight_update = WeightUpdate::stochastic;
+  /// muon: modules or parameters whose matrices get AdamW, by name; `*` stands for any characters, `?` for one.
+  /// Embeddings and heads; the weights of torch::nn::Embedding always are. Patterns beside these must match something.
+  std::vector<std::string> adamw_parameters = {"*embed*",  "*positions*", "head",  "head.*", "*.head",
+                                               "*.head.*", "*lm_head*",   "*wte*", "*wpe*"};
+};
+
+struct SchedulerConfig {
+  std::string name = "cosine";  ///< constant | linear | cosine: after the warm-up
+  int64_t warmup_steps = 0;
+  double min_lr_ratio = 0.1;  ///< of the learning rate, at max_steps
+};
+
+/// What the gradients of a step's micro batches are summed in.
+enum class AccumulatorDtype : uint8_t {
+  as_gradients,  ///< "gradients": as they come, in the parameters' type
+  float32,       ///< "float32"
+  bfloat16,      ///< "bfloat16", rounded stochastically
+  bits8,         ///< "8bit": small floats, a scale for 128 of them, rounded stochastically
+  automatic,     ///< "auto": the planner's choice
+};
+std::string_view name_of(AccumulatorDtype dtype);
+
+/// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
+using AccumulationSchedule = std::map<int64_t, int64_t>;
+
+struct TrainingOptions {
+  Precision precision = Precision::fp32_true;
+  /// float32 | bfloat16 | float16: of the model's weights; empty: as the precision has it. Without mixed precision the
+  /// arithmetic is done in it, and floating-point inputs come in as it.
+  std::optional<DType> dtype;
+  FineTuning fine_tuning;  ///< what is frozen, adapted, quantised
+  OptimizerConfig optimizer;
+  double max_grad_norm = 1.0;  ///< 0: gradients are not clipped
+  bool accumulate = false;     ///< steps of more than one micro batch
+  /// What their gradients are summed in; with anything but `as_gradients` a gradient lives only until it is added.
+  AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
+  int64_t last_micro_batch = 0;  ///< samples of a step's last micro batch where it may have fewer than the others: then
+                                 ///< the first size of every input is the samples'. 0: all are alike
+  bool evaluate = false;         ///< evaluate() will be called
+  Choice gradient_checkpointing = Choice::automatic;
+  std::string checkpointed_module;  ///< `on`: only the blocks within this module ("llm"); empty: all
+  Choice update_in_backward = Choice::automatic;
+  Choice compile = Choice::automatic;     ///< fuse chains of pointwise ops; `automatic`: where that gains something
+  std::optional<int64_t> memory_budget;   ///< bytes
+  int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
+  int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none
+  int64_t disk_budget = 0;                ///< bytes that what host memory has no room for may take on disk; 0: none
+  std::filesystem::path disk_path;        ///< the folder for it; empty: the working directory
+  std::string device = "cpu";             ///< whose casts and scratch are planned for
+  int threads = 0;                        ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
+  CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
+  int64_t context_bytes = 0;              ///< what the device's runtime takes, inside the budget
+  int64_t library_bytes = 0;              ///< what its libraries set aside, likewise
+  uint64_t seed = 0;                      ///< of initialisation and of random operators
+};
+
+}  // namespace plimsoll
