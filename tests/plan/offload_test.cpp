@@ -6,7 +6,6 @@
 
 #include <random>
 
-#include "plan/copy_schedule.h"
 #include "plan/offload_search.h"
 #include "plan/pipeline.h"
 #include "plan/random_trace.h"
@@ -182,55 +181,6 @@ TEST(Offload, AnUpdateOfSeveralOpsStaysOnTheDevice) {
   OffloadChoice choice;
   choice.host_updates = true;
   for (const Op& op : offload(text.trace, choice, test_cost(1000), 1 << 20).ops) EXPECT_FALSE(op.on_host);
-}
-
-TEST(CopySchedule, WhatIsNeededFirstComesFirst) {
-  const TraceText text(kLongWait);
-  const Segment& micro = *text.trace.segment("micro");
-  const CostModel cost = test_cost(0.01);  // nothing can be hidden
-  const std::vector<int64_t> live(text.trace.ops.size(), 0);
-  CopySchedule schedule(cost, text.trace, micro, live, 4096);  // one at a time
-  std::vector<CopyIn> ins{{4096, 0, 6}, {4096, 0, 4}, {4096, 0, 2}};
-  schedule.place(ins);
-  EXPECT_EQ(ins[2].start, 0);
-  EXPECT_EQ(ins[1].start, 2);
-  EXPECT_EQ(ins[0].start, 4);
-  EXPECT_EQ(schedule.peak(), 4096);
-}
-
-TEST(CopySchedule, WaitsOnlyAsFarAsBytesAreShort) {
-  const TraceText text(kLongWait);
-  const Segment& micro = *text.trace.segment("micro");
-  const CostModel cost = test_cost(8);  // a's 4096 bytes take 512 ps; make_b 4170, make_c and make_d 138
-  const std::vector<int64_t> live(text.trace.ops.size(), 1000);
-  for (const auto& [limit, wait, start] : {std::tuple(100'000, 2, 2), std::tuple(2000, 2, 6)}) {
-    CopySchedule schedule(cost, text.trace, micro, live, limit);
-    std::vector<CopyOut> outs{{4096, 1, 1, 6}};
-    schedule.place(outs);
-    EXPECT_EQ(outs[0].start, 1);
-    EXPECT_EQ(outs[0].wait, wait);
-    std::vector<CopyIn> ins{{4096, outs[0].wait, 6}};
-    schedule.place(ins);
-    EXPECT_EQ(ins[0].start, start);
-    EXPECT_EQ(schedule.peak(), limit > 5000 ? 5096 : 1000);
-  }
-  // The first op after the last use comes at once: the copy is not done by itself, and there are bytes to wait in.
-  CopySchedule schedule(cost, text.trace, micro, live, 100'000);
-  std::vector<CopyOut> outs{{4096, 2, 1, 6}};
-  schedule.place(outs);
-  EXPECT_EQ(outs[0].wait, 6);
-}
-
-TEST(CopySchedule, OneCopyAtATimeInEachDirection) {
-  const TraceText text(kLongWait);
-  const Segment& micro = *text.trace.segment("micro");
-  const CostModel cost = test_cost(1);
-  const std::vector<int64_t> live(text.trace.ops.size(), 0);
-  CopySchedule schedule(cost, text.trace, micro, live, 1 << 20);
-  std::vector<CopyOut> outs{{4096, 1, 0, 6}, {4096, 1, 0, 6}};
-  schedule.place(outs);
-  EXPECT_EQ(outs[0].wait, 2);  // beside make_b, which takes as long
-  EXPECT_EQ(outs[1].wait, 6);  // after the first
 }
 
 // A second use far enough from the first: the state goes and comes twice, and never at once.
