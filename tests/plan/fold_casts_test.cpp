@@ -105,6 +105,20 @@ TEST_F(FoldCasts, ASourceThatIsWrittenAgainIsNoCopyOfItself) {
   EXPECT_EQ(fold_casts(trace_).ops[4].arguments[2].views[0], view(kGradient, DType::float32));
 }
 
+// Buffers have the size of their types, so that only the types decide.
+TEST_F(FoldCasts, OnlyCastsFromSixteenBitsToFloat32AreFolded) {
+  for (const DType from : {DType::bfloat16, DType::float16, DType::float32, DType::float64})
+    for (const DType to : {DType::bfloat16, DType::float16, DType::float32, DType::float64}) {
+      trace_.buffers[kLow].bytes = 32 * element_bytes(from);
+      trace_.buffers[kGradient].bytes = 32 * element_bytes(to);
+      trace_.ops[0].arguments[0] = tensor(view(kLow, from), true);
+      trace_.ops[1].arguments = {tensor(view(kGradient, to), true), tensor(view(kLow, from))};
+      for (const size_t reader : {2, 3}) trace_.ops[reader].arguments[2] = tensor(view(kGradient, to));
+      const bool exact = to == DType::float32 && (from == DType::bfloat16 || from == DType::float16);
+      EXPECT_EQ(folds(), exact) << "from " << name_of(from) << " to " << name_of(to);
+    }
+}
+
 TEST_F(FoldCasts, OtherCastsStay) {
   Trace as_it_was = trace_;
   trace_.ops[1].arguments[1] = tensor(view(kLow, DType::float16));
