@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "plan/passes/dead_ops.h"
@@ -47,6 +48,59 @@ TEST(Liveness, FromFirstTouchToLast) {
   EXPECT_EQ(lifetimes[text["g1"]].death, 9);
   EXPECT_EQ(lifetimes[text["w0"]].birth, 0);
   EXPECT_EQ(lifetimes[text["w0"]].death, 10);
+}
+
+TEST(Liveness, AnOutputLivesFromItsFirstWriteToTheEnd) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer w 64 state
+buffer loss 256 output
+buffer unread 64 output
+micro
+f - a = x w
+f - loss = a
+b - g = a
+update
+u - w <- g
+u - w <- x
+)");
+  const std::vector<Lifetime> lifetimes = lifetimes_of(text.trace);
+  EXPECT_EQ(lifetimes[text["loss"]].birth, 1);
+  EXPECT_EQ(lifetimes[text["loss"]].death, 5);  // no op reads it; the host does
+  EXPECT_EQ(lifetimes[text["a"]].death, 3);
+  EXPECT_EQ(lifetimes[text["g"]].death, 4);
+  EXPECT_EQ(lifetimes[text["unread"]].birth, lifetimes[text["unread"]].death);  // no op makes it
+  // a in ops 0 to 2, the loss in ops 1 to 4, g in ops 2 and 3.
+  EXPECT_THAT(transient_bytes_by_op(text.trace, lifetimes),
+              ::testing::ElementsAre(64, 64 + 256, 64 + 256 + 64, 256 + 64, 256));
+}
+
+TEST(Liveness, ScratchIsLiveOnTheDeviceWhileItsOpRuns) {
+  TraceText text(kTwoBlocks);
+  const std::vector<Lifetime> lifetimes = lifetimes_of(text.trace);
+  const std::vector<int64_t> without = transient_bytes_by_op(text.trace, lifetimes);
+  for (size_t i = 0; i < without.size(); ++i) {
+    Op& op = text.trace.ops[i];
+    op.workspace_bytes = 4096;
+    std::vector<int64_t> expected = without;
+    expected[i] += 4096;
+    EXPECT_EQ(transient_bytes_by_op(text.trace, lifetimes), expected) << i;
+    op.on_host = true;  // scratch in host memory
+    EXPECT_EQ(transient_bytes_by_op(text.trace, lifetimes), without) << i;
+    op.on_host = false;
+    op.workspace_bytes = 0;
+  }
+}
+
+TEST(Liveness, PersistentBuffersAndBuffersInHostMemoryAreNoTransientBytesOfTheDevice) {
+  TraceText text(kTwoBlocks);
+  const std::vector<Lifetime> lifetimes = lifetimes_of(text.trace);
+  std::vector<int64_t> expected = transient_bytes_by_op(text.trace, lifetimes);
+  // h0, y0, h1, y1 and d1; x, w0 and w1 are persistent.
+  EXPECT_EQ(expected[4], 2 * 1024 + 3 * 64);
+  text.trace.buffers[text["h0"]].memory = Memory::host;
+  for (int32_t op = 0; op < 7; ++op) expected[op] -= 1024;
+  EXPECT_EQ(transient_bytes_by_op(text.trace, lifetimes), expected);
 }
 
 TEST(Plan, BreakdownAddsUpAndThePeakIsTheGreatestSum) {
@@ -94,6 +148,38 @@ TEST(Plan, WorkspaceIsPlacedAndCounted) {
   EXPECT_EQ(plan.breakdown.workspace, 1024);  // rounded up to the arena's alignment
   EXPECT_GE(plan.workspace_offsets[4], plan.persistent_bytes);
   EXPECT_EQ(plan.workspace_offsets[3], -1);
+}
+
+TEST(Plan, ScratchAloneMakesThePeak) {
+  const TraceText text(kTwoBlocks);
+  for (const std::string name : {"make_h0", "make_g1", "make_w0"}) {
+    const Plan plan = make_plan(
+        text.trace, {.gradient_checkpointing = Choice::off, .workspace = [&](const Op& op) -> std::optional<int64_t> {
+                       return op.name == name ? std::optional<int64_t>(1 << 20) : std::nullopt;
+                     }});
+    EXPECT_EQ(plan.trace.ops[plan.peak_op].name, name);
+    EXPECT_GE(plan.live_bytes, 1 << 20);
+    EXPECT_EQ(plan.breakdown.workspace, 1 << 20);
+  }
+}
+
+TEST(Plan, AnOutputIsNotOverwrittenBeforeTheHostReadsIt) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer w 64 state
+buffer loss 1024 output
+buffer g 1024
+micro
+f - loss = x w
+b - g = x w
+update
+u - w <- g
+)");
+  const Plan plan = make_plan(text.trace);
+  const int64_t loss = plan.offsets[text["loss"]], g = plan.offsets[text["g"]];
+  EXPECT_GE(std::abs(loss - g), 1024);
+  EXPECT_EQ(plan.live_bytes, 2 * 64 + 2 * 1024);
+  EXPECT_EQ(find_fault(plan), "");
 }
 
 TEST(Plan, DoesNotFitIsAnAnswer) {
