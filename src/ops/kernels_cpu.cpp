@@ -183,18 +183,33 @@ PLIMSOLL_INLINE void split_add(const SplitAdd& args, int64_t begin, int64_t end)
   }
 }
 
+/// The sum of the squares of `scale` x each of `size` elements, summed in the type of the arithmetic.
+template <typename T>
+PLIMSOLL_INLINE double scaled_squares(const T* x, int64_t size, float scale) {
+  Vector<T> squares{};
+  PLIMSOLL_FOR_LANES(i, partial, size) {
+    const Vector<T> v = load_some(x + i, partial) * scale;
+    squares += v * v;
+  }
+  return static_cast<double>(sum(squares));
+}
+
 template <typename T>
 PLIMSOLL_INLINE void sum_squares(const void* data, int64_t begin, int64_t end, double& total) {
   const T* x = static_cast<const T*>(data) + begin;
   constexpr int64_t kBlock = 32 * kLanes;
   for (int64_t block = 0; block < end - begin; block += kBlock) {
     const int64_t size = end - begin - block < kBlock ? end - begin - block : kBlock;
-    Vector<T> squares{};
-    PLIMSOLL_FOR_LANES(i, partial, size) {
-      const Vector<T> v = load_some(x + block + i, partial);
-      squares += v * v;
+    double squares = scaled_squares(x + block, size, 1);
+    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15. Powers of two lose none.
+    if constexpr (!std::is_same_v<T, double>) {
+      if (!(squares < 1e37)) {
+        squares = scaled_squares(x + block, size, 0x1p-96f) * 0x1p192;
+      } else if (squares < 1e-25) {
+        squares = scaled_squares(x + block, size, 0x1p96f) * 0x1p-192;
+      }
     }
-    total += static_cast<double>(sum(squares));
+    total += squares;
   }
 }
 

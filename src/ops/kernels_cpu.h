@@ -34,7 +34,8 @@ void cross_entropy_rows(const CrossEntropy& args, int64_t begin, int64_t end);
 
 void split_add_rows(const SplitAdd& args, int64_t begin, int64_t end);
 
-/// The sum of the squares of elements [begin, end), summed in float64 a few hundred at a time.
+/// Returns the sum of the squares of elements [begin, end). Blocks of a few hundred elements are summed in the type of
+/// the arithmetic, and their sums in float64. No finite element of a float32 or 16-bit type overflows.
 double sum_of_squares(const void* data, DType dtype, int64_t begin, int64_t end);
 
 }  // namespace plimsoll::ops

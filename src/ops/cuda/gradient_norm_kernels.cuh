@@ -7,8 +7,8 @@ namespace plimsoll::cuda {
 
 constexpr int kSumThreads = 256;
 
-/// partials[b] = the sum over the elements [b * piece, (b + 1) * piece). Squares of one pack are added in float32,
-/// packs in float64.
+/// partials[b] = the sum over the elements [b * piece, (b + 1) * piece). Squares of one pack are added in float32 while
+/// they stay in its range, packs in float64.
 template <typename T, int pack>
 __global__ void __launch_bounds__(kSumThreads)
     sum_squares(const T* data, int64_t count, int64_t piece, double* partials) {
@@ -20,11 +20,18 @@ __global__ void __launch_bounds__(kSumThreads)
     Accumulate<T> squares = 0;
 #pragma unroll
     for (int j = 0; j < pack; ++j) squares += widen(values[j]) * widen(values[j]);
-    total += static_cast<double>(squares);
+    auto sum = static_cast<double>(squares);
+    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15.
+    if (!(sum < 1e37) || sum < 1e-25) {
+      sum = 0;
+      for (int j = 0; j < pack; ++j)
+        sum += static_cast<double>(widen(values[j])) * static_cast<double>(widen(values[j]));
+    }
+    total += sum;
   }
   for (; i < end; ++i) {  // of one thread at the most
-    const auto value = widen(data[i]);
-    total += static_cast<double>(value * value);
+    const auto value = static_cast<double>(widen(data[i]));
+    total += value * value;
   }
   total = reduce_block<Sum>(total);
   if (threadIdx.x == 0) partials[blockIdx.x] = total;

@@ -1,5 +1,7 @@
 #include "ops/cuda/gradient_norm_launch.h"
 
+#include <cmath>
+
 #include "ops/cuda/kernel_testing.h"
 #include "ops/cuda_plan.h"
 
@@ -37,6 +39,18 @@ TEST(CudaGradientNorm, AgreesWithFloat64) {
         }
       }
   EXPECT_EQ(run(at::empty({0})).norm, 0);
+}
+
+TEST(CudaGradientNorm, FiniteGradientsMayHaveSquaresOutsideOfFloat32) {
+  for (const double value : {3e30, 1e-25})
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble})
+      for (const int64_t count : {1, 7, 257, 4096}) {
+        const Tensor gradient = at::full({count}, value, type);
+        const double want = gradient[0].item<double>() * std::sqrt(static_cast<double>(count));
+        const Result got = run(gradient);
+        EXPECT_NEAR(got.norm, want, 3e-7 * want) << c10::toString(type) << " " << count;
+        EXPECT_EQ(got.skipped, 0);
+      }
 }
 
 TEST(CudaGradientNorm, MarksWhatIsNotFinite) {
