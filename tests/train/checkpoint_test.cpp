@@ -1,6 +1,7 @@
 #include "train/checkpoint.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -247,6 +248,41 @@ TEST_F(CheckpointFolderTest, KeepsAllWhereKeepIsZero) {
   config_.keep = 0;
   for (int64_t step : {1, 2, 3}) save(step);
   EXPECT_THAT(steps(), testing::ElementsAre(1, 2, 3));
+}
+
+// A run that resumes from an older checkpoint writes into a folder that holds later ones.
+TEST_F(CheckpointFolderTest, KeepsTheFileJustWrittenNextToLaterOnes) {
+  for (const int64_t keep : {1, 2}) {
+    config_.keep = 0;
+    for (int64_t step : {10, 20, 30}) save(step);
+    config_.keep = keep;
+    save(5);
+    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
+    save(5);
+    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep << ", written twice";
+    std::filesystem::remove(folder_ / "step-00000005.safetensors");
+  }
+}
+
+TEST_F(CheckpointFolderTest, DeletesEarlierFilesAndKeepsLaterOnes) {
+  for (const int64_t keep : {1, 2}) {
+    config_.keep = 0;
+    for (int64_t step : {1, 2, 3, 10, 20, 30}) save(step);
+    config_.keep = keep;
+    save(5);
+    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
+    save(15);  // earlier than 20 and 30 only
+    EXPECT_THAT(steps(), testing::ElementsAre(15, 20, 30)) << "keep " << keep;
+    for (int64_t step : {15, 20, 30}) std::filesystem::remove(folder_ / fmt::format("step-{:08}.safetensors", step));
+  }
+}
+
+TEST_F(CheckpointFolderTest, DeletesEarlierFilesOnlyUntilKeepAreLeft) {
+  config_.keep = 0;
+  for (int64_t step : {1, 2, 30}) save(step);
+  config_.keep = 3;
+  save(5);
+  EXPECT_THAT(steps(), testing::ElementsAre(2, 5, 30));
 }
 
 TEST_F(CheckpointFolderTest, DeletesNothingUntilTheNewOneIsInPlace) {
