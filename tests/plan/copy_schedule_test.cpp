@@ -77,13 +77,13 @@ TEST_F(CopySchedules, ACopyOutKeepsItsBytesUntilTheLastOpThatNeedsThem) {
 
 TEST_F(CopySchedules, OpsWaitForACopyOutWhenBytesAreShortAndLaterCopiesSeeTheDelay) {
   live_.assign(kOps, 5);
-  CopySchedule copies = schedule(8);
+  CopySchedule copies = schedule(7);
   std::vector<CopyOut> outs{{.bytes = 4, .ready = 1, .last = 1, .latest = kOps},
                             {.bytes = 2, .ready = 3, .last = 2, .latest = kOps}};
   copies.place(outs);
   EXPECT_THAT(starts_of(outs), ElementsAre(1, 3));
   // The first copy takes seconds [1, 5). Op 2 has no room for its 4 bytes next to 5 others: the op begins at second 5.
-  // Op 3 begins at second 6, and the second copy takes [6, 8). Its 2 bytes fit, and op 5 begins at second 8.
+  // Op 3 begins at second 6, and the second copy takes [6, 8). Its 2 bytes just fit, and op 5 begins at second 8.
   EXPECT_THAT(waits_of(outs), ElementsAre(2, 5));
   EXPECT_EQ(copies.peak(), 7);
 }
@@ -198,6 +198,21 @@ TEST_F(CopySchedules, CopiesInSeeTheBytesOfCopiesOut) {
   copies.place(ins);
   EXPECT_EQ(ins[0].start, 5);  // second 3 would be early enough
   EXPECT_EQ(copies.peak(), 5);
+}
+
+TEST_F(CopySchedules, CopiesOverlapOpsOfDifferentLengths) {
+  cost_.timed = [](const Op& op) { return std::optional<double>(op.flops); };
+  for (Op& op : trace_.ops) op.flops = 1;
+  trace_.ops[3].flops = 10;
+  CopySchedule copies = schedule(kNoLimit);
+  // Op 3 takes seconds [3, 13). The copy out takes [2, 11).
+  std::vector<CopyOut> outs{{.bytes = 9, .ready = 2, .last = 1, .latest = kOps}};
+  copies.place(outs);
+  EXPECT_EQ(outs[0].wait, 4);
+  // Op 5 begins at second 14, the copy in at second 5 at the latest: it starts before op 3.
+  std::vector<CopyIn> ins{{.bytes = 9, .need = 5}};
+  copies.place(ins);
+  EXPECT_EQ(ins[0].start, 3);
 }
 
 TEST_F(CopySchedules, CopiesThatDoNotOverlapOpsAreDoneAtOnce) {

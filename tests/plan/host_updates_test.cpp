@@ -39,6 +39,10 @@ int64_t copies_for_host_updates(const TraceText& text, const std::string& name) 
   const Trace moved = offload(text.trace, choice, generic_cost_model(), 1 << 20);
   EXPECT_EQ(std::ranges::count_if(moved.ops, [](const Op& op) { return op.on_host; }), 2);
   EXPECT_EQ(results_of(moved), results_of(text.trace));
+  // Host copies of operands are not persistent.
+  const auto is_persistent = [](const Buffer& buffer) { return buffer.persistent; };
+  EXPECT_EQ(std::ranges::count_if(moved.buffers, is_persistent),
+            std::ranges::count_if(text.trace.buffers, is_persistent));
   Plan plan = lay_out(moved, {});
   plan.host_budget_bytes = plan.host_bytes;
   EXPECT_EQ(find_fault(plan), "");
@@ -56,6 +60,42 @@ TEST(HostUpdates, TwoUpdatesShareTheHostCopyOfAScalar) {
 TEST(HostUpdates, AScalarThatTheDeviceWritesBetweenTwoUpdatesIsCopiedAgain) {
   const TraceText text = two_updates_on_the_host("u - s = g\nu - w,m <- g s\nu - s <- h\nu - v,n <- h s\n");
   EXPECT_EQ(copies_for_host_updates(text, "s"), 2);
+}
+
+TEST(HostUpdates, EachUpdateGetsItsOwnCopyOfALargeOperand) {
+  const std::string update = "u - s = g\nu - w,m <- g s\nu - k = h\nu - v,n <- h s k\n";
+  EXPECT_EQ(copies_for_host_updates(two_updates_on_the_host("buffer s 4096\n" + update), "s"), 1);
+  EXPECT_EQ(copies_for_host_updates(two_updates_on_the_host("buffer s 4160\n" + update), "s"), 2);
+}
+
+// Host memory holds the large operands of two updates at a time.
+TEST(HostUpdates, TheCopyForAnUpdateStartsAfterTheUpdateTwoBeforeIt) {
+  std::string declared = "buffer x 64 persistent\n", micro = "micro\nf - a = x\n", update = "update\n";
+  for (const std::string i : {"0", "1", "2", "3"}) {
+    declared += "buffer w" + i + " 8192 state\nbuffer m" + i + " 8192 state\nbuffer g" + i + " 8192\n";
+    micro += "b - g" + i + " = a\n";
+    update += "u - w" + i + ",m" + i + " <- g" + i + "\n";
+  }
+  TraceText text(declared + micro + update);
+  testing::with_roles(text.trace);
+  for (const char* name : {"m0", "m1", "m2", "m3"}) {
+    text.trace.buffers[text[name]].role = Role::optimizer_state;
+    text.trace.buffers[text[name]].memory = Memory::host;
+  }
+  OffloadChoice choice;
+  choice.host_updates = true;
+  const Trace moved = offload(text.trace, choice, generic_cost_model(), 1 << 20);
+  EXPECT_EQ(results_of(moved), results_of(text.trace));
+  int updates = 0, copies = 0;
+  for (const Op& op : moved.ops) {
+    updates += op.on_host;
+    const bool is_copy = op.copy == CopyStage::start && !moved.buffers[op.arguments[0].views[0].buffer].on_device();
+    if (!is_copy || moved.buffers[op.arguments[1].views[0].buffer].label[0] != 'g') continue;
+    EXPECT_GE(updates, copies - 1) << "gradient " << copies;
+    ++copies;
+  }
+  EXPECT_EQ(updates, 4);
+  EXPECT_EQ(copies, 4);
 }
 
 // The update of `v` writes gradient `g`, which the update of `w` has read. No later op reads `g`: one copy is enough.

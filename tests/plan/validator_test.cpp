@@ -85,7 +85,8 @@ TEST_F(Complaints, AViewBeyondItsBuffer) {
   view.offset = 1;
   EXPECT_THAT(find_fault(plan), HasSubstr("op 1 (make_loss, segment 'micro'): buffer 4 ('h') is smaller than what is "
                                           "seen of it"));
-  view.sizes = {0};  // an empty view ends nowhere
+  view.offset = 200;
+  view.sizes = {0};  // an empty view has no last element
   EXPECT_EQ(find_fault(plan), "");
   view.sizes = {2, 32};
   view.strides = {64, 1};
@@ -151,6 +152,12 @@ TEST_F(Complaints, AnOutputThatIsOverwrittenBeforeTheHostReadsIt) {
   EXPECT_EQ(find_fault(plan), "output 'loss' does not survive segment 'micro'");
 }
 
+TEST_F(Complaints, AnotherSegmentMayOverwriteAnOutputThatTheHostHasRead) {
+  plan.trace.outputs = {{"loss", plan.trace.ops[1].results[0]}};
+  put("end", "loss");
+  EXPECT_EQ(find_fault(plan), "");
+}
+
 // `v` is copied to the host while op 2 runs, and back to `back` for op 5.
 class CopyComplaints : public ::testing::Test {
  protected:
@@ -214,6 +221,21 @@ TEST_F(CopyComplaints, ACopyOfAnotherSizeThanItsTarget) {
 TEST_F(CopyComplaints, AWaitForACopyOfAnotherSource) {
   plan.trace.ops[3].arguments[1].views[0].buffer = text["x"];
   EXPECT_EQ(find_fault(plan), "op 3 (wait, segment 'micro'): buffer 2 ('far') is waited for, not copied to");
+}
+
+// An update writes `back` before the copy fills it: backward reads what the copy brings.
+TEST_F(CopyComplaints, ACopyIsAsUpdatedAsItsSource) {
+  Trace& trace = text.trace;
+  trace.buffers[text["back"]].role = trace.buffers[text["far"]].role = Role::parameter;
+  Op update;
+  update.phase = Phase::update;
+  update.arguments.push_back(trace.ops[5].arguments[0]);
+  trace.ops.insert(trace.ops.begin() + 5, update);
+  trace.segments[0].end = 9;
+  EXPECT_EQ(find_fault(plan_of(trace)), "");
+  trace.ops[5].arguments[0] = trace.ops[1].arguments[0];  // `far`, on the host
+  trace.ops[5].on_host = true;
+  EXPECT_EQ(find_fault(plan_of(trace)), "op 8 (make_out, segment 'micro'): buffer 3 ('back') is read after its update");
 }
 
 TEST_F(CopyComplaints, AnOpUsesABufferOnDisk) {
