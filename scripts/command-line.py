@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Writes docs/command-line.md from the program's own help.
+
+    scripts/command-line.py            writes the page
+    scripts/command-line.py --check    fails if the page is not what the program says now
+
+Runs build/plimsoll (--plimsoll PATH: another) with --help, and each of its commands. The fields of `plan --json` are
+described below, in FIELDS; a small job is planned to see that no field is missing and none is left over.
+"""
+import argparse
+import difflib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "command-line.md"
+COLUMN = 30  # where descriptions begin in the help
+SHARED = "The usual flags"  # a group of options that several commands have: described once
+JOB = """
+model: {hidden_size: 64, num_layers: 1, num_heads: 2}
+data: {type: synthetic, sequence_length: 32}
+batch_size: 2
+precision: 32-true
+memory_budget: 64MiB
+"""
+FIELDS = {
+    "fits": "true if a plan within the budget was found",
+    "budget_bytes": "the device's budget; 0: no limit",
+    "peak_bytes": "planned peak of the device's memory, context and fragmentation included",
+    "minimum_budget_bytes": "the smallest budget for which a plan was placed",
+    "breakdown": "the peak in parts: parameters, gradients, optimizer_state, activations, inputs, workspace, context, fragmentation, in bytes; they add up to peak_bytes",
+    "headroom_bytes": "budget less peak, negative if the job does not fit; null without a budget",
+    "budget_share": "peak as a fraction of the budget; null without a budget",
+    "device_bytes": "nominal memory of the device named by --gpu; null without one",
+    "device_share": "peak as a fraction of that; null without one",
+    "step_seconds": "predicted seconds of an optimizer step",
+    "units_per_second": "predicted throughput",
+    "unit": "what units_per_second counts, for example tokens",
+    "norms_seconds": "predicted seconds of a first forward and backward pass for the gradients' norm; 0: there is none",
+    "recompute_seconds": "predicted seconds of recomputed ops in a micro batch",
+    "recompute_bound_seconds": "lower bound of recompute_seconds + offload_seconds under this budget",
+    "offload_seconds": "predicted seconds that ops of a micro batch wait for copies",
+    "update_offload_seconds": "predicted seconds that the update waits for copies",
+    "host_bytes": "planned peak of the arena in host memory",
+    "host_budget_bytes": "host_memory_budget less batches_ahead_bytes",
+    "batches_ahead_bytes": "host memory for micro batches that are prepared ahead",
+    "disk_bytes": "planned bytes on disk",
+    "disk_budget_bytes": "disk_budget",
+    "elsewhere": "offloaded buffers that live from step to step, or from a micro batch to the update: label, role, memory, bytes",
+    "cost_model": "device and source of the rates that times are predicted from",
+    "effective_batch_size": "samples of an optimizer step in the first epoch",
+    "choices": "settings of the plan: micro_batch_size, gradient_accumulation_steps, precision, number formats, offload_…_bytes, …",
+    "reasons": "each decision and its reason: decision, why",
+    "plan_seconds": "seconds that planning took, recording included",
+    "record_seconds": "seconds that recording took",
+    "parameters": "trainable parameters",
+    "model_bytes": "peak less activations and inputs: what the model itself takes at most",
+    "arena_bytes": "size of the device's arena",
+    "live_bytes": "largest sum of live buffers, without fragmentation",
+    "arena_waste": "fragmentation of the arena as a fraction of live_bytes",
+    "residents": "the largest buffers at the peak: label, role, bytes",
+}
+# Fields that only some calls have.
+SOMETIMES = {
+    "by_module": "with --by module: module, bytes, breakdown",
+    "frontier": "with --frontier or --html: budget_bytes, peak_bytes, step_seconds, choices, fits",
+    "gpus": "with several devices in --gpu, instead of all else: one entry a device",
+    "would_fit": "if the job does not fit: changes that would: change, overrides, meaning, peak_bytes, step_seconds, units_per_second",
+    "would_fit_search": "the search for them: complete, interrupted, limit_seconds, seconds, planned, not_planned",
+    "what_if": "with --what-if: change, meaning, fits, parameters, minimum_budget_bytes, peak_bytes, step_seconds, units_per_second",
+    "what_if_not_planned": "changes for which no time was left",
+}
+
+
+def said(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr.strip()}")
+    return done.stdout
+
+
+class Help:
+    """A help text in its parts: description, usage, groups of entries (name, meaning), and what follows them."""
+
+    def __init__(self, text):
+        self.description, self.usage, self.groups, self.footer = [], "", {}, []
+        group, entries_end = None, False
+        lines = text.splitlines()
+        for index, line in enumerate(lines):
+            following = lines[index + 1] if index + 1 < len(lines) else ""
+            if line.startswith("Usage: "):
+                self.usage = line[len("Usage: "):].strip()
+            elif not self.usage:
+                self.description.append(line)
+            elif entries_end:
+                self.footer.append(line)
+            elif re.match(r"\S.*:$", line) and re.match(r"  \S", following) and (group is None or not lines[index - 1].strip()) \
+                    and self.is_group(line[:-1]):
+                group = line[:-1]
+                self.groups[group] = []
+            elif group and line.startswith(" " * COLUMN):
+                name, meaning = self.groups[group][-1]
+                self.groups[group][-1] = (name, f"{meaning} {line.strip()}".strip())
+            elif group and re.match(r"  \S", line):
+                long = following.startswith(" " * COLUMN) and "  " not in line.strip()
+                name, meaning = (line, "") if long else (line[:COLUMN], line[COLUMN:])
+                self.groups[group].append((name.strip(), meaning.strip()))
+            elif group and line.strip():
+                entries_end = True
+                self.footer.append(line)
+        self.description = " ".join(line.strip() for line in self.description if line.strip())
+
+    @staticmethod
+    def is_group(name):
+        return name in ("Positionals", "Options", "Subcommands") or name.startswith(SHARED)
+
+
+def cell(text):
+    """Text for a table: nothing in it is Markdown."""
+    return re.sub(r"([\\|*_<>\[\]`])", r"\\\1", text)
+
+
+def code(text):
+    return "`" + text.replace("|", "\\|") + "`"
+
+
+def parts_of(name):
+    """An entry of the help as (name and value, default, conditions): "--measure FLOAT:from 0 to 3600=30 Needs: --hot"."""
+    name, *conditions = re.split(r" (?=(?:Needs|Excludes): )", name)
+    conditions = [condition[:1].lower() + condition[1:].replace(":", "", 1) for condition in conditions]
+    if name.endswith(" REQUIRED"):
+        name, conditions = name[:-len(" REQUIRED")], ["required", *conditions]
+    value = re.match(r"(.*?)(?::((?:from |\[).*?))?(?:=(\S+))?$", name)
+    if value.group(2):
+        conditions.append(value.group(2))
+    return value.group(1), value.group(3) or "", conditions
+
+
+def table(heading, entries):
+    rows = []
+    for name, meaning in entries:
+        name, default, conditions = parts_of(name)
+        rows.append((code(name), code(default) if default else "", cell("; ".join([meaning, *conditions]))))
+    if not any(default for _, default, _ in rows):
+        return [f"| {heading} | Meaning |", "|---|---|"] + [f"| {name} | {meaning} |" for name, _, meaning in rows] + [""]
+    return [f"| {heading} | Default | Meaning |", "|---|---|---|"] + [f"| {name} | {default} | {meaning} |" for name, default, meaning in rows] + [""]
+
+
+def exit_codes(footer):
+    """The codes of "Exit codes: 0 done, 1 failed, …"."""
+    sentence = re.search(r"Exit codes: (.*?)\.(?:\s|$)", " ".join(footer)).group(1)
+    codes = re.split(r",? (?=\d )", " " + sentence)
+    lines = ["| Code | Meaning |", "|---|---|"]
+    for each in codes[1:]:
+        number, meaning = each.rstrip(",").split(" ", 1)
+        lines.append(f"| {number} | {cell(meaning)} |")
+    return lines
+
+
+def fields(plimsoll):
+    with tempfile.TemporaryDirectory() as folder:
+        job = pathlib.Path(folder) / "job.yaml"
+        job.write_text(JOB)
+        found = json.loads(said([plimsoll, "plan", str(job), "--json", "-"]))
+    unknown, gone = set(found) - set(FIELDS), set(FIELDS) - set(found)
+    if unknown or gone:
+        sys.exit(f"scripts/command-line.py: FIELDS lacks {sorted(unknown)} of `plan --json`, which does not have {sorted(gone)}")
+    return ["| Field | Meaning |", "|---|---|"] + [f"| `{name}` | {cell(meaning)} |" for name, meaning in {**FIELDS, **SOMETIMES}.items()]
+
+
+def page(plimsoll):
+    main = Help(said([plimsoll, "--help"]))
+    commands = main.groups["Subcommands"]
+    lines = ["# Command line", "",
+             "<!-- Written by scripts/command-line.py from the program's own help; do not edit. -->", "",
+             "This page is generated from `plimsoll --help` and `plimsoll COMMAND --help`. Keys of the job file are in the",
+             "[job file](job-file.md).", "", f"    {main.usage}", ""]
+    lines += ["| Command | What it does |", "|---|---|"]
+    lines += [f"| [`{name}`](#plimsoll-{name}) | {cell(meaning)} |" for name, meaning in commands]
+    lines += [""] + table("Option", main.groups["Options"])
+    lines += ["## Exit codes", ""] + exit_codes(main.footer)
+    rest = " ".join(main.footer).split(".", 1)[1].strip()
+    lines += ["", cell(rest.replace(" plimsoll COMMAND --help says more.", "")), "", "[How a run ends](runs.md) has the details.", ""]
+    shared = {}
+    for name, _ in commands:
+        found = Help(said([plimsoll, name, "--help"]))
+        lines += [f"## plimsoll {name}", "", cell(found.description[:1].upper() + found.description[1:]) + ".", "",
+                  f"    {found.usage}", ""]
+        for group, entries in found.groups.items():
+            if group.startswith(SHARED):
+                if shared.setdefault(group, entries) != entries:
+                    sys.exit(f"scripts/command-line.py: '{group}' differs between commands: describe each by itself")
+                lines += ["This command also takes [the usual flags](#the-usual-flags).", ""]
+            else:
+                lines += table("Argument" if group == "Positionals" else "Option", entries)
+        footer = "\n".join(found.footer).split("Job keys with most effect on memory")[0].strip("\n")
+        if footer:
+            lines += ["```text", footer, "```", ""]
+    for group, entries in shared.items():
+        lines += ["## The usual flags", "", cell(group[len(SHARED):].strip(" ()")[:1].upper() + group[len(SHARED):].strip(" ()")[1:]) + ".", ""]
+        lines += table("Flag", entries)
+    lines += ["## Fields of `plan --json`", "",
+              "Bytes and seconds are numbers in these units. Later versions may add fields.", ""] + fields(plimsoll)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"), metavar="PATH")
+    options = parser.parse_args()
+    text = page(options.plimsoll)
+    if not options.check:
+        PAGE.write_text(text, encoding="utf-8")
+        return
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    if old != text:
+        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), str(PAGE.relative_to(ROOT)), "the program's help"))
+        sys.exit("docs/command-line.md is stale: run scripts/command-line.py")
+
+
+if __name__ == "__main__":
+    main()
