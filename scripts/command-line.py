@@ -58,7 +58,7 @@ FIELDS = {
     "plan_seconds": "seconds that planning took, recording included",
     "record_seconds": "seconds that recording took",
     "parameters": "trainable parameters",
-    "model_bytes": "peak less activations and inputs: what the model itself takes at most",
+    "model_bytes": "the most bytes of parameters, gradients and optimizer state that are on the device at a time",
     "arena_bytes": "size of the device's arena",
     "live_bytes": "largest sum of live buffers, without fragmentation",
     "arena_waste": "fragmentation of the arena as a fraction of live_bytes",
@@ -67,7 +67,7 @@ FIELDS = {
 # Fields that only some calls have.
 SOMETIMES = {
     "by_module": "with --by module: module, bytes, breakdown",
-    "frontier": "with --frontier or --html: budget_bytes, peak_bytes, step_seconds, choices, fits",
+    "frontier": "with --frontier or --html, one entry a budget: budget_bytes, peak_bytes, step_seconds, choices, fits",
     "gpus": "with several devices in --gpu, instead of all else: one entry a device",
     "would_fit": "if the job does not fit: changes that would: change, overrides, meaning, peak_bytes, step_seconds, units_per_second",
     "would_fit_search": "the search for them: complete, interrupted, limit_seconds, seconds, planned, not_planned",
