@@ -23,6 +23,8 @@
 #include <thread>
 #include <vector>
 
+#include "thresholds.h"
+
 namespace plimsoll::cli_testing {
 
 using Arguments = std::vector<std::string>;
@@ -127,13 +129,15 @@ class CliTest : public ::testing::Test {
     for (int i = 0; i < 400; ++i) corpus += "line " + std::to_string(i * 7919 % 1000) + " of a small text\n";
     put("corpus.txt", corpus);
     put("job.yaml",
-        "threads: 1\n"
-        "max_steps: 6\n"
-        "batch_size: 4\n"
-        "micro_batch_size: 2\n"
-        "eval_batches: 2\n"
-        "model: {hidden_size: 32, num_layers: 2, num_heads: 2}\n"
-        "data: {files: [corpus.txt], tokenizer: bytes, sequence_length: 16, validation_fraction: 0.1}\n");
+        "seed: " + std::to_string(test_seed()) +
+            "\n"
+            "threads: 1\n"
+            "max_steps: 6\n"
+            "batch_size: 4\n"
+            "micro_batch_size: 2\n"
+            "eval_batches: 2\n"
+            "model: {hidden_size: 32, num_layers: 2, num_heads: 2}\n"
+            "data: {files: [corpus.txt], tokenizer: bytes, sequence_length: 16, validation_fraction: 0.1}\n");
   }
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "cli/cli_testing.h"
+#include "thresholds.h"
 
 namespace plimsoll::cli_testing {
 namespace {
@@ -66,7 +69,12 @@ TEST_F(DoctorCommand, PlansGoByWhatWasMeasured) {
   EXPECT_EQ(run({"doctor", "--threads", "1"}).exit_code, 0);
   const json after = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
   EXPECT_EQ(after["cost_model"]["source"], "measured");
-  put("plimsoll/rates-1-threads.json", "{\"machine\": ");
+  // The name of the file depends on the instruction masks: one file of rates was written.
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder() / "plimsoll"))
+    if (entry.path().filename().string().starts_with("rates-1-threads")) files.push_back(entry.path());
+  ASSERT_EQ(files.size(), 1u);
+  put("plimsoll/" + files[0].filename().string(), "{\"machine\": ");
   EXPECT_EQ(json::parse(run({"plan", "job.yaml", "--json", "-"}).out)["cost_model"]["source"], "typical");
 }
 
@@ -81,6 +89,7 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
                                  HasSubstr("planner's choice")));
   const json rows = json::parse(get("compare.json"))["rows"];
   ASSERT_EQ(rows.size(), 11u);
+  double difference = 0;
   for (const json& row : rows) {
     EXPECT_EQ(row["fits"], true);
     EXPECT_EQ(row["planned_peak_bytes"], row["measured_peak_bytes"]) << row["name"];
@@ -88,8 +97,9 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
     EXPECT_EQ(row["planned_disk_bytes"], row["measured_disk_bytes"]) << row["name"];
     EXPECT_GT(row["measured_step_seconds"], 0);
     EXPECT_GT(row["predicted_step_seconds"], 0);
-    EXPECT_NEAR(row["final_loss"].get<double>(), rows[0]["final_loss"].get<double>(), 0.05);
+    difference = std::max(difference, std::abs(row["final_loss"].get<double>() - rows[0]["final_loss"].get<double>()));
   }
+  expect_below("largest difference of final losses", difference, 0.05);
   EXPECT_LT(rows[2]["measured_peak_bytes"], rows[1]["measured_peak_bytes"]);
   EXPECT_EQ(rows[1]["final_loss"], rows[2]["final_loss"]);  // checkpointing changes bytes alone
   EXPECT_EQ(rows[3]["final_loss"], rows[4]["final_loss"]);  // and so does a stay in host memory

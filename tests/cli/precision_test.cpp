@@ -1,5 +1,6 @@
 // `precision: auto` goes by the products that were measured on this machine; what is pinned and slow is said.
 #include "cli/cli_testing.h"
+#include "ops/processor.h"
 #include "ops/product_speed.h"
 
 namespace plimsoll::cli_testing {
@@ -28,8 +29,13 @@ class MeasuredProducts : public CliTest {
       const double rate = dtype == DType::float32 ? 80e9 : 80e9 * speed;
       speeds.of(dtype) = {rate, rate, rate};
     }
-    std::filesystem::create_directories(folder() / "plimsoll");
-    put("plimsoll/products-PLIMSOLL_16BIT_PRODUCTS=libtorch.json", ops::products_text(speeds));
+    std::filesystem::create_directories(speeds_file().parent_path());
+    std::ofstream(speeds_file()) << ops::products_text(speeds);
+  }
+
+  /// The file that a process with the environment of this one keeps its measurement in.
+  std::filesystem::path speeds_file() const {
+    return folder() / "plimsoll" / ("products-" + instruction_masks_in_a_name() + ".json");
   }
 
   std::string precision_of(const Arguments& settings) const {
@@ -70,12 +76,13 @@ TEST_F(MeasuredProducts, ThatAreSlowAreSaidBeforeTheStart) {
 }
 
 TEST_F(MeasuredProducts, AreMadeOnceAndKept) {
-  const std::filesystem::path file = folder() / "plimsoll" / "products-PLIMSOLL_16BIT_PRODUCTS=libtorch.json";
-  ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
-  const std::string first = get_file(file);
+  // A measurement is kept if its tries agree, which other work on the machine may prevent for a time.
+  for (int attempt = 0; attempt < 10 && !std::filesystem::exists(speeds_file()); ++attempt)
+    ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
+  const std::string first = get_file(speeds_file());
   EXPECT_TRUE(ops::products_of(first));
   ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
-  EXPECT_EQ(get_file(file), first);
+  EXPECT_EQ(get_file(speeds_file()), first);
 }
 
 TEST_F(MeasuredProducts, AWrongVariableIsRefused) {

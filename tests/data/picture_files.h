@@ -33,12 +33,13 @@ inline Scene scene(uint32_t number) {
   return made;
 }
 
-/// `count` pictures and masks in folders, with the names of their numbers; the job's data are these.
-inline DataConfig scenes(const TempFolder& folder, uint32_t count) {
+/// `count` pictures and masks in folders, with the names of their numbers; the job's data are these. Only `distinct` of
+/// them differ: picture i is scene i modulo `distinct`.
+inline DataConfig scenes(const TempFolder& folder, uint32_t count, uint32_t distinct) {
   std::filesystem::create_directories(folder / "images");
   std::filesystem::create_directories(folder / "masks");
   for (uint32_t i = 0; i < count; ++i) {
-    const Scene made = scene(i);
+    const Scene made = scene(i % distinct);
     const std::string name = "scene" + std::to_string(i) + ".png";
     put_file(folder / ("images/" + name), png(kSceneSide, kSceneSide, 8, kPngGrey, made.picture));
     put_file(folder / ("masks/" + name), png(kSceneSide, kSceneSide, 4, kPngPalette, made.mask));
@@ -51,6 +52,11 @@ inline DataConfig scenes(const TempFolder& folder, uint32_t count) {
   config.slices.min_pixels = 4;
   config.validation_fraction = 0.25;
   return config;
+}
+
+/// `count` scenes that all differ.
+inline DataConfig scenes(const TempFolder& folder, uint32_t count) {
+  return scenes(folder, count, count);
 }
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/training_runs.h"
+#include "thresholds.h"
 
 namespace plimsoll {
 namespace {
@@ -68,9 +69,12 @@ TEST(Accumulators, TakeTheBytesOfTheirFormatAndTrainAlike) {
     EXPECT_NEAR(static_cast<double>(kept_gradient_bytes(ours.plan)) / whole, share, 0.01);
     EXPECT_EQ(ours.used.arena, ours.plan.arena_bytes);
     EXPECT_LE(ours.used.measured_peak(), ours.plan.peak_bytes);
-    for (size_t i = 0; i < plain.losses.size(); ++i)
-      EXPECT_NEAR(ours.losses[i], plain.losses[i], error * plain.losses[i]) << i;
     EXPECT_EQ(ours.losses == plain.losses, dtype == AccumulatorDtype::float32);
+    double difference = 0;
+    for (size_t i = 0; i < plain.losses.size(); ++i)
+      difference = std::max(difference, std::abs(ours.losses[i] / plain.losses[i] - 1));
+    if (dtype != AccumulatorDtype::float32)
+      expect_below(fmt::format("relative difference of losses, {}", name_of(dtype)), difference, error);
   }
 }
 
@@ -112,6 +116,7 @@ TEST(Accumulators, OfTransposedParametersBelongToTheirElements) {
     return in["x"].matmul(model.named_parameters()["weight"]).square().mean();
   };
   std::vector<torch::Tensor> trained;
+  torch::manual_seed(test_seed(6));
   const torch::Tensor x = torch::randn({4, 128}) * torch::arange(1, 129);  // gradients unlike each other
   for (AccumulatorDtype dtype : {AccumulatorDtype::as_gradients, AccumulatorDtype::bits8}) {
     TrainingOptions options = options_for(Precision::fp32_true, dtype);
@@ -125,7 +130,8 @@ TEST(Accumulators, OfTransposedParametersBelongToTheirElements) {
     training.step({{{"x", x}}, {{"x", x}}}, 1e-4);
     trained.push_back(training.state()[0].second - before);
   }
-  EXPECT_LT((trained[0] - trained[1]).norm().item<double>(), 0.1 * trained[0].norm().item<double>());
+  expect_below("relative error of the update", ((trained[0] - trained[1]).norm() / trained[0].norm()).item<double>(),
+               0.1);
 }
 
 TEST(Accumulators, ANonFiniteMicroBatchSkipsTheStep) {

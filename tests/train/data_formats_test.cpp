@@ -8,6 +8,7 @@
 #include "data/picture_files.h"
 #include "data/stimuli_files.h"
 #include "plimsoll/train_job.h"
+#include "thresholds.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
@@ -99,6 +100,9 @@ TEST(DataFormats, FmriFromNumpyLearnsAsFromNifti) {
   EXPECT_EQ(from_numpy.metrics, from_nifti.metrics);
 }
 
+// The held-out pictures are copies of the pictures trained on: a model that memorizes these has a Dice near 1, whatever
+// the seed and the processor. What a model makes of pictures that it has not seen is a matter of the model, not of the
+// files.
 TEST(DataFormats, PicturesTeachMasks) {
   const TempFolder folder;
   Job job;
@@ -115,19 +119,20 @@ TEST(DataFormats, PicturesTeachMasks) {
   model.llm.num_layers = 1;
   model.llm.num_heads = 2;
   model.decoder = {.width = 16, .depth = 1, .num_heads = 2, .intermediate_size = 32};
-  job.data = scenes(folder, 32);
+  job.data = scenes(folder, /*count=*/32, /*distinct=*/6);
   job.data.slices.prompt = "{}";
   job.data.slices.answer = ":";
   one_micro_batch(job, 400);
   job.optimizer.learning_rate = 4e-3;
+  job.seed = test_seed();
   const TrainReport report = train(job);
   ASSERT_TRUE(report.fits);
   EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
   ASSERT_EQ(report.metrics.size(), 1u);
   EXPECT_EQ(report.metrics[0].first, "dice");
-  EXPECT_GT(report.metrics[0].second, 0.6);
+  expect_above("dice", report.metrics[0].second, 0.8);
   ASSERT_EQ(report.baselines.size(), 2u);
-  EXPECT_GT(report.metrics[0].second, report.baselines[0].value);
+  expect_above("dice, of the mean mask", report.metrics[0].second, report.baselines[0].value);
 }
 
 }  // namespace

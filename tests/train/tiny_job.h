@@ -1,12 +1,16 @@
 // A job that trains in milliseconds, and an observer that remembers.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "data/test_files.h"
 #include "plimsoll/train_job.h"
+#include "thresholds.h"
 
 namespace plimsoll {
 
@@ -36,8 +40,17 @@ inline Job tiny_job(const TempFolder& folder, int64_t windows = 8, int64_t valid
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
   job.memory_budget = int64_t{1} << 30;
   job.max_steps = 6;
+  job.seed = test_seed();
   job.threads = 1;
   return job;
+}
+
+/// The largest absolute difference of two lists of losses; infinity if they are not of the same length.
+inline double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
 }
 
 class Watcher : public TrainObserver {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "data/media_files.h"
+#include "thresholds.h"
 #include "tiny_job.h"
 
 namespace plimsoll {
@@ -49,6 +50,7 @@ Job video_job(const TempFolder& folder) {
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
   job.memory_budget = int64_t{1} << 28;
   job.max_steps = 60;
+  job.seed = test_seed();
   job.threads = 1;
   return job;
 }
@@ -63,10 +65,10 @@ double metric(const TrainReport& report, const std::string& name) {
 TEST(VideoLlmJob, LearnsToTellVideosApart) {
   TempFolder folder;
   const TrainReport report = train(video_job(folder));
-  EXPECT_LT(report.losses.back(), report.losses.front() / 4);
+  expect_below("loss, last of first", report.losses.back() / report.losses.front(), 0.25);
   expect_as_planned(report);
-  EXPECT_EQ(metric(report, "captions_right"), 1.0);
-  EXPECT_EQ(metric(report, "caption_tokens_right"), 1.0);
+  expect_above("captions right", metric(report, "captions_right"), 0.9);
+  expect_above("caption tokens right", metric(report, "caption_tokens_right"), 0.9);
   ASSERT_FALSE(report.baselines.empty());
   EXPECT_EQ(report.baselines[0].metric, "captions_right");
   EXPECT_EQ(report.baselines[0].value, 0.5);
@@ -105,7 +107,8 @@ TEST(VideoLlmJob, AFrozenLanguageModelInBfloat16) {
     const TrainReport half = train(job);
     EXPECT_LT(half.planned.parameters, 0.7 * static_cast<double>(plain.planned.parameters));
     expect_as_planned(half);
-    EXPECT_LT(half.losses.back(), half.losses.front());
+    expect_below(fmt::format("loss, last of first, {}", name_of(precision)), half.losses.back() / half.losses.front(),
+                 1);
   }
 }
 
