@@ -77,9 +77,19 @@ test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 
 .PHONY: test-masks
 test-masks: setup ## Tests of kernels, scratch and equality as if the processor had fewer instructions (five runs)
-	@scripts/build.sh release ops_tests run_tests train_tests
+	@scripts/build.sh release ops_tests run_tests train_tests cli_tests
 	@echo "==> test: build/ under masks"
 	@scripts/test-masks.py build
+
+.PHONY: test-seeds
+test-seeds: setup text ## Tests that train to a threshold, with 8 seeds and under every mask: values, spread, margin
+	@scripts/build.sh release run_tests train_tests cli_tests
+	@scripts/test-seeds.py $(ARGS)
+
+.PHONY: mutate
+mutate: setup text ## Small bugs put into the sources one at a time: which of them no test notices (hours; ARGS='--count 12')
+	@scripts/build.sh release
+	@scripts/mutate.py $(ARGS)
 
 # The parts that count bytes and offsets, compiled once more under sanitizers and linked with the others as they are.
 # detect_leaks=0 (in CMakePresets.json: the tests' discovery, while building, wants it too): libtorch is not instrumented

@@ -15,6 +15,8 @@ masked in one run, each run as some processor has it or across, and every mask i
                                  takes apart; with our kernels at PLIMSOLL_CPU_CAPABILITY=default the loss head's
                                  products are oneDNN's, too
 
+In the run without AVX-512 the command line's tests and those that train to a threshold (scripts/test-seeds.py) run, too.
+
 What was dispatched is asked of the libraries themselves in each run, and a run that is not what its masks say fails. A
 mask that changes nothing that can be seen is said to.
 """
@@ -25,6 +27,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from threshold_tests import threshold_tests
 
 RUNS = [
     ("unmasked, one thread", {}, 1),
@@ -52,6 +56,8 @@ FILTERS = {
     + ":".join(f"PrecisionAccumulation/*/{one}" for one in (0, 2, 4, 6)),
     "train_tests": "*FuseNorms*:*GroupUpdates*",
 }
+# What most laptops have: the command line and the tests that train to a threshold run there, too.
+LAPTOP = "no AVX-512"
 INSTRUCTIONS = "CpuInstructions.AreThoseThatTheMasksAllow"
 FIELD_OF = {
     "ATEN_CPU_CAPABILITY": "libtorch",
@@ -65,6 +71,15 @@ def environment(masks, threads):
     kept = {name: value for name, value in os.environ.items() if name not in FIELD_OF and "VERBOSE" not in name}
     # Rates of the machine as it is are no use to a masked one.
     return kept | masks | {"OMP_NUM_THREADS": str(threads), "XDG_CACHE_HOME": os.environ["PLIMSOLL_MASKS_CACHE"]}
+
+
+def filters_of(name):
+    """By test program: the gtest filter of a run."""
+    filters = dict(FILTERS)
+    if name == LAPTOP:
+        for program, more in {"cli_tests": ["*"], **threshold_tests()}.items():
+            filters[program] = ":".join([*filter(None, [filters.get(program)]), *more])
+    return filters
 
 
 def tests(program, pattern, masks, threads):
@@ -101,7 +116,7 @@ def main():
         start = time.monotonic()
         used = instruction_sets(build, masks, threads)
         passed = skipped = 0
-        for program, pattern in FILTERS.items():
+        for program, pattern in filters_of(name).items():
             done, its_passed, its_skipped, failed = tests(build / program, pattern, masks, threads)
             passed += its_passed
             skipped += its_skipped
