@@ -29,7 +29,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```(yaml (?P<file>\S+)|console)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d[\d:]*(?:\.\d+)?(?:e[+-]?\d+)?")
 SIZE_UNITS = {"B", "KiB", "MiB", "GiB"}
-INTERRUPT_SECONDS = 3.0  # from the first training step that is reported
+INTERRUPT_SECONDS = 2.0  # after the first line of progress; all steps must take longer, on any processor
 COMMAND_SECONDS = 300.0
 
 
