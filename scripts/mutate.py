@@ -28,6 +28,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -47,6 +48,8 @@ FOLDERS = {
 MAX_INCLUDERS = 8
 # A program that runs this many times as long as without a mutant hangs.
 HANG_FACTOR, HANG_SECONDS = 5, 60
+# Tests that take longer run last: most mutants are noticed by a quick one.
+SLOW_TEST_SECONDS = 0.3
 
 # (name, pattern, replacement); a group named `at` is what the replacement replaces. Patterns see the line with the text of
 # strings and comments blanked out.
@@ -179,43 +182,62 @@ class Programs:
 
     def __init__(self, build_folder, shards, filters):
         self.build, self.shards, self.filters = build_folder, shards, filters
-        self.seconds = {}
+        self.seconds, self.slow = {}, {}
 
-    def environment(self, shard):
-        return os.environ | {"GTEST_TOTAL_SHARDS": str(self.shards), "GTEST_SHARD_INDEX": str(shard), "GTEST_FAIL_FAST": "1"}
+    def begin(self, program, pattern, shard, report):
+        environment = os.environ | {"GTEST_TOTAL_SHARDS": str(self.shards), "GTEST_SHARD_INDEX": str(shard)}
+        words = [str(self.build / program), "--gtest_fail_fast", f"--gtest_filter={pattern}"]
+        if report:
+            words.append(f"--gtest_output=json:{report}")
+        return subprocess.Popen(words, env=environment, cwd=ROOT, text=True, errors="replace", stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, start_new_session=True)
 
-    def run(self, program, log):
-        """None if all tests pass, else the name of a test that failed, "hangs" or "crashes"."""
-        limit = self.seconds[program] * HANG_FACTOR + HANG_SECONDS if program in self.seconds else 3600
-        start, deadline = time.monotonic(), time.monotonic() + limit
-        words = [str(self.build / program)]
-        if program in self.filters:
-            words.append(f"--gtest_filter={self.filters[program]}")
-        running = [(subprocess.Popen(words, env=self.environment(shard), cwd=ROOT, text=True, errors="replace",
-                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True))
-                   for shard in range(self.shards)]
-        killed_by = None
+    def run_some(self, program, pattern, log, limit, reports=None):
+        """None if these tests pass, else the name of a test that failed, "hangs" or "crashes"."""
+        deadline = time.monotonic() + limit
+        running = [self.begin(program, pattern, shard, reports and reports[shard]) for shard in range(self.shards)]
         try:
             for process in running:
                 try:
                     text, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
                 except subprocess.TimeoutExpired:
-                    killed_by = killed_by or "hangs"
-                    break
+                    return "hangs"
                 log.write(text)
                 if process.returncode != 0:
                     failed = re.findall(r"^\[  FAILED  \] ([\w/.]+)(?:,|$| \()", text, re.M)
                     last = re.findall(r"^\[ RUN      \] ([\w/.]+)", text, re.M)
-                    killed_by = failed[0] if failed else f"crashes in {last[-1]}" if last else "crashes"
-                    break
+                    return failed[0] if failed else f"crashes in {last[-1]}" if last else "crashes"
         finally:
             for process in running:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
-        if killed_by is None and program not in self.seconds:
-            self.seconds[program] = time.monotonic() - start
-        return killed_by
+        return None
+
+    def measure(self, program, log):
+        """Runs all tests without a mutant: as run(). Sorts out the slow tests, which run() leaves to the end."""
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            reports = [Path(folder) / f"{shard}.json" for shard in range(self.shards)]
+            failed = self.run_some(program, self.filters.get(program, "*"), log, 3600, reports)
+            if failed:
+                return failed
+            for report in reports:
+                for suite in json.loads(report.read_text())["testsuites"]:
+                    for test in suite["testsuite"]:
+                        if float(test.get("time", "0s")[:-1]) > SLOW_TEST_SECONDS:
+                            self.slow.setdefault(program, []).append(f"{suite['name']}.{test['name']}")
+        self.seconds[program] = time.monotonic() - start
+        return None
+
+    def run(self, program, log):
+        """None if all tests pass, else the name of a test that failed, "hangs" or "crashes"."""
+        limit = self.seconds[program] * HANG_FACTOR + HANG_SECONDS
+        wanted, slow = self.filters.get(program, "*"), self.slow.get(program, [])
+        if not slow:
+            return self.run_some(program, wanted, log, limit)
+        quick = wanted + (":" if "-" in wanted else "-") + ":".join(slow)
+        return self.run_some(program, quick, log, limit) or self.run_some(program, ":".join(slow), log, limit)
 
 
 def run_mutant(mutant, programs, options, log):
@@ -320,7 +342,7 @@ def main():
         if not build(options.build, ["plimsoll_cli", *needed], log):
             sys.exit(f"the sources do not build without a mutant; see {log.name}")
         for program in needed:
-            test = programs.run(program, log)
+            test = programs.measure(program, log)
             if test:
                 sys.exit(f"{program}: {test} without a mutant; see {log.name}")
             say(f"{program}: {programs.seconds[program]:.0f} s without a mutant")
