@@ -20,9 +20,9 @@ class Promotion {
     std::stable_sort(order_.begin(), order_.end(), [&](int32_t x, int32_t y) { return priorities[x] > priorities[y]; });
   }
 
-  /// First fit until a box passes `limit`: that one moves ahead, by a random distance, at most half of the way. When
+  /// First fit until a box passes `limit`: that one moves ahead, by a random distance, at most half of the way. If
   /// none does, `*found` takes the placement.
-  bool pass(int64_t limit, std::mt19937_64* random, Shelves* shelves, KernelPlacement* found, int64_t* work) {
+  void pass(int64_t limit, std::mt19937_64* random, Shelves* shelves, KernelPlacement* found, int64_t* work) {
     shelves->clear();
     int64_t height = 0;
     for (size_t k = 0; k < order_.size(); ++k) {
@@ -33,14 +33,13 @@ class Promotion {
       ++*work;
       if (offsets_[i] + box.size > limit) {
         move_ahead(k, (*random)());
-        return false;
+        return;
       }
       shelves->insert(box, offsets_[i]);
       height = std::max(height, offsets_[i] + box.size);
     }
     settled_ = order_.size();
     *found = {offsets_, height};
-    return true;
   }
 
  private:

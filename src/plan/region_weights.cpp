@@ -221,7 +221,6 @@ class CutWeigher {
       run_steps_before(at + begin);
       peak = std::max(peak, sum_at(tick_of(at + begin)) + base.at[at]);
     }
-    run_steps_before(graph.segment.end);
 
     for (int32_t v : touched) written_again_[v] = read_again_[v] = -1;
     for (int32_t v : cut_.regions[r].values) own_[v] = kOthers;
