@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "plan/lay_out.h"
 #include "plan/passes/offload.h"
@@ -102,6 +103,44 @@ TEST(HostUpdates, TheCopyForAnUpdateStartsAfterTheUpdateTwoBeforeIt) {
 TEST(HostUpdates, AnUpdateMayWriteTheHostCopyThatAnotherHasRead) {
   const TraceText text = two_updates_on_the_host("u - s = g h\nu - w,m <- g s\nu - v,n,g <- h\n");
   EXPECT_EQ(copies_for_host_updates(text, "g"), 1);
+}
+
+// The number of updates that may run on the host after `change` of a trace in which both may.
+int64_t updates_on_the_host(const std::function<void(TraceText&)>& change) {
+  TraceText text = two_updates_on_the_host("u - w,m <- g\nu - v,n <- h\n");
+  change(text);
+  return std::ranges::count(host_updates(text.trace), 1);
+}
+
+TEST(HostUpdates, MayRunOnTheHostUnderTheseConditions) {
+  EXPECT_EQ(updates_on_the_host([](TraceText&) {}), 2);
+  const auto buffer = [](const char* name, auto&& change) {
+    return updates_on_the_host([&](TraceText& text) { change(text.trace.buffers[text[name]]); });
+  };
+  // Each of these changes takes the update of `w` away.
+  EXPECT_EQ(buffer("m", [](Buffer& m) { m.memory = Memory::disk; }), 1);
+  EXPECT_EQ(buffer("g", [](Buffer& g) { g.memory = Memory::disk; }), 1);  // read only
+  EXPECT_EQ(buffer("m", [](Buffer& m) { m.memory = Memory::device; }), 1);
+  EXPECT_EQ(buffer("m", [](Buffer& m) { m.role = Role::temporary; }), 1);
+  EXPECT_EQ(buffer("w", [](Buffer& w) { w.role = Role::temporary; }), 1);
+  EXPECT_EQ(buffer("w", [](Buffer& w) { w.persistent = false; }), 1);
+  const auto op = [](auto&& change) {
+    return updates_on_the_host([&](TraceText& text) { change(text.trace.ops[text.trace.ops.size() - 2]); });
+  };
+  EXPECT_EQ(op([](Op& update) { update.phase = Phase::backward; }), 1);
+  EXPECT_EQ(op([](Op& update) { update.random_id = 0; }), 1);
+  EXPECT_EQ(op([](Op& update) { update.results = {update.arguments[0].views[0]}; }), 1);
+  EXPECT_EQ(op([](Op& update) { update.copy = CopyStage::start; }), 1);
+}
+
+TEST(HostUpdates, NoOtherUpdateTouchesTheBuffersThatAnUpdateOnTheHostWrites) {
+  const auto count = [](const std::string& update) {
+    return std::ranges::count(host_updates(two_updates_on_the_host(update).trace), 1);
+  };
+  EXPECT_EQ(count("u - w,m <- g\nu - v,n <- h w\n"), 1);            // `w` is read by the update of `v`
+  EXPECT_EQ(count("u - w,m <- g\nu - w <- h\nu - v,n <- h\n"), 1);  // `w` has an update of two ops
+  EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h\n"), 2);            // a gradient may be overwritten by its last reader
+  EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h g\n"), 1);          // but not if another update reads it
 }
 
 }  // namespace
