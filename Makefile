@@ -129,6 +129,11 @@ bench-scaling: setup text ## Step and planning time against layers, width, seque
 	@echo "==> bench: scaling"
 	@python3 bench/scaling.py $(ARGS)
 
+.PHONY: docs
+docs: ## Write the reference of the public headers into build/docs (HTML, by Doxygen)
+	@scripts/setup.sh doxygen
+	@scripts/reference.sh
+
 .PHONY: format
 format: ## Format the C++ sources
 	@scripts/check-format.sh --fix

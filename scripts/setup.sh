@@ -5,6 +5,7 @@
 #   scripts/setup.sh            everything
 #   scripts/setup.sh packages   only the Debian packages
 #   scripts/setup.sh torch      only .venv
+#   scripts/setup.sh doxygen    only doxygen, which writes the reference of the public headers
 #   scripts/setup.sh lists      the lists that apt-get downloads by, where a slim image left them out
 #
 # PLIMSOLL_TORCH_DIR=/path/to/site-packages/torch takes libtorch from there: no .venv is made.
@@ -48,9 +49,9 @@ quietly() {
   return "$status"
 }
 
-missing_packages() {
+missing_packages() { # packages
   local package
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     # shellcheck disable=SC2016  # the field is for dpkg-query to expand
     [[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" == installed ]] || echo "$package"
   done
@@ -80,13 +81,13 @@ ensure_lists() {
   update_lists
 }
 
-install_packages() {
+install_packages() { # packages
   if ! command -v dpkg-query >/dev/null; then
-    say "Debian packages: this is not Debian; install the equivalents yourself of: ${packages[*]}"
+    say "Debian packages: this is not Debian; install the equivalents yourself of: $*"
     return
   fi
   local missing=()
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_packages "$@")
   if ((${#missing[@]} == 0)); then
     say "Debian packages: all there"
     return
@@ -196,11 +197,12 @@ install_torch() {
 
 case "${1:-all}" in
   all)
-    install_packages
+    install_packages "${packages[@]}"
     install_torch
     ;;
-  packages) install_packages ;;
+  packages) install_packages "${packages[@]}" ;;
+  doxygen) install_packages doxygen ;;
   lists) ensure_lists ;;
   torch) install_torch ;;
-  *) die "unknown part '$1': packages, torch, lists, or nothing for the first two" ;;
+  *) die "unknown part '$1': packages, torch, doxygen, lists, or nothing for the first two" ;;
 esac

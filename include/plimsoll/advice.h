@@ -33,6 +33,7 @@ struct AdviceProgress {
   int64_t schedules = 0;  ///< that were worked out for it so far
 };
 
+/// Limits of the search for changes that make a job fit.
 struct AdviceOptions {
   size_t most = 4;  ///< changes to find
   /// The target with the device's own budget, where the job's own is less: to leave that out is tried first.
@@ -42,6 +43,7 @@ struct AdviceOptions {
   std::function<bool(const AdviceProgress&)> go_on;
 };
 
+/// Result of the search for changes that make a job fit.
 struct AdviceSearch {
   std::vector<Advice> found;      ///< what costs least of the model's quality first
   int64_t planned = 0;            ///< changes that were planned, in whole

@@ -10,6 +10,7 @@
 
 namespace plimsoll {
 
+/// One row of `plimsoll compare`: a set of memory savings, planned and trained for a few steps.
 struct CompareRow {
   std::string name;      ///< "float32", "+ mixed precision", …, "planner's choice"
   std::string settings;  ///< "bf16-mixed, micro batch 4 x 8, 12.1 % recomputed"
@@ -26,6 +27,7 @@ struct CompareRow {
   double final_loss = 0;             ///< of the last step; all rows have seen the same data
 };
 
+/// Options of a comparison.
 struct CompareOptions {
   int64_t steps = 6;
   double measure_seconds = 5;  ///< for timing the ops of each row before it is planned; 0: plan by what is on file

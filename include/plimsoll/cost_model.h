@@ -29,6 +29,7 @@ enum class OpKind : uint8_t {
   update,       ///< fused optimizer steps
 };
 constexpr int kOpKinds = 8;
+/// Returns the name of a kind of op.
 std::string_view name_of(OpKind kind);
 
 /// What ops of one kind and type reach. 0: never limits.
@@ -39,8 +40,10 @@ struct OpRate {
 
 /// Types that differ in speed: 64-bit, 32-bit, bfloat16, float16.
 constexpr int kSpeedTypes = 4;
+/// Returns the index of `dtype` in CostModel::rates, from 0 to kSpeedTypes - 1.
 int speed_type_of(DType dtype);
 
+/// Rates of a device and of its links to host memory and disk, from which times of ops and copies are predicted.
 struct CostModel {
   std::string device;                                             ///< "this machine, 2 threads"; "NVIDIA RTX A6000"
   std::string source;                                             ///< "measured" | "catalogue" | "typical"
@@ -54,7 +57,9 @@ struct CostModel {
   /// Seconds of ops that were timed; the others go by the rates. Empty: none were.
   std::function<std::optional<double>(const Op&)> timed;
 
+  /// Returns the rates of ops of this kind and dtype.
   OpRate& rate(OpKind kind, DType dtype) { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
+  /// Returns the rates of ops of this kind and dtype.
   const OpRate& rate(OpKind kind, DType dtype) const { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
 };
 

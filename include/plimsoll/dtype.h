@@ -6,6 +6,7 @@
 
 namespace plimsoll {
 
+/// Element type of a tensor.
 enum class DType : uint8_t {
   float32,
   float64,

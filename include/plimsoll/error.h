@@ -13,8 +13,11 @@ namespace plimsoll {
 /// disk, a kernel) or 3 (`does_not_fit`: only where it could not be known before the run).
 class UserError : public std::runtime_error {
  public:
+  /// The kind of a user's mistake; it decides the exit code.
   enum class Kind { usage, failure, does_not_fit };
+  /// Makes an error with the whole message.
   explicit UserError(const std::string& message, Kind kind = Kind::usage) : std::runtime_error(message), kind_(kind) {}
+  /// Returns the kind.
   Kind kind() const { return kind_; }
 
  private:
@@ -27,11 +30,14 @@ class MemoryUnavailable : public UserError {
  public:
   /// Whose memory: the machine's, or that of a device with its own.
   enum class Whose : uint8_t { host, device };
+  /// Makes an error whose message is `fact` and `advice`; `asked`: bytes that could not be allocated.
   MemoryUnavailable(const std::string& fact, int64_t asked,
                     const std::string& advice = "free memory, or give a lower memory_budget", Whose whose = Whose::host)
       : UserError(fact + "; " + advice, Kind::failure), fact_(fact), asked_(asked), whose_(whose) {}
+  /// Makes an error with the usual advice.
   MemoryUnavailable(const std::string& fact, int64_t asked, Whose whose)
       : MemoryUnavailable(fact, asked, "free memory, or give a lower memory_budget", whose) {}
+  /// Returns the owner of the memory.
   Whose whose() const { return whose_; }
   const std::string& fact() const { return fact_; }  ///< the message without its advice
   int64_t asked() const { return asked_; }           ///< bytes that could not be had
@@ -70,6 +76,7 @@ class InternalError : public std::logic_error {
 inline void check(bool condition, const char* what) {
   if (!condition) throw InternalError(what);
 }
+/// Throws InternalError with `what` unless `condition` holds.
 inline void check(bool condition, const std::string& what) {
   if (!condition) throw InternalError(what);
 }

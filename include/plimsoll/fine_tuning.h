@@ -27,12 +27,14 @@ struct QuantizeConfig {
   bool double_scales = false;        ///< the scales in 8 bits too: 0.13 instead of 0.5 bits a weight
 };
 
+/// The trained part of a model, and how the rest is stored.
 struct FineTuning {
   std::vector<std::string> freeze;  ///< patterns: no gradient, no optimizer state
   std::vector<std::string> train;   ///< patterns: trained although `freeze` or `lora` would leave it frozen
   LoraConfig lora;                  ///< with adapters everything but them, and what `train` names, is frozen
   QuantizeConfig quantize;
 
+  /// Returns whether any of it is used.
   bool any() const { return !freeze.empty() || !lora.modules.empty() || !quantize.modules.empty() || !train.empty(); }
 };
 

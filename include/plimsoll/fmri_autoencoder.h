@@ -29,6 +29,7 @@ struct FmriLossConfig {
   double agreement = 0.1;  ///< the stimuli's bottleneck and the voxels'
 };
 
+/// Sizes and loss weights of an fMRI autoencoder.
 struct FmriAutoencoderConfig {
   int64_t bottleneck_dim = 64;
   int64_t voxels = 512;

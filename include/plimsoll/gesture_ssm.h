@@ -8,6 +8,7 @@
 
 namespace plimsoll {
 
+/// Sizes of a gesture classifier.
 struct GestureSsmConfig {
   int64_t channels = 6;     ///< numbers of a vector, beside its time
   int64_t num_classes = 4;  ///< of gestures

@@ -64,6 +64,7 @@ struct DataConfig {
   std::filesystem::path cache_dir;  ///< where token files are kept; default: .plimsoll-cache beside the job file
 };
 
+/// Section `checkpoint` of a job file.
 struct CheckpointConfig {
   std::filesystem::path directory;  ///< empty: no checkpoints
   int64_t every_n_steps = 0;        ///< 0: only at the end
@@ -71,11 +72,13 @@ struct CheckpointConfig {
   int64_t keep = 2;                 ///< how many of the newest are kept; 0: all
 };
 
+/// Section `log` of a job file.
 struct LogConfig {
   std::filesystem::path metrics_file;  ///< JSON lines, one a logged step; empty: none
   int64_t every_n_steps = 1;
 };
 
+/// A training job: model, data, training, checkpoints, log and budget.
 struct Job {
   std::filesystem::path file;  ///< the job file; empty for a job made in a program
   ModelConfig model;
@@ -133,6 +136,7 @@ struct KeyHelp {
   std::string default_value;
   std::string meaning;  ///< one line, with its effect on memory where it has one
 };
+/// Returns all keys of the job file, in the order of the reference page.
 const std::vector<KeyHelp>& job_keys();
 
 }  // namespace plimsoll

@@ -33,7 +33,9 @@ class LinearImpl : public torch::nn::Module {
   /// The frozen weight in another type.
   void hold_weight_as(c10::ScalarType dtype);
 
+  /// Returns whether the layer has an adapter.
   bool adapted() const { return lora_a_.defined(); }
+  /// Returns whether the weight is quantized.
   bool quantized() const { return codes_.defined(); }
   const at::Tensor& weight() const { return weight_; }  ///< undefined where it is quantised
 
@@ -47,6 +49,7 @@ class LinearImpl : public torch::nn::Module {
   at::Tensor lora_a_, lora_b_;
   double lora_scale_ = 0, lora_dropout_ = 0;
 };
+/// A shared handle to a LinearImpl, as libtorch's modules have one.
 TORCH_MODULE(Linear);
 
 }  // namespace plimsoll

@@ -12,6 +12,7 @@ namespace plimsoll {
 struct Lifetime {
   int32_t birth = 0;
   int32_t death = 0;
+  /// Returns whether the buffer is alive at op `op`.
   bool live_at(int32_t op) const { return birth <= op && op < death; }
 };
 
@@ -26,6 +27,7 @@ std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector
 constexpr int64_t placed_bytes(int64_t bytes, int64_t alignment = kArenaAlignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
+/// Bytes as placed: rounded up to the trace's alignment.
 inline int64_t placed_bytes(const Trace& trace, int64_t bytes) {
   return placed_bytes(bytes, trace.alignment);
 }

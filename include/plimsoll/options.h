@@ -22,6 +22,7 @@ enum class Precision : uint8_t {
   bf16_mixed,  ///< "bf16-mixed": float32 parameters, autocast to bfloat16
   bf16_true,   ///< "bf16-true": bfloat16 parameters, gradients and state; the loss in float32
 };
+/// Returns the name, as in a job file.
 std::string_view name_of(Precision precision);
 
 /// A choice that the user pins or leaves to the planner.
@@ -37,6 +38,7 @@ enum class StateDtype : uint8_t {
   bits4,          ///< "4bit": small floats, a scale for 64 of them
   automatic,      ///< "auto": the planner's choice
 };
+/// Returns the name, as in a job file.
 std::string_view name_of(StateDtype dtype);
 
 /// How a parameter of 16 bits takes up an update that is smaller than its last bit. Of no effect on float32 parameters.
@@ -48,8 +50,10 @@ enum class WeightUpdate : uint8_t {
   master,      ///< "master": a float32 copy that is updated in its place; 4 bytes
   automatic,   ///< "auto": the planner's choice
 };
+/// Returns the name, as in a job file.
 std::string_view name_of(WeightUpdate update);
 
+/// Section `optimizer` of a job file.
 struct OptimizerConfig {
   std::string name = "adamw";  ///< adamw | lion | sgd | adafactor | muon
   double learning_rate = 3e-4;
@@ -65,6 +69,7 @@ struct OptimizerConfig {
                                                "*.head.*", "*lm_head*",   "*wte*", "*wpe*"};
 };
 
+/// Section `scheduler` of a job file: the learning rate of each step.
 struct SchedulerConfig {
   std::string name = "cosine";  ///< constant | linear | cosine: after the warm-up
   int64_t warmup_steps = 0;
@@ -79,11 +84,13 @@ enum class AccumulatorDtype : uint8_t {
   bits8,         ///< "8bit": small floats, a scale for 128 of them, rounded stochastically
   automatic,     ///< "auto": the planner's choice
 };
+/// Returns the name, as in a job file.
 std::string_view name_of(AccumulatorDtype dtype);
 
 /// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
 using AccumulationSchedule = std::map<int64_t, int64_t>;
 
+/// How a step is trained, in how many bytes, and on which device.
 struct TrainingOptions {
   Precision precision = Precision::fp32_true;
   /// float32 | bfloat16 | float16: of the model's weights; empty: as the precision has it. Without mixed precision the

@@ -21,12 +21,14 @@ struct PlacementItem {
   int64_t size = 0;
 };
 
+/// Offsets of the items in one arena.
 struct Placement {
   std::vector<int64_t> offsets;  ///< bytes from the arena's start, in the order of the items
   int64_t height = 0;            ///< bytes of arena used: the greatest offset + size
   int64_t lower_bound = 0;       ///< the greatest sum of live bytes: no placement is lower
 };
 
+/// Options of the placement search.
 struct PlacementOptions {
   int64_t alignment = 1;    ///< offsets are multiples of it; sizes count rounded up to it
   int64_t capacity = 0;     ///< stop as soon as the height is at most this; 0: aim at the lower bound

@@ -25,6 +25,7 @@ struct Breakdown {
   int64_t context = 0;        ///< what the device's runtime takes for itself
   int64_t fragmentation = 0;  ///< bytes of the arena that nothing lies in at the peak
 
+  /// Returns the sum of all parts, in bytes.
   int64_t total() const {
     return parameters + gradients + optimizer_state + activations + inputs + workspace + context + fragmentation;
   }
@@ -40,6 +41,7 @@ struct MemoryUse {
   int64_t disk = 0;       ///< the same of the disk's; not host memory: pages are written back and dropped
   /// How often kernels took memory beside the arenas since start(); of this process, other trainings included.
   int64_t outside_allocations = 0;
+  /// Returns the counted peak, in bytes.
   int64_t measured_peak() const { return peak; }
 };
 
@@ -50,6 +52,7 @@ struct Fusing;
 /// a run. nullopt: not known; planned as 0 and learned on the first step.
 using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
 
+/// Budgets and fixed choices of a plan.
 struct PlanOptions {
   std::optional<int64_t> memory_budget;  ///< bytes; empty: no limit
   int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well; 0: nothing is moved there
@@ -151,6 +154,7 @@ class Planner {
   /// `options.memory_budget` is not read.
   Planner(const Trace& trace, const PlanOptions& options);
   ~Planner();
+  /// Moves the searches that are already done.
   Planner(Planner&&) noexcept;
 
   /// What make_plan gives under that budget, bytes; empty: no limit.
@@ -187,6 +191,7 @@ struct Resident {
   Role role;
   int64_t bytes;
 };
+/// Returns the largest buffers at the plan's peak, largest first; at most `count`.
 std::vector<Resident> largest_at_peak(const Plan& plan, size_t count);
 
 }  // namespace plimsoll

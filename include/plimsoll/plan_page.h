@@ -16,6 +16,7 @@
 
 namespace plimsoll {
 
+/// Contents of the page of a plan.
 struct PlanPage {
   std::string title;                                       ///< "llama-7b.yaml"
   std::string subtitle;                                    ///< the job and the device planned for, one line

@@ -36,6 +36,7 @@ struct SegmentationLossConfig {
   double text = 0;  ///< next-token loss of the answer: nats an answer
 };
 
+/// Sizes and parts of a model that segments an image by a prompt.
 struct PromptSegmentationConfig {
   int64_t image_size = 64;     ///< height and width, of the image and of the mask; a multiple of 16
   int64_t channels = 1;        ///< of the image

@@ -23,7 +23,9 @@ struct InputSpec {
 /// Input tensors by name. Throws UserError for a name that the step has not declared.
 class StepInputs {
  public:
+  /// Sets the tensor of an input.
   void set(const std::string& name, at::Tensor tensor) { tensors_[name] = std::move(tensor); }
+  /// Returns the tensor of an input.
   const at::Tensor& operator[](const std::string& name) const;
 
  private:

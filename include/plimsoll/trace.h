@@ -22,15 +22,19 @@
 
 namespace plimsoll {
 
+/// Index of a buffer in Trace::buffers.
 using BufferId = int32_t;
 constexpr BufferId kNoBuffer = -1;
 
+/// Role of a buffer in the training step.
 enum class Role : uint8_t { parameter, gradient, optimizer_state, activation, input, temporary, workspace };
+/// Returns the name of a role.
 std::string_view name_of(Role role);
 
 /// What a buffer may lie in, the device's own first. Each has an arena of its own.
 enum class Memory : uint8_t { device, host, disk };
 constexpr int kMemories = 3;
+/// Returns the name of a memory.
 std::string_view name_of(Memory memory);
 
 /// A piece of memory that operators write and read. Views of it are not buffers.
@@ -42,6 +46,7 @@ struct Buffer {
   std::string label;               ///< "layers.3.attention.query.weight", "gradient of …", or the op that made it
   Memory memory = Memory::device;  ///< elsewhere only copies touch it and, in host memory, ops that run on the host
 
+  /// Returns whether the buffer is in the device's memory.
   bool on_device() const { return memory == Memory::device; }
 };
 
@@ -53,15 +58,20 @@ struct View {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
 
+  /// Returns the number of elements: the product of the sizes.
   int64_t elements() const;
+  /// Compares all fields.
   bool operator==(const View&) const = default;
 };
 
+/// Part of the training step that an op belongs to.
 enum class Phase : uint8_t { initialize, forward, backward, update, evaluate };
+/// Returns the name of a phase.
 std::string_view name_of(Phase phase);
 
 /// One argument of a recorded call, in schema order. Constants are kept in OpCall.
 struct Argument {
+  /// Kind of an argument.
   enum class Kind : uint8_t { constant, tensor, tensor_list };
   Kind kind = Kind::constant;
   bool written = false;     ///< in place or `out`: the op writes into these views
@@ -76,6 +86,7 @@ enum class CopyStage : uint8_t { none, start, wait };
 /// What replay needs of libtorch for a call: the operator handle and the constant arguments (src/record/op_call.h).
 struct OpCall;
 
+/// One recorded call of an operator, or a copy between two memories.
 struct Op {
   std::string name;  ///< "aten::mm.out"
   std::vector<Argument> arguments;
@@ -107,6 +118,7 @@ struct Segment {
 /// A part of segment `update` that passes/update_in_backward may run elsewhere: what happens to one parameter, or to
 /// all.
 struct UpdatePiece {
+  /// Kind of a piece.
   enum class Kind : uint8_t {
     begin,   ///< sets the step's scalars
     norm,    ///< of one parameter: the norm of its gradient, and whether it is finite
@@ -136,6 +148,7 @@ struct ConstantData {
 /// What places in an arena are multiples of at the least, bytes: a cache line.
 constexpr int64_t kArenaAlignment = 64;
 
+/// A recorded training step: buffers, ops in order, and the segments of the ops.
 struct Trace {
   std::vector<Buffer> buffers;
   std::vector<Op> ops;

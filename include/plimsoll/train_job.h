@@ -46,6 +46,7 @@ struct JobSettings {
 /// The micro batches of a step of the first epoch, in words: "4 x 8", "4 x 2 + 2" where the last one is smaller.
 std::string micro_batches_in_words(const JobSettings& settings);
 
+/// A job with its chosen settings and its plan.
 struct PlannedJob {
   JobSettings settings;
   Plan plan;
@@ -129,6 +130,7 @@ struct ModelChangesProgress {
   int64_t schedules = 0;     ///< that were worked out for it so far
 };
 
+/// Result of planning the job with changes of its model.
 struct ModelChanges {
   std::vector<ModelChange> planned;  ///< the job as it is first
   std::vector<std::string> left;     ///< as overrides: not planned any more
@@ -180,17 +182,22 @@ class TrainObserver {
   /// The memory that was planned for could not be had when it was to be taken: the job was planned again, for what
   /// there is now. Only where the budget is `auto`.
   virtual void replanned(const std::string& why, const PlannedJob& job) {}
+  /// The run continues from `checkpoint`, at `step`.
   virtual void resumed(const std::string& checkpoint, int64_t step) {}
   virtual void stepped(const TrainProgress& progress) {}  ///< after every step
+  /// The loss on the evaluation data after `step`.
   virtual void evaluated(int64_t step, double loss) {}
+  /// The metrics on the evaluation data after `step`, by name.
   virtual void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {}
   virtual void left_out(const std::string& what) {}  ///< a sample that cannot be read (`data.skip_bad`)
+  /// A checkpoint was written after `step`.
   virtual void saved(const std::string& checkpoint, int64_t step) {}
   virtual void starting() {}  ///< all is prepared: from here on request_stop() ends the run after a step
   /// The metrics cannot be written, for the first time: the run goes on, and tries again with the next.
   virtual void metrics_refused(const std::string& why) {}
 };
 
+/// Result of a training run.
 struct TrainReport {
   bool fits = true;      ///< false: nothing was trained
   bool stopped = false;  ///< by request_stop(), before the last step

@@ -35,6 +35,7 @@ struct StepResult {
   bool skipped = false;
 };
 
+/// Trains one Step: records it, plans it, and runs it inside the plan's arenas.
 class Training {
  public:
   /// Records and plans; takes no memory for tensors, but where the device is here runs small kernels once, apart, to
@@ -44,6 +45,7 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
+  /// Returns the current plan. It can change after the first step.
   const Plan& plan() const;
 
   /// Takes the arena and initialises the model in it. Kernels whose scratch no rule knows are run once before, apart,
@@ -61,6 +63,7 @@ class Training {
   /// The same with `count` micro batches that are asked for one at a time: what next(i) gives need live only until it
   /// is called again, or the step ends. `ragged`: the last of them has last_micro_batch samples.
   using MicroBatchSource = std::function<const std::map<std::string, at::Tensor>&(int64_t index)>;
+  /// Runs one optimizer step over `count` micro batches from `next`; see above.
   StepResult step(int64_t count, const MicroBatchSource& next, double learning_rate, bool ragged = false);
 
   /// The loss of one micro batch, without gradients, the model in evaluation mode.
@@ -78,8 +81,11 @@ class Training {
   /// Looks through the arena for how far it was written to; for what is asked every step there is peak_bytes_used().
   MemoryUse used() const;
   int64_t peak_bytes_used() const;  ///< used().measured_peak(), at no cost
+  /// Returns the number of optimizer steps, skipped steps included.
   int64_t steps_done() const;
+  /// Returns the number of steps skipped for gradients that were not finite.
   int64_t steps_skipped() const;
+  /// Returns the current loss scale; 1 without loss scaling.
   double loss_scale() const;
 
   /// The parameters, buffers and optimizer state by name, as tensors over the arena (or the host's). Valid until the
@@ -87,6 +93,7 @@ class Training {
   std::vector<std::pair<std::string, at::Tensor>> state();
   /// What else a resumed run needs, as text: step counters and the loss scale.
   std::map<std::string, std::string> counters() const;
+  /// Restores what counters() returned.
   void restore_counters(const std::map<std::string, std::string>& counters);
 
  private:

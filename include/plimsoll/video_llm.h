@@ -32,6 +32,7 @@ struct VisionConfig {
   std::array<double, 3> image_mean = {0.5, 0.5, 0.5}, image_std = {0.5, 0.5, 0.5};
 };
 
+/// Sizes and parts of a model that reads video frames into a language model.
 struct VideoLlmConfig {
   int64_t image_size = 224;  ///< height and width of a frame
   int64_t tokens_per_frame =
