@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
-"""Checks the links of the documents: every relative link, every anchor and every picture must exist.
+"""Checks the documents: every link must resolve, and every command must be one that exists.
 
     scripts/check-docs.py            checks README.md, CONTRIBUTING.md, CHANGELOG.md, docs/**/*.md and examples/**/*.md
     scripts/check-docs.py FILE ...   checks these documents only
 
-Anchors are those that GitHub makes of headings. Names of documents in comments and help texts (docs/NAME.md) are checked
-too. Addresses that begin with a scheme (https:) are not: no network is needed. Prints one line for each broken link,
-FILE:LINE: TARGET: REASON, and exits with 1 if there is one.
+Links: every relative link, every anchor and every picture. Anchors are those that GitHub makes of headings. Names of
+documents in comments and help texts (docs/NAME.md) are checked too. Addresses that begin with a scheme (https:) are not:
+no network is needed.
+
+Commands, in code blocks and inline code (not in CHANGELOG.md and docs/decisions, which tell of earlier times):
+every `make TARGET` is in Makefile; every path below scripts/, bench/ and examples/ exists; every `plimsoll COMMAND` and
+`--option` is in docs/command-line.md, which is generated from the help; every override `key=value` is a key of
+docs/job-file.md or a name of src/train/job/aliases.cpp. A command that is shown with the error it causes may be wrong.
+
+Prints one line for each fault, FILE:LINE: TARGET: REASON, and exits with 1 if there is one.
 """
 import functools
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import urllib.parse
@@ -21,6 +29,8 @@ FOLDERS = ["docs", "examples"]
 SOURCES = ["include", "src", "scripts", "tests", "bench", "examples", "cmake", "Makefile", "CMakeLists.txt"]
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 DEFINITION = re.compile(r"^\[[^\]]+\]:\s+(\S+)")
+# Settings of other programs that the documents mention.
+OTHERS = {"local_lock", "add_special_tokens"}
 NAMED = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.(?:md|svg)")
 
 
@@ -102,6 +112,124 @@ def faults_of_names():
                         yield f"{path.relative_to(ROOT)}:{number}: {name}: no such file"
 
 
+def code_of(path):
+    """(number, text, answer) of each piece of code: a line of a code block with the line after it, or inline code with
+    its line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    prose = dict(lines_of(path))
+    for number, line in enumerate(lines, 1):
+        if number not in prose and not re.match(r" {0,3}(```|~~~)", line):
+            text, last = line.strip(), number
+            while text.endswith("\\") and last < len(lines):  # a command of several lines
+                text, last = text[:-1] + lines[last].strip(), last + 1
+            yield number, text.removeprefix("$ "), lines[last].strip() if last < len(lines) else ""
+    for number, line in prose.items():
+        for _, code in re.findall(r"(?<!`)(`+)(?!`)((?:(?!\1).)+)\1", line):
+            yield number, code.strip().replace("\\|", "|"), line
+
+
+@functools.cache
+def make_targets():
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@functools.cache
+def options():
+    """The options of each command of plimsoll, and of plimsoll itself (""), from the generated page."""
+    found, command = {"": set()}, ""
+    usual = []
+    for line in (ROOT / "docs/command-line.md").read_text(encoding="utf-8").splitlines():
+        heading = re.match(r"## (?:plimsoll )?(.*)", line)
+        if heading:
+            command = heading.group(1)
+            found.setdefault(command, set())
+        elif command != "The usual flags" and "(#the-usual-flags)" in line:
+            usual.append(command)
+        elif line.startswith("| `-"):
+            found[command].update(re.findall(r"(?<![\w-])--?[a-z][\w-]*", line.split("`")[1]))
+    for taking in usual:
+        found[taking] |= found["The usual flags"]
+    return {name: known for name, known in found.items() if re.fullmatch(r"[a-z]*", name)}
+
+
+@functools.cache
+def keys():
+    """Keys of the job file, and the names of other programs that stand for one; NAME.* stands for all below NAME."""
+    own = set(re.findall(r"^\| `([a-z_][\w.]*)` \|", (ROOT / "docs/job-file.md").read_text(encoding="utf-8"), re.MULTILINE))
+    other = set()
+    for name in ["aliases.cpp", "many_devices.cpp"]:
+        text = (ROOT / "src/train/job" / name).read_text(encoding="utf-8")
+        other.update(re.findall(r"[({]\"([a-z_][\w.*]*)\", *\"", text))
+        for ending in re.findall(r"fmt::format\(\"\{\}(\w+)\"", text):
+            other.update([ending, "data." + ending])
+    at_top = {f"training.{name}" for name in own | other if "." not in name}
+    return own | other | at_top
+
+
+def is_key(name):
+    return name in keys() | OTHERS | {"key.path"} or any(key.endswith(".*") and name.startswith(key[:-1]) for key in keys())
+
+
+def words_of(command):
+    """The words of a shell command up to its end: a comment, a pipe, a redirection."""
+    words = []
+    try:
+        split = shlex.split(command, comments=True)
+    except ValueError:  # an apostrophe in a remark
+        split = command.split("#")[0].split()
+    for word in split:
+        if re.fullmatch(r"[|&;<>]+|\d?>+.*|—|→", word):
+            break
+        words.append(word.rstrip(",;:)"))
+    return words
+
+
+def faults_of_plimsoll(words):
+    """Faults of `COMMAND ARGUMENT ...`."""
+    known = options()
+    command, options_taken = words[0], known.get(words[0])
+    if options_taken is None:
+        yield f"plimsoll {command}", "no such command"
+        return
+    for word in words[1:]:
+        option = re.match(r"(--?[a-z][\w-]*)", word)
+        if option and option.group(1) not in options_taken | known[""]:
+            yield option.group(1), f"no such option of plimsoll {command}"
+        override = re.match(r"([a-z_][\w.]*)=", word)
+        if override and not is_key(override.group(1)):
+            yield override.group(1), "no such key of the job file"
+
+
+def faults_of_code(code, answer):
+    if re.match(r"plimsoll: ", answer) or "exit code 2" in answer:
+        return
+    for target in re.findall(r"(?:^|[;&|(] *|\w+=\S* )make ([a-z][\w-]*)", code):
+        if target not in make_targets():
+            yield f"make {target}", "no such target in Makefile"
+    for path in re.findall(r"(?<![\w/.~$}-])(?:scripts|bench|examples)/[\w.*/-]*", code):
+        path = path.rstrip(".")
+        if re.search(r"[A-Z]{4,}", path.replace("README", "")):  # a placeholder: examples/SYSTEM
+            continue
+        if not any(True for _ in ROOT.glob(path.rstrip("/"))):
+            yield path, "no such file"
+    found = re.search(r"(?:^|[;&|(=] *|[ /])plimsoll (?=[a-z])(.*)", code)
+    if found:
+        yield from faults_of_plimsoll(words_of(found.group(1)))
+    elif re.match(r"[a-z]+ (?:\S+ )*--[a-z]", code) and code.split()[0] in options():  # `plan --frontier`
+        yield from faults_of_plimsoll(words_of(code))
+    elif re.fullmatch(r"[a-z_]+(?:\.[a-z_]+)*=\S+", code) and not is_key(code.split("=")[0]):
+        yield code, "no such key of the job file"
+
+
+def faults_of_commands(document):
+    name = document.relative_to(ROOT)
+    if name.name == "CHANGELOG.md" or "decisions" in name.parts:
+        return
+    for number, code, answer in code_of(document):
+        for target, fault in faults_of_code(code, answer):
+            yield f"{name}:{number}: {target}: {fault}"
+
+
 def documents():
     names = [ROOT / name for name in DOCUMENTS]
     for folder in FOLDERS:
@@ -113,7 +241,8 @@ def documents():
 
 def main():
     chosen = [pathlib.Path(name).resolve() for name in sys.argv[1:]]
-    faults = [fault for document in chosen or documents() for fault in faults_of_links(document)]
+    faults = [fault for document in chosen or documents() for faults_of in (faults_of_links, faults_of_commands)
+              for fault in faults_of(document)]
     if not chosen:
         faults += faults_of_names()
     print("\n".join(faults), end="\n" if faults else "")

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""The check of documents finds commands, options, keys, targets and paths that do not exist, and no others."""
+import importlib.util
+import pathlib
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SPEC = importlib.util.spec_from_file_location("check_docs", ROOT / "scripts/check-docs.py")
+docs = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(docs)
+
+
+def faults(code, answer=""):
+    return [target for target, _ in docs.faults_of_code(code, answer)]
+
+
+class Commands(unittest.TestCase):
+    def test_what_exists_passes(self):
+        for code in ["make test", "ARGS=--all make bench-step", "build/plimsoll plan my.yaml memory_budget=64MiB --by module | head",
+                     "plimsoll train job.yaml --use-amp trainer.max_steps=3 training.num_workers=2  # it's --short",
+                     "plan --gpu NAME", "plimsoll gpus a6000", "plimsoll --help", "optimizer.name=sgd", "key.path=value",
+                     "scripts/check-docs.py FILE", "examples/*/README.md", "examples/SYSTEM/", "build/bench/x", "zero_optimization.any=1"]:
+            self.assertEqual(faults(code), [], code)
+
+    def test_what_does_not_exist_is_found(self):
+        self.assertEqual(faults("make tests"), ["make tests"])
+        self.assertEqual(faults("make setup && make nothing"), ["make nothing"])
+        self.assertEqual(faults("plimsoll generate job.yaml"), ["plimsoll generate"])
+        self.assertEqual(faults("build/plimsoll plan a.yaml --fronteer 3"), ["--fronteer"])
+        self.assertEqual(faults("plimsoll train a.yaml --frontier"), ["--frontier"])  # an option of another command
+        self.assertEqual(faults("trace --hottest 3"), ["--hottest"])
+        self.assertEqual(faults("plimsoll plan a.yaml optimizer.lerning_rate=1 \"lora.module=['*']\""),
+                         ["optimizer.lerning_rate", "lora.module"])
+        self.assertEqual(faults("memory_bugdet=1GiB"), ["memory_bugdet=1GiB"])
+        self.assertEqual(faults("python3 scripts/none.py bench/none.py"), ["scripts/none.py", "bench/none.py"])
+
+    def test_a_command_with_the_error_it_causes_may_be_wrong(self):
+        self.assertEqual(faults("plimsoll plan a.yaml nonsense=1", "plimsoll: command line: nonsense=1: unknown key"), [])
+        self.assertEqual(faults("plimsoll plan a.yaml --nonsense", "| `plimsoll plan a.yaml --nonsense` | exit code 2 |"), [])
+
+    def test_code_is_found_in_blocks_and_in_lines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text("Use `make a`, or ``make `b` ``.\n\n    make c \\\n      d\n\n```text\n$ make e\nplimsoll: no\n```\nmake f\n")
+            self.assertEqual([code for _, code, _ in docs.code_of(page)],
+                             ["make c d", "d", "make e", "plimsoll: no", "make a", "make `b`"])
+
+
+if __name__ == "__main__":
+    unittest.main()
