@@ -89,7 +89,6 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
                                  HasSubstr("planner's choice")));
   const json rows = json::parse(get("compare.json"))["rows"];
   ASSERT_EQ(rows.size(), 11u);
-  double difference = 0;
   for (const json& row : rows) {
     EXPECT_EQ(row["fits"], true);
     EXPECT_EQ(row["planned_peak_bytes"], row["measured_peak_bytes"]) << row["name"];
@@ -97,9 +96,17 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
     EXPECT_EQ(row["planned_disk_bytes"], row["measured_disk_bytes"]) << row["name"];
     EXPECT_GT(row["measured_step_seconds"], 0);
     EXPECT_GT(row["predicted_step_seconds"], 0);
-    difference = std::max(difference, std::abs(row["final_loss"].get<double>() - rows[0]["final_loss"].get<double>()));
   }
-  expect_below("largest difference of final losses", difference, 0.05);
+  const auto difference = [&](const std::vector<size_t>& indices) {
+    double largest = 0;
+    for (const size_t i : indices)
+      largest = std::max(largest,
+                         std::abs(rows[i]["final_loss"].get<double>() - rows[indices[0]]["final_loss"].get<double>()));
+    return largest;
+  };
+  // Weights of 16 bits start from other random numbers: those rows are compared with one another.
+  expect_below("difference of final losses, float32 weights", difference({0, 1, 2, 3, 4, 5, 6, 10}), 0.003);
+  expect_below("difference of final losses, bfloat16 weights", difference({7, 8, 9}), 0.003);
   EXPECT_LT(rows[2]["measured_peak_bytes"], rows[1]["measured_peak_bytes"]);
   EXPECT_EQ(rows[1]["final_loss"], rows[2]["final_loss"]);  // checkpointing changes bytes alone
   EXPECT_EQ(rows[3]["final_loss"], rows[4]["final_loss"]);  // and so does a stay in host memory

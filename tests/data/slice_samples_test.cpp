@@ -246,6 +246,15 @@ TEST_F(SliceSamplesTest, RefuseLabelsThatAreNoWholeNumbers) {
   EXPECT_THAT(refusal(), HasSubstr("scales its numbers"));
 }
 
+// The boxes have 6 x 9 pixels in the last five slices, and fewer before.
+TEST_F(SliceSamplesTest, MinPixelsIsTheSmallestMaskOfASample) {
+  config_.validation_fraction = 0;
+  config_.slices.min_pixels = 54;
+  EXPECT_EQ(open()->samples(Split::train), 2 * 5);
+  config_.slices.min_pixels = 55;
+  EXPECT_THAT(refusal(), HasSubstr("lower data.min_pixels"));
+}
+
 TEST_F(SliceSamplesTest, RefuseWhatLeavesNothing) {
   config_.slices.min_pixels = 1000;
   EXPECT_THAT(refusal(), HasSubstr("lower data.min_pixels"));

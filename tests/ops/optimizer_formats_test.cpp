@@ -131,6 +131,16 @@ TEST(StochasticRounding, KeepsWhatRoundingToNearestLoses) {
   EXPECT_EQ(nearest.to(at::kFloat).max().item<double>(), 1.0);
 }
 
+TEST(Accumulator, OfFloat64AddsWithoutRoundingToFloat32) {
+  torch::manual_seed(4);
+  const Tensor x = torch::randn({3, 333}, at::kDouble), y = torch::randn({3, 333}, at::kDouble);
+  const Packed sum{at::full({3, 333}, 7.0, at::kDouble)};
+  accumulate_(sum, x, /*overwrite=*/true);
+  EXPECT_TRUE(torch::equal(sum.values, x));
+  accumulate_(sum, y, /*overwrite=*/false);
+  EXPECT_TRUE(torch::equal(sum.values, x + y));
+}
+
 TEST(Accumulator, SaysWhatIsNotFinite) {
   for (const double bad : std::vector<double>{INFINITY, -INFINITY, NAN}) {
     for (const int64_t place : {0, 130, 299}) {

@@ -49,7 +49,7 @@ Job gesture_job(const TempFolder& folder) {
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
   job.optimizer.learning_rate = 5e-3;
   job.memory_budget = int64_t{1} << 28;
-  job.max_steps = 60;
+  job.max_steps = 120;
   job.seed = test_seed();
   job.threads = 1;
   return job;

@@ -94,7 +94,7 @@ TEST(VideoLlmJob, TheLanguageModelAloneIsCheckpointed) {
   EXPECT_LE(llm.planned_peak_bytes, whole.planned_peak_bytes);
 }
 
-// A frozen language model in 16 bits takes half its bytes, and what is trained beside it learns.
+// A frozen language model in 16 bits takes half its bytes. The other parts train as next to one of 32 bits.
 TEST(VideoLlmJob, AFrozenLanguageModelInBfloat16) {
   TempFolder folder;
   Job job = video_job(folder);
@@ -107,8 +107,8 @@ TEST(VideoLlmJob, AFrozenLanguageModelInBfloat16) {
     const TrainReport half = train(job);
     EXPECT_LT(half.planned.parameters, 0.7 * static_cast<double>(plain.planned.parameters));
     expect_as_planned(half);
-    expect_below(fmt::format("loss, last of first, {}", name_of(precision)), half.losses.back() / half.losses.front(),
-                 1);
+    expect_below(fmt::format("largest difference of losses, {}", name_of(precision)),
+                 largest_difference(half.losses, plain.losses), 0.1);
   }
 }
 
