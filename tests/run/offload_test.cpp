@@ -127,17 +127,22 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
     options.cost.host_bytes = 1e15;  // at no cost
     options.cost.host_link = 1e9;
     bool with_parameters = false, without = false;
-    for (const int percent : {25, 40, 70}) {
+    // Which budgets move parameters depends on the scratch of this processor's matmuls: one budget of each kind is
+    // found.
+    for (const int percent : {40, 60, 25, 50, 55, 45, 30, 35}) {
       options.memory_budget = whole.plan.peak_bytes * percent / 100;
-      if (!Training(decoder(), options).plan().fits) continue;
+      const Plan plan = Training(decoder(), options).plan();
+      bool& covered = plan.moved_parameter_bytes > 0 ? with_parameters : without;
+      if (!plan.fits || plan.host_updates == 0 || covered) continue;
+      covered = true;
       SCOPED_TRACE(percent);
       const RunResult result = train(decoder(), options, 2, 3);
       EXPECT_EQ(result.losses, whole.losses);
+      EXPECT_GT(result.plan.host_updates, 0);
       EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
       EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
       EXPECT_EQ(result.used.host, result.plan.host_bytes);
-      if (result.plan.host_updates == 0) continue;
-      (result.plan.moved_parameter_bytes > 0 ? with_parameters : without) = true;
+      if (with_parameters && without) break;
     }
     EXPECT_TRUE(with_parameters);
     EXPECT_TRUE(without);
