@@ -1,0 +1,46 @@
+// Keeps the cache of measurements (XDG_CACHE_HOME/plimsoll) of a test program apart from the user's: plans depend on
+// the op times in it. Each test begins without op times and rates; the speeds of matmuls, which take seconds to
+// measure, stay.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace {
+
+class PrivateCache : public ::testing::EmptyTestEventListener {
+ public:
+  PrivateCache() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-cache-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
+    folder_ = pattern;
+    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+
+  // A test may have set the variable for itself.
+  void OnTestStart(const ::testing::TestInfo&) override {
+    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "plimsoll", ignored))
+      if (!entry.path().filename().string().starts_with("products")) std::filesystem::remove_all(entry.path(), ignored);
+  }
+
+  void OnTestProgramEnd(const ::testing::UnitTest&) override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// Before main(): GoogleTest owns the listener from here on.
+[[maybe_unused]] const bool kRegistered = [] {
+  ::testing::UnitTest::GetInstance()->listeners().Append(new PrivateCache);
+  return true;
+}();
+
+}  // namespace
