@@ -76,7 +76,7 @@ test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 	@ctest --preset release -j$(TEST_JOBS) $(CTEST_ARGS)
 
 .PHONY: test-masks
-test-masks: setup ## Tests of kernels, scratch and equality as if the processor had fewer instructions (five runs)
+test-masks: setup ## Tests of kernels, scratch and equality as if the processor had fewer instructions (four runs)
 	@scripts/build.sh release ops_tests run_tests train_tests cli_tests
 	@echo "==> test: build/ under masks"
 	@scripts/test-masks.py build
