@@ -79,7 +79,7 @@ def filters_of(name):
     if name == LAPTOP:
         for program, more in {"cli_tests": ["*"], **threshold_tests()}.items():
             filters[program] = ":".join([*filter(None, [filters.get(program)]), *more])
-    return filters
+    return dict(sorted(filters.items(), key=lambda entry: entry[0] != "cli_tests"))  # the longest first
 
 
 def tests(program, pattern, masks, threads):
