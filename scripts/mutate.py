@@ -17,6 +17,8 @@ Results are one JSON object a line. A mutant whose line starts with the same tex
 A person marks a survivor that changes no behaviour as equivalent, with the reason:
 
     scripts/mutate.py --equivalent ID "why no test can notice it"
+
+"not reached" is a survivor in code that this machine's processor does not run; the table leaves it out of the share.
 """
 
 import argparse
@@ -267,7 +269,7 @@ def run_mutant(mutant, programs, options, log):
 def table(results):
     rows = {}
     for result in results:
-        if result["outcome"] in ("killed", "survived", "equivalent", "not compiling"):
+        if result["outcome"] in ("killed", "survived", "equivalent", "not reached", "not compiling"):
             rows.setdefault(result["folder"], []).append(result)
     print(f"\n{'folder':<10}{'mutants':>9}{'compiling':>11}{'equivalent':>12}{'killed':>8}{'survived':>10}{'killed %':>10}")
     total = []
@@ -278,7 +280,7 @@ def table(results):
         killed, survived, same = count("killed"), count("survived"), count("equivalent")
         share = f"{100 * killed / (killed + survived):.0f}" if killed + survived else "-"
         print(f"{folder or 'all':<10}{len(all_of):>9}{killed + survived + same:>11}{same:>12}{killed:>8}{survived:>10}{share:>10}")
-    for outcome in ("survived", "equivalent"):
+    for outcome in ("survived", "not reached", "equivalent"):
         for result in results:
             if result["outcome"] == outcome:
                 print(f"\n{outcome}: {result['file']}:{result['line']} ({result['operator']})\n  - {result['before']}\n"
