@@ -28,7 +28,7 @@ struct CpuInstructions {
 /// or PLIMSOLL_16BIT_PRODUCTS.
 CpuInstructions cpu_instructions();
 
-/// What this machine has, and its measured rates.
+/// The memory and processor of this machine, and its measured rates.
 struct MachineReport {
   std::string processor;                           ///< as the system names it, with libtorch's version
   std::string instructions;                        ///< what libtorch's kernels use: "AVX512"

@@ -90,7 +90,7 @@ std::string_view name_of(AccumulatorDtype dtype);
 /// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
 using AccumulationSchedule = std::map<int64_t, int64_t>;
 
-/// How a step is trained, in how many bytes, and on which device.
+/// Settings of a training step: its arithmetic, its budget in bytes, its device.
 struct TrainingOptions {
   Precision precision = Precision::fp32_true;
   /// float32 | bfloat16 | float16: of the model's weights; empty: as the precision has it. Without mixed precision the

@@ -1,4 +1,4 @@
-// What a plan says of its memory: the bytes of parameters, gradients and optimizer state, and the largest buffers.
+// Contents of a plan's memory: the bytes of parameters, gradients and optimizer state, and the largest buffers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -229,7 +229,7 @@ TEST_F(CopySchedules, CopiesThatDoNotOverlapOpsAreDoneAtOnce) {
   EXPECT_EQ(copies.peak(), 0);
 }
 
-// Whether every copy arrives before its op begins, when the link does one at a time in the order of the ops that need
+// True if every copy arrives before its op begins and the link does one at a time in the order of the ops that need
 // them.
 bool all_arrive(const std::vector<CopyIn>& copies, const std::vector<int32_t>& order) {
   double link_free = 0;

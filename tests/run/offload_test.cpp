@@ -127,7 +127,7 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
     options.cost.host_bytes = 1e15;  // at no cost
     options.cost.host_link = 1e9;
     bool with_parameters = false, without = false;
-    // Which budgets move parameters depends on the scratch of this processor's matmuls: one budget of each kind is
+    // The scratch of this processor's matmuls decides which budgets move parameters: one budget of each kind is
     // found.
     for (const int percent : {40, 60, 25, 50, 55, 45, 30, 35}) {
       options.memory_budget = whole.plan.peak_bytes * percent / 100;
