@@ -263,11 +263,11 @@ def readme_of(name):
 
 def with_tables(name, claims, results):
     """The system's README with the tables that the results make."""
-    words = (f"Full size: `{claims['full']['job']}` on {claims['full']['gpu']} where no other card is named"
+    words = (f"Full size: `{claims['full']['job']}` on {claims['full']['gpu']} unless another card is named"
              f"{', `' + ' '.join(claims['full']['common']) + '`' if claims['full'].get('common') else ''}.\n"
              f"Small: `{claims['tiny']['job']}`, one thread"
-             f"{', `' + ' '.join(claims['tiny']['common']) + '`' if claims['tiny'].get('common') else ''}; bytes as counted in the arena, "
-             f"processor time of a step (median of {ROUNDS} rounds).\nThe percentage is the last against the first.\n\n")
+             f"{', `' + ' '.join(claims['tiny']['common']) + '`' if claims['tiny'].get('common') else ''}; bytes are counted in the arena, "
+             f"time is processor time of a step (median of {ROUNDS} rounds).\nThe percentage compares the last figure with the first.\n\n")
     text = put(readme_of(name), readme_of(name).read_text(), "claims", words + table(claims["rows"], results))
     if claims.get("tables"):
         text = put(readme_of(name), text, "their tables", their_tables.table_text(claims["tables"], results["tables"]))

@@ -69,7 +69,7 @@ def parts(options):
             print(f"| {name} | " + " | ".join(cells) + " |")
     print("| **peak** | " + " | ".join(f"**{size(p['peak_bytes'])}, {100 * p['peak_bytes'] / p['budget_bytes']:.1f} %**" for _, p in plans) + " |")
     print("| budget | " + " | ".join(size(p["budget_bytes"]) for _, p in plans) + " |")
-    print("| least that fits | " + " | ".join(size(p["minimum_budget_bytes"]) for _, p in plans) + " |")
+    print("| minimum budget | " + " | ".join(size(p["minimum_budget_bytes"]) for _, p in plans) + " |")
     print("| predicted step | " + " | ".join(f"{seconds(p['step_seconds'])}, " + f"{p['units_per_second']:,.0f}".replace(",", " ") + f" {p['unit']}/s" for _, p in plans) + " |")
 
 
@@ -82,7 +82,7 @@ def settings(options):
 
 
 def ladder(options):
-    print("| setting | peak | of it activations | least that fits | predicted step | fits |")
+    print("| setting | peak | activations | minimum budget | predicted step | fits |")
     print("|---|---|---|---|---|---|")
     for name, p in settings(options):
         print(f"| {name} | {size(p['peak_bytes'])} | {size(part_of(p['breakdown'], 'activations'))} | {size(p['minimum_budget_bytes'])} | "
@@ -90,7 +90,7 @@ def ladder(options):
 
 
 def learned(options):
-    print("| | least that fits | parameters | learned |")
+    print("| | minimum budget | parameters | trained |")
     print("|---|---|---|---|")
     for name, p in settings(options):
         print(f"| {name} | {size(p['minimum_budget_bytes'])} | {size(part_of(p['breakdown'], 'parameters'))} | {p['parameters'] / 1e6:,.1f} M |".replace(",", " "))
@@ -99,7 +99,7 @@ def learned(options):
 def devices(options):
     target, *gpus = options.arguments
     job, _, common = split(target)
-    print("| device | usable | peak | least that fits | micro batches | predicted step |")
+    print("| device | usable | peak | minimum budget | micro batches | predicted step |")
     print("|---|---|---|---|---|---|")
     for gpu in gpus:
         p = plan(options, job, gpu, common)
