@@ -78,6 +78,18 @@ TEST(Autocast, TheCudaRulesDiffer) {
   EXPECT_EQ(planned[10].scalar_type(), torch::kFloat);  // sum
 }
 
+// Norms without a dtype are computed in float32: another overload is called.
+TEST(Autocast, CudaNormsAreOfFloat32) {
+  const Trace trace = testing::record([](Recorder&) {
+    const auto x = torch::zeros({4, 8}, torch::kHalf);
+    const AutocastScope autocast(AutocastTarget::cuda, torch::kHalf);
+    EXPECT_EQ(at::norm(x, 2).scalar_type(), torch::kFloat);
+    EXPECT_EQ(at::norm(x, 2, {1}).scalar_type(), torch::kFloat);
+    EXPECT_EQ(at::norm(x.to(torch::kDouble), 2).scalar_type(), torch::kDouble);
+  });
+  EXPECT_FALSE(trace.ops.empty());
+}
+
 // A weight is cast once, however often it is used.
 TEST(Autocast, WeightCastsAreCached) {
   const Trace trace = testing::record([&](Recorder&) {

@@ -94,6 +94,45 @@ TEST(Recorder, PythonStyleScalarsAreConstants) {
   EXPECT_THAT(describe_constants(op), HasSubstr("other=3"));
 }
 
+TEST(Recorder, ConstantsInWordsAreThoseThatAreNotTheDefault) {
+  const Trace trace = testing::record([](Recorder&) {
+    torch::mm(torch::zeros({2, 3}), torch::zeros({3, 5}));
+    torch::softmax(torch::zeros({4}), 0);
+  });
+  EXPECT_EQ(describe_constants(trace.ops.back()), "dim=0, half_to_float=False");
+  for (const Op& op : trace.ops)
+    if (op.name.starts_with("aten::mm")) {
+      EXPECT_EQ(describe_constants(op), "");
+    }
+}
+
+TEST(Recorder, AListOfOptionalTensorsIsAnOperand) {
+  const Trace trace = testing::record([](Recorder&) {
+    const Tensor x = torch::zeros({4, 6}), rows = torch::zeros({2}, torch::kLong);
+    x.index({torch::indexing::Slice(), rows});
+  });
+  const Op& op = trace.ops.back();
+  ASSERT_THAT(op.name, HasSubstr("aten::index"));
+  EXPECT_EQ(op.arguments[1].kind, Argument::Kind::tensor_list);
+  ASSERT_EQ(op.arguments[1].views.size(), 2u);
+  EXPECT_EQ(op.arguments[1].views[0].buffer, -1);  // the dimension that is not indexed
+  EXPECT_EQ(op.arguments[1].views[1].dtype, DType::int64);
+}
+
+TEST(Recorder, PiecesOfTheUpdateFollowOneAnother) {
+  const Trace trace = testing::record([](Recorder& recorder) {
+    recorder.begin_update_piece({.kind = UpdatePiece::Kind::begin});
+    torch::zeros({4});
+    recorder.begin_update_piece({.kind = UpdatePiece::Kind::total});
+    torch::zeros({4});
+    recorder.begin_segment("finish");
+  });
+  ASSERT_EQ(trace.update_pieces.size(), 2u);
+  EXPECT_EQ(trace.update_pieces[0].begin, 0);
+  EXPECT_EQ(trace.update_pieces[0].end, trace.update_pieces[1].begin);
+  EXPECT_GT(trace.update_pieces[1].end, trace.update_pieces[1].begin);
+}
+
 TEST(Recorder, CpuTensorsAreKeptWithTheirBytes) {
   const Tensor table = torch::tensor({1.0f, 2.0f, 3.0f});
   const Trace trace = testing::record([&](Recorder&) { torch::zeros({3}) + table; });
@@ -118,6 +157,23 @@ TEST(Recorder, FlopsOfAProduct) {
   const Trace trace = testing::record([](Recorder&) { torch::mm(torch::zeros({2, 3}), torch::zeros({3, 5})); });
   EXPECT_EQ(trace.ops.back().flops, 2 * 2 * 3 * 5);
   EXPECT_EQ(trace.ops.back().bytes_moved, 4 * (6 + 15 + 10));
+}
+
+TEST(Recorder, FlopsOfAConvolution) {
+  const Trace trace = testing::record([](Recorder&) {
+    torch::convolution(torch::zeros({1, 3, 8, 8}), torch::zeros({4, 3, 3, 3}), {}, {1, 1}, {1, 1}, {1, 1}, false,
+                       {0, 0}, 1);
+  });
+  EXPECT_EQ(trace.ops.back().flops, 2 * (4 * 8 * 8) * (3 * 3 * 3));
+}
+
+// A plan tensor that outlives its recording: nothing adopts the CPU tensor, and libtorch refuses the mixture.
+TEST(PlanScopes, WithoutARecorderCpuTensorsAreNotAdopted) {
+  const Tensor table = torch::tensor({1.0f, 2.0f, 3.0f});
+  Tensor kept;
+  testing::record([&](Recorder&) { kept = torch::zeros({3}); });
+  const PlanScope scope;
+  EXPECT_ANY_THROW(kept + table);
 }
 
 TEST(Recorder, AModelTakesNoMemory) {
