@@ -53,6 +53,19 @@ TEST(JobAliases, OfLightningAreAnsweredWithOurs) {
                           "job.yaml:4: trainer.gradient_clip_val (Lightning's name) is max_grad_norm: 0.5 here"));
 }
 
+TEST(JobAliases, WordsForAPrecisionAreTakenInBothPlaces) {
+  const Job file = parsed("precision: bf16\n");
+  EXPECT_EQ(file.precision, Precision::bf16_mixed);
+  EXPECT_THAT(file.notes, ElementsAre("job.yaml:2: precision: bf16 is precision: bf16-mixed here"));
+  const Job overridden = parsed("", {"precision=fp16"});
+  EXPECT_EQ(overridden.precision, Precision::fp16_mixed);
+  EXPECT_THAT(overridden.notes,
+              ElementsAre("command line: precision=fp16: precision: fp16 is precision: 16-mixed here"));
+  EXPECT_EQ(parsed("precision: float32\n").precision, Precision::fp32_true);
+  EXPECT_THAT(parsed("precision: bf16-mixed\n").notes, IsEmpty());
+  EXPECT_THAT(refusal("precision: bf17"), HasSubstr("allowed: auto, 32-true"));
+}
+
 TEST(JobAliases, OfDeepSpeedMayBeNested) {
   const Job job = parsed(
       "train_batch_size: 32\ntrain_micro_batch_size_per_gpu: 4\nbf16: {enabled: true}\nfp16:\n  enabled: false\n");

@@ -101,7 +101,8 @@ TEST(JobBatchMeaning, AMicroBatchOnTheCommandLineMakesTheFilesBatchTheWhole) {
                           "step; without it, with gradient_accumulation_steps: 2, 16 x 2 = 32 samples"));
   EXPECT_THAT(refusal("batch_size: 16\ngradient_accumulation_steps: 2", {"micro_batch_size=4"}),
               AllOf(HasSubstr("batch_size 16, micro_batch_size 4 and gradient_accumulation_steps 2 do not agree"),
-                    HasSubstr("for 8 samples a step"), HasSubstr("for 16 give gradient_accumulation_steps: 4 or")));
+                    HasSubstr("4 x 2 = 8 (at least 5, if the last micro batch is smaller), not 16"),
+                    HasSubstr("or set batch_size: 8 or gradient_accumulation_steps: 4 or")));
 }
 
 TEST(JobBatchMeaning, OfTwoOnTheCommandLineTheThirdFollows) {
@@ -138,7 +139,7 @@ TEST(JobBatchMeaning, AFileThatNamesItsMicroBatchIsChangedByOneNumber) {
   EXPECT_EQ(sizes(parsed("batch_size: 64\nmicro_batch_size: auto", {"gradient_accumulation_steps=4"})), "64: 16 x 4");
   // 16 x 4 or 32 in 4: two trainings.
   EXPECT_THAT(refusal(three, {"gradient_accumulation_steps=4"}),
-              AllOf(HasSubstr("batch_size: 64 or leave it out"), HasSubstr("micro_batch_size: 8")));
+              AllOf(HasSubstr("or set batch_size: 64 or"), HasSubstr("micro_batch_size: 8")));
 }
 
 /// What the page says, in its own words: one number or nothing for each of the three.

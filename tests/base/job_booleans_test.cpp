@@ -91,7 +91,7 @@ TEST(JobBooleans, BothTrueIsAContradictionThatIsNamed) {
   EXPECT_THAT(refusal("", {"bf16=true", "fp16=true"}), HasSubstr("fp16: true contradicts bf16: true"));
   const std::vector<std::pair<const char*, const char*>> files = {
       {"bf16: true\nuse_amp: false", "use_amp: false contradicts bf16: true"},
-      {"use_amp: true\nbf16: false\nfp16: false", "one of the two"},
+      {"use_amp: true\nbf16: false\nfp16: false", "forbid both"},
       {"precision: bf16-mixed\nbf16: false", "bf16: false contradicts precision: bf16-mixed"},
       {"precision: 32-true\nbf16: true", "bf16: true contradicts precision: 32-true"},
       {"precision: bf16-mixed\nfp16: true", "fp16: true contradicts precision: bf16-mixed"},

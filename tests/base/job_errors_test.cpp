@@ -71,8 +71,8 @@ TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
 }
 
 TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
-  EXPECT_EQ(message("precision: fp16"),
-            "job.yaml:2: precision is 'fp16'; allowed: auto, 32-true, 16-mixed, bf16-mixed, bf16-true; did you mean "
+  EXPECT_EQ(message("precision: 16mixed"),
+            "job.yaml:2: precision is '16mixed'; allowed: auto, 32-true, 16-mixed, bf16-mixed, bf16-true; did you mean "
             "'16-mixed'?");
   EXPECT_EQ(message("max_steps: many"), "job.yaml:2: max_steps is 'many'; allowed: integer from 1 to 1000000000");
   EXPECT_EQ(message("max_steps: [1, 2]"),
@@ -190,26 +190,26 @@ TEST(JobErrors, BatchSizesAgree) {
   EXPECT_EQ(message("batch_size: 3\nmicro_batch_size: 4"),
             "job.yaml:2: batch_size is 3; it must be at least micro_batch_size, 4");
   EXPECT_EQ(message("batch_size: 9\nmicro_batch_size: auto\ngradient_accumulation_steps: 4"),
-            "job.yaml:2: batch_size is 9; it does not make gradient_accumulation_steps 4 micro batches with only the "
-            "last smaller (for example 8 or 12)");
+            "job.yaml:2: batch_size is 9; it does not fit gradient_accumulation_steps 4: it cannot be divided into 4 "
+            "micro batches of which only the last is smaller (for example 8 or 12)");
   // All three and what to change, to the one step or to the other.
   const auto three = [](int64_t batch) {
     return message(fmt::format("batch_size: {}\nmicro_batch_size: 5\ngradient_accumulation_steps: 4", batch));
   };
   const auto words = [](int64_t batch, const std::string& instead) {
     return fmt::format(
-        "job.yaml:2: batch_size {}, micro_batch_size 5 and gradient_accumulation_steps 4 do not agree: 5 x 4 = 20, or "
-        "from 16 on with a smaller last one; for 20 samples a step give batch_size: 20 or leave it out, for {} give {}",
+        "job.yaml:2: batch_size {}, micro_batch_size 5 and gradient_accumulation_steps 4 do not agree: 5 x 4 = 20 (at "
+        "least 16, if the last micro batch is smaller), not {}; remove one of the three keys, or set batch_size: 20{}",
         batch, batch, instead);
   };
-  EXPECT_EQ(three(10), words(10, "gradient_accumulation_steps: 2 or micro_batch_size: 3"));
-  EXPECT_EQ(three(9), words(9, "gradient_accumulation_steps: 2"));  // in four parts 9 is 3, 3, 3 and none
-  EXPECT_EQ(three(15), words(15, "gradient_accumulation_steps: 3 or micro_batch_size: 4"));
-  EXPECT_EQ(three(21), words(21, "gradient_accumulation_steps: 5 or micro_batch_size: 6"));
-  EXPECT_EQ(three(3), words(3, "").substr(0, words(3, "").find(", for 3")));  // neither
+  EXPECT_EQ(three(10), words(10, " or gradient_accumulation_steps: 2 or micro_batch_size: 3"));
+  EXPECT_EQ(three(9), words(9, " or gradient_accumulation_steps: 2"));  // in four parts 9 is 3, 3, 3 and none
+  EXPECT_EQ(three(15), words(15, " or gradient_accumulation_steps: 3 or micro_batch_size: 4"));
+  EXPECT_EQ(three(21), words(21, " or gradient_accumulation_steps: 5 or micro_batch_size: 6"));
+  EXPECT_EQ(three(3), words(3, ""));  // neither
   EXPECT_EQ(message("batch_size: 3\nmicro_batch_size: 4\ngradient_accumulation_steps: 1"),
-            "job.yaml:2: batch_size 3, micro_batch_size 4 and gradient_accumulation_steps 1 do not agree: 4 x 1 = 4; "
-            "for 4 samples a step give batch_size: 4 or leave it out, for 3 give micro_batch_size: 3");
+            "job.yaml:2: batch_size 3, micro_batch_size 4 and gradient_accumulation_steps 1 do not agree: 4 x 1 = 4, "
+            "not 3; remove one of the three keys, or set batch_size: 4 or micro_batch_size: 3");
   EXPECT_THAT(message("micro_batch_size: 1048576\ngradient_accumulation_steps: 2"), HasSubstr("more than 1048576"));
   EXPECT_THAT(message("batch_size: 1048576\ngradient_accumulation_steps: {0: 1, 1: 2}"),
               HasSubstr("more than 1048576"));
@@ -220,15 +220,14 @@ TEST(JobErrors, BatchSizesAgree) {
 TEST(JobErrors, AScheduleHasNoSmallerLastMicroBatch) {
   EXPECT_EQ(message("batch_size: 18\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
             "job.yaml:2: batch_size 18, micro_batch_size 5 and gradient_accumulation_steps {0: 4, 2: 2} do not agree: "
-            "5 x 4 = 20 in epoch 0, and with a schedule all micro batches are alike; for 20 samples a step give "
-            "batch_size: 20 or leave it out");
+            "5 x 4 = 20 in epoch 0, not 18; remove one of the three keys, or set batch_size: 20");
   EXPECT_THAT(message("batch_size: 16\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
-              EndsWith(", for 16 give micro_batch_size: 4"));
+              EndsWith("or set batch_size: 20 or micro_batch_size: 4"));
   EXPECT_EQ(message("batch_size: 10\nmicro_batch_size: auto\ngradient_accumulation_steps: {0: 4, 2: 2}"),
-            "job.yaml:2: batch_size is 10; it must be a multiple of gradient_accumulation_steps 4, as with a schedule "
-            "all micro batches are alike (for example 8 or 12)");
+            "job.yaml:2: batch_size is 10; it must be a multiple of gradient_accumulation_steps 4, because all micro "
+            "batches of a schedule have the same size (for example 8 or 12)");
   EXPECT_THAT(message("micro_batch_size: auto\ngradient_accumulation_steps: {0: 3, 2: 2}"),
-              HasSubstr("is 8, no multiple of it"));
+              HasSubstr("its default, 8, is no multiple of 3; set batch_size or"));
 }
 
 TEST(JobErrors, SchedulesStartWithEpochZero) {
@@ -384,11 +383,11 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
       "example "
       "optimizer.name=sgd");
   EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
-  EXPECT_THAT(message_for_override("precision=fp16"),
-              StartsWith("command line: precision=fp16: precision is 'fp16'; allowed: auto, 32-true"));
+  EXPECT_THAT(message_for_override("precision=16mixed"),
+              StartsWith("command line: precision=16mixed: precision is '16mixed'; allowed: auto, 32-true"));
   EXPECT_THAT(
       message_for_override("seed="),
-      StartsWith("command line: seed=: seed has no value, as where a variable of the shell is not set; allowed: "));
+      StartsWith("command line: seed=: seed has no value (perhaps a shell variable is not set); allowed: "));
   EXPECT_THAT(message_for_override("seed='1"), StartsWith("command line: seed='1: not valid YAML: "));
   EXPECT_THAT(message_for_override("model.num_heads=7"),
               StartsWith("command line: model.num_heads=7: model.num_heads is 7; it must divide hidden_size 256"));

@@ -60,7 +60,7 @@ TEST_F(BeforeTheWork, AnExportsPlaceIsTriedBeforeTheCheckpointIsRead) {
 TEST_F(BeforeTheWork, AKeyWithoutAValueIsSaidSo) {
   for (const std::string key : {"checkpoint.directory", "log.metrics_file", "disk_path"})
     expect_line({"train", "job.yaml", key + "="}, 2,
-                AllOf(HasSubstr(key + " has no value, as where a variable of the shell is not set; allowed: a path"),
+                AllOf(HasSubstr(key + " has no value (perhaps a shell variable is not set); allowed: a path"),
                       HasSubstr("'" + key + "=\"\"'")));
   EXPECT_EQ(run({"plan", "job.yaml", "checkpoint.directory=\"\""}).exit_code, 0);
   expect_line({"plan", "job.yaml", "max_steps="}, 2, HasSubstr("max_steps has no value"));

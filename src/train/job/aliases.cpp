@@ -127,7 +127,7 @@ std::vector<Alias> named_aliases() {
       {"trainer.log_every_n_steps", "Lightning", "log.every_n_steps"},
       {"log_every_n_steps", "Lightning", "log.every_n_steps"},
       {"limit_val_batches", "Lightning", "eval_batches"},
-      {"use_checkpoint", "gesture models", "gradient_checkpointing"},
+      {"use_checkpoint", "a gesture model", "gradient_checkpointing"},
       // Hugging Face
       {"per_device_train_batch_size", "Hugging Face", "micro_batch_size"},
       {"learning_rate", "Hugging Face", "optimizer.learning_rate"},

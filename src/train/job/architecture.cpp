@@ -61,8 +61,8 @@ void take_vision(const std::filesystem::path& file, const Places& places, VideoL
   if (places.given("model.vision.depth")) {
     if (said.depth > found.config.depth)
       refuse(places.of({"model.vision.depth"}),
-             fmt::format("model.vision.depth is {}; {} has {} blocks, of which the first so many can be taken",
-                         said.depth, file.string(), found.config.depth));
+             fmt::format("model.vision.depth is {}; allowed: 1 to {}, the number of blocks in {}", said.depth,
+                         found.config.depth, file.string()));
     if (said.depth < found.config.depth) found.config.final_norm = false;
     found.config.depth = said.depth;
   }

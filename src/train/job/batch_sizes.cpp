@@ -64,17 +64,18 @@ int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSched
   const bool scheduled = is_schedule(steps);
   if (!batch_given)
     throw UserError(fmt::format(
-        "{}: {} is {}, and batch_size, which is not given, is {}, {}; give batch_size or "
-        "micro_batch_size",
+        "{}: {} is {}, but batch_size is not set and its default, {}, {}; set batch_size or micro_batch_size",
         places.of({kStepsKey}), kStepsKey, count, batch,
-        scheduled ? "no multiple of it" : "which does not make so many micro batches with only the last smaller"));
+        scheduled ? fmt::format("is no multiple of {}", count)
+                  : fmt::format("cannot be divided into {} micro batches of which only the last is smaller", count)));
   std::vector<int64_t> multiples;
   for (int64_t multiple : {batch / count * count, (batch / count + 1) * count})
     if (multiple > 0 && multiple <= kLargestBatch) multiples.push_back(multiple);
   throw UserError(fmt::format(
       "{}: batch_size is {}; {} {} {}{}{}", places.of({kBatchKey}), batch,
-      scheduled ? "it must be a multiple of" : "it does not make", kStepsKey, count,
-      scheduled ? ", as with a schedule all micro batches are alike" : " micro batches with only the last smaller",
+      scheduled ? "it must be a multiple of" : "it does not fit", kStepsKey, count,
+      scheduled ? ", because all micro batches of a schedule have the same size"
+                : fmt::format(": it cannot be divided into {} micro batches of which only the last is smaller", count),
       for_example(multiples)));
 }
 
@@ -137,7 +138,7 @@ const std::string& place_of_last(const Places& places) {
   return places.of({kBatchKey});
 }
 
-/// All three are given; what each could be instead is named.
+/// Throws UserError if the three numbers contradict each other; the message says what each could be instead.
 void require_agreement(const Job& job, const Places& places) {
   const int64_t batch = *job.batch_size, micro = *job.micro_batch_size;
   const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
@@ -145,16 +146,17 @@ void require_agreement(const Job& job, const Places& places) {
   const bool scheduled = is_schedule(steps), alike = scheduled || count == 1;
   const int64_t least = alike ? product : product - micro + 1;
   if (batch >= least && batch <= product) return;
-  std::vector<std::string> instead;
+  std::vector<std::string> instead{fmt::format("{}: {}", kBatchKey, product)};
   if (!scheduled && batch >= micro) instead.push_back(fmt::format("{}: {}", kStepsKey, rounded_up(batch, micro)));
   if (const auto part = part_of(batch, steps)) instead.push_back(fmt::format("{}: {}", kMicroKey, *part));
   throw UserError(fmt::format(
-      "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {} = {}{}{}; for "
-      "{} samples a step give batch_size: {} or leave it out{}",
+      "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {} = {}{}, not {}; "
+      "remove one of the three keys, or set {}",
       place_of_last(places), batch, micro, in_words(steps), micro, count, product,
-      scheduled ? " in epoch 0, and with a schedule all micro batches are alike" : "",
-      least < product ? fmt::format(", or from {} on with a smaller last one", least) : "", product, product,
-      instead.empty() ? "" : fmt::format(", for {} give {}", batch, fmt::join(instead, " or "))));
+      scheduled         ? " in epoch 0"
+      : least < product ? fmt::format(" (at least {}, if the last micro batch is smaller)", least)
+                        : "",
+      batch, fmt::join(instead, " or ")));
 }
 
 }  // namespace
@@ -192,7 +194,8 @@ void complete_batch_sizes(Job& job, const Places& places) {
   batch = batch.value_or(*micro * steps->at(0));
   const int64_t most = std::ranges::max_element(*steps, {}, [](const auto& entry) { return entry.second; })->second;
   if ((is_schedule(*steps) ? *micro * most : *batch) > kLargestBatch)
-    throw UserError(fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {} sequences a step",
+    throw UserError(fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {}, the largest step in samples; "
+                                "set a smaller number",
                                 places.of({kStepsKey, kMicroKey}),
                                 batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey, *micro, most, kLargestBatch));
   // The file alone means the product; a micro batch on the command line makes its batch_size the whole.

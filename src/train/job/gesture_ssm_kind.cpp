@@ -127,8 +127,8 @@ void check_gesture(const Job& job, const Places& places) {
       job.gradient_checkpointing != (*config.use_checkpoint ? Choice::on : Choice::off))
     refuse(
         places.of({"model.use_checkpoint"}),
-        fmt::format("model.use_checkpoint is {}, and gradient_checkpointing says otherwise; they are two names of one "
-                    "choice: leave one of them out",
+        fmt::format("model.use_checkpoint is {} and contradicts gradient_checkpointing; both set the same choice: remove "
+                    "one of them",
                     *config.use_checkpoint));
   constexpr double countable = 4.6e18;  // 2^62
   const double width = static_cast<double>(config.expand) * static_cast<double>(config.hidden_dim);

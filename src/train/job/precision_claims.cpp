@@ -70,7 +70,7 @@ void require_agreement(const Claims& claims) {
   const PrecisionClaim *mixed = claim_of(claims, Of::mixed, true), *no_bf16 = claim_of(claims, Of::bf16, false),
                        *no_fp16 = claim_of(claims, Of::fp16, false);
   if (mixed && no_bf16 && no_fp16)
-    throw UserError(fmt::format("{}: {} is one of the two that {} and {} say no to; leave one of them out",
+    throw UserError(fmt::format("{}: {} needs bf16 or fp16, but {} and {} forbid both; remove one of the three",
                                 mixed->place, mixed->said, no_bf16->said, no_fp16->said));
 }
 

@@ -51,7 +51,7 @@ class Assignments {
         !is_section(path) && !find_key(path) && node.kind == Node::Kind::mapping && is_alias_section(path);
     if (!path.empty() && !is_section(path) && !other_section) {
       if (!find_key(path)) return put_alias(*find_alias(path), path, node, source);
-      put(path, node, source);
+      put(path, in_our_words(path, node, source), source);
       return;
     }
     // A section whose keys are all commented out is empty.
@@ -113,6 +113,17 @@ class Assignments {
   }
 
  private:
+  /// A precision by another program's word ("bf16") as a node with ours ("bf16-mixed"), which a note says. `node` itself
+  /// for every other key and value.
+  const Node& in_our_words(const std::string& key, const Node& node, const Source& source) {
+    if (key != "precision") return node;
+    const auto word = word_of_others({&node, key, &source});
+    if (!word) return node;
+    notes_.push_back(
+        fmt::format("{}: precision: {} is precision: {} here", source.at(node.line), one_line(node.text), *word));
+    return made_.emplace_back(Node{Node::Kind::scalar, *word, {}, {}, node.line, node.column});
+  }
+
   void put_alias(const Alias& alias, const std::string& name, const Node& node, const Source& source) {
     const std::string where = fmt::format("{}: {} ({}'s name)", source.at(node.line), name, alias.origin);
     if (alias.key.empty()) {

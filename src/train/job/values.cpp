@@ -45,7 +45,7 @@ std::string found(const Node& node) {
 void Value::refuse(std::string_view allowed, std::string_view advice) const {
   if (node->kind == Node::Kind::null && node->text.empty() && source->command_line)
     refuse_since(fmt::format(
-        "has no value, as where a variable of the shell is not set; allowed: {}{}", allowed,
+        "has no value (perhaps a shell variable is not set); allowed: {}{}", allowed,
         allowed.find("\"\"") == std::string_view::npos ? "" : fmt::format(", which a shell takes as '{}=\"\"'", key)));
   refuse_since(fmt::format("is {}; allowed: {}{}", found(*node), allowed, advice));
 }
