@@ -30,8 +30,9 @@ void Output::add_option_to(CLI::App& command) {
   command
       .add_option("--json", target_, "write the result as JSON to FILE; -: to standard output, and nothing else there")
       ->type_name("FILE|-")
-      ->check(
-          [](const std::string& name) { return name.empty() ? std::string("--json wants a file's name, or -") : ""; });
+      ->check([](const std::string& name) {
+        return name.empty() ? std::string("--json needs a file name, or - for standard output") : "";
+      });
 }
 
 void Output::require_writable() const {

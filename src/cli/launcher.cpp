@@ -19,10 +19,10 @@ void refuse_several_processes() {
     int count = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (error != std::errc() || end != text.data() + text.size() || count < 2) continue;
-    throw UserError(
-        fmt::format("a launcher has started {} of this ({}={}): training on several devices is not there yet; "
-                    "start it once, and gradient_accumulation_steps makes the effective batch of several",
-                    count, name, count));
+    throw UserError(fmt::format(
+        "a launcher has started {} processes of this command ({}={}): training on several devices is not there yet; "
+        "start it once, and gradient_accumulation_steps makes the effective batch of several",
+        count, name, count));
   }
 }
 

@@ -136,9 +136,9 @@ void wait(double seconds, const StopSignals& signals) {
 
 int run_monitor(const MonitorArguments& arguments) {
   if (arguments.output.json_wanted() && !arguments.once)
-    throw UserError("--json is of one look: write --once --json FILE");
+    throw UserError("--json needs --once; use 'plimsoll monitor --once --json FILE'");
   if (!runtime_folder())
-    throw UserError("there is no runtime folder that is yours alone: set XDG_RUNTIME_DIR to one",
+    throw UserError("there is no runtime folder that only you can write to; set XDG_RUNTIME_DIR to one",
                     UserError::Kind::failure);
   arguments.output.require_writable();
   const StopSignals signals;

@@ -79,7 +79,8 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
     } catch (const UserError& error) {
       throw UserError(fmt::format("--memory: {}", error.what()));
     }
-    if (*target.memory_budget < 1) throw UserError("--memory is 0; say how much there is, 12GiB for example");
+    if (*target.memory_budget < 1)
+      throw UserError("--memory is 0; allowed: an amount of at least 1 byte, for example 12GiB");
     target.budget_reason = "as --memory says";
   } else if (!gpu.empty() && job.memory_budget && *job.memory_budget < *target.memory_budget) {
     target.memory_budget = job.memory_budget;
@@ -111,7 +112,7 @@ void note_missing_data(const Job& job) {
 
 int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
   if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if || !arguments.by.empty())
-    throw UserError("--html, --frontier, --by and --what-if are of one device; name one with --gpu");
+    throw UserError("--html, --frontier, --by and --what-if plan for one device; name only one with --gpu");
   const DevicesReport report = [&] {
     const Waiting waiting("planning");
     return plan_devices(

@@ -28,7 +28,7 @@ std::string read_text(const std::filesystem::path& file) {
   stream.read(text.data(), std::ssize(text));
   text.resize(static_cast<size_t>(stream.gcount()));
   if (text.size() > kGreatestFile)
-    throw UserError(fmt::format("{}: is larger than any list of names; lines such as '37 left hippocampus' are wanted",
+    throw UserError(fmt::format("{}: is too large for a list of names; allowed: lines such as '37 left hippocampus'",
                                 file.string()));
   return text;
 }

@@ -40,7 +40,7 @@ const media::Functions& load(const std::vector<std::string>& candidates) {
   }
   throw UserError(
       fmt::format("pictures, videos and sound are read with FFmpeg's libraries, which cannot be loaded ({}); install "
-                  "them (Debian: apt-get install {}) and keep {} beside libplimsoll",
+                  "them (Debian: apt-get install {}) and keep {} in the folder of libplimsoll",
                   reasons, PLIMSOLL_FFMPEG_PACKAGES, kLibrary),
       UserError::Kind::failure);
 }

@@ -213,8 +213,8 @@ class PictureSamples final : public SampleSource {
   int64_t pixels_of(const PictureTask& task, const MaskPlane& mask) const {
     if (task.value && !mask.exact)
       throw UserError(
-          fmt::format("{} is a JPEG, which does not keep its numbers, and they say what structures it shows; "
-                      "save masks as PNG, or one for each structure",
+          fmt::format("{} is a JPEG, which changes the numbers that say what structure a pixel shows; save masks as "
+                      "PNG, or one mask for each structure",
                       task.mask.string()),
           UserError::Kind::failure);
     int64_t pixels = 0;

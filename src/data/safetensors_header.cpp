@@ -130,8 +130,8 @@ class HeaderReader : public json::json_sax_t {
     throw corrupt_file(file_, fmt::format("in its header, {}: {}", in_quotes(name_), reason));
   }
   [[noreturn]] void unexpected(std::string_view what) const {
-    fail(key_.empty() ? fmt::format("{} has no place here", what)
-                      : fmt::format("{} has no place under {}", what, in_quotes(key_)));
+    fail(key_.empty() ? fmt::format("{} is not allowed here", what)
+                      : fmt::format("{} is not allowed under {}", what, in_quotes(key_)));
   }
 
   void finish_tensor() {
@@ -205,9 +205,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, int64_t data_b
   int64_t end = 0;
   for (const SafetensorsEntry& entry : header.tensors) {
     if (entry.begin != end) {
-      throw corrupt_file(
-          file, fmt::format("the data of {} starts at byte {} where {} was due: {}", in_quotes(entry.name), entry.begin,
-                            end, entry.begin < end ? "tensors overlap" : "there is a hole"));
+      throw corrupt_file(file, fmt::format("the data of {} starts at byte {}, expected {}: {}", in_quotes(entry.name),
+                                           entry.begin, end, entry.begin < end ? "tensors overlap" : "there is a gap"));
     }
     end = entry.end;
   }

@@ -115,8 +115,7 @@ StimulusClip::StimulusClip(const std::filesystem::path& file, const ClipGrid& gr
   if (length != file_->metadata().end())
     std::from_chars(length->second.data(), length->second.data() + length->second.size(), seconds_);
   if (!whole(*file_, grid) || !(seconds_ > 0))
-    throw UserError(fmt::format("what was decoded of {} into {} is not as it was written; delete that file, it is made "
-                                "again",
+    throw UserError(fmt::format("the decoded copy of {} is damaged: {}; delete this file, the next run writes it again",
                                 file.string(), cached.string()),
                     UserError::Kind::failure);
 }

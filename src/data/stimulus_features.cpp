@@ -16,8 +16,8 @@ StimulusFeatures::StimulusFeatures(const std::filesystem::path& file, const std:
   const bool same = sizes.size() == row.size() + 1 && std::equal(row.begin(), row.end(), sizes.begin() + 1);
   if (!same || sizes[0] == 0 || sizes[0] % volumes != 0)
     throw UserError(
-        fmt::format("{}: {} is {}; {} x {} is wanted, or twice as many rows, three times, ...: as many for "
-                    "each volume of data.fmri, and what a row has as the model has it",
+        fmt::format("{}: {} is {}; allowed: {} x {}, or a multiple of these rows (each volume of data.fmri has "
+                    "the same number of rows, and the model sets the size of a row)",
                     key, file.string(), array_.sizes_in_words(), volumes, fmt::join(row, " x ")));
   rows_ = sizes[0];
   per_volume_ = rows_ / volumes;

@@ -108,8 +108,8 @@ TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, c
   train_tokens_ = total_tokens_ - held_out;
   if (windows(Split::train) == 0)
     throw UserError(
-        fmt::format("data: the files have {} tokens, {} of them to train on, and one window of "
-                    "data.sequence_length {} needs one token more than that; give more text or a shorter sequence",
+        fmt::format("data.files: the text has {} tokens, {} of them for training; one window needs "
+                    "data.sequence_length {} + 1 tokens: add text, or set a smaller data.sequence_length",
                     total_tokens_, train_tokens_, sequence_length_));
 }
 

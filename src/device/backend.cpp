@@ -69,10 +69,10 @@ Backend* find_backend(const std::string& device) {
 Backend& backend_for(const std::string& device) {
   const Found found = look_for(device);
   if (found.backend) return *found.backend;
-  throw UserError(fmt::format("device '{}' cannot be used: {}. A plan can be made for it all the same: plimsoll plan "
-                              "--gpu NAME",
-                              device, found.missing),
-                  UserError::Kind::failure);
+  throw UserError(
+      fmt::format("device '{}' cannot be used: {}; a plan needs no device: 'plimsoll plan JOB.yaml --gpu NAME'", device,
+                  found.missing),
+      UserError::Kind::failure);
 }
 
 }  // namespace plimsoll

@@ -75,7 +75,8 @@ RunLock::RunLock(std::string what, std::filesystem::path file, const std::filesy
     say_who(job);
     return;
   }
-  throw UserError(fmt::format("{}: its lock file {} comes and goes; try again", what_, file_.string()),
+  throw UserError(fmt::format("{}: other runs created and removed its lock file {} several times; try again", what_,
+                              file_.string()),
                   UserError::Kind::failure);
 }
 
@@ -117,10 +118,11 @@ void RunLock::refuse() const {
     if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
     holder = holder_in(file_);
   }
-  std::string who = "which has not said who it is";
+  std::string who = "its process is not known";
   if (holder) who = fmt::format("process {} on {}, since {}", holder->pid, holder->host, holder->since);
   if (holder && !holder->job.empty()) who += ", " + holder->job;
-  throw UserError(fmt::format("{} is another run's ({}); wait until it has ended, or choose another", what_, who));
+  throw UserError(fmt::format(
+      "{} is in use by another run ({}); wait until that run has ended, or choose another place", what_, who));
 }
 
 // A disk too full for it, or a file that only its owner writes to, keeps nobody from holding the lock.

@@ -205,7 +205,7 @@ TEST_F(JobFlags, ALauncherThatStartsSeveralIsRefused) {
   for (const char* variable : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const Outcome outcome = with(variable, "8");
     EXPECT_EQ(outcome.exit_code, 2) << variable;
-    EXPECT_THAT(outcome.err, HasSubstr(std::string("started 8 of this (") + variable + "=8)"));
+    EXPECT_THAT(outcome.err, HasSubstr(std::string("started 8 processes of this command (") + variable + "=8)"));
   }
   EXPECT_EQ(with("WORLD_SIZE", "1").exit_code, 0);
 }

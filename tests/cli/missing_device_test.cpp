@@ -19,7 +19,7 @@ TEST_F(MissingDevice, IsAnsweredWithTheCpusTime) {
     const Outcome outcome = run({command, "job.yaml", "device=mps", "memory_budget=1GiB"});
     expect_refusal(
         outcome, 1,
-        AllOf(HasSubstr("device 'mps' cannot be used"), HasSubstr("plimsoll plan --gpu NAME"),
+        AllOf(HasSubstr("device 'mps' cannot be used"), HasSubstr("plimsoll plan JOB.yaml --gpu NAME"),
               ContainsRegex("; device=cpu trains it here: at most [0-9.]+ [mu]?s a step predicted, 0:0[0-9] for 6 "
                             "steps, [0-9.]+ [KM]iB of 1.00 GiB")));
   }

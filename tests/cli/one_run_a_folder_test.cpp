@@ -42,8 +42,9 @@ class OneRunAFolder : public CliTest {
   auto names_the_first() const {
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
-    return AllOf(HasSubstr("another run's (process " + std::to_string(first_) + " on " + host.data() + ", since 2"),
-                 HasSubstr(" UTC, job.yaml)"));
+    return AllOf(
+        HasSubstr("in use by another run (process " + std::to_string(first_) + " on " + host.data() + ", since 2"),
+        HasSubstr(" UTC, job.yaml)"));
   }
 
   pid_t first_ = 0;

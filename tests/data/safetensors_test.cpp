@@ -270,13 +270,13 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedWithTheReason) {
       {"{", 0, "not valid JSON"},
       {"{}x", 0, "not valid JSON"},
       {"{\"a\xff\":1}", 0, "not valid JSON"},
-      {R"({"a":1})", 0, "'a': a number has no place here"},
-      {R"({"a":null})", 0, "null has no place"},
-      {R"({"a":[]})", 0, "an array has no place"},
-      {R"({"a":"x"})", 0, "a string has no place"},
-      {R"({"__metadata__":{"a":1}})", 0, "a number has no place under 'a'"},
+      {R"({"a":1})", 0, "'a': a number is not allowed here"},
+      {R"({"a":null})", 0, "null is not allowed"},
+      {R"({"a":[]})", 0, "an array is not allowed"},
+      {R"({"a":"x"})", 0, "a string is not allowed"},
+      {R"({"__metadata__":{"a":1}})", 0, "a number is not allowed under 'a'"},
       {R"({"__metadata__":{"a":true}})", 0, "true or false"},
-      {R"({"__metadata__":{"a":{}}})", 0, "an object has no place"},
+      {R"({"__metadata__":{"a":{}}})", 0, "an object is not allowed"},
       {R"({"__metadata__":{"a":"1","a":"2"}})", 0, "the key 'a' comes twice"},
       {R"({"__metadata__":{},"__metadata__":{}})", 0, "'__metadata__': the name comes twice"},
       {R"({"a":{}})", 0, "dtype, shape and data_offsets are needed"},
@@ -286,10 +286,10 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedWithTheReason) {
       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[]}})", 1, "unknown key 'x'"},
       {R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1, "the key 'dtype' comes twice"},
       {R"({"a":{"dtype":"F8","shape":[1],"data_offsets":[0,1]}})", 1, "unknown dtype 'F8' (known: F64,"},
-      {R"({"a":{"dtype":["U8"],"shape":[1],"data_offsets":[0,1]}})", 1, "an array has no place under 'dtype'"},
-      {R"({"a":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})", 1, "an array has no place under 'shape'"},
-      {R"({"a":{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}})", 1, "an object has no place under 'shape'"},
-      {R"({"a":{"dtype":"U8","shape":"1","data_offsets":[0,1]}})", 1, "a string has no place under 'shape'"},
+      {R"({"a":{"dtype":["U8"],"shape":[1],"data_offsets":[0,1]}})", 1, "an array is not allowed under 'dtype'"},
+      {R"({"a":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})", 1, "an array is not allowed under 'shape'"},
+      {R"({"a":{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}})", 1, "an object is not allowed under 'shape'"},
+      {R"({"a":{"dtype":"U8","shape":"1","data_offsets":[0,1]}})", 1, "a string is not allowed under 'shape'"},
       {R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", 1, "a negative number"},
       {R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", 1, "no integer"},
       {R"({"a":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,1]}})", 1, "63 bits"},
@@ -301,12 +301,12 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedWithTheReason) {
       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
        2, "the name comes twice"},
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-       3, "the data of 'b' starts at byte 1 where 2 was due: tensors overlap"},
+       3, "the data of 'b' starts at byte 1, expected 2: tensors overlap"},
       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
        1, "tensors overlap"},
       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
-       3, "there is a hole"},
-      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2, "there is a hole"},
+       3, "there is a gap"},
+      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2, "there is a gap"},
       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 2, "1 bytes follow the last tensor"},
       {"{}", 1, "1 bytes follow the last tensor"},
   };
@@ -319,7 +319,7 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedWithTheReason) {
 }
 
 TEST_F(SafetensorsTest, DeepNestingAndManyDimensionsAreRefused) {
-  EXPECT_THAT(failure_of("{\"a\":" + std::string(1000000, '['), 0), HasSubstr("an array has no place"));
+  EXPECT_THAT(failure_of("{\"a\":" + std::string(1000000, '['), 0), HasSubstr("an array is not allowed"));
   std::string deep = "{\"a\":";
   for (int i = 0; i < 100000; ++i) deep += "{\"a\":";
   EXPECT_THAT(failure_of(deep, 0), HasSubstr("unknown key 'a'"));

@@ -85,11 +85,11 @@ TEST_F(StimulusClipTest, SizesAreHeldAgainstTheGrid) {
   for (const std::vector<int64_t>& frames :
        {std::vector<int64_t>{1, 4, 1, 1}, {3, 4, 4, 1}, {3, 4, 3, 4}, {3, 2, 4, 3}, {0, 4, 4, 3}, {3, 4, 4}}) {
     forge({6, 5}, frames);
-    EXPECT_THAT(user_error_of([&] { open(); }), AllOf(HasSubstr("film.y4m"), HasSubstr("not as it was written")));
+    EXPECT_THAT(user_error_of([&] { open(); }), AllOf(HasSubstr("film.y4m"), HasSubstr("is damaged")));
   }
   for (const std::vector<int64_t>& mel : {std::vector<int64_t>{6, 4}, {0, 5}, {6}, {6, 5, 1}}) {
     forge(mel, {3, 4, 4, 3});
-    EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr("delete that file"));
+    EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr("delete this file"));
   }
 }
 

@@ -182,7 +182,8 @@ TEST_F(TextDatasetTest, RefusesTextShorterThanAWindow) {
   EXPECT_NO_THROW(TextDataset(config({file}, 9), *bytes_));
   EXPECT_THAT(error_of(config({file}, 10)), AllOf(HasSubstr("have 10 tokens"), HasSubstr("data.sequence_length 10")));
   EXPECT_THAT(error_of(config({file}, 9, 0.1)), HasSubstr("9 of them to train on"));
-  EXPECT_THAT(error_of(config({file}, std::numeric_limits<int64_t>::max())), HasSubstr("shorter sequence"));
+  EXPECT_THAT(error_of(config({file}, std::numeric_limits<int64_t>::max())),
+              HasSubstr("set a smaller data.sequence_length"));
   EXPECT_THAT(error_of(config({file}, 0)), HasSubstr("data.sequence_length"));
   EXPECT_THAT(error_of(config({file}, 2, 0.6)), HasSubstr("data.validation_fraction"));
 }

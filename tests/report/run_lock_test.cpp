@@ -54,8 +54,9 @@ class RunLockTest : public testing::Test {
 TEST_F(RunLockTest, IsHeldByOneAndSaysByWhom) {
   {
     const RunLock lock = taken();
-    EXPECT_THAT(refusal(), AllOf(HasSubstr("run is another run's (process " + std::to_string(::getpid()) + " on "),
-                                 HasSubstr(" UTC, job.yaml)")));
+    EXPECT_THAT(refusal(),
+                AllOf(HasSubstr("run is in use by another run (process " + std::to_string(::getpid()) + " on "),
+                      HasSubstr(" UTC, job.yaml)")));
     const auto holder = nlohmann::json::parse(std::ifstream(file()));
     EXPECT_EQ(holder["pid"], ::getpid());
   }
@@ -87,7 +88,7 @@ TEST_F(RunLockTest, AHolderThatCannotBeReadIsNoLessAHolder) {
   for (const std::string text : {std::string(), std::string("[]"), std::string(R"({"host":7})")}) {
     const RunLock lock = taken();
     write(text);
-    EXPECT_THAT(refusal(), HasSubstr("which has not said who it is"));
+    EXPECT_THAT(refusal(), HasSubstr("its process is not known"));
   }
 }
 

@@ -194,10 +194,11 @@ void complete_batch_sizes(Job& job, const Places& places) {
   batch = batch.value_or(*micro * steps->at(0));
   const int64_t most = std::ranges::max_element(*steps, {}, [](const auto& entry) { return entry.second; })->second;
   if ((is_schedule(*steps) ? *micro * most : *batch) > kLargestBatch)
-    throw UserError(fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {}, the largest step in samples; "
-                                "set a smaller number",
-                                places.of({kStepsKey, kMicroKey}),
-                                batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey, *micro, most, kLargestBatch));
+    throw UserError(
+        fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {}, the largest step in samples; "
+                    "set a smaller number",
+                    places.of({kStepsKey, kMicroKey}), batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey, *micro,
+                    most, kLargestBatch));
   // The file alone means the product; a micro batch on the command line makes its batch_size the whole.
   if (places.overridden(kMicroKey) && !places.in_file(kMicroKey) && batch_given && steps->at(0) > 1 &&
       places.in_file(kBatchKey) && places.in_file(kStepsKey) && !places.overridden(kBatchKey) &&

@@ -116,7 +116,8 @@ class Builder : public YAML::EventHandler {
     } else {
       if (node->kind != Node::Kind::scalar)
         refuse(mark,
-               "a key must be a word or a number; a list or a mapping begins here (a closing bracket or a comma may be missing)");
+               "a key must be a word or a number; a list or a mapping begins here (a closing bracket or a comma may be "
+               "missing)");
       const auto [first, is_new] = level.lines.emplace(node->text, mark.line + 1);
       if (!is_new)
         refuse(mark, fmt::format("the key {} is given twice{}", in_quotes(node->text),

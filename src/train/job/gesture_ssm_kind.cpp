@@ -125,11 +125,11 @@ void check_gesture(const Job& job, const Places& places) {
   const bool replaced = places.overridden("gradient_checkpointing") && !places.overridden("model.use_checkpoint");
   if (config.use_checkpoint && !replaced &&
       job.gradient_checkpointing != (*config.use_checkpoint ? Choice::on : Choice::off))
-    refuse(
-        places.of({"model.use_checkpoint"}),
-        fmt::format("model.use_checkpoint is {} and contradicts gradient_checkpointing; both set the same choice: remove "
-                    "one of them",
-                    *config.use_checkpoint));
+    refuse(places.of({"model.use_checkpoint"}),
+           fmt::format(
+               "model.use_checkpoint is {} and contradicts gradient_checkpointing; both set the same choice: remove "
+               "one of them",
+               *config.use_checkpoint));
   constexpr double countable = 4.6e18;  // 2^62
   const double width = static_cast<double>(config.expand) * static_cast<double>(config.hidden_dim);
   const double token = 64 * width + 16 * static_cast<double>(config.d_state) + static_cast<double>(config.channels);

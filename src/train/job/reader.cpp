@@ -113,8 +113,8 @@ class Assignments {
   }
 
  private:
-  /// A precision by another program's word ("bf16") as a node with ours ("bf16-mixed"), which a note says. `node` itself
-  /// for every other key and value.
+  /// A precision by another program's word ("bf16") as a node with ours ("bf16-mixed"), which a note says. `node`
+  /// itself for every other key and value.
   const Node& in_our_words(const std::string& key, const Node& node, const Source& source) {
     if (key != "precision") return node;
     const auto word = word_of_others({&node, key, &source});
