@@ -64,15 +64,18 @@ bool has_8bit_state(const SafetensorsFile& file) {
 CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& path) {
   const auto found = file.metadata().find(kMetadataKey);
   if (found == file.metadata().end())
-    throw UserError(fmt::format("{} is no checkpoint of a Plimsoll job; checkpoint.resume takes those only", path),
-                    UserError::Kind::failure);
+    throw UserError(
+        fmt::format(
+            "{} is not a checkpoint of Plimsoll; set checkpoint.resume to a file that 'plimsoll train' has written",
+            path),
+        UserError::Kind::failure);
   CheckpointInfo info;
   try {
     const nlohmann::json json = nlohmann::json::parse(found->second);
     const auto version = json.at("format_version").get<int64_t>();
     if (version == 1 && has_8bit_state(file))
-      throw UserError(fmt::format("{} has 8-bit optimizer state in an order that this program does not read any more; "
-                                  "take its weights into a new run by model.weights",
+      throw UserError(fmt::format("{} has 8-bit optimizer state in an older format, which this version cannot read; to "
+                                  "keep its weights, start a new run with model.weights",
                                   path),
                       UserError::Kind::failure);
     if (version != 1 && version != kFormatVersion)
@@ -111,14 +114,17 @@ std::vector<std::string> origin_differences(const std::map<std::string, std::str
   return found;
 }
 
-std::vector<std::string> differences(const SafetensorsFile& file, const std::map<std::string, std::string>& theirs,
-                                     const std::map<std::string, std::string>& ours, const NamedTensors& state,
-                                     const std::vector<StateConversion>& conversions) {
+std::vector<std::string> setting_differences(const std::map<std::string, std::string>& theirs,
+                                             const std::map<std::string, std::string>& ours) {
   // Converted as far as can be, or of no effect on what is stored.
   static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
                                           "gradient_accumulation_dtype"};
-  std::vector<std::string> found =
-      origin_differences(theirs, ours, [](const std::string& key) { return !told.contains(key); });
+  return origin_differences(theirs, ours, [](const std::string& key) { return !told.contains(key); });
+}
+
+std::vector<std::string> tensor_differences(const SafetensorsFile& file, const NamedTensors& state,
+                                            const std::vector<StateConversion>& conversions) {
+  std::vector<std::string> found;
   std::map<std::string, const at::Tensor*> wanted;
   for (const auto& [name, tensor] : state) wanted[name] = &tensor;
   std::set<std::string> made, used;
@@ -203,7 +209,7 @@ void require_same_model(const Job& job, const std::filesystem::path& checkpoint)
   if (found.empty()) return;
   if (found.size() > kDifferencesShown) found.resize(kDifferencesShown);
   throw UserError(
-      fmt::format("{} is of another model than the job's\n  {}\nMake the job as it was, or name another "
+      fmt::format("{} was trained from another model than the job's\n  {}\nRestore these settings, or name another "
                   "checkpoint.",
                   checkpoint.string(), fmt::join(found, "\n  ")));
 }
@@ -219,15 +225,19 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
                                                   file.tensors().size() - verified, file.tensors().size()));
   std::vector<std::string> refused;
   const std::vector<StateConversion> conversions = state_conversions(file, state, refused);
-  std::vector<std::string> found = differences(file, info.origin, origin, state, conversions);
+  std::vector<std::string> found = setting_differences(info.origin, origin);
   std::ranges::copy(refused, std::back_inserter(found));
-  if (!found.empty()) {
-    const size_t shown = std::min(found.size(), kDifferencesShown);
-    throw UserError(fmt::format(
-        "cannot resume from {}: it is of another job; nothing was loaded\n  {}{}\nMake the job as it was, name another "
-        "checkpoint in checkpoint.resume, or start anew in another checkpoint.directory",
-        path.string(), fmt::join(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
-        found.size() > shown ? fmt::format("\n  and {} more", found.size() - shown) : ""));
+  if (const std::vector<std::string> tensors = tensor_differences(file, state, conversions);
+      !found.empty() || !tensors.empty()) {
+    // Settings that differ explain tensors that differ: one of these is enough as an example.
+    const size_t shown = std::min(tensors.size(), found.empty() ? kDifferencesShown : 1);
+    found.insert(found.end(), tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(shown));
+    if (tensors.size() > shown) found.push_back(fmt::format("and {} more tensors that differ", tensors.size() - shown));
+    throw UserError(
+        fmt::format("cannot resume from {}: it was written by a job with other settings; nothing was loaded\n  {}\n"
+                    "To continue that run, restore its settings. To start another run, set another "
+                    "checkpoint.directory.",
+                    path.string(), fmt::join(found, "\n  ")));
   }
   if (accept) accept(info);
   // From here on nothing can fail.

@@ -69,10 +69,8 @@ std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig
   const int64_t from = file ? step_in(file->filename().string()).value_or(-1) : -1;
   if (step > from)
     throw UserError(fmt::format(
-        "checkpoint.resume is {}, but checkpoint.directory already holds {} of an earlier run, which would be mixed up "
-        "with this one's; choose another checkpoint.directory, delete or move its files, or set checkpoint.resume: "
-        "auto "
-        "to go on with that run",
+        "checkpoint.resume is {}, but checkpoint.directory already holds {} of an earlier run; choose another "
+        "checkpoint.directory, delete or move its files, or set checkpoint.resume: auto to continue that run",
         config.resume, newest.string()));
   return file;
 }

@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "ops/optimizer/formats.h"
 #include "ops/optimizer/ops.h"
@@ -46,6 +48,16 @@ class Converter : public std::enable_shared_from_this<Converter> {
     }
     for (const auto& [name, tensor] : wanted_)
       if (!name.starts_with(kPrefix)) convert_companion(name, tensor);
+    for (const auto& [formats, refused] : refused_means_)
+      refusals_.push_back(fmt::format(
+          "the optimizer state is {} in the job, {} in the checkpoint, and cannot be converted exactly ({}); set "
+          "optimizer.state_dtype as it was, or float32",
+          formats.first, formats.second, refused.text()));
+    for (const auto& [updates, refused] : refused_companions_)
+      refusals_.push_back(fmt::format(
+          "the weights have more bits in the checkpoint (optimizer.weight_update was {}) than in the job ({}; {}); set "
+          "optimizer.weight_update as it was, or to master",
+          updates.second, updates.first, refused.text()));
     // They read through this object.
     for (StateConversion& each : conversions_)
       if (each.apply) each.apply = [self = shared_from_this(), apply = std::move(each.apply)] { apply(); };
@@ -89,10 +101,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
     if (!stored(mean) || (same(mean) && packed_there == packed_here) || !same(name.parameter)) return;
     const at::Tensor target = wanted_.at(mean);
     const auto refuse = [&] {
-      refusals_.push_back(
-          fmt::format("the state '{}' is {} in the job, {} in the checkpoint, which that cannot hold exactly; set "
-                      "optimizer.state_dtype as it was, or float32",
-                      mean, format_in_job(name), format_in_file(name)));
+      refused_means_[{format_in_job(name), format_in_file(name)}].add(mean);
       conversions_.push_back({packed_there ? std::vector{mean, scales} : std::vector{mean},
                               packed_here ? std::vector{mean, scales} : std::vector{mean},
                               {}});
@@ -171,10 +180,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
                            ? there != "compensation" || float32_holds(read(parameter), read(name.of(there)))
                            : there.empty();
     if (!exact) {
-      refusals_.push_back(
-          fmt::format("'{}' has more bits in the checkpoint (optimizer.weight_update was {}) than in the job ({}); set "
-                      "optimizer.weight_update as it was, or to master",
-                      parameter, update_of(there), update_of(here)));
+      refused_companions_[{update_of(here), update_of(there)}].add(parameter);
       conversions_.push_back(conversion);
       return;
     }
@@ -197,10 +203,25 @@ class Converter : public std::enable_shared_from_this<Converter> {
     return at::equal(exact.to(at::kFloat).to(at::kDouble), exact);
   }
 
+  /// Tensors that are refused for one reason: their number and the first name.
+  struct Refused {
+    size_t count = 0;
+    std::string first = {};
+    void add(const std::string& name) {
+      if (++count == 1) first = name;
+    }
+    /// "40 tensors, first 'optimizer.exp_avg.embedding'"
+    std::string text() const {
+      return count == 1 ? fmt::format("1 tensor, '{}'", first) : fmt::format("{} tensors, first '{}'", count, first);
+    }
+  };
+  using Difference = std::pair<std::string, std::string>;  // in the job, in the checkpoint
+
   const SafetensorsFile& file_;
   std::vector<std::string>& refusals_;
   std::map<std::string, at::Tensor> wanted_;
   std::vector<StateConversion> conversions_;
+  std::map<Difference, Refused> refused_means_, refused_companions_;
 };
 
 }  // namespace

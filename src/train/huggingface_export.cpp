@@ -80,10 +80,10 @@ class FolderExport {
       : out_(out), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
     const bool mamba = job.model.type == "mamba";
     if (job.model.type != "decoder" && !mamba)
-      throw UserError(fmt::format("the model is of type {}; transformers' folders are written of decoder and mamba",
-                                  job.model.type));
+      throw UserError(
+          fmt::format("model.type is {}; allowed with --format huggingface: decoder, mamba", job.model.type));
     if (from_.adapters() > 0 && !options.merge)
-      throw UserError("the checkpoint has adapters, which such a folder has no place for; add --merge");
+      throw UserError("the checkpoint has LoRA adapters, which a folder for transformers cannot hold; add --merge");
     for (const auto& [name, make] : from_.all()) made_[name] = &make;
     const at::Tensor embedding = tensor("embedding");
     dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);

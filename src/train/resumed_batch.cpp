@@ -27,12 +27,12 @@ void require_same_batch_meaning(const Job& asked, const JobSettings& settings, i
   };
   if (samples(1) == position || samples(parts) != position) return;
   throw UserError(fmt::format(
-      "{} has {} samples in {} steps: when it was written batch_size: {} beside gradient_accumulation_steps was the "
-      "whole step, and now it is the micro batch, {} x {} = {} samples a step; give micro_batch_size: {} to go on as "
-      "it "
-      "was, or micro_batch_size: {} in the place of batch_size to go on with {}",
-      checkpoint, position, steps, micro, micro, parts, micro * parts, (micro + parts - 1) / parts, micro,
-      micro * parts));
+      "{} has {} samples in {} steps: an earlier version of Plimsoll took batch_size: {} as the samples of a whole "
+      "step. "
+      "This version takes it as the micro batch, {} x {} = {} samples in each step; to continue as before, add "
+      "micro_batch_size: {}; to continue with {} samples, replace batch_size by micro_batch_size: {}",
+      checkpoint, position, steps, micro, micro, parts, micro * parts, (micro + parts - 1) / parts, micro * parts,
+      micro));
 }
 
 }  // namespace plimsoll

@@ -80,8 +80,8 @@ TEST_F(BatchMeaning, ARunOfTheOldMeaningIsNotContinuedWithAnotherBatch) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_EQ(refused.out, "");
   EXPECT_THAT(refused.err, AllOf(HasSubstr("step-00000003.safetensors has 12 samples in 3 steps"),
-                                 HasSubstr("give micro_batch_size: 2 to go on as it was"),
-                                 HasSubstr("micro_batch_size: 4 in the place of batch_size to go on with 8")));
+                                 HasSubstr("to continue as before, add micro_batch_size: 2;"),
+                                 HasSubstr("to continue with 8 samples, replace batch_size by micro_batch_size: 4")));
   // As it was, to the bit.
   const json whole =
       train("batch_size: 4\nmicro_batch_size: 2\n", {"checkpoint.directory=\"\"", "scheduler.name=constant"});

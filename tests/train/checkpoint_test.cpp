@@ -125,7 +125,20 @@ TEST_F(CheckpointTest, CountsTheDifferencesThatItDoesNotShow) {
   for (int i = 0; i < 20; ++i) many.emplace_back("w" + std::to_string(i), at::zeros({1}));
   write_checkpoint(file_, sample_info(), many);
   for (auto& [name, tensor] : many) tensor = at::ones({2});
-  EXPECT_THAT(refusal(file_, many), HasSubstr("and 12 more"));
+  EXPECT_THAT(refusal(file_, many), HasSubstr("and 12 more tensors that differ"));
+}
+
+// A model of another width differs in every tensor; the setting says why.
+TEST_F(CheckpointTest, ShowsOneTensorNextToSettingsThatDiffer) {
+  NamedTensors many;
+  for (int i = 0; i < 20; ++i) many.emplace_back("w" + std::to_string(i), at::zeros({1}));
+  write_checkpoint(file_, sample_info(), many);
+  for (auto& [name, tensor] : many) tensor = at::ones({2});
+  auto origin = sample_info().origin;
+  origin["optimizer.name"] = "sgd";
+  const std::string said = refusal(file_, many, origin);
+  EXPECT_THAT(said, HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint\n  the tensor 'w0' is "));
+  EXPECT_THAT(said, HasSubstr("\n  and 19 more tensors that differ\n"));
 }
 
 TEST_F(CheckpointTest, RefusesAFileCutShortAnywhere) {
@@ -169,7 +182,7 @@ TEST_F(CheckpointTest, RefusesAFileOfAnotherProgram) {
   SafetensorsWriter writer(file_, {{"w", DType::float32, {1}, {}}});
   writer.write("w", std::vector<std::byte>(4));
   writer.commit();
-  EXPECT_THAT(refusal(file_, {{"w", at::zeros({1})}}), HasSubstr("no checkpoint of a Plimsoll job"));
+  EXPECT_THAT(refusal(file_, {{"w", at::zeros({1})}}), HasSubstr("is not a checkpoint of Plimsoll"));
 }
 
 TEST_F(CheckpointTest, RefusesDescriptionsThatMakeNoSense) {

@@ -450,7 +450,7 @@ TEST_F(FineTuningJob, RefusesFilesOfOtherModelsAndDamagedOnes) {
     }
     return std::string();
   };
-  EXPECT_THAT(refusal([&] { export_weights(out, folder_ / "again", {}); }), HasSubstr("is no checkpoint"));
+  EXPECT_THAT(refusal([&] { export_weights(out, folder_ / "again", {}); }), HasSubstr("is not a checkpoint"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "again"));
   Job other = job({});
   other.checkpoint.directory.clear();

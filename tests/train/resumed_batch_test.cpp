@@ -45,12 +45,12 @@ int64_t after(int64_t steps, int64_t micro, const AccumulationSchedule& accumula
 TEST(ResumedBatch, TheOldMeaningIsRefusedWithBothWaysOn) {
   EXPECT_EQ(
       refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 1600),
-      "step-7.safetensors has 1600 samples in 100 steps: when it was written batch_size: 16 beside "
-      "gradient_accumulation_steps was the whole step, and now it is the micro batch, 16 x 2 = 32 samples a step; "
-      "give micro_batch_size: 8 to go on as it was, or micro_batch_size: 16 in the place of batch_size to go on "
-      "with 32");
-  EXPECT_THAT(refusal("batch_size: 10\ngradient_accumulation_steps: 4", 3, 30), HasSubstr("give micro_batch_size: 3"));
-  EXPECT_THAT(refusal("gradient_accumulation_steps: 2", 5, 40), HasSubstr("give micro_batch_size: 4"));
+      "step-7.safetensors has 1600 samples in 100 steps: an earlier version of Plimsoll took batch_size: 16 as the "
+      "samples of a whole step. This version takes it as the micro batch, 16 x 2 = 32 samples in each step; to "
+      "continue "
+      "as before, add micro_batch_size: 8; to continue with 32 samples, replace batch_size by micro_batch_size: 16");
+  EXPECT_THAT(refusal("batch_size: 10\ngradient_accumulation_steps: 4", 3, 30), HasSubstr("add micro_batch_size: 3;"));
+  EXPECT_THAT(refusal("gradient_accumulation_steps: 2", 5, 40), HasSubstr("add micro_batch_size: 4;"));
 }
 
 TEST(ResumedBatch, WhatHasTheSameMeaningGoesOn) {
@@ -69,7 +69,8 @@ TEST(ResumedBatch, SchedulesAreFollowedThroughTheirEpochs) {
   const AccumulationSchedule schedule = {{0, 4}, {1, 2}, {3, 1}};
   for (const int64_t steps : {1, 2, 3, 5, 20, 77}) {
     const std::string job = "batch_size: 8\ngradient_accumulation_steps: {0: 4, 1: 2, 3: 1}";
-    EXPECT_THAT(refusal(job, steps, after(steps, 2, schedule)), AllOf(HasSubstr("8 x 4 = 32"), HasSubstr("size: 2 to")))
+    EXPECT_THAT(refusal(job, steps, after(steps, 2, schedule)),
+                AllOf(HasSubstr("8 x 4 = 32"), HasSubstr("size: 2; to")))
         << steps;
     EXPECT_EQ(refusal(job, steps, after(steps, 8, schedule)), "") << steps;
     // In four parts 6 would not have been taken.
