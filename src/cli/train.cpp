@@ -161,7 +161,10 @@ std::string profile_line(const ProfileOptions& profile, const TrainReport& repor
 }
 
 std::string results_text(const Job& job, const TrainReport& report, const Screen& screen) {
-  if (!report.fits) return explanation_of_misfit(report.job.plan, screen);
+  if (!report.fits)
+    return explanation_of_misfit(report.job.plan, screen) + "\n" +
+           fold("To see changes of the job that fit, run 'plimsoll plan' with the same job file and settings.",
+                screen.columns, 2);
   if (report.losses.empty() && report.stopped)
     return "stopped before the first step of this run: nothing was trained\n";
   if (report.losses.empty() && report.resumed_step > 0)
@@ -198,6 +201,7 @@ int run_train(const TrainArguments& all) {
     }
   };
   attempt([&] { arguments.output.print(results_text(job, report, screen)); });
+  if (!report.fits && arguments.output.target() == "-") tell(verdict_of(report.job.plan) + "\n");
   tell(profile_line(all.profile, report));
   if (!report.contradicted_times.empty()) tell(report.contradicted_times + "\n");
   attempt([&] { arguments.output.write(report_json(job, report)); });
@@ -205,9 +209,11 @@ int run_train(const TrainArguments& all) {
   if (report.stopped) signals.end_as_received();
   if (!report.fits) return kDoesNotFit;
   if (report.not_written.empty()) return kDone;
-  throw UserError(fmt::format("all {} steps are done{}; not all that was asked for could be written, as said above",
-                              report.steps, job.checkpoint.directory.empty() ? "" : " and saved"),
-                  UserError::Kind::failure);
+  throw UserError(
+      fmt::format("all {} steps are done{}, but some outputs could not be written (listed above); free disk space or "
+                  "change their paths",
+                  report.steps, job.checkpoint.directory.empty() ? "" : " and saved"),
+      UserError::Kind::failure);
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
 }
 
 void TrainProgressView::planned(const PlannedJob& job) {
-  note(verdict_of(job.plan));
+  // A misfit is explained once the view is gone.
+  if (job.plan.fits) note(verdict_of(job.plan));
   note(effective_batch_in_words(job.settings));
   note(fmt::format("{}, {} parameters, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),

@@ -37,6 +37,15 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
       measured_seconds, planned.step_seconds, count);
 }
 
+std::string shared_cores_note(double predicted_seconds, double measured_seconds, double load, int cores) {
+  if (!contradicts(predicted_seconds, measured_seconds) || measured_seconds < predicted_seconds) return "";
+  if (cores <= 0 || load < cores + 0.5) return "";  // rounding, and threads that only end
+  return fmt::format(
+      "a step took {:.3g} s, predicted were {:.3g} s: other processes probably use the same cores (load average {:.1f} "
+      "on {} core{}); stop them, or set threads to the number of free cores",
+      measured_seconds, predicted_seconds, load, cores, cores == 1 ? "" : "s");
+}
+
 bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
                 const std::function<void()>& on_schedule) {
   if (!target.here || target.device != "cpu" || !target.times_contradicted) return false;

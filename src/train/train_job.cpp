@@ -1,6 +1,8 @@
 #include "plimsoll/train_job.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -126,7 +128,7 @@ class Run {
   void require_steps_to_profile() const {
     if (profile_.file.empty()) return;
     if (job_.max_steps < profile_.first_step)
-      throw UserError(fmt::format("the profile begins with step {}, and max_steps is {}: it would be empty",
+      throw UserError(fmt::format("--profile begins with step {}, but max_steps is {}; set a larger max_steps",
                                   profile_.first_step, job_.max_steps));
     const AtomicFile probe(profile_.file);  // never committed: leaves no trace
   }
@@ -212,7 +214,7 @@ class Run {
           read_checkpoint(file, origin_, training_->state(), [&](const CheckpointInfo& described) {
             training_->restore_counters(described.counters);
             if (training_->steps_done() != described.step)
-              throw UserError(fmt::format("{} is damaged: it is of step {}, its counters of step {}", file.string(),
+              throw UserError(fmt::format("{} is damaged: it says step {}, its counters say step {}", file.string(),
                                           described.step, training_->steps_done()),
                               UserError::Kind::failure);
             require_same_batch_meaning(
@@ -225,8 +227,8 @@ class Run {
       // The newest cannot be read. Going on from an older one, or from nothing, is the user's choice.
       const auto existing = checkpoints_in(job_.checkpoint.directory);
       const std::string then =
-          existing.size() > 1 ? "resume from " + std::next(existing.rbegin())->second.string() : "start anew";
-      throw UserError(fmt::format("{}; delete or move it to {}", error.what(), then), error.kind());
+          existing.size() > 1 ? "resume from " + std::next(existing.rbegin())->second.string() : "start from step 0";
+      throw UserError(fmt::format("{}; to {}, delete or move this file", error.what(), then), error.kind());
     }
     report_.resumed_step = saved_step_ = training_->steps_done();
     observer_.resumed(file.string(), report_.resumed_step);
@@ -425,8 +427,14 @@ class Run {
     }
     report_.step_seconds = median({step_seconds_.begin() + static_cast<std::ptrdiff_t>(skip), step_seconds_.end()});
     if (seconds > 0) report_.tokens_per_second = tokens / seconds;
-    if (job_.device == "cpu" && skip > 0 && profile_.file.empty())
+    if (job_.device == "cpu" && skip > 0 && profile_.file.empty()) {
       report_.contradicted_times = contradict_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
+      double load = 0;
+      if (::getloadavg(&load, 1) != 1) load = 0;
+      const std::string note = shared_cores_note(report_.job.step_seconds, report_.step_seconds, load,
+                                                 static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+      if (!note.empty()) report_.contradicted_times += (report_.contradicted_times.empty() ? "" : "\n") + note;
+    }
   }
 
   Job asked_;

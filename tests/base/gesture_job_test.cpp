@@ -70,7 +70,8 @@ TEST(GestureJob, UseCheckpointIsAnotherName) {
   EXPECT_EQ(parse({"model.use_checkpoint=false"}).gradient_checkpointing, Choice::off);
   EXPECT_EQ(parse({"model.use_checkpoint=auto"}).gradient_checkpointing, Choice::automatic);
   EXPECT_EQ(parse({"model.use_checkpoint=true", "gradient_checkpointing=true"}).gradient_checkpointing, Choice::on);
-  EXPECT_THAT(refusal({"model.use_checkpoint=true", "gradient_checkpointing=false"}), HasSubstr("both set the same choice"));
+  EXPECT_THAT(refusal({"model.use_checkpoint=true", "gradient_checkpointing=false"}),
+              HasSubstr("both set the same choice"));
   // What the command line says replaces what the file says by the other name.
   const auto replaced = parse_job("model: {type: gesture_ssm, use_checkpoint: true}\ndata.type: synthetic\n",
                                   "job.yaml", "", {"gradient_checkpointing=false"});

@@ -385,9 +385,8 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
   EXPECT_THAT(message_for_override("optimizer="), HasSubstr("optimizer is empty; it is a section"));
   EXPECT_THAT(message_for_override("precision=16mixed"),
               StartsWith("command line: precision=16mixed: precision is '16mixed'; allowed: auto, 32-true"));
-  EXPECT_THAT(
-      message_for_override("seed="),
-      StartsWith("command line: seed=: seed has no value (perhaps a shell variable is not set); allowed: "));
+  EXPECT_THAT(message_for_override("seed="),
+              StartsWith("command line: seed=: seed has no value (perhaps a shell variable is not set); allowed: "));
   EXPECT_THAT(message_for_override("seed='1"), StartsWith("command line: seed='1: not valid YAML: "));
   EXPECT_THAT(message_for_override("model.num_heads=7"),
               StartsWith("command line: model.num_heads=7: model.num_heads is 7; it must divide hidden_size 256"));

@@ -117,11 +117,14 @@ TEST_F(TrainCommand, ResumesWhereItStopped) {
 TEST_F(TrainCommand, TooSmallABudgetIsAnAnswer) {
   const Outcome outcome = run({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=metrics.jsonl"});
   EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("does not fit"), HasSubstr("Largest at the peak")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("does not fit"), HasSubstr("Largest at the peak"),
+                                 HasSubstr("run 'plimsoll plan' with the same job file")));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("does not fit")));  // said once
   EXPECT_TRUE(metrics().empty());
 
   const Outcome as_json = run({"train", "job.yaml", "memory_budget=64KiB", "--json", "-"});
   EXPECT_EQ(as_json.exit_code, 3);
+  EXPECT_THAT(as_json.err, HasSubstr("does not fit"));
   const json report = json::parse(as_json.out);
   EXPECT_EQ(report["fits"], false);
   EXPECT_EQ(report["budget_bytes"], 64 << 10);

@@ -59,6 +59,17 @@ TEST(Contradicts, ByHalfEitherWay) {
   EXPECT_FALSE(contradicts(1, 0));
 }
 
+TEST(SharedCoresNote, NeedsSlowStepsAndALoadAboveTheCores) {
+  EXPECT_EQ(shared_cores_note(0.1, 0.5, 3.7, 2),
+            "a step took 0.5 s, predicted were 0.1 s: other processes probably use the same cores (load average 3.7 on "
+            "2 cores); stop them, or set threads to the number of free cores");
+  EXPECT_EQ(shared_cores_note(0.1, 0.5, 2.0, 2), "");  // this run's own threads
+  EXPECT_EQ(shared_cores_note(0.1, 0.12, 3.7, 2), "");
+  EXPECT_EQ(shared_cores_note(0.1, 0.02, 3.7, 2), "");  // faster than predicted
+  EXPECT_EQ(shared_cores_note(0, 0.5, 3.7, 2), "");     // no prediction
+  EXPECT_EQ(shared_cores_note(0.1, 0.5, 0, 2), "");     // the load is not known
+}
+
 TEST_F(ContradictedTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
   poison();
   const PlannedJob poisoned = plan_job(job_);
