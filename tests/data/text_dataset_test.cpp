@@ -180,8 +180,8 @@ TEST_F(TextDatasetTest, NamesFilesThatCannotBeUsed) {
 TEST_F(TextDatasetTest, RefusesTextShorterThanAWindow) {
   const auto file = put_file(folder_ / "text", "123456789");  // 10 tokens
   EXPECT_NO_THROW(TextDataset(config({file}, 9), *bytes_));
-  EXPECT_THAT(error_of(config({file}, 10)), AllOf(HasSubstr("have 10 tokens"), HasSubstr("data.sequence_length 10")));
-  EXPECT_THAT(error_of(config({file}, 9, 0.1)), HasSubstr("9 of them to train on"));
+  EXPECT_THAT(error_of(config({file}, 10)), AllOf(HasSubstr("has 10 tokens"), HasSubstr("data.sequence_length 10")));
+  EXPECT_THAT(error_of(config({file}, 9, 0.1)), HasSubstr("9 of them for training"));
   EXPECT_THAT(error_of(config({file}, std::numeric_limits<int64_t>::max())),
               HasSubstr("set a smaller data.sequence_length"));
   EXPECT_THAT(error_of(config({file}, 0)), HasSubstr("data.sequence_length"));
