@@ -20,10 +20,11 @@ std::vector<std::string> notes(const std::vector<std::string>& overrides) {
 
 TEST(LearningRateNote, SaysWhatTheRulesMakeOfIt) {
   EXPECT_THAT(notes({}), IsEmpty());
-  EXPECT_THAT(notes({"batch_size=128"}),
-              ElementsAre(AllOf(HasSubstr("learning_rate 0.0003 is for steps of 32"), HasSubstr("this job's have 128"),
-                                HasSubstr("square-root rule"), HasSubstr("optimizer.learning_rate=0.0006"),
-                                HasSubstr("optimizer.reference_batch_size=128"))));
+  EXPECT_THAT(
+      notes({"batch_size=128"}),
+      ElementsAre(AllOf(HasSubstr("learning_rate 0.0003 is for steps of 32"),
+                        HasSubstr("the steps of this job have 128"), HasSubstr("square-root rule"),
+                        HasSubstr("optimizer.learning_rate=0.0006"), HasSubstr("optimizer.reference_batch_size=128"))));
   EXPECT_THAT(notes({"batch_size=8", "optimizer.name=sgd"}),
               ElementsAre(AllOf(HasSubstr("linear rule"), HasSubstr("optimizer.learning_rate=7.5e-05"))));
   // What is followed is said no more, and how a step is cut up does not matter.

@@ -27,18 +27,17 @@ DataKind clips_kind() {
   kind.meaning = "clips of video files, with a caption each";
   kind.keys = {
       paths("data.files", &D::files, "videos; the caption is the file's name, - and _ as spaces"),
-      path(
-          "data.list", &C::list, "(none)",
-          "in place of data.files: lines of a video, tab, its caption, and where only a part is meant tab, start, tab, "
-          "end in seconds; videos are relative to the list"),
+      path("data.list", &C::list, "(none)",
+           "instead of data.files: a file with lines of video, tab, caption and, for a part of the video, tab, start, "
+           "tab, end in seconds; videos are relative to the list"),
       number("data.clip_seconds", &C::clip_seconds, {.least = 0, .least_open = true, .most = 86400},
-             "length of a clip"),
+             "length of a clip in seconds"),
       number("data.clip_stride", &C::clip_stride, {.least = 0, .most = 86400},
-             "seconds from the start of a clip to that of the next; 0: clip_seconds. Clips held out lie side by side"),
-      {{"data.prompt", "text", "Describe the video: ", "before the caption; not learned"},
+             "seconds from the start of a clip to that of the next; 0: clip_seconds. Held-out clips do not overlap"),
+      {{"data.prompt", "text", "Describe the video: ", "prompt before the caption; not trained on"},
        [](const Value& value, Job& job) { job.data.clips.prompt = read_text(value, "text, or \"\" for none"); }},
       path("data.cache_dir", &D::cache_dir, ".plimsoll-cache",
-           "where decoded frames are kept, relative to the job file"),
+           "folder of cached decoded frames, relative to the job file"),
   };
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
   kind.check = [](const Job& job, const Places& places) {

@@ -69,73 +69,75 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
        }},
       integer_at<D>(section + ".hidden_size", place, &D::hidden_size, {1, kWidest}, "width of the residual stream"),
       integer_at<D>(section + ".num_layers", place, &D::num_layers, {1, kMostLayers},
-                    "activations and parameters grow with it"),
+                    "number of layers; activations and parameters grow with it"),
       integer_at<D>(section + ".num_heads", place, &D::num_heads, {1, kMostHeads},
                     "attention heads; must divide hidden_size unless "
                     "head_dim is given"),
       integer_at<D>(section + ".num_kv_heads", place, &D::num_kv_heads, {0, kMostHeads},
                     "key and value heads, a divisor of num_heads (grouped-query attention); 0: num_heads"),
       integer_at<D>(section + ".head_dim", place, &D::head_dim, {0, kWidest},
-                    "width of a head, even where positions are rope; 0: hidden_size / num_heads"),
+                    "width of a head, an even number with rope; 0: hidden_size / num_heads"),
       integer_at<D>(section + ".intermediate_size", place, &D::intermediate_size, {0, kWidestFeedForward},
                     "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (gated)"),
       word_at<D>(section + ".norm", place, &D::norm, {"rmsnorm", "layernorm"},
-                 "normalisation before attention and feed-forward"),
+                 "type of the norms before attention and feed-forward"),
       word_at<D>(section + ".positions", place, &D::positions, {"rope", "learned"},
-                 "rotary, or an embedding of positions"),
+                 "rope: rotary positions; learned: an embedding of positions"),
       integer_at<D>(section + ".max_positions", place, &D::max_positions, {0, kLongestSequence},
-                    "learned: rows of that embedding; 0: as many as a window has tokens"),
+                    "rows of the embedding of learned positions; 0: the tokens of a window"),
       word_at<D>(section + ".activation", place, &D::activation, {"swiglu", "geglu", "gelu", "gelu_tanh"},
-                 "swiglu and geglu are gated, with three feed-forward matrices, gelu has two; geglu and gelu_tanh take "
-                 "gelu's tanh form"),
+                 "activation of the feed-forward; swiglu, geglu: gated, three matrices; gelu: two matrices; geglu and "
+                 "gelu_tanh use the tanh form of gelu"),
       boolean_at<D>(section + ".tie_embeddings", place, &D::tie_embeddings,
-                    "the head uses the embedding's weight: vocab_size x hidden_size parameters fewer"),
+                    "use the embedding's weight in the head: vocab_size x hidden_size fewer parameters"),
       boolean_at<D>(section + ".attention_bias", place, &D::attention_bias,
                     "biases on query, key, value and output projections"),
       boolean_at<D>(section + ".qkv_bias", place, &D::qkv_bias, "biases on query, key and value projections alone"),
       boolean_at<D>(section + ".mlp_bias", place, &D::mlp_bias, "biases on the feed-forward projections"),
-      boolean_at<D>(section + ".qk_norm", place, &D::qk_norm, "queries and keys of each head go through an RMSNorm"),
+      boolean_at<D>(section + ".qk_norm", place, &D::qk_norm, "apply an RMSNorm to queries and keys of each head"),
       boolean_at<D>(section + ".post_norms", place, &D::post_norms,
-                    "attention and feed-forward are normalised once more before they are added"),
+                    "normalize the outputs of attention and feed-forward before they are added"),
       boolean_at<D>(section + ".embedding_scale", place, &D::embedding_scale,
-                    "embeddings are multiplied by the square root of hidden_size"),
+                    "multiply embeddings by the square root of hidden_size"),
       number_at<D>(section + ".query_scale", place, &D::query_scale, not_negative,
-                   "scores are divided by its square root; 0: head_dim"),
+                   "number whose square root divides the attention scores; 0: head_dim"),
       number_at<D>(section + ".attention_softcap", place, &D::attention_softcap, positive_or_none,
-                   "c: scores become c tanh(score / c), by a kernel that is slower; 0: as they are"),
+                   "cap c of attention scores: c tanh(score / c), with a slower kernel; 0: no cap"),
       number_at<D>(section + ".logit_softcap", place, &D::logit_softcap, positive_or_none,
-                   "c: logits become c tanh(logit / c); 0: as they are"),
+                   "cap c of logits: c tanh(logit / c); 0: no cap"),
       integer_at<D>(section + ".sliding_window", place, &D::sliding_window, {0, kLongestSequence, /*none=*/true},
-                    "positions a token looks back on, itself included; 0: all"),
+                    "positions that a token attends to, itself included; 0: all"),
       integer_at<D>(section + ".sliding_window_every", place, &D::sliding_window_every, {1, kMostLayers},
-                    "n: the window holds in the first of every n layers, the others look back on all"),
+                    "n: the first of every n layers uses the window, the others attend to all positions"),
       number_at<D>(section + ".dropout", place, &D::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
-                   "on attention output and feed-forward output"),
+                   "dropout rate of the outputs of attention and feed-forward"),
       number_at<D>(section + ".norm_eps", place, &D::norm_eps,
-                   {.least = 0, .least_open = true, .most = 1, .most_open = true}, "added to the variance"),
+                   {.least = 0, .least_open = true, .most = 1, .most_open = true},
+                   "value added to the variance in norms"),
       number_at<D>(section + ".rope_theta", place, &D::rope_theta, {.least = 1}, "base of the rotary frequencies"),
       number_at<RopeScaling>(section + ".rope_scaling.factor", scaling, &RopeScaling::factor, factor,
-                             "slow rotary frequencies are divided by it, as in Llama 3.1; 1: none are"),
+                             "divisor of slow rotary frequencies, as in Llama 3.1; 1: no scaling"),
       number_at<RopeScaling>(section + ".rope_scaling.low_frequency_factor", scaling,
                              &RopeScaling::low_frequency_factor, {.least = 0, .least_open = true},
-                             "slow: wavelengths above original_length / this"),
-      number_at<RopeScaling>(section + ".rope_scaling.high_frequency_factor", scaling,
-                             &RopeScaling::high_frequency_factor, {.least = 0, .least_open = true},
-                             "fast, left as they are: wavelengths below original_length / this"),
+                             "limit of slow frequencies: wavelengths above original_length / this value"),
+      number_at<RopeScaling>(
+          section + ".rope_scaling.high_frequency_factor", scaling, &RopeScaling::high_frequency_factor,
+          {.least = 0, .least_open = true},
+          "limit of fast frequencies, which are not scaled: wavelengths below original_length / this value"),
       integer_at<RopeScaling>(section + ".rope_scaling.original_length", scaling, &RopeScaling::original_length,
-                              {1, int64_t{1} << 32}, "tokens of the texts that the model began with"),
+                              {1, int64_t{1} << 32}, "context length in tokens of the model's first training"),
   };
 }
 
 std::vector<Key> language_model_keys(const std::function<DecoderConfig&(Job&)>& place) {
   std::vector<Key> keys = decoder_keys("model.llm", place);
   keys.push_back(path("model.llm.weights", &ModelConfig::llm_weights, "(none)",
-                      "weights that the language model starts from, whatever the other parts do: a folder with a "
-                      "config.json and safetensors, or a GGUF file, which say its other keys; or a decoder's "
-                      "safetensors as plimsoll export writes them"));
-  keys.push_back(path("model.llm.config", &ModelConfig::llm_config, "(none)",
-                      "a config.json of transformers, its folder, or a GGUF file: the language model's other keys; "
-                      "none: the one that lies beside model.llm.weights, if any"));
+                      "weights that the language model starts from: a folder with config.json and safetensors, or a "
+                      "GGUF file, which set its other keys; or a decoder's safetensors file of plimsoll export"));
+  keys.push_back(
+      path("model.llm.config", &ModelConfig::llm_config, "(none)",
+           "config.json of transformers, its folder, or a GGUF file, which sets the language model's other keys; "
+           "none: the one next to model.llm.weights, if any"));
   return keys;
 }
 
@@ -210,10 +212,9 @@ ModelKind decoder_kind() {
   kind.type = "decoder";
   kind.meaning = "a decoder-only transformer";
   kind.keys = decoder_keys("model", [](Job& job) -> DecoderConfig& { return job.model.decoder; });
-  kind.keys.push_back(
-      path("model.config", &ModelConfig::config, "(none)",
-           "a config.json of transformers, its folder, or a GGUF file: the model's other keys, which may then be left "
-           "out; none: the one that lies beside model.weights, if any"));
+  kind.keys.push_back(path("model.config", &ModelConfig::config, "(none)",
+                           "config.json of transformers, its folder, or a GGUF file, which sets the model's other "
+                           "keys; none: the one next to model.weights, if any"));
   kind.keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
                               "tokens of a window; activations grow with it"));
   kind.check = [](const Job& job, const Places& places) {

@@ -26,23 +26,27 @@ std::vector<Key> fine_tuning_keys() {
   return {
       patterns(
           "freeze", [](Job & job) -> auto& { return job.fine_tuning.freeze; },
-          "modules or parameters that are not trained: no gradient, no optimizer state, and nothing saved for them"),
+          "modules or parameters that are not trained: no gradients, no optimizer state, no saved values for them"),
       patterns(
           "train", [](Job & job) -> auto& { return job.fine_tuning.train; },
-          "modules or parameters that are trained although freeze or lora would leave them frozen"),
+          "modules or parameters that are trained even if freeze or lora would freeze them"),
       patterns(
           "lora.modules", [](Job & job) -> auto& { return job.fine_tuning.lora.modules; },
-          "linear layers that get a low-rank adapter; all else is frozen: gradients and state are the adapters' "
-          "alone"),
-      integer("lora.rank", &L::rank, {1, kWidest}, "an adapter learns rank x (in + out) numbers"),
-      number("lora.alpha", &L::alpha, {.least = 0, .least_open = true}, "what adapters add is scaled by alpha / rank"),
+          "linear layers that get a low-rank adapter; the rest is frozen, so only adapters have gradients and "
+          "optimizer state"),
+      integer("lora.rank", &L::rank, {1, kWidest},
+              "rank of the adapters; each has rank x (in + out) trainable parameters"),
+      number("lora.alpha", &L::alpha, {.least = 0, .least_open = true},
+             "scale of the adapters: their output is multiplied by alpha / rank"),
       number("lora.dropout", &L::dropout, kBelowOneOrNone,
-             "on the adapters' input; above 0 another copy of it is kept for the backward pass"),
+             "dropout rate of the adapters' input; above 0 a second copy of the input is kept for the backward pass"),
       patterns(
           "quantize.modules", [](Job & job) -> auto& { return job.fine_tuning.quantize.modules; },
-          "linear layers whose weights are frozen and held in blocks of few bits"),
-      word("quantize.format", &Q::format, {"nf4", "int8"}, "nf4: 4.5 bits a weight; int8: 8.5, closer to the weight"),
-      boolean("quantize.double_scales", &Q::double_scales, "the blocks' scales in 8 bits: 0.37 bits a weight fewer"),
+          "linear layers whose weights are frozen and quantized in blocks"),
+      word("quantize.format", &Q::format, {"nf4", "int8"},
+           "format of the blocks; nf4: 4.5 bits per weight; int8: 8.5 bits per weight, more exact"),
+      boolean("quantize.double_scales", &Q::double_scales,
+              "store the blocks' scales in 8 bits: 0.37 bits less per weight"),
   };
 }
 
@@ -51,8 +55,8 @@ Key weight_dtype(std::string key, std::function<std::optional<DType>&(Job&)> pla
   std::vector<std::string> names = {"auto"};
   for (DType each : types) names.emplace_back(name_of(each));
   return {{std::move(key), joined(names, " | "), "auto",
-           "of the weights: the 16-bit types halve them, and the gradients of those that are trained; auto: as the "
-           "precision has it. Adapters stay float32"},
+           "dtype of the weights; 16-bit types halve their memory and that of the gradients of trained weights; auto: "
+           "set by precision. Adapters stay float32"},
           [=](const Value& value, Job& job) {
             const std::string name = read_word(value, names);
             std::optional<DType>& dtype = place(job);

@@ -21,7 +21,8 @@ constexpr NumberRange kWeight{.least = 0, .none = true};
 void add_transformer(std::vector<Key>& keys, const std::string& section, ModalityConfig FmriAutoencoderConfig::*part) {
   using M = ModalityConfig;
   const Place<M> place = [=](Job& job) -> M& { return job.model.fmri.*part; };
-  keys.push_back(integer_at(section + ".width", place, &M::width, kWidth, "of its tokens, in encoder and decoder"));
+  keys.push_back(integer_at(section + ".width", place, &M::width, kWidth,
+                            "width of the modality's tokens in encoder and decoder"));
   keys.push_back(integer_at(section + ".depth", place, &M::depth, kDepth, "transformer blocks of its encoder"));
   keys.push_back(
       integer_at(section + ".decoder_depth", place, &M::decoder_depth, kDepth, "transformer blocks of its decoder"));
@@ -31,7 +32,7 @@ void add_transformer(std::vector<Key>& keys, const std::string& section, Modalit
 
 Key loss_weight(const std::string& name, double FmriLossConfig::*member, const std::string& meaning) {
   return {{"model.loss." + name, kWeight.text(), fmt::format("{}", FmriLossConfig{}.*member),
-           meaning + "; 0 leaves it out, with the activations that only it needs"},
+           meaning + "; 0: not computed, which saves its activations"},
           [=](const Value& value, Job& job) { job.model.fmri.loss.*member = read_number(value, kWeight); }};
 }
 
@@ -60,23 +61,22 @@ std::vector<Key> fmri_keys() {
   const Place<R> fusion = [](Job& job) -> R& { return job.model.fmri.fusion; };
   const Place<R> fmri = [](Job& job) -> R& { return job.model.fmri.fmri; };
   keys.push_back(integer_at("model.fusion.width", fusion, &R::width, kWidth,
-                            "of the residual blocks over the three modalities' summaries"));
+                            "width of the residual blocks over the summaries of the three modalities"));
   keys.push_back(integer_at("model.fusion.depth", fusion, &R::depth, kDepth, "residual blocks: 8 x width^2 each"));
-  keys.push_back(integer_at("model.fmri.width", fmri, &R::width, kWidth, "of the residual blocks on the voxels' side"));
+  keys.push_back(integer_at("model.fmri.width", fmri, &R::width, kWidth, "width of the residual blocks for voxels"));
   keys.push_back(integer_at("model.fmri.depth", fmri, &R::depth, kDepth,
                             "residual blocks of the voxels' encoder: 8 x width^2 each"));
   keys.push_back(integer_at("model.fmri.decoder_depth", fmri, &R::decoder_depth, kDepth,
                             "residual blocks of the voxels' decoder"));
-  keys.push_back(loss_weight("fmri", &FmriLossConfig::fmri, "what the voxels' reconstruction counts for"));
-  keys.push_back(loss_weight("video", &FmriLossConfig::video, "what the frames' reconstruction counts for"));
-  keys.push_back(loss_weight("audio", &FmriLossConfig::audio, "what the mel frames' reconstruction counts for"));
-  keys.push_back(loss_weight("text", &FmriLossConfig::text, "what the text embeddings' reconstruction counts for"));
-  keys.push_back(
-      loss_weight("agreement", &FmriLossConfig::agreement, "what the distance of the two bottlenecks counts for"));
+  keys.push_back(loss_weight("fmri", &FmriLossConfig::fmri, "weight of the voxels' reconstruction loss"));
+  keys.push_back(loss_weight("video", &FmriLossConfig::video, "weight of the frames' reconstruction loss"));
+  keys.push_back(loss_weight("audio", &FmriLossConfig::audio, "weight of the mel frames' reconstruction loss"));
+  keys.push_back(loss_weight("text", &FmriLossConfig::text, "weight of the text embeddings' reconstruction loss"));
+  keys.push_back(loss_weight("agreement", &FmriLossConfig::agreement, "weight of the distance of the two bottlenecks"));
   keys.push_back(number("model.dropout", &F::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
-                        "on what every block adds"));
+                        "dropout rate of the output of every block"));
   keys.push_back(number("model.norm_eps", &F::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
-                        "added to the variance"));
+                        "value added to the variance in norms"));
   return keys;
 }
 

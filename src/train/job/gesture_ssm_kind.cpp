@@ -32,39 +32,38 @@ std::vector<int64_t> steps_between(const Value& value, const std::vector<int64_t
 
 // A number of scales halves the sequence between them; a list names what it is divided by.
 Key pooling_scales() {
-  return {
-      {"model.pooling_scales", kScales.text() + " | list of integers from 1 to 64", "1",
-       "so many scales: layers are dealt out to them evenly, and from each to the next pairs of tokens give way to "
-       "their mean, which halves activations; the head sees all. A list is what the tokens are divided by: [3, 2] "
-       "makes three scales, of all, a third and a sixth of them. One that begins with 1, which is all tokens, divides "
-       "these each time: [1, 2] is [2], [1, 2, 4] is [2, 2]"},
-      [](const Value& value, Job& job) {
-        std::vector<int64_t>& scales = job.model.gesture.pooling_scales;
-        scales.clear();
-        if (value.node->kind != Node::Kind::list) {
-          scales.assign(static_cast<size_t>(read_integer(value, kScales) - 1), 2);
-          return;
-        }
-        const std::vector<const Node*>& items = value.node->items;
-        const bool of_all = !items.empty() && value.with(items.front()).is("1");
-        if (static_cast<int64_t>(items.size()) - (of_all ? 1 : 0) >= kScales.most)
-          value.refuse(fmt::format("a list of fewer than {} integers", kScales.most));
-        std::vector<int64_t> listed;
-        for (const Node* item : items)
-          listed.push_back(of_all && item == items.front() ? 1 : read_integer(value.with(item), kScale));
-        scales = of_all ? steps_between(value, listed) : listed;
-        if (of_all)
-          job.notes.push_back(
-              fmt::format("{}: model.pooling_scales [{}] begins with 1, which is all tokens: it is [{}] here",
-                          value.source->at(value.node->line), fmt::join(listed, ", "), fmt::join(scales, ", ")));
-      }};
+  return {{"model.pooling_scales", kScales.text() + " | list of integers from 1 to 64", "1",
+           "number of scales: each has an equal share of the layers, and from each scale to the next pairs of tokens "
+           "are replaced by their mean, which halves activations; the head reads all scales. A list has the divisors "
+           "of the token count: [3, 2] makes three scales with all, a third and a sixth of the tokens. A list that "
+           "begins with 1 has divisors of all tokens: [1, 2] is [2], [1, 2, 4] is [2, 2]"},
+          [](const Value& value, Job& job) {
+            std::vector<int64_t>& scales = job.model.gesture.pooling_scales;
+            scales.clear();
+            if (value.node->kind != Node::Kind::list) {
+              scales.assign(static_cast<size_t>(read_integer(value, kScales) - 1), 2);
+              return;
+            }
+            const std::vector<const Node*>& items = value.node->items;
+            const bool of_all = !items.empty() && value.with(items.front()).is("1");
+            if (static_cast<int64_t>(items.size()) - (of_all ? 1 : 0) >= kScales.most)
+              value.refuse(fmt::format("a list of fewer than {} integers", kScales.most));
+            std::vector<int64_t> listed;
+            for (const Node* item : items)
+              listed.push_back(of_all && item == items.front() ? 1 : read_integer(value.with(item), kScale));
+            scales = of_all ? steps_between(value, listed) : listed;
+            if (of_all)
+              job.notes.push_back(
+                  fmt::format("{}: model.pooling_scales [{}] begins with 1, which is all tokens: it is [{}] here",
+                              value.source->at(value.node->line), fmt::join(listed, ", "), fmt::join(scales, ", ")));
+          }};
 }
 
 Key share_weights() {
   return {{"model.share_weights", "false | true | bidirectional", GestureSsmConfig{}.share_weights,
-           "false: weights for each layer and direction; bidirectional: both directions of a layer share theirs, and "
-           "the projections before and after the scan are computed once; true: all layers and directions share one "
-           "set, norms before the layers stay their own"},
+           "sharing of weights; false: own weights for each layer and direction; bidirectional: both directions of a "
+           "layer share weights, and the projections before and after the scan are computed once; true: all layers and "
+           "directions share one set, except the norms before the layers"},
           [](const Value& value, Job& job) {
             const std::optional<bool> said = boolean_in(value);
             job.model.gesture.share_weights =
@@ -85,33 +84,34 @@ Key use_checkpoint() {
 Key ratio() {
   constexpr NumberRange range{.least = 0, .least_open = true, .most = 1};
   return number("data.train_ratio_of_vectors", &SeriesConfig::train_ratio_of_vectors, range,
-                "the share of a gesture's vectors that a sample has: in training drawn anew every time, in evaluation "
-                "evenly spaced; activations shrink with it");
+                "fraction of a gesture's vectors in a sample: drawn again each time in training, evenly spaced in "
+                "evaluation; activations shrink with it");
 }
 
 std::vector<Key> gesture_keys() {
   using G = GestureSsmConfig;
   return {
-      integer("model.channels", &G::channels, kWidth, "numbers of a vector, beside its time"),
-      integer("model.num_classes", &G::num_classes, kWidth, "gesture_ssm: of gestures"),
+      integer("model.channels", &G::channels, kWidth, "values in a vector, in addition to its time"),
+      integer("model.num_classes", &G::num_classes, kWidth, "number of gesture classes"),
       integer("model.hidden_dim", &G::hidden_dim, kWidth, "width of the residual stream"),
-      integer("model.num_layers", &G::num_layers, kLayers,
-              "bidirectional layers: activations grow with them, and parameters unless share_weights is true"),
+      integer(
+          "model.num_layers", &G::num_layers, kLayers,
+          "number of bidirectional layers; activations grow with them, and parameters unless share_weights is true"),
       integer("model.d_state", &G::d_state, kStates,
-              "numbers that each channel of the scan remembers; 2 x d_state of each vector are kept a direction"),
+              "state values of each channel of the scan; 2 x d_state values per vector and direction are kept"),
       integer("model.expand", &G::expand, {1, 16}, "width of the scan, in hidden_dim"),
       integer("model.head_dim", &G::head_dim, kWidth,
               "channels of a head of the scan; must divide expand x hidden_dim"),
       integer("model.conv_width", &G::conv_width, {1, 4}, "taps of the causal convolution before the scan"),
       integer("model.chunk_size", &G::chunk_size, {1, 4096},
-              "vectors that the scan takes at a time: long chunks cost arithmetic, short ones scratch"),
+              "vectors in a chunk of the scan: long chunks cost arithmetic, short ones scratch"),
       share_weights(),
       pooling_scales(),
       use_checkpoint(),
       number("model.dropout", &G::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
-             "on what every layer adds"),
+             "dropout rate of the output of every layer"),
       number("model.norm_eps", &G::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
-             "added to the variance"),
+             "value added to the variance in norms"),
       integer("data.length", &SeriesConfig::length, {1, kLongestSequence}, "vectors of a gesture"),
       ratio(),
   };

@@ -11,10 +11,10 @@ std::vector<Key> held_out_keys() {
   using D = DataConfig;
   return {
       number("data.test_fraction", &D::test_fraction, {.least = 0, .most = 0.5, .none = true},
-             "held out as data.validation_fraction is, and apart from it: neither trained on nor looked at while "
-             "settings are chosen"),
+             "fraction of the data that is held out for a final test, separate from data.validation_fraction: not used "
+             "for training or for the choice of settings"),
       word("data.evaluate_on", &D::evaluate_on, {"validation", "test"},
-           "the held-out part that evaluations and baselines are of; what is trained on is the same"),
+           "held-out part that evaluations and baselines use; no effect on the training data"),
   };
 }
 

@@ -27,7 +27,7 @@ constexpr IntegerRange kBatch{1, kLargestBatch};
 
 Key resume() {
   return {{"checkpoint.resume", "auto | never | path", "auto",
-           "auto: from the newest in the directory, if any; or from this checkpoint"},
+           "checkpoint to continue from; auto: the newest in checkpoint.directory, if any; never: none"},
           [](const Value& value, Job& job) {
             const std::string text = read_text(value, "auto, never, a checkpoint's path");
             if (text.empty()) value.refuse("auto, never, a checkpoint's path");
@@ -45,8 +45,8 @@ Key precision() {
   for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
     names.emplace_back(name_of(each));
   return {{"precision", joined(names, " | "), std::string(name_of(*Job{}.precision)),
-           "mixed halves activations; bf16-true halves parameters, gradients and optimizer state as well; auto: the "
-           "fastest of 32-true and mixed that fits, bf16-true where neither does"},
+           "number formats; mixed: half the memory for activations; bf16-true: also half for parameters, gradients and "
+           "optimizer state; auto: the fastest of 32-true and mixed that fits, bf16-true if neither fits"},
           [=](const Value& value, Job& job) {
             const std::string name = read_word(value, names);
             job.precision.reset();
@@ -57,9 +57,9 @@ Key precision() {
 
 Key gradient_accumulation_steps() {
   return {{"gradient_accumulation_steps", "auto | " + kBatch.text() + " | {epoch: steps}", "auto",
-           "micro batches a step, a number or from an epoch on: {0: 4, 4: 2}; accumulating needs no more memory than "
-           "the gradients; auto: batch_size / micro_batch_size, rounded up. Without a micro_batch_size a step has "
-           "batch_size x so many sequences"},
+           "micro batches in an optimizer step: a number, or numbers by first epoch ({0: 4, 4: 2}); accumulation needs "
+           "no memory beyond the gradients; auto: batch_size / micro_batch_size, rounded up. Without micro_batch_size "
+           "a step has batch_size x this number of sequences"},
           [](const Value& value, Job& job) {
             if (value.is("auto")) {
               job.gradient_accumulation_steps.reset();
@@ -101,35 +101,34 @@ Key choice_key(const char* name, const char* meaning, Choice Job::*field) {
 
 Key gradient_checkpointing() {
   return choice_key("gradient_checkpointing",
-                    "keep only each layer's input and recompute the rest in the backward pass: less memory, about a "
-                    "third more arithmetic; auto: only what the budget asks for",
+                    "keep only the input of each layer and recompute the rest in the backward pass: less memory, about "
+                    "a third more arithmetic; auto: recompute only the values that the budget needs",
                     &Job::gradient_checkpointing);
 }
 
 Key update_in_backward() {
   return choice_key("update_in_backward",
-                    "update each parameter as soon as its gradient is complete and give the gradient's bytes back: all "
-                    "gradients but the one at hand; with max_grad_norm above 0 forward and backward run twice; with "
-                    "gradient accumulation only where max_grad_norm is 0; auto: where the budget asks for it",
+                    "update each parameter as soon as its gradient is complete, then free the gradient: saves the "
+                    "memory of all gradients except the current one. With max_grad_norm above 0 forward and backward "
+                    "run twice; with gradient accumulation only if max_grad_norm is 0; auto: if the budget needs it",
                     &Job::update_in_backward);
 }
 
 Key compile() {
   return choice_key(
       "compile",
-      "run chains of pointwise operators (casts, residual adds, activations) as one, and norms with their sums: what "
-      "one hands to the next takes no memory; the losses stay the same to the bit on the CPU; auto: where it takes "
-      "less time "
-      "and no more live bytes; with either, updates of small parameters run in groups",
+      "fuse chains of pointwise operators (casts, residual adds, activations), and norms with their sums: intermediate "
+      "values take no memory; on the CPU the losses stay the same to the bit; auto: if fusion takes less time and no "
+      "more live bytes. true and auto also group the updates of small parameters",
       &Job::compile);
 }
 
 Key accumulator_dtype() {
   const std::vector<std::string> words = words_of(AccumulatorDtype::automatic);
   return {{"gradient_accumulation_dtype", joined(words, " | "), "gradients",
-           "what the gradients of several micro batches are summed in: as the parameters', or 4, 2, 1.008 bytes a "
-           "parameter; bfloat16 and 8bit are rounded at random; with anything but gradients a gradient lives only "
-           "until it is added"},
+           "format of the gradient accumulators of several micro batches; gradients: that of the parameters; others: "
+           "4, 2, 1.008 bytes per parameter, each gradient is freed after it is added; bfloat16 and 8bit use "
+           "stochastic rounding"},
           [=](const Value& value, Job& job) {
             const std::string word = read_word(value, words);
             job.accumulator_dtype = static_cast<AccumulatorDtype>(std::ranges::find(words, word) - words.begin());
@@ -138,8 +137,8 @@ Key accumulator_dtype() {
 
 Key memory_budget() {
   return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
-           "bytes that training may use on the device, never exceeded; auto: what the device has, on this machine what "
-           "is available less 10 %"},
+           "upper limit in bytes of the device memory that training uses; auto: the memory of the device, or on this "
+           "machine the available memory less 10 %"},
           [](const Value& value, Job& job) {
             job.memory_budget.reset();
             if (value.is("auto")) return;
@@ -177,36 +176,35 @@ Key further_budget(std::string name, int64_t Job::*member, std::string meaning) 
 Key host_memory_budget() {
   return further_budget(
       "host_memory_budget", &Job::host_memory_budget,
-      "bytes of host memory that saved values, optimizer state, gradients and parameters may be moved "
-      "to where the device's budget is short; 0: nothing is moved. The planner weighs moving against "
-      "recomputing");
+      "upper limit in bytes of the host memory for offloaded saved values, optimizer state, gradients and parameters; "
+      "0: no offload. The planner compares the time of offload with that of recomputation");
 }
 
 Key disk_budget() {
-  return further_budget(
-      "disk_budget", &Job::disk_budget,
-      "bytes on disk, taken before the first step, for optimizer state, gradients and parameters that "
-      "host_memory_budget has no room for; a disk is slow; 0: nothing is moved there");
+  return further_budget("disk_budget", &Job::disk_budget,
+                        "bytes on disk, allocated before the first step, for optimizer state, gradients and parameters "
+                        "that do not fit in host_memory_budget; slower than host memory; 0: no offload to disk");
 }
 
 Key disk_path() {
   return {{"disk_path", "path", "(checkpoint.directory)",
-           "the folder in which disk_budget is taken, in a file without a name; without a checkpoint.directory the job "
-           "file's folder"},
+           "folder for the disk_budget, allocated in a file without a name; without checkpoint.directory: the folder "
+           "of the job file"},
           [](const Value& value, Job& job) { job.disk_path = read_text(value, "a path, or \"\" for none"); }};
 }
 
 Key batch_size() {
-  return {{"batch_size", kBatch.text(), "8",
-           "sequences a step, all micro batches together, at the first epoch; it sets the losses, micro_batch_size the "
-           "memory. Beside gradient_accumulation_steps without a micro_batch_size sequences at a time: the step is the "
-           "product, as in other programs. 8 where micro_batch_size is not given either"},
-          [](const Value& value, Job& job) { job.batch_size = read_integer(value, kBatch); }};
+  return {
+      {"batch_size", kBatch.text(), "8",
+       "sequences in an optimizer step of the first epoch, over all micro batches; sets the losses, while "
+       "micro_batch_size sets the memory. With gradient_accumulation_steps and without micro_batch_size: sequences in "
+       "a micro batch, and the step has the product, as in other programs. 8 if micro_batch_size is not set either"},
+      [](const Value& value, Job& job) { job.batch_size = read_integer(value, kBatch); }};
 }
 
 Key seed() {
   constexpr std::string_view allowed = "integer from 0 to 18446744073709551615";
-  return {{"seed", std::string(allowed), std::to_string(Job{}.seed), "of initialisation, shuffling and dropout"},
+  return {{"seed", std::string(allowed), std::to_string(Job{}.seed), "seed of initialization, shuffling and dropout"},
           [=](const Value& value, Job& job) {
             const std::string text = read_text(value, allowed);
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), job.seed);
@@ -234,9 +232,9 @@ std::vector<Key> model_keys() {
       weight_dtype(
           "model.dtype", [](Job & job) -> auto& { return job.model.dtype; }),
       path("model.weights", &ModelConfig::weights, "(none)",
-           "weights to start from: a safetensors file as plimsoll export writes it, or of decoder and mamba a folder "
-           "with a config.json and safetensors, of a decoder a GGUF file too; quantised and cast on the way in as the "
-           "job says"),
+           "weights to start from: a safetensors file of plimsoll export; for decoder and mamba also a folder with "
+           "config.json and safetensors; for decoder also a GGUF file. Weights are quantized and cast while they are "
+           "read"),
   };
 }
 
@@ -244,13 +242,14 @@ std::vector<Key> data_keys() {
   using D = DataConfig;
   return {
       word("data.type", &D::type, types_of(data_kinds()), meanings_of(data_kinds())),
-      path("data.root", &D::root, "(the job file's folder)", "the folder that relative paths of data.* start from"),
+      path("data.root", &D::root, "(the job file's folder)", "folder that relative paths of data.* start from"),
       number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5, .none = true},
-             "the end of the data, held out for evaluation"),
-      boolean("data.shuffle", &D::shuffle, "a new order of samples every epoch, drawn from the seed"),
-      integer("data.num_workers", &D::num_workers, {1, 256}, "threads that prepare batches; they persist"),
-      integer("data.prefetch", &D::prefetch, {1, 1024}, "batches prepared ahead, in host memory"),
-      boolean("data.skip_bad", &D::skip_bad, "leave out samples that cannot be read, and count them; else they stop"),
+             "fraction of the data, at its end, that is held out for evaluation"),
+      boolean("data.shuffle", &D::shuffle, "draw a new order of samples from the seed in every epoch"),
+      integer("data.num_workers", &D::num_workers, {1, 256}, "threads that prepare batches (host memory: data.prefetch)"),
+      integer("data.prefetch", &D::prefetch, {1, 1024}, "batches that are prepared ahead, in host memory"),
+      boolean("data.skip_bad", &D::skip_bad,
+              "leave out samples that cannot be read, and count them; false: stop at the first one"),
   };
 }
 
@@ -259,7 +258,7 @@ std::vector<Key> training_keys() {
       precision(),
       batch_size(),
       integer_or("auto", "micro_batch_size", &Job::micro_batch_size, kBatch,
-                 "sequences at a time: activations grow with it; auto: the fastest that fits"),
+                 "sequences in a micro batch; activations grow with it; auto: the fastest size that fits"),
       gradient_accumulation_steps(),
       gradient_checkpointing(),
       update_in_backward(),
@@ -269,16 +268,18 @@ std::vector<Key> training_keys() {
       host_memory_budget(),
       disk_budget(),
       disk_path(),
-      number("max_grad_norm", &Job::max_grad_norm, kPositiveOrNone, "clip the gradients' norm to this; 0: no clipping"),
+      number("max_grad_norm", &Job::max_grad_norm, kPositiveOrNone,
+             "upper limit of the norm of all gradients (clipping); 0: no clipping"),
       integer("max_steps", &Job::max_steps, kSteps, "optimizer steps"),
       integer_or("none", "max_epochs", &Job::max_epochs, kSteps,
-                 "stop after so many, if max_steps does not come first"),
+                 "upper limit of epochs, in addition to max_steps; none: no limit"),
       integer("eval_every_n_steps", &Job::eval_every_n_steps, kStepsOrNever,
-              "0: only at the end, if there is validation data"),
+              "steps between evaluations; 0: only at the end, if there is validation data"),
       integer("eval_batches", &Job::eval_batches, kSteps,
-              "batches an evaluation, each of as many sequences as a step of the first epoch"),
-      word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"}, "a plan can be made for any of them on any machine"),
-      integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: as OMP_NUM_THREADS says, else as many as cores"),
+              "batches in an evaluation, each with the sequences of one step of the first epoch"),
+      word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"},
+           "device to train on; a job can be planned for each of them on any machine"),
+      integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: OMP_NUM_THREADS, or all cores if it is not set"),
       seed(),
   };
 }
@@ -288,16 +289,19 @@ std::vector<Key> other_keys() {
   using C = CheckpointConfig;
   return {
       word("scheduler.name", &S::name, {"constant", "linear", "cosine"},
-           "the learning rate's course after the warm-up"),
+           "schedule of the learning rate after the warm-up"),
       integer("scheduler.warmup_steps", &S::warmup_steps, kStepsOrNever,
-              "steps of linear rise from 0, the first of max_steps"),
-      number("scheduler.min_lr_ratio", &S::min_lr_ratio, kShare, "of the learning rate, at max_steps"),
-      path("checkpoint.directory", &C::directory, "(none)", "where checkpoints go; none: no checkpoints"),
-      integer("checkpoint.every_n_steps", &C::every_n_steps, kStepsOrNever, "0: only at the end"),
+              "steps at the start in which the learning rate rises linearly from 0; part of max_steps"),
+      number("scheduler.min_lr_ratio", &S::min_lr_ratio, kShare,
+             "learning rate at max_steps, as a fraction of optimizer.learning_rate"),
+      path("checkpoint.directory", &C::directory, "(none)", "folder of the checkpoints; none: no checkpoints"),
+      integer("checkpoint.every_n_steps", &C::every_n_steps, kStepsOrNever,
+              "steps between checkpoints; 0: only at the end"),
       resume(),
-      integer("checkpoint.keep", &C::keep, {0, 1'000'000}, "how many of the newest are kept; 0: all"),
-      path("log.metrics_file", &LogConfig::metrics_file, "(none)", "JSON lines, one a logged step"),
-      integer("log.every_n_steps", &LogConfig::every_n_steps, kSteps, "steps between logged ones"),
+      integer("checkpoint.keep", &C::keep, {0, 1'000'000}, "number of newest checkpoints that are kept; 0: all"),
+      path("log.metrics_file", &LogConfig::metrics_file, "(none)",
+           "file for metrics as JSON lines, one line per logged step"),
+      integer("log.every_n_steps", &LogConfig::every_n_steps, kSteps, "steps between logged steps"),
   };
 }
 

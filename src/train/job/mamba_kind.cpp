@@ -18,7 +18,7 @@ constexpr double kCountable = 4.6e18;  // 2^62
 
 Key time_step_limit() {
   const std::string type = "none | list of 2 numbers, rising from 0 or more";
-  return {{"model.time_step_limit", type, "none", "what steps of the scan are held between; none: they are not held"},
+  return {{"model.time_step_limit", type, "none", "lower and upper limit of the scan's time steps; none: no limits"},
           [=](const Value& value, Job& job) {
             MambaConfig& config = job.model.mamba;
             config.least_step = MambaConfig{}.least_step;
@@ -39,10 +39,11 @@ std::vector<Key> mamba_keys() {
          job.model.mamba.vocab_size = value.is("auto") ? 0 : read_integer(value, kWords, "auto");
        }},
       integer("model.hidden_size", &M::hidden_size, {1, kWidest}, "width of the residual stream"),
-      integer("model.num_layers", &M::num_layers, {1, kMostLayers}, "activations and parameters grow with it"),
-      integer("model.state_size", &M::state_size, {1, 4096},
-              "numbers that each channel of the scan remembers; 2 x num_groups x state_size of each token are kept a "
-              "layer"),
+      integer("model.num_layers", &M::num_layers, {1, kMostLayers},
+              "number of layers; activations and parameters grow with it"),
+      integer(
+          "model.state_size", &M::state_size, {1, 4096},
+          "state values of each channel of the scan; 2 x num_groups x state_size values per token and layer are kept"),
       integer("model.expand", &M::expand, {1, 16}, "width of the scan, in hidden_size"),
       integer("model.head_dim", &M::head_dim, {1, kWidest},
               "channels of a head of the scan; must divide expand x hidden_size"),
@@ -50,18 +51,18 @@ std::vector<Key> mamba_keys() {
               "groups of heads with one B and C, and one norm; must divide the heads"),
       integer("model.conv_width", &M::conv_width, {1, model::kMostConvTaps},
               "taps of the causal convolution before the scan"),
-      boolean("model.conv_bias", &M::conv_bias, "a bias on it"),
+      boolean("model.conv_bias", &M::conv_bias, "a bias on the causal convolution"),
       boolean("model.projection_bias", &M::projection_bias, "biases on the mixer's projections in and out"),
       integer("model.chunk_size", &M::chunk_size, {1, kLongestSequence},
-              "tokens that the scan takes at a time: long chunks cost arithmetic, short ones scratch"),
+              "tokens in a chunk of the scan: long chunks cost arithmetic, short ones scratch"),
       time_step_limit(),
       boolean("model.tie_embeddings", &M::tie_embeddings,
-              "the head uses the embedding's weight: vocab_size x hidden_size parameters fewer"),
+              "use the embedding's weight in the head: vocab_size x hidden_size fewer parameters"),
       number("model.norm_eps", &M::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
-             "added to the variance"),
+             "value added to the variance in norms"),
       path("model.config", &ModelConfig::config, "(none)",
-           "a config.json of transformers (mamba2), or its folder: the model's other keys; none: the one that lies "
-           "beside model.weights, if any"),
+           "config.json of transformers (mamba2), or its folder, which sets the model's other keys; none: the one next "
+           "to model.weights, if any"),
       integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
               "tokens of a window; activations grow with it"),
   };

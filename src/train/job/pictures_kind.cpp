@@ -52,20 +52,19 @@ DataKind pictures_kind() {
   kind.type = "pictures";
   kind.meaning = "pictures and masks in PNG and JPEG files";
   kind.keys = {
-      path("data.images", &P::images, "(none)", "a folder of pictures (.png, .jpg)"),
+      path("data.images", &P::images, "(none)", "folder of pictures (.png, .jpg)"),
       path("data.masks", &P::masks, "(none)",
-           "a folder of masks, each called as its picture is, or of folders of them, one a structure"),
-      path(
-          "data.list", &P::list, "(none)",
-          "in place of both, a table (.csv) or JSON lines (.jsonl) of image, mask and, where wanted, structure, value, "
-          "prompt, answer, split"),
+           "folder of masks, each with the name of its picture; or a folder with one such folder per structure"),
+      path("data.list", &P::list, "(none)",
+           "instead of data.images and data.masks: a table (.csv) or JSON lines (.jsonl) of image, mask and, "
+           "optionally, structure, value, "
+           "prompt, answer, split"),
       path("data.label_names", &SlicesConfig::label_names, "(none)",
            "a text file of lines with a number of the masks and its structure's name; none: all that is not 0 is the "
            "structure that data.structures names"),
       word("data.normalise", &P::normalise, {"picture", "imagenet"},
-           "picture: each picture has mean 0 and deviation 1; imagenet: by the mean and deviation of ImageNet's "
-           "colours, "
-           "as encoders trained elsewhere expect"),
+           "picture: normalization of each picture to mean 0 and deviation 1; imagenet: normalization by the mean and "
+           "deviation of ImageNet, as pretrained encoders expect"),
   };
   std::ranges::move(structure_keys(), std::back_inserter(kind.keys));
   std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));

@@ -41,7 +41,7 @@ Key stages(const std::string& key, std::array<int64_t, Count> E::*member, const 
 
 Key loss_weight(const std::string& name, double SegmentationLossConfig::*member, const std::string& meaning) {
   return {{"model.loss." + name, kWeight.text(), fmt::format("{}", SegmentationLossConfig{}.*member),
-           meaning + "; 0 leaves it out, with the activations that only it needs"},
+           meaning + "; 0: not computed, which saves its activations"},
           [=](const Value& value, Job& job) { job.model.segmentation.loss.*member = read_number(value, kWeight); }};
 }
 
@@ -50,43 +50,43 @@ std::vector<Key> segmentation_keys() {
       integer("model.image_size", &P::image_size, kPixels,
               "height and width of image and mask, a multiple of 16; activations grow with its square"),
       integer("model.channels", &P::channels, {1, 64},
-              "of the image; of slices: a slice between its neighbours, so an odd number; of pictures: 1 (grey) or 3"),
+              "channels of the image; slices: a slice and its neighbors, an odd number; pictures: 1 (gray) or 3"),
       integer("model.prompt_length", &P::prompt_length, {1, kLongestSequence},
               "tokens that the language model reads, the answer's included"),
       integer("model.image_tokens", &P::image_tokens, {0, int64_t{1} << 20, /*none=*/true},
-              "image features that it reads before them, the square of a divisor of image_size / 16; its layers then "
-              "have a backward pass even where they are frozen; 0: none"),
-      word_at(
-          "model.encoder.type", Place<E>([](Job& job) -> E& { return job.model.segmentation.encoder; }), &E::type,
-          {"compact", "tiny_vit"},
-          "compact: RMSNorm, no biases; tiny_vit: as published, for the weights of TinySAM, MobileSAM or TinyViT; its "
-          "attention keeps the scores of every window"),
+              "image features that the language model reads before the prompt: the square of a divisor of image_size / "
+              "16; its layers then need a backward pass even if they are frozen; 0: none"),
+      word_at("model.encoder.type", Place<E>([](Job& job) -> E& { return job.model.segmentation.encoder; }), &E::type,
+              {"compact", "tiny_vit"},
+              "type of the image encoder; compact: RMSNorm, no biases; tiny_vit: as published, for the weights of "
+              "TinySAM, MobileSAM or TinyViT; keeps the attention scores of every window"),
       path("model.encoder.weights", &ModelConfig::vision_weights, "(none)",
-           "tiny_vit: a safetensors file with the encoder's published names (scripts/convert-pth.py makes one of a "
-           ".pth) that it starts from"),
-      stages("model.encoder.widths", &E::widths, kWidth, "of the stages at 1/4, 1/8, 1/16 and 1/16 of the image"),
+           "tiny_vit: weights that the encoder starts from: a safetensors file with the published names "
+           "(scripts/convert-pth.py makes one from a .pth)"),
+      stages("model.encoder.widths", &E::widths, kWidth,
+             "widths of the stages at 1/4, 1/8, 1/16 and 1/16 of the image"),
       stages("model.encoder.depths", &E::depths, kDepth, "blocks of each stage"),
       stages("model.encoder.num_heads", &E::num_heads, kHeads,
              "attention heads of the last three stages; each divides the stage's width"),
       stages("model.encoder.windows", &E::windows, kWindow,
-             "height and width of their attention windows; maps are padded to a multiple"),
+             "height and width of the attention windows of the last three stages; maps are padded to a multiple"),
   };
   const Place<E> encoder = [](Job& job) -> E& { return job.model.segmentation.encoder; };
   keys.push_back(integer_at("model.encoder.expansion", encoder, &E::expansion, {1, 64},
                             "width inside a block, in widths of its stage"));
   const Place<M> decoder = [](Job& job) -> M& { return job.model.segmentation.decoder; };
   keys.push_back(integer_at("model.decoder.width", decoder, &M::width, kWidth,
-                            "of image features and prompt tokens, a multiple of 8"));
+                            "width of image features and prompt tokens, a multiple of 8"));
   keys.push_back(integer_at("model.decoder.depth", decoder, &M::depth, kDepth,
                             "blocks of attention from prompt to image and back"));
   keys.push_back(integer_at("model.decoder.num_heads", decoder, &M::num_heads, kHeads,
                             "attention heads; must divide half of its width"));
   keys.push_back(integer_at("model.decoder.intermediate_size", decoder, &M::intermediate_size, {1, kWidestFeedForward},
                             "width of the prompt tokens' feed-forward"));
-  keys.push_back(loss_weight("bce", &SegmentationLossConfig::bce, "what the mask's binary cross entropy counts for"));
-  keys.push_back(loss_weight("dice", &SegmentationLossConfig::dice, "what 1 - Dice of the mask counts for"));
+  keys.push_back(loss_weight("bce", &SegmentationLossConfig::bce, "weight of the mask's binary cross entropy"));
+  keys.push_back(loss_weight("dice", &SegmentationLossConfig::dice, "weight of the mask's loss 1 - Dice"));
   keys.push_back(loss_weight("text", &SegmentationLossConfig::text,
-                             "what the language model's loss over the answer counts for, in nats an answer"));
+                             "weight of the language model's loss over the answer, in nats per answer"));
   std::ranges::move(language_model_keys([](Job& job) -> DecoderConfig& { return job.model.segmentation.llm; }),
                     std::back_inserter(keys));
   return keys;

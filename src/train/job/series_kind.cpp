@@ -15,8 +15,8 @@ constexpr IntegerRange kChannel{0, (int64_t{1} << 16) - 1};
 Key hilbert_axes() {
   const std::string allowed = "all, or a list of channels (counted from 0) and time";
   return {{"data.hilbert_axes", "all | list of integers from 0 and time", "all",
-           "hilbert: the coordinates of the space that the curve runs through; all: time and every channel. Their "
-           "number x hilbert_bits is at most 64"},
+           "hilbert: coordinates of the curve's space; all: time and every channel. Their number x hilbert_bits is at "
+           "most 64"},
           [allowed](const Value& value, Job& job) {
             std::vector<int64_t>& axes = job.data.series.hilbert_axes;
             axes.clear();
@@ -85,15 +85,17 @@ DataKind series_kind() {
             "to learn from: .ts files of the time series archive, tables (.csv) with a line a vector, NumPy's .npz and "
             ".npy"),
       paths("data.validation_files", &S::validation_files,
-            "series: files that are held out; without them validation_fraction of the samples, evenly spaced"),
-      paths("data.labels", &S::labels, ".npy files of a whole number a series, one for each .npy of data.files"),
-      paths("data.validation_labels", &S::validation_labels, "series: the same for data.validation_files"),
+            "series: held-out files; none: data.validation_fraction of the samples, evenly spaced"),
+      paths("data.labels", &S::labels, ".npy files with one integer per series, one file for each .npy of data.files"),
+      paths("data.validation_labels", &S::validation_labels,
+            "series: labels of data.validation_files, as in data.labels"),
       boolean("data.pad", &S::pad,
-              "series: fill up series shorter than data.length, and missing values, with the mean; else they are bad"),
-      word("data.order", &S::order, {"time", "hilbert"},
-           "series: in which order the vectors stand: as they came, or along a Hilbert curve. Time is one of their "
-           "numbers in any case"),
-      integer("data.hilbert_bits", &S::hilbert_bits, {1, 31}, "hilbert: what each coordinate is rounded to"),
+              "series: fill series shorter than data.length, and missing values, with the mean; false: such series are "
+              "bad samples"),
+      word(
+          "data.order", &S::order, {"time", "hilbert"},
+          "series: order of the vectors: by time, or along a Hilbert curve. Time is one of their values in both cases"),
+      integer("data.hilbert_bits", &S::hilbert_bits, {1, 31}, "hilbert: bits that each coordinate is rounded to"),
       hilbert_axes(),
   };
   kind.keys.front().help.default_value = "(required)";

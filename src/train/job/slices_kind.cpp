@@ -55,14 +55,14 @@ DataKind slices_kind() {
   kind.keys = {
       paths("data.files", &DataConfig::files, "images, NIfTI files (.nii, .nii.gz)"),
       paths("data.labels", &S::labels,
-            "NIfTI files of whole numbers, one for each of data.files on the same grid: what each voxel belongs to"),
+            "NIfTI files with an integer label per voxel, one for each of data.files on the same grid"),
       path("data.label_names", &S::label_names, "(required)",
            "a text file of lines with a label's number and its name"),
-      word("data.axis", &S::axis, {"x", "y", "z"}, "of the volume: slices lie across it"),
+      word("data.axis", &S::axis, {"x", "y", "z"}, "axis of the volume that slices are perpendicular to"),
       integer("data.validation_block", &S::validation_block, {1, 1 << 20},
-              "neighbouring slices that are held out together; data.validation_fraction says how many blocks"),
+              "neighboring slices that are held out together; data.validation_fraction sets the number of blocks"),
       integer("data.validation_gap", &S::validation_gap, {0, 1 << 20, /*none=*/true},
-              "slices on either side of a held-out block that are left out: what is next to it is not trained on"),
+              "slices on either side of a held-out block that are not used for training"),
   };
   kind.keys.front().help.default_value = "(required)";
   kind.keys[1].help.default_value = "(required)";

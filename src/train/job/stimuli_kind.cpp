@@ -27,7 +27,7 @@ void check_stimuli(const Job& job, const Places& places) {
   };
   if (stimuli.text_features.empty())
     needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
-          "a safetensors file with a vector for each label");
+          "safetensors file with a vector for each label");
   needs("data.text_embeddings", stimuli.text_embeddings, "data.texts", stimuli.texts, "a line a volume: label, run");
   const auto not_both = [&](const char* key, const std::filesystem::path& path, const char* other,
                             const std::filesystem::path& also) {
@@ -67,35 +67,33 @@ DataKind stimuli_kind() {
       .keys =
           {
               path("data.fmri", &S::fmri, "(required)",
-                   "the series: NIfTI (.nii, .nii.gz), a table (.csv) with a line a time point and a number a "
+                   "fMRI series: NIfTI (.nii, .nii.gz), a table (.csv) with a line per time point and a number per "
                    "region, or NumPy (.npy): [volumes, voxels] or [x, y, z, volumes]"),
               path("data.fmri_mask", &S::mask, "(none)",
-                   "of the same grid (NIfTI, or .npy for .npy): the voxels where it is not 0; none: those that vary "
-                   "over time"),
-              integer("data.fmri_delay", &S::delay, kDelay,
-                      "volumes from a stimulus to the response that is learned from it"),
+                   "mask on the grid of data.fmri (NIfTI, or .npy for .npy): its voxels that are not 0 are used; none: "
+                   "the voxels that vary over time"),
+              integer("data.fmri_delay", &S::delay, kDelay, "delay in volumes from a stimulus to its response"),
               word("data.fmri_detrend", &S::detrend, {"none", "mean", "linear"},
-                   "what is taken out of each voxel in every run, by the run's own volumes: its mean, or the line that "
-                   "fits it best"),
+                   "trend that is subtracted from each voxel in every run: its mean, or the line that fits it best"),
               number("data.repetition_time", &S::repetition_time, kSeconds,
-                     "seconds from volume to volume; 0: as the series' file says"),
+                     "seconds from volume to volume; 0: as in the file of the series"),
               path("data.texts", &S::texts, "(none)",
-                   "a line a volume: the label of what was shown, and the run that the volume belongs to; none: one "
-                   "run, without words"),
+                   "file with a line per volume: the label of the stimulus and the run; none: one run, without words"),
               path("data.text_embeddings", &S::text_embeddings, "(none)",
-                   "a safetensors file with a vector for each label: float32 [model.text.features]"),
+                   "safetensors file with a vector for each label: float32 [model.text.features]"),
               path("data.videos", &S::videos, "(none)",
-                   "a film of the whole series, or a folder with a clip for each label (face.mp4), repeated while the "
-                   "label stays; none: black and silence"),
+                   "video of the whole series, or a folder with a clip for each label (face.mp4), repeated while the "
+                   "label lasts; none: black and silence"),
               path("data.text_features", &S::text_features, "(none)",
-                   "in place of text_embeddings, computed already: a .npy file of [volumes, model.text.features]"),
+                   "computed features instead of data.text_embeddings: a .npy file of [volumes, model.text.features]"),
               path("data.audio_features", &S::audio_features, "(none)",
-                   "in place of the videos' sound: a .npy file of [n x volumes, model.audio.mels]"),
+                   "mel features instead of the videos' sound: a .npy file of [n x volumes, model.audio.mels]"),
               path("data.pictures", &S::pictures, "(none)",
-                   "in place of videos: a .npy file of [n x volumes, size, size, 3], bytes or numbers from -1 to 1; "
+                   "frames instead of data.videos: a .npy file of [n x volumes, size, size, 3], bytes or numbers from "
+                   "-1 to 1; "
                    "size is model.video.size"),
               path("data.cache_dir", &DataConfig::cache_dir, ".plimsoll-cache",
-                   "where decoded pictures and sound are kept, relative to the job file"),
+                   "folder of cached decoded pictures and sound, relative to the job file"),
           },
       .check = check_stimuli,
       .paths = [](Job& job) -> std::vector<std::filesystem::path*> {

@@ -27,18 +27,20 @@ size_t places_for_names(const std::string& text) {
 
 std::vector<Key> structure_keys() {
   return {
-      {{"data.structures", "pattern | list of patterns", "['*']", "the names of the structures that are asked for"},
+      {{"data.structures", "pattern | list of patterns", "['*']", "names of the structures to segment"},
        [](const Value& value, Job& job) {
          job.data.slices.structures = read_patterns(value, "a pattern such as 'left *', or a list of them");
        }},
       integer("data.min_pixels", &S::min_pixels, {1, int64_t{1} << 28},
-              "of a structure in a slice or picture, at model.image_size, to be a sample"),
+              "minimum of pixels of a structure in a slice or picture, at model.image_size, to be a sample"),
       number(
           "data.augment", &S::augment, {.least = 0, .most = 0.5, .none = true},
-          "what is trained on is moved by up to this share of the image's side, turned by up to so many radians, its "
-          "size and contrast changed by up to this share, drawn anew every time; 0: as it is"),
-      text("data.prompt", &S::prompt, "what the language model reads; {} stands for the structure's name"),
-      text("data.answer", &S::answer, "how it is to go on; model.loss.text weighs its loss"),
+          "strength of augmentation of training samples: shift by up to this fraction of the image's side, rotation by "
+          "up to this number of radians, size and contrast by up to this fraction, drawn again each time; 0: none"),
+      text("data.prompt", &S::prompt,
+           "prompt that the language model reads; {} is replaced by the name of the structure"),
+      text("data.answer", &S::answer,
+           "answer that the language model learns; model.loss.text is the weight of its loss"),
   };
 }
 

@@ -18,7 +18,8 @@ DataKind text_kind() {
   kind.meaning = "files cut into windows of tokens";
   kind.keys = {
       paths("data.files", &D::files, "files, relative to the job file"),
-      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache", "where token files are kept, relative to the job file"),
+      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache",
+           "folder of cached token files, relative to the job file"),
   };
   kind.keys.front().help.default_value = "(required)";
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
@@ -36,7 +37,7 @@ DataKind synthetic_kind() {
   kind.type = "synthetic";
   kind.meaning = "random inputs of the model's shapes, drawn from the seed, to try out memory and speed without data";
   kind.keys = {integer("data.samples", &DataConfig::samples, {1, int64_t{1} << 32},
-                       "synthetic: how many different ones there are; an epoch")};
+                       "synthetic: number of different samples, which are one epoch")};
   // How many samples there are, and which of them are learned from, is said nowhere else.
   kind.origin = [](const Job& job) {
     return std::map<std::string, std::string>{{"data.samples", fmt::format("{}", job.data.samples)}};

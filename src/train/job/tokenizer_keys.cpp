@@ -10,8 +10,8 @@ namespace plimsoll::job {
 std::vector<Key> tokenizer_keys() {
   return {
       word("data.tokenizer", &DataConfig::tokenizer, {"bytes", "gpt2", "sentencepiece", "gguf", "huggingface"},
-           "gpt2: byte-pair encoding; sentencepiece: as Llama and Mistral have it; gguf: as a model's file has it; "
-           "huggingface: as a tokenizer.json has it; all but bytes need tokenizer_file"),
+           "type of the tokenizer; gpt2: byte-pair encoding; sentencepiece: as in Llama and Mistral; gguf: that of a "
+           "GGUF file; huggingface: that of a tokenizer.json; all except bytes need tokenizer_file"),
       path("data.tokenizer_file", &DataConfig::tokenizer_file, "(none)",
            "gpt2: a tiktoken rank file (lines of base64 token, space, rank); sentencepiece: a .model file; gguf: the "
            "GGUF file of a model; huggingface: a tokenizer.json, or the folder of one"),

@@ -40,57 +40,61 @@ std::vector<Key> video_llm_keys() {
   const Place<V> vision = [](Job& job) -> V& { return job.model.video_llm.vision; };
   std::vector<Key> keys = {
       integer("model.image_size", &M::image_size, kPixels, "height and width that frames are scaled to"),
-      integer(
-          "model.tokens_per_frame", &M::tokens_per_frame, kCells,
-          "a frame's patches are averaged over a square grid of so many cells: what the language model reads of it"),
+      integer("model.tokens_per_frame", &M::tokens_per_frame, kCells,
+              "tokens of a frame that the language model reads: the patches are averaged over a square grid of this "
+              "number of cells"),
       integer_at("model.vision.patch", vision, &V::patch, kPixels,
                  "height and width of a patch, which is a token of the encoder; must divide model.image_size"),
-      integer_at("model.vision.width", vision, &V::width, kWidth, "of the frames' encoder"),
+      integer_at("model.vision.width", vision, &V::width, kWidth, "width of the frames' encoder"),
       integer_at("model.vision.depth", vision, &V::depth, kDepth,
-                 "transformer blocks of the frames' encoder: where they are trained, activations of every frame"),
+                 "transformer blocks of the frames' encoder; if they are trained, activations of every frame are kept"),
       integer_at("model.vision.num_heads", vision, &V::num_heads, {1, kMostHeads},
-                 "attention heads of it; must divide its width"),
+                 "attention heads of the frames' encoder; must divide its width"),
       integer_at("model.vision.intermediate_size", vision, &V::intermediate_size, {0, kWidestFeedForward},
-                 "width of its feed-forward; 0: 4 x its width"),
-      word_at("model.vision.norm", vision, &V::norm, {"rmsnorm", "layernorm"}, "normalisation in it"),
+                 "width of the encoder's feed-forward; 0: 4 x model.vision.width"),
+      word_at("model.vision.norm", vision, &V::norm, {"rmsnorm", "layernorm"}, "type of the norms in the encoder"),
       number_at("model.vision.norm_eps", vision, &V::norm_eps,
-                {.least = 0, .least_open = true, .most = 1, .most_open = true}, "added to the variance there"),
+                {.least = 0, .least_open = true, .most = 1, .most_open = true},
+                "value added to the variance in norms of the encoder"),
       word_at("model.vision.activation", vision, &V::activation, {"gelu", "gelu_tanh", "quick_gelu"},
-              "of its feed-forward; quick_gelu: x sigmoid(1.702 x), as CLIP has it, which keeps one tensor more"),
-      boolean_at("model.vision.bias", vision, &V::bias, "biases on its projections"),
+              "activation of the encoder's feed-forward; quick_gelu: x sigmoid(1.702 x), as in CLIP, which keeps one "
+              "more tensor"),
+      boolean_at("model.vision.bias", vision, &V::bias, "biases on the encoder's projections"),
       boolean_at("model.vision.patch_bias", vision, &V::patch_bias, "a bias on the projection of patches"),
       boolean_at("model.vision.class_token", vision, &V::class_token,
-                 "a token beside the patches, which is not averaged over (ViT, CLIP)"),
+                 "an additional token that is left out of the averages (ViT, CLIP)"),
       boolean_at("model.vision.pre_norm", vision, &V::pre_norm, "a norm before the first block (CLIP)"),
       boolean_at("model.vision.final_norm", vision, &V::final_norm,
-                 "a norm after the last block; with weights from outside as the family has it, false where "
-                 "model.vision.depth takes fewer blocks"),
+                 "a norm after the last block; default with model.vision.weights: that of the model family, and false "
+                 "if model.vision.depth is smaller"),
       colours("model.vision.image_mean", &V::image_mean, {.least = 0, .most = 1},
-              "of red, green and blue in [0, 1], taken off; with weights from outside as their "
-              "preprocessor_config.json has it"),
+              "mean of red, green and blue in [0, 1], which is subtracted; default with model.vision.weights: that of "
+              "preprocessor_config.json"),
       colours("model.vision.image_std", &V::image_std, {.least = 0, .least_open = true},
-              "what is left is divided by it; likewise"),
+              "deviation of red, green and blue, by which colors are divided; default with model.vision.weights: that "
+              "of preprocessor_config.json"),
       path("model.vision.weights", &ModelConfig::vision_weights, "(none)",
-           "weights that the frames' encoder starts from: a folder with the config.json and safetensors of a ViT, CLIP "
-           "or SigLIP, which say its other keys and model.image_size"),
+           "weights that the frames' encoder starts from: a folder with config.json and safetensors of a ViT, CLIP or "
+           "SigLIP, which sets its other keys and model.image_size"),
       path("model.vision.config", &ModelConfig::vision_config, "(none)",
-           "its config.json, or the folder of one, that says the encoder's other keys; none: the one that lies beside "
-           "model.vision.weights, if any"),
+           "config.json of the frames' encoder, or its folder, which sets the other keys of the encoder; none: the one "
+           "next to model.vision.weights, if any"),
   };
   for (Key& key : language_model_keys(llm_of)) keys.push_back(std::move(key));
   const std::vector<std::string> types = {"auto", "float32", "bfloat16", "float16"};
   keys.push_back({{"model.llm.dtype", joined(types, " | "), "auto",
-                   "of the language model's weights, as model.dtype; auto: as the others"},
+                   "dtype of the language model's weights, as in model.dtype; auto: that of the other weights"},
                   [=](const Value& value, Job& job) {
                     const std::string word = read_word(value, types);
                     job.model.video_llm.llm_dtype.reset();
                     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16})
                       if (name_of(dtype) == word) job.model.video_llm.llm_dtype = dtype;
                   }});
-  keys.push_back(boolean("model.llm.use_gradient_checkpointing", &M::llm_checkpointing,
-                         "gradient_checkpointing of the language model's layers alone; false: as that says"));
+  keys.push_back(
+      boolean("model.llm.use_gradient_checkpointing", &M::llm_checkpointing,
+              "gradient_checkpointing for the language model's layers only; false: as gradient_checkpointing"));
   keys.push_back({{"data.max_frames", "none | " + kFrames.text(), "100",
-                   "pictures of a clip, evenly spaced; none: 30 for each of its seconds. Activations grow with them"},
+                   "frames of a clip, evenly spaced; none: 30 per second. Activations grow with them"},
                   [=](const Value& value, Job& job) {
                     job.data.clips.max_frames =
                         value.is("none") ? std::nullopt : std::optional<int64_t>(read_integer(value, kFrames, "none"));
