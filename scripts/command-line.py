@@ -184,7 +184,7 @@ def page(plimsoll):
     lines += [""] + table("Option", main.groups["Options"])
     lines += ["## Exit codes", ""] + exit_codes(main.footer)
     rest = " ".join(main.footer).split(".", 1)[1].strip()
-    lines += ["", cell(rest.replace(" plimsoll COMMAND --help says more.", "")), "", "[How a run ends](runs.md) has the details.", ""]
+    lines += ["", cell(rest.replace(" plimsoll COMMAND --help shows the options of a command.", "")), "", "[How a run ends](runs.md) has the details.", ""]
     shared = {}
     for name, _ in commands:
         found = Help(said([plimsoll, name, "--help"]))
@@ -197,7 +197,7 @@ def page(plimsoll):
                 lines += ["This command also takes [the usual flags](#the-usual-flags).", ""]
             else:
                 lines += table("Argument" if group == "Positionals" else "Option", entries)
-        footer = "\n".join(found.footer).split("Job keys with most effect on memory")[0].strip("\n")
+        footer = "\n".join(found.footer).split("Job keys with the largest effect on memory")[0].strip("\n")
         if footer:
             lines += ["```text", footer, "```", ""]
     for group, entries in shared.items():

@@ -137,7 +137,7 @@ def main():
             field = FIELD_OF[mask]
             effect = "" if used[field] != whole[field] else ": nothing that it changes can be seen on this processor"
             print(f"    {mask}={value}{effect}")
-        products = ", ".join(f"{kind} {used[kind] or 'not by oneDNN'}" for kind in ("bfloat16", "float16"))
+        products = ", ".join(f"{kind} {used[kind] or 'not from oneDNN'}" for kind in ("bfloat16", "float16"))
         print(f"    ran: ours {used['plimsoll']}; libtorch {used['libtorch']}; oneDNN {used['oneDNN']}; MKL {used['MKL']}")
         print(f"    products: {products}")
     for name, masks, failed in failures:

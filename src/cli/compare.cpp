@@ -29,9 +29,12 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n"
     "  plimsoll compare examples/small-lm/quickstart.yaml\n"
-    "  plimsoll compare job.yaml memory_budget=2GiB --steps 10 --json compare.json\n\n"
-    "Every row is trained for a few steps on this machine, from the start, with the same data and the same effective\n"
-    "batch. The ops of each row are timed first, so that predicted times are this machine's.\n\n";
+    "  plimsoll compare job.yaml memory_budget=2GiB --steps 10 --json compare.json\n"
+    "\n"
+    "Each row trains a few steps on this machine, from the start, with the same data\n"
+    "and the same effective batch. The ops of each row are timed first, so that\n"
+    "predicted times are those of this machine.\n"
+    "\n";
 
 struct CompareArguments {
   JobArguments job;
@@ -39,21 +42,26 @@ struct CompareArguments {
   double seconds = CompareOptions().measure_seconds;
 };
 
+std::string ratio_of(int64_t bytes, int64_t first_bytes) {
+  if (first_bytes == 0) return "-";
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(first_bytes));
+}
+
 std::string text_of(const std::vector<CompareRow>& rows, const Screen& screen) {
   Table table({{.fit = Fit::fold, .least = 20},
                {"planned", Align::right},
                {"measured", Align::right},
-               {"of row 1", Align::right},
+               {"ratio", Align::right},
                {"step", Align::right},
                {"predicted", Align::right},
                {"loss", Align::right},
                {.name = "settings", .fit = Fit::below}},
-              "Measured, not quoted");
+              "Measured on this machine (ratio: memory compared with row 1)");
   for (const CompareRow& row : rows) {
     std::vector<std::string> cells{row.name, format_bytes(row.planned_peak_bytes)};
     if (row.fits)
       cells.insert(cells.end(), {format_bytes(row.measured_peak_bytes),
-                                 percent_of(row.measured_peak_bytes, rows.front().measured_peak_bytes),
+                                 ratio_of(row.measured_peak_bytes, rows.front().measured_peak_bytes),
                                  short_seconds(row.measured_step_seconds), short_seconds(row.predicted_step_seconds),
                                  fmt::format("{:.4f}", row.final_loss)});
     else
@@ -89,7 +97,7 @@ int run_compare(const CompareArguments& arguments) {
   arguments.job.output.require_writable();
   require_device_of(job);
   outlive_broken_pipes();
-  const StopSignals signals("stopping after this step; again to stop now");
+  const StopSignals signals("stopping after this step; press Ctrl-C again to stop immediately");
   Progress progress("compare", 0, progress_on_standard_error());
   CompareOptions options;
   options.steps = arguments.steps;
@@ -120,12 +128,13 @@ int run_compare(const CompareArguments& arguments) {
 
 void add_compare(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("compare", "train a job with one memory saving after the other, and measure each");
+      app.add_subcommand("compare", "train a job with one memory saving after another and measure each");
   const auto arguments = std::make_shared<CompareArguments>();
   arguments->job.add_to(*command);
-  command->add_option("--steps", arguments->steps, "steps a row")->check(between(3, 100000))->capture_default_str();
-  command
-      ->add_option("--measure", arguments->seconds, "seconds a row for timing its ops; 0: predict by what is on file")
+  command->add_option("--steps", arguments->steps, "training steps per row")
+      ->check(between(3, 100000))
+      ->capture_default_str();
+  command->add_option("--measure", arguments->seconds, "seconds per row for timing its ops; 0: use only stored times")
       ->check(between(0.0, 3600.0))
       ->capture_default_str();
   command->footer(kExamples + memory_keys_help());

@@ -21,8 +21,8 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  plimsoll doctor               measures once; what is on file is shown from then on\n"
-    "  plimsoll doctor --again       measures anew: after a change of the machine, or when it was busy\n"
+    "  plimsoll doctor               measure once; later calls show the stored rates\n"
+    "  plimsoll doctor --again       measure again, after a change of the machine\n"
     "  plimsoll doctor --threads 1 --json -\n";
 
 struct DoctorArguments {
@@ -39,7 +39,7 @@ std::string rate_text(const OpRate& rate) {
 }
 
 std::string product_text(const std::string& kernel) {
-  return kernel.empty() ? "not by oneDNN" : "oneDNN's " + kernel;
+  return kernel.empty() ? "not from oneDNN" : "oneDNN's " + kernel;
 }
 
 std::string own_kernels(const CpuInstructions& used) {
@@ -55,25 +55,24 @@ std::string text_of(const MachineReport& report, const CpuInstructions& used, co
   machine.add_row({"instructions, libtorch", used.libtorch});
   machine.add_row({"instructions, oneDNN", known(used.onednn)});
   machine.add_row({"instructions, MKL", known(used.mkl)});
-  machine.add_row({"products of bfloat16", product_text(used.bfloat16_product)});
-  machine.add_row({"products of float16", product_text(used.float16_product)});
-  machine.add_row({"cores", fmt::format("{}, of which {} are planned with", report.cores, report.threads)});
+  machine.add_row({"bfloat16 matmul kernel", product_text(used.bfloat16_product)});
+  machine.add_row({"float16 matmul kernel", product_text(used.float16_product)});
+  machine.add_row({"cores", fmt::format("{}; plans use {}", report.cores, report.threads)});
   machine.add_row({"memory available", report.available_memory ? format_bytes(*report.available_memory) : "not known"});
-  machine.add_row({"NVIDIA driver", report.nvidia_driver ? "there" : "none"});
-  machine.add_row({"AMD HIP runtime", report.amd_driver ? "there" : "none"});
-  machine.add_row(
-      {"measurements", report.folder.empty() ? "no folder to keep them in (HOME is not set)" : report.folder.string()});
+  machine.add_row({"NVIDIA driver", report.nvidia_driver ? "found" : "none"});
+  machine.add_row({"AMD HIP runtime", report.amd_driver ? "found" : "none"});
+  machine.add_row({"measurements", report.folder.empty() ? "not stored (HOME is not set)" : report.folder.string()});
   machine.add_row({"rates", report.measured_now ? "measured now" : "from the file"});
-  machine.add_row({"ops with times of their own", std::to_string(report.ops_timed)});
+  machine.add_row({"timed ops", std::to_string(report.ops_timed)});
   Table rates({{"kind of op"}, {"float32", Align::right}, {"bfloat16", Align::right}, {"float16", Align::right}},
-              "Rates that plans go by");
+              "Rates used for predicted times");
   for (int kind = 0; kind < kOpKinds; ++kind) {
     std::vector<std::string> row{std::string(name_of(static_cast<OpKind>(kind)))};
     for (DType dtype : kTypes) row.push_back(rate_text(report.cost.rate(static_cast<OpKind>(kind), dtype)));
     rates.add_row(std::move(row));
   }
   rates.add_rule();
-  rates.add_row({"each op besides", short_seconds(report.cost.overhead_seconds)});
+  rates.add_row({"overhead per op", short_seconds(report.cost.overhead_seconds)});
   rates.add_row({"copies in memory", short_count(report.cost.host_link) + "B/s"});
   return machine.to_string(screen) + "\n" + rates.to_string(screen);
 }
@@ -112,11 +111,12 @@ Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("doctor", "say what this machine has, and measure how fast it is");
+  CLI::App* command =
+      app.add_subcommand("doctor", "show this machine's processor, memory and drivers and measure its rates");
   const auto arguments = std::make_shared<DoctorArguments>();
-  command->add_option("--threads", arguments->threads, "CPU threads to measure with (all cores if not said)")
+  command->add_option("--threads", arguments->threads, "CPU threads for the measurement; default: all cores")
       ->check(between(1, 4096));
-  command->add_flag("--again", arguments->again, "measure although there are measurements");
+  command->add_flag("--again", arguments->again, "measure again even if stored rates exist");
   arguments->output.add_option_to(*command);
   command->footer(kExamples);
   command->callback([&action, arguments] {

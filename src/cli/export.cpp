@@ -96,26 +96,31 @@ int run_export(const ExportArguments& arguments) {
 }  // namespace
 
 void add_export(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("export", "write a checkpoint's weights as a safetensors file, or for transformers");
+  CLI::App* command = app.add_subcommand(
+      "export", "write the weights of a checkpoint as a safetensors file or a folder for transformers");
   const auto arguments = std::make_shared<ExportArguments>();
   arguments->job.add_to(*command);
-  command->add_option("--out", arguments->out, "the file or folder to write")
+  command->add_option("--out", arguments->out, "file or folder to write")
       ->required()
       ->option_text("PATH")
       ->check(names_a_file());
   command
-      ->add_option("--format", arguments->format,
-                   "safetensors: one file with our names; huggingface: a folder that transformers loads")
+      ->add_option(
+          "--format", arguments->format,
+          "safetensors: one file with Plimsoll's names (default); huggingface: a folder that transformers loads")
       ->option_text("FORMAT")
       ->check(not_empty());
-  command->add_option("--checkpoint", arguments->checkpoint, "instead of the newest in checkpoint.directory")
+  command
+      ->add_option("--checkpoint", arguments->checkpoint,
+                   "checkpoint to export; default: the newest in checkpoint.directory")
       ->option_text("FILE")
       ->check(not_empty());
-  command->add_option("--dtype", arguments->dtype, "float32, bfloat16 or float16; as they are held, if not given")
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "dtype of the exported weights: float32, bfloat16 or float16; default: as in the checkpoint")
       ->option_text("TYPE")
       ->check(not_empty());
-  command->add_flag("--merge", arguments->merge, "add the adapters to the weights beside them, and leave them out");
+  command->add_flag("--merge", arguments->merge, "merge LoRA adapters into their weights");
   command->footer(kExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_export(*arguments); }; });
 }

@@ -28,13 +28,14 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  plimsoll gpus                                  all of them\n"
-    "  plimsoll gpus a6000                            one, with every figure and where it comes from\n"
+    "  plimsoll gpus                                  all GPUs in the catalogue\n"
+    "  plimsoll gpus a6000                            one GPU, with sources\n"
     "  plimsoll gpus h100 mi300x --json -\n"
-    "  plimsoll gpus --vendor apple --min-memory 32GiB\n\n"
-    "A PATTERN is an id, or any part of a name, an architecture or a vendor: 4090, a100, ada, amd. Rates are dense, "
-    "in\n"
-    "TFLOP/s; - where the hardware has none of its own. What the columns mean: docs/devices.md.";
+    "  plimsoll gpus --vendor apple --min-memory 32GiB\n"
+    "\n"
+    "PATTERN is an id or a part of a name, an architecture or a vendor: 4090, a100,\n"
+    "ada, amd. Rates are dense, in TFLOP/s; -: the hardware has no such rate.\n"
+    "docs/devices.md explains the columns.";
 
 constexpr std::array<const char*, 4> kVendors = {"nvidia", "amd", "apple", "intel"};
 
@@ -93,7 +94,7 @@ std::string table_of(const Devices& devices, const Screen& screen) {
                {.name = "fp32", .align = Align::right, .drop = 1},
                {.name = "host GB/s", .align = Align::right, .drop = 3},
                {.name = "context MiB", .align = Align::right, .drop = 4}},
-              fmt::format("GPUs that a plan can be made for ({})", devices.size()));
+              fmt::format("GPUs in the catalogue ({})", devices.size()));
   for (const DeviceSpec* device : devices)
     table.add_row({device->id, device->name, gib_of(device->usable_bytes), std::to_string(device->memory_bytes / GiB),
                    fmt::format("{:.0f}", device->memory_bandwidth / 1e9), rate_of(device->rates.bf16),
@@ -111,8 +112,8 @@ std::string details_of(const DeviceSpec& device, const Screen& screen) {
   table.add_rule();
   table.add_row({"memory, nominal", format_bytes(device.memory_bytes)});
   table.add_row({"memory, usable", format_bytes(device.usable_bytes)});
-  table.add_row({"of it the context", format_bytes(device.context_bytes)});
-  table.add_row({"of it library workspaces", format_bytes(device.library_workspace_bytes)});
+  table.add_row({"context, part of it", format_bytes(device.context_bytes)});
+  table.add_row({"library workspaces, part of it", format_bytes(device.library_workspace_bytes)});
   table.add_row({"left for a training step",
                  format_bytes(device.usable_bytes - device.context_bytes - device.library_workspace_bytes)});
   table.add_row({"bandwidth", fmt::format("{:.0f} GB/s", device.memory_bandwidth / 1e9)});
@@ -188,17 +189,20 @@ CLI::Option* add_vendor_option(CLI::App& command, std::string& target) {
     if (const auto meant = nearest(text, known)) message += fmt::format("; did you mean '{}'?", *meant);
     throw CLI::ValidationError("--vendor", message);
   };
-  return command.add_option_function<std::string>("--vendor", read, "only one: nvidia, amd, apple or intel");
+  return command.add_option_function<std::string>("--vendor", read,
+                                                  "list only this vendor: nvidia, amd, apple or intel");
 }
 
 }  // namespace
 
 void add_gpus(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("gpus", "list the GPUs that a plan can be made for without having one");
+  CLI::App* command =
+      app.add_subcommand("gpus", "list the GPUs of the catalogue, for which a job can be planned on any machine");
   const auto arguments = std::make_shared<GpusArguments>();
-  command->add_option("PATTERN", arguments->patterns, "ids or parts of names; none: all")->option_text("...");
+  command->add_option("PATTERN", arguments->patterns, "ids or parts of names; default: all GPUs")->option_text("...");
   add_vendor_option(*command, arguments->vendor)->type_name("VENDOR");
-  add_bytes_option(*command, "--min-memory", arguments->min_memory, "only those with so much memory, nominal: 16GiB")
+  add_bytes_option(*command, "--min-memory", arguments->min_memory,
+                   "list only GPUs with at least N bytes of nominal memory, for example 16GiB")
       ->type_name("N");
   arguments->output.add_option_to(*command);
   command->footer(kExamples);

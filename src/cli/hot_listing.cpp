@@ -34,13 +34,14 @@ bool on_this_machine(const CostModel& cost) {
 
 std::string notes_of(const HotOps& hot, const CostModel& cost) {
   std::string text = fmt::format("Device: {}. ", without_controls(cost.device));
-  text += on_this_machine(cost) ? fmt::format("{} of the time is of ops that were timed, each apart from the others; ",
-                                              share_of(hot.timed_seconds, hot.seconds))
-                                : std::string("Nothing was timed: all of it is predicted, by the catalogue's rates; ");
-  text += "the floor is the larger of arithmetic and traffic by the rates of the op's kind";
-  text += ", the ratio is of the time to it.";
+  text += on_this_machine(cost)
+              ? fmt::format("{} of the time comes from ops that were timed one by one; ",
+                            share_of(hot.timed_seconds, hot.seconds))
+              : std::string("No op was timed; all times are predicted from the rates in the catalogue; ");
+  text += "the floor is the larger of arithmetic time and memory time at the rates of the op's kind";
+  text += "; the ratio is time divided by floor.";
   if (on_this_machine(cost))
-    text += " A ratio below 1: faster than what the rate was measured on, as where operands lie in a cache.";
+    text += " A ratio below 1 means faster than the measured rate, for example with operands in a cache.";
   return text;
 }
 
@@ -99,9 +100,9 @@ std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string
   std::string text = table.to_string(screen);
   if (const int64_t rest = std::ssize(hot.ops) - shown; rest > 0) text += fmt::format("… and {} more kinds\n", rest);
   if (hot.wait_seconds > 0)
-    text += fmt::format("beside them, waits for copies: {}, predicted\n", short_seconds(hot.wait_seconds));
+    text += fmt::format("additional waits for copies: {} (predicted)\n", short_seconds(hot.wait_seconds));
   if (!table.shows("operands", screen))
-    text += fold("operands: on a wider terminal, in a pipe, and with --json", screen.columns);
+    text += fold("The column 'operands' is shown on a wider terminal, in a pipe and with --json.", screen.columns);
   return text + "\n" + notes;
 }
 

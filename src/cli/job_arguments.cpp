@@ -18,7 +18,7 @@ void JobArguments::add_to(CLI::App& command) {
   command.add_option("JOB.yaml", file, "the job file")->required()->option_text(" ");
   command
       .add_option("OVERRIDE", overrides,
-                  "key.path=value: keys of the job file, said anew: optimizer.name=sgd 'data.files=[a.txt, b.txt]'")
+                  "value for a key of the job file, as key.path=value: optimizer.name=sgd 'data.files=[a.txt, b.txt]'")
       ->option_text("...");
   output.add_option_to(command);
   flags.add_to(command);
@@ -47,7 +47,7 @@ std::string memory_keys_help() {
       "memory_budget",     "micro_batch_size", "gradient_accumulation_steps", "gradient_checkpointing",
       "precision",         "optimizer.name",   "data.sequence_length",        "model.num_layers",
       "model.hidden_size", "model.vocab_size"};
-  std::string text = "Job keys with most effect on memory (all keys: docs/job-file.md):\n";
+  std::string text = "Job keys with the largest effect on memory (all keys: docs/job-file.md):\n";
   for (const std::string name : names) {
     const auto found = std::ranges::find(job_keys(), name, &KeyHelp::key);
     check(found != job_keys().end(), "no job key " + name);

@@ -14,7 +14,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kGroup = "The usual flags (each is a key of the job file; what it does to memory)";
+constexpr const char* kGroup = "The usual flags (each sets a key of the job file; with its effect on memory)";
 
 // "--batch-size" is also "--batch_size"; "--no-use-amp" is "--no_use_amp" and, as Python's argparse writes it,
 // "--no-use_amp".
@@ -62,39 +62,39 @@ std::optional<bool> Switch::said() const {
 
 void JobFlags::add_to(CLI::App& command) {
   add(command, "--batch-size", batch_size_,
-      "batch_size: samples a step, the planner chooses how many at a time; beside --gradient-accumulation-steps, given "
-      "here or in the file, samples at a time, which activations grow with");
+      "batch_size: samples in an optimizer step; the planner chooses the micro batch. If gradient_accumulation_steps "
+      "is set too: samples in a micro batch; activations grow with them");
   add(command, "--gradient-accumulation-steps", accumulation_,
-      "micro batches a step: activations of one at a time, no more memory than the gradients; a step has --batch-size "
-      "x so many samples");
+      "micro batches in an optimizer step of --batch-size x N samples: memory for the activations of one micro batch "
+      "and for the gradients");
   add(command, "--gradient-checkpointing", checkpointing_,
-      "keep each layer's input only: less memory for activations, about a third more arithmetic; without it the "
-      "planner rebuilds what the budget asks for, value by value");
-  add(command, "--no-gradient-checkpointing", no_checkpointing_, "rebuild nothing: most memory for activations");
-  add(command, "--use-amp", amp_, "precision: bf16-mixed: about half the memory for activations; weights stay float32");
-  add(command, "--no-use-amp", no_amp_, "precision: 32-true: everything float32");
-  add(command, "--max-frames", max_frames_, "data.max_frames of a video: activations grow with them");
-  add(command, "--image-size", image_size_, "model.image_size, height and width: activations grow with its square");
+      "keep only the input of each layer: less memory for activations, about a third more arithmetic. Default: the "
+      "planner recomputes only the values that the budget needs");
+  add(command, "--no-gradient-checkpointing", no_checkpointing_, "recompute nothing: largest memory for activations");
+  add(command, "--use-amp", amp_, "precision: bf16-mixed; about half the memory for activations, weights stay float32");
+  add(command, "--no-use-amp", no_amp_, "precision: 32-true; all values are float32");
+  add(command, "--max-frames", max_frames_, "data.max_frames: frames of a video; activations grow with them");
+  add(command, "--image-size", image_size_,
+      "model.image_size: height and width in pixels; activations grow with its square");
   add(command, "--num-workers", workers_,
-      "data.num_workers: threads that prepare batches; host memory goes by data.prefetch, not by them");
-  add(command, "--learning-rate", learning_rate_, "optimizer.learning_rate: no memory");
-  add(command, "--num-epochs", epochs_, "max_epochs: no memory");
-  add(command, "--data-root", data_root_, "the folder that relative paths of data.* start from: no memory");
-  add(command, "--max-seq-length", sequence_, "data.sequence_length in tokens: activations grow with it");
-  add(command, "--device", device_, "device, cpu, cuda, rocm or mps: where it is trained");
-  add(command, "--bf16", bf16_, "precision: bf16-mixed, as --use-amp");
-  add(command, "--fp16", fp16_, "precision: 16-mixed: the same memory as --bf16, losses are scaled");
-  add(command, "--pin-memory", pinned_, "always so: batches reach a device through pinned host memory");
-  add(command, "--persistent-workers", persistent_, "always so: the threads that prepare batches persist");
+      "data.num_workers: threads that prepare batches (host memory: data.prefetch)");
+  add(command, "--learning-rate", learning_rate_, "optimizer.learning_rate: no effect on memory");
+  add(command, "--num-epochs", epochs_, "max_epochs: no effect on memory");
+  add(command, "--data-root", data_root_, "data.root: folder of relative paths in data.*; no effect on memory");
+  add(command, "--max-seq-length", sequence_, "data.sequence_length: tokens in a sequence; activations grow with it");
+  add(command, "--device", device_, "device to train on: cpu, cuda, rocm or mps");
+  add(command, "--bf16", bf16_, "precision: bf16-mixed; same as --use-amp");
+  add(command, "--fp16", fp16_, "precision: 16-mixed, with loss scaling; same memory as --bf16");
+  add(command, "--pin-memory", pinned_, "no effect: batches always go to the device through pinned host memory");
+  add(command, "--persistent-workers", persistent_, "no effect: the threads that prepare batches always persist");
   add(command, "--compile-model", compile_,
-      "compile: true: every chain of pointwise operators runs as one, what lies between takes no memory; without the "
-      "flag where that gains something");
-  add(command, "--no-compile-model", no_compile_, "compile: false: every operator runs by itself");
+      "compile: true; each chain of pointwise operators runs as one op, without memory for intermediate values. "
+      "Default: only chains that save time");
+  add(command, "--no-compile-model", no_compile_, "compile: false; operators are not fused");
   command
-      .add_option(
-          "--recipe", recipe_,
-          "saving: the least memory (bf16-true, 8-bit state, updates in backward); balanced: bf16-mixed; speed: "
-          "bf16-mixed, nothing rebuilt. Micro batch and the rest follow from the budget")
+      .add_option("--recipe", recipe_,
+                  "set of keys; saving: lowest memory (bf16-true, 8-bit optimizer state, updates in backward); "
+                  "balanced: bf16-mixed; speed: bf16-mixed without recomputation. The planner chooses the rest")
       ->group(kGroup)
       ->option_text("saving | balanced | speed")
       ->check(one_of({"saving", "balanced", "speed"}));

@@ -28,7 +28,7 @@ Json json_of(const std::vector<Resident>& residents) {
 
 void Output::add_option_to(CLI::App& command) {
   command
-      .add_option("--json", target_, "write the result as JSON to FILE; -: to standard output, and nothing else there")
+      .add_option("--json", target_, "write the result as JSON to FILE; -: to standard output, without other output")
       ->type_name("FILE|-")
       ->check([](const std::string& name) {
         return name.empty() ? std::string("--json needs a file name, or - for standard output") : "";

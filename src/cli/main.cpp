@@ -29,12 +29,15 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 failed, 2 the job file or the arguments are wrong, 3 does not fit.\n"
-    "A run that did all its steps and could not write all that was asked for ends in 1, and says so. One that Ctrl-C,\n"
-    "SIGTERM or SIGHUP stops saves its checkpoint and ends by the signal: a shell sees 130, 143 or 129.\n"
+    "Exit codes: 0 done, 1 failed, 2 the job file or the arguments are wrong,\n"
+    "3 does not fit.\n"
+    "A run that did all its steps but could not write an output exits with 1. A run\n"
+    "that is stopped by Ctrl-C, SIGTERM or SIGHUP saves its checkpoint and ends by\n"
+    "the signal: 130, 143 or 129 in a shell.\n"
     "Progress goes to standard error, results to standard output.\n"
-    "PLIMSOLL_CPU_CAPABILITY=default|avx2|avx512: the most that CPU kernels may use.\n"
-    "plimsoll COMMAND --help says more.";
+    "PLIMSOLL_CPU_CAPABILITY=default|avx2|avx512 limits the instructions of CPU\n"
+    "kernels.\n"
+    "plimsoll COMMAND --help shows the options of a command.";
 
 // Names of files and keys come from outside: nothing in them may reach the terminal as a command. Lines stay.
 void say(std::string_view message) {
@@ -47,8 +50,8 @@ void say(std::string_view message) {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Trains deep networks inside a memory budget: records a training step without running it, plans where every\n"
-      "byte goes, and runs exactly that plan.",
+      "Trains deep networks inside a memory budget. Records a training step without\n"
+      "running it, plans the place of every byte, and runs exactly that plan.",
       "plimsoll");
   app.set_version_flag("--version", "plimsoll " PLIMSOLL_VERSION);
   app.require_subcommand(1);

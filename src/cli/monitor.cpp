@@ -24,14 +24,14 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  plimsoll monitor                       every run of yours on this machine, drawn anew each second; Ctrl-C ends "
-    "it\n"
-    "  plimsoll monitor --once                once, for a log or a script\n"
-    "  plimsoll monitor --once --json -       the same for machines\n"
+    "  plimsoll monitor                   show your runs each second, until Ctrl-C\n"
+    "  plimsoll monitor --once            print once, for a log or a script\n"
+    "  plimsoll monitor --once --json -   print once as JSON\n"
     "\n"
-    "A run says what it does in $XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID where that is not set; both are looked "
-    "at,\n"
-    "and /run/user/UID/plimsoll. $PLIMSOLL_RUNTIME_DIR, an absolute path, stands for all of them.\n";
+    "A run writes its status to $XDG_RUNTIME_DIR/plimsoll, or to /tmp/plimsoll-UID\n"
+    "if that variable is not set. The monitor reads both folders and\n"
+    "/run/user/UID/plimsoll. $PLIMSOLL_RUNTIME_DIR, an absolute path, replaces all\n"
+    "of them.\n";
 
 constexpr double kLeastInterval = 0.1, kMostInterval = 3600;
 
@@ -166,12 +166,13 @@ int run_monitor(const MonitorArguments& arguments) {
 }  // namespace
 
 void add_monitor(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("monitor", "watch runs: memory by role against the budget, rate, devices");
+  CLI::App* command =
+      app.add_subcommand("monitor", "watch runs: memory by role against the budget, throughput, devices");
   const auto arguments = std::make_shared<MonitorArguments>();
-  command->add_option("--interval", arguments->interval, "seconds between two looks")
+  command->add_option("--interval", arguments->interval, "seconds between two updates")
       ->check(between(kLeastInterval, kMostInterval))
       ->capture_default_str();
-  command->add_flag("--once", arguments->once, "look once and end");
+  command->add_flag("--once", arguments->once, "print one screen and end");
   arguments->output.add_option_to(*command);
   command->footer(kExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_monitor(*arguments); }; });

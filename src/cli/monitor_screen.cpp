@@ -102,7 +102,7 @@ Panel panel_of(const RunView& run) {
     facts.push_back({"loss", fmt::format("{:.4f}", status.loss)});
     facts.push_back({"rate", rate_of(status)});
   }
-  if (const auto silent = silence_of(status)) facts.push_back({"last heard of", format_duration(*silent) + " ago"});
+  if (const auto silent = silence_of(status)) facts.push_back({"last update", format_duration(*silent) + " ago"});
   const int64_t whole = whole_of(status);
   facts.push_back(amount("device memory used", status.used_bytes, whole));
   facts.push_back(amount("planned peak", status.planned_bytes, whole));
@@ -120,7 +120,7 @@ Panel brief_panel_of(const RunView& run) {
   const RunStatus& status = run.status;
   Panel panel{title_of(status), {{"step", step_of(status)}}};
   if (const auto silent = silence_of(status))
-    panel.facts.front().text += fmt::format(", last heard of {} ago", format_duration(*silent));
+    panel.facts.front().text += fmt::format(", last update {} ago", format_duration(*silent));
   else if (status.step > 0)
     panel.facts.front().text += fmt::format(", loss {:.4f}", status.loss);
   panel.facts.push_back(amount("device memory used", status.used_bytes, whole_of(status)));
@@ -162,7 +162,7 @@ std::string monitor_text(const MonitorView& view, const Screen& screen) {
   std::vector<Panel> panels{panel_of_machine(view)};
   for (const RunView& run : view.runs) panels.push_back(panel_of(run));
   std::string text = text_of(panels, screen, /*brief=*/false);
-  if (view.runs.empty()) return text + "\nno run of yours is under way\n";
+  if (view.runs.empty()) return text + "\nno run of this user is active\n";
   if (lines_in(text) < screen.lines) return text;
   panels.resize(1);
   for (size_t shown = 0; shown < view.runs.size(); ++shown) {

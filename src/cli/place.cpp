@@ -23,9 +23,11 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n"
     "  plimsoll place buffers.csv --capacity 1MiB --output placed.csv\n"
-    "  plimsoll place buffers.csv --capacity 1048576 --alignment 64 --json -\n\n"
-    "The file has a header with id, lower, upper and size: a buffer lives in [lower, upper) and takes size bytes.\n"
-    "The same rows come out with a column offset, to --output or to standard output.";
+    "  plimsoll place buffers.csv --capacity 1048576 --alignment 64 --json -\n"
+    "\n"
+    "FILE.csv has a header with id, lower, upper and size: a buffer is alive in\n"
+    "[lower, upper) and takes size bytes. The output has the same rows and a column\n"
+    "offset. It goes to --output or to standard output.";
 
 // Whoever names a capacity wants it met: a few seconds of search where it is hard.
 constexpr int64_t kEffort = 4'000'000;
@@ -75,21 +77,23 @@ int run_place(const PlaceArguments& arguments) {
 }  // namespace
 
 void add_place(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("place", "place buffers of known lifetimes in one arena");
+  CLI::App* command = app.add_subcommand("place", "assign offsets in one arena to buffers with known lifetimes");
   const auto arguments = std::make_shared<PlaceArguments>();
-  command->add_option("FILE.csv", arguments->file, "the buffers")->required()->option_text(" ");
+  command->add_option("FILE.csv", arguments->file, "file with the buffers")->required()->option_text(" ");
   PlacementOptions& options = arguments->options;
   options.effort = kEffort;
-  add_bytes_option(*command, "--capacity", options.capacity, "bytes of arena that there are: 1MiB, 1048576")
+  add_bytes_option(*command, "--capacity", options.capacity, "size of the arena in bytes: 1MiB, 1048576")
       ->required()
       ->type_name("N");
-  command->add_option("--output", arguments->output_file, "where the rows with their offsets go")
+  command
+      ->add_option("--output", arguments->output_file,
+                   "write the rows with their offsets to this file; default: standard output")
       ->type_name("OUT.csv")
       ->check(names_a_file());
-  add_bytes_option(*command, "--alignment", options.alignment, "offsets are multiples of it (default 1)")
+  add_bytes_option(*command, "--alignment", options.alignment, "alignment of offsets in bytes (default 1)")
       ->type_name("A");
   add_number_option(*command, "--effort", 0, options.effort,
-                    fmt::format("how long to search for a lower placement (default {})", options.effort))
+                    fmt::format("maximum number of search attempts (default {})", options.effort))
       ->type_name("E");
   arguments->output.add_option_to(*command);
   command->footer(kExamples);

@@ -41,15 +41,14 @@ constexpr const char* kExamples =
     "  plimsoll plan job.yaml\n"
     "  plimsoll plan job.yaml memory_budget=2GiB micro_batch_size=4\n"
     "  plimsoll plan job.yaml --gpu a6000 --frontier\n"
-    "  plimsoll plan job.yaml --gpu rtx3060-12gb,rtx4090,l40s     which of them can train this, how fast\n"
+    "  plimsoll plan job.yaml --gpu rtx3060-12gb,rtx4090,l40s   compare three GPUs\n"
     "  plimsoll plan job.yaml --memory 12GiB --html plan.html\n"
-    "  plimsoll plan job.yaml --recipe saving --gpu rtx3060-12gb  bf16 weights, 8-bit state, updates in backward\n"
-    "  plimsoll plan job.yaml --gpu l40s --what-if                 a shorter sequence, a narrower layer: each planned "
-    "again\n"
-    "  plimsoll plan job.yaml --gpu rtx3070 --advice full          all that would make it fit, however long it takes\n"
-    "  plimsoll plan job.yaml --by module                          vision, language model, mask decoder: bytes of "
-    "each\n"
-    "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n\n";
+    "  plimsoll plan job.yaml --recipe saving --gpu l40s        keys for low memory\n"
+    "  plimsoll plan job.yaml --gpu l40s --what-if              smaller model sizes\n"
+    "  plimsoll plan job.yaml --gpu rtx3070 --advice full       search without limit\n"
+    "  plimsoll plan job.yaml --by module                       bytes by model part\n"
+    "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n"
+    "\n";
 
 // An answer that takes longer is preceded by the verdict, as soon as it is known.
 constexpr double kQuickSeconds = 1;
@@ -81,10 +80,10 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
     }
     if (*target.memory_budget < 1)
       throw UserError("--memory is 0; allowed: an amount of at least 1 byte, for example 12GiB");
-    target.budget_reason = "as --memory says";
+    target.budget_reason = "set by --memory";
   } else if (!gpu.empty() && job.memory_budget && *job.memory_budget < *target.memory_budget) {
     target.memory_budget = job.memory_budget;
-    target.budget_reason = "as the job says; the device has more";
+    target.budget_reason = "set in the job; the device has more";
   }
   return target;
 }
@@ -103,7 +102,7 @@ void note_missing_data(const Job& job) {
   // Where the plan cannot do without it, it says so itself.
   std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.tokenizer_file"; });
   if (missing.empty()) return;
-  tell(without_controls(fmt::format("{}: {} is not there{}; the plan does without, training will not: {}",
+  tell(without_controls(fmt::format("{}: {} does not exist{}; the plan does not need it, training does: {}",
                                     missing.front().key, missing.front().file.lexically_normal().string(),
                                     missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
                                     remedy_for(job, missing.front()))) +
@@ -147,7 +146,7 @@ int run_plan(const PlanArguments& arguments) {
     if (!enough || elapsed() < kQuickSeconds) return;
     waiting.reset();  // its line makes room
     print(fold(early_verdict_of(*enough, *target.memory_budget), screen.columns, 2));
-    waiting.emplace("looking for the fastest plan");
+    waiting.emplace("searching for the fastest plan");
     enough.reset();
   };
   const PlannedJob planned = plan_job(
@@ -193,19 +192,19 @@ int run_plan(const PlanArguments& arguments) {
   if (points > 0) {
     std::vector<FrontierPoint> frontier;
     {
-      const Waiting waiting_for_points("planning under other budgets");
+      const Waiting waiting_for_points("planning for other budgets");
       frontier = frontier_of(job, target, points);
     }
     if (arguments.frontier > 0) print("\n" + frontier_table(frontier, screen));
     json["frontier"] = frontier_json(frontier);
     if (!arguments.html.empty()) {
       write_file_atomically(arguments.html, plan_page(job, planned, frontier));
-      print(fmt::format("\nThe plan as a page: {}\n", arguments.html));
+      print(fmt::format("\nPlan page: {}\n", arguments.html));
     }
   }
   std::optional<StopSignals> signals;
   if (arguments.what_if && !interrupted) {
-    signals.emplace("stopping, what was planned so far follows; again to stop now");
+    signals.emplace("stopping; the changes planned so far follow; press Ctrl-C again to stop immediately");
     const WhatIf found = what_if(arguments.job.file, arguments.job.all_overrides(), target, planned,
                                  arguments.what_if_seconds, *signals);
     print("\n" + what_if_table(job, found, screen));
@@ -222,21 +221,23 @@ int run_plan(const PlanArguments& arguments) {
 }  // namespace
 
 void add_plan(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("plan", "say whether a job fits its budget, and what fills the memory");
+  CLI::App* command = app.add_subcommand("plan", "check whether a job fits its budget and show what uses the memory");
   const auto arguments = std::make_shared<PlanArguments>();
   arguments->job.add_to(*command);
-  command->add_option("--gpu", arguments->gpus, "plan for these devices of the catalogue (plimsoll gpus lists them)")
+  command->add_option("--gpu", arguments->gpus, "plan for these devices of the catalogue (list: plimsoll gpus)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME[,NAME...]")
       ->check(not_empty());
-  command->add_option("--memory", arguments->memory, "plan for so much memory, whatever the job or the device has")
+  command
+      ->add_option("--memory", arguments->memory,
+                   "plan for a budget of SIZE bytes instead of that of the job or the device: 12GiB")
       ->type_name("SIZE")
       ->check(not_empty());
   command
-      ->add_option(
-          "--frontier", arguments->frontier,
-          fmt::format("the best plans under POINTS budgets, from the least on ({} if not said)", kFrontierPoints))
+      ->add_option("--frontier", arguments->frontier,
+                   fmt::format("show the fastest plans for POINTS budgets, from the minimum budget up (default {})",
+                               kFrontierPoints))
       ->expected(0, 1)
       ->default_str(std::to_string(kFrontierPoints))
       ->check(CLI::Validator(
@@ -250,29 +251,29 @@ void add_plan(CLI::App& app, Action& action) {
       ->type_name("POINTS");
   command
       ->add_option("--advice", arguments->advice,
-                   "how long to look for changes that make a job fit that does not: fast, until ten seconds after the "
-                   "start; full, until enough are found or all were planned; or so many seconds")
+                   "time to search for changes that make the job fit: none; fast: until 10 s after the start; full: "
+                   "until four changes are found or all were tried; or a number of seconds")
       ->default_str("fast")
       ->type_name("none|fast|full|SECONDS")
       ->check(CLI::Validator(problem_of_advice_time, ""));
-  command->add_option("--by", arguments->by, "what fills the memory by parts of the model, too: --by module")
+  command->add_option("--by", arguments->by, "show the memory at the peak by module of the model as well")
       ->type_name("module")
       ->check(CLI::Validator(
           [](std::string& given) {
             return given == "module" ? std::string() : "--by takes module, and not " + in_quotes(given);
           },
           ""));
-  command->add_flag("--what-if", arguments->what_if,
-                    "plan again with half and a quarter of the bottleneck, the sequence, the frames, the image: what "
-                    "the model's type has");
+  command->add_flag(
+      "--what-if", arguments->what_if,
+      "plan the job with half and a quarter of the sizes that its model type has: sequence, frames, image, bottleneck");
   command
-      ->add_option("--what-if-seconds", arguments->what_if_seconds,
-                   "with --what-if, how long at most; what was planned until then is shown (three times as long as the "
-                   "job's own plan, ten seconds at least, if not said)")
+      ->add_option(
+          "--what-if-seconds", arguments->what_if_seconds,
+          "with --what-if: time limit in seconds; default: three times the planning time of the job, at least 10 s")
       ->check(between(0.001, 1e6))
       ->needs("--what-if")
       ->type_name("SECONDS");
-  command->add_option("--html", arguments->html, "write the plan as a page for a browser")
+  command->add_option("--html", arguments->html, "write the plan as an HTML page")
       ->type_name("FILE")
       ->check(names_a_file());
   command->footer(kExamples + memory_keys_help());

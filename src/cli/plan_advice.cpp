@@ -54,9 +54,9 @@ FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::fil
   found.limit_seconds = time.seconds;
   if (time.fast) found.limit_seconds = std::max(kFastSeconds - elapsed, kLeastSeconds);
   const double begin = seconds_now();
-  const StopSignals signals("stopping, what was found so far follows; again to stop now");
+  const StopSignals signals("stopping; the changes found so far follow; press Ctrl-C again to stop immediately");
   {
-    Waiting waiting("what would fit");
+    Waiting waiting("searching for changes that fit");
     AdviceOptions options;
     options.without_own_budget = std::move(without_own_budget);
     options.go_on = [&](const AdviceProgress& at) {
@@ -76,32 +76,33 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
   const AdviceSearch& search = found.search;
   std::string text;
   if (!search.found.empty()) {
-    text = "\nWhat would fit\n\n";
+    text = "\nChanges that would fit\n\n";
     for (const Advice& each : search.found) {
       const std::string bytes = format_bytes(each.peak_bytes);
       // The change on lines of its own, to be copied.
       text += fold(change_of(each), screen.columns, 2) +
               fold(fmt::format("  {}: {}", each.meaning,
-                               each.step_seconds > 0 ? fmt::format("{} at the peak, at most {} a step, {} {}/s", bytes,
-                                                                   short_seconds(each.step_seconds),
-                                                                   short_count(each.tokens_per_second), unit_of(job))
-                                                     : bytes + " are enough; there was no time to predict a step's"),
+                               each.step_seconds > 0
+                                   ? fmt::format("peak {}, at most {} per step, {} {}/s", bytes,
+                                                 short_seconds(each.step_seconds), short_count(each.tokens_per_second),
+                                                 unit_of(job))
+                                   : bytes + " are enough; the step time was not predicted before the search ended"),
                    screen.columns, 2);
     }
   }
   if (!search.ended_early) {
     if (search.found.empty())
-      text += "\n" + fold(fmt::format("No change of the job that was tried would fit; {} planned.",
-                                      search.planned == 1 ? "one was" : fmt::format("{} were", search.planned)),
+      text += "\n" + fold(fmt::format("No change of the job fits; {} tried.", changes_in_words(search.planned)),
                           screen.columns);
     return text;
   }
-  std::string ending = fmt::format(
-      "The search for {}changes that would fit ended {}, with {} planned", search.found.empty() ? "" : "further ",
-      found.interrupted ? "as it was interrupted" : "after " + short_seconds(found.seconds), search.planned);
-  if (search.found.empty()) ending += ", none of which fits";
-  if (!search.left.empty()) ending += fmt::format("; the likeliest of those not planned: {}", search.left.front());
-  if (!found.interrupted) ending += "; --advice full, or --advice with a number of seconds, goes on";
+  std::string ending =
+      fmt::format("The search for {}changes that fit ended {}; {} tried", search.found.empty() ? "" : "more ",
+                  found.interrupted ? "at the interrupt" : "after " + short_seconds(found.seconds),
+                  changes_in_words(search.planned));
+  if (search.found.empty()) ending += ", none fits";
+  if (!search.left.empty()) ending += fmt::format("; next candidate: {}", search.left.front());
+  if (!found.interrupted) ending += "; to search longer: --advice full or --advice SECONDS";
   return text + "\n" + fold(ending + ".", screen.columns);
 }
 

@@ -19,7 +19,7 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
                {"memory", Align::right},
                {"fits"},
                {"peak", Align::right},
-               {.name = "least", .align = Align::right, .drop = 1},
+               {.name = "minimum", .align = Align::right, .drop = 1},
                {.name = "precision", .drop = 2},
                {.name = "micro batch", .align = Align::right, .drop = 3},
                {.name = "recomputed", .align = Align::right, .drop = 4},
@@ -57,11 +57,10 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
   report.table = fold(batch, screen.columns, 2) + "\n" + table.to_string(screen);
   if (!remarks.empty()) report.table += "\n" + remarks;
   if (!report.fits && job_limits)
-    report.table +=
-        "\n" + fold(fmt::format("The job's own memory_budget of {} is what it lacks: with memory_budget=auto "
-                                "each device gives what it has.",
-                                format_bytes(*job.memory_budget)),
-                    screen.columns);
+    report.table += "\n" + fold(fmt::format("The job's memory_budget of {} is too small. With memory_budget=auto the "
+                                            "budget is the memory of each device.",
+                                            format_bytes(*job.memory_budget)),
+                                screen.columns);
   return report;
 }
 

@@ -22,20 +22,26 @@ double share(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// "97.9 % of" or, of twice the whole and more, "23.9 times".
+std::string part_of(int64_t part, int64_t whole) {
+  const double ratio = share(part, whole);
+  return ratio < 2 ? percent_of(part, whole) + " of" : fmt::format("{:.{}f} times", ratio, ratio < 100 ? 1 : 0);
+}
+
 }  // namespace
 
 std::string shares_text(const PlannedJob& planned, const Screen& screen) {
   const Plan& plan = planned.plan;
   const DeviceSpec* const card = card_of(planned);
   std::string text;
-  if (plan.budget_bytes > 0) text = percent_of(plan.peak_bytes, plan.budget_bytes) + " of the budget";
+  if (plan.budget_bytes > 0) text = part_of(plan.peak_bytes, plan.budget_bytes) + " the budget";
   if (card)
-    text += fmt::format("{}{} of the {} of {}", text.empty() ? "" : ", ",
-                        percent_of(plan.peak_bytes, card->memory_bytes), format_bytes(card->memory_bytes), card->name);
+    text += fmt::format("{}{} the {} of {}", text.empty() ? "" : ", ", part_of(plan.peak_bytes, card->memory_bytes),
+                        format_bytes(card->memory_bytes), card->name);
   if (plan.budget_bytes > 0) {
     const int64_t headroom = plan.budget_bytes - plan.peak_bytes;
     text += headroom >= 0 ? fmt::format("; headroom {} ({} bytes)", format_bytes(headroom), headroom)
-                          : fmt::format("; {} ({} bytes) too much", format_bytes(-headroom), -headroom);
+                          : fmt::format("; {} ({} bytes) over the budget", format_bytes(-headroom), -headroom);
   }
   return text.empty() ? "" : fold(text, screen.columns, 2);
 }
@@ -66,7 +72,7 @@ std::string modules_table(const Plan& plan, const Screen& screen) {
                    format_bytes(bytes.optimizer_state), format_bytes(bytes.activations), format_bytes(other),
                    format_bytes(bytes.total()), percent_of(bytes.total(), plan.peak_bytes)});
   };
-  for (const auto& [module, bytes] : bytes_by_module(plan)) add(module.empty() ? "of none" : module, bytes);
+  for (const auto& [module, bytes] : bytes_by_module(plan)) add(module.empty() ? "no module" : module, bytes);
   table.add_rule();
   add("peak", plan.breakdown);
   return table.to_string(screen);

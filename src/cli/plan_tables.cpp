@@ -41,12 +41,12 @@ std::string breakdown_table(const Plan& plan, const Screen& screen) {
   return table.to_string(screen);
 }
 
-// "12.3 ms a micro batch, 8.1 % of it; at best 12.1 ms"
+// "12.3 ms per micro batch, 8.1 % more; lower bound 12.1 ms"
 std::string recomputation_of(const Plan& plan) {
   const StepTime& time = plan.time;
-  return fmt::format("{} a micro batch, {:.1f} % more; no choice takes less than {}{}", short_seconds(time.recompute),
+  return fmt::format("{} per micro batch, {:.1f} % more; lower bound {}{}", short_seconds(time.recompute),
                      100 * time.recompute_share(), short_seconds(time.recompute_bound),
-                     plan.host_bytes + plan.disk_bytes > 0 ? " for this and offload" : "");
+                     plan.host_bytes + plan.disk_bytes > 0 ? " with offload" : "");
 }
 
 // "adamw, state 8bit, weights stochastic, sums of gradients 8bit"
@@ -58,7 +58,7 @@ std::string optimizer_of(const Job& job, const JobSettings& settings) {
       settings.precision == Precision::bf16_true || (job.model.dtype && *job.model.dtype != DType::float32);
   if (low) text += fmt::format(", weights {}", name_of(settings.weight_update));
   if (settings.accumulator_dtype != AccumulatorDtype::as_gradients)
-    text += fmt::format(", sums of gradients {}", name_of(settings.accumulator_dtype));
+    text += fmt::format(", gradient accumulators {}", name_of(settings.accumulator_dtype));
   return text;
 }
 
@@ -66,16 +66,18 @@ std::string optimizer_of(const Job& job, const JobSettings& settings) {
 // frozen, or stand for another number of parameters, it says nothing.
 std::string bytes_of_model(const Job& job, const PlannedJob& planned) {
   if (job.fine_tuning.any())
-    return fmt::format("{} of weights, gradients and optimizer state", format_bytes(most_model_bytes(planned.plan)));
+    return fmt::format("at most {} of weights, gradients and optimizer state at a time",
+                       format_bytes(most_model_bytes(planned.plan)));
   const double count = static_cast<double>(std::max<int64_t>(planned.settings.parameters, 1));
-  return fmt::format("{:.2f}: {} of weights, gradients and optimizer state at a time",
+  return fmt::format("{:.2f}; at most {} of weights, gradients and optimizer state at a time",
                      static_cast<double>(most_model_bytes(planned.plan)) / count,
                      format_bytes(most_model_bytes(planned.plan)));
 }
 
 std::string update_of(const Plan& plan) {
   if (plan.time.norms == 0) return "yes; a gradient lives until its parameter is updated";
-  return fmt::format("yes; the norm of all gradients first: {} a step", short_seconds(plan.time.norms));
+  return fmt::format("yes; computing the norm of all gradients first takes {} per step",
+                     short_seconds(plan.time.norms));
 }
 
 // "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update"
@@ -86,7 +88,7 @@ std::string offload_of(const Plan& plan) {
   if (plan.moved_parameter_bytes > 0)
     text += fmt::format(", {} of parameters", format_bytes(plan.moved_parameter_bytes));
   if (plan.host_updates > 0) text += fmt::format(", {} updates on the host", plan.host_updates);
-  return text + fmt::format("; waits {} a micro batch, {} an update", short_seconds(plan.time.offload),
+  return text + fmt::format("; waits {} per micro batch, {} per update", short_seconds(plan.time.offload),
                             short_seconds(plan.time.update_offload));
 }
 
@@ -110,17 +112,17 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   const JobSettings& settings = planned.settings;
   const int64_t accumulation = first_accumulation(settings);
   Table table({{""}, {.fit = Fit::fold, .least = 20}}, "The step");
-  table.add_row({job.fine_tuning.any() ? "parameters that learn" : "parameters",
+  table.add_row({job.fine_tuning.any() ? "trainable parameters" : "parameters",
                  short_count(static_cast<double>(planned.settings.parameters))});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
   table.add_row({"optimizer", optimizer_of(job, settings)});
-  table.add_row({job.fine_tuning.any() ? "at a time" : "bytes a parameter", bytes_of_model(job, planned)});
+  table.add_row({job.fine_tuning.any() ? "model memory" : "bytes per parameter", bytes_of_model(job, planned)});
   table.add_row({"micro batch", samples_in_words(job, settings.micro_batch_size)});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   if (settings.last_micro_batch > 0)
     table.add_row({"last micro batch", samples_in_words(job, settings.last_micro_batch)});
   table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
-  table.add_row({"batches prepared ahead", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
+  table.add_row({"prefetched batches", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   // What does not fit does not run: how long it would take misleads, as the least budget may take less.
   const bool runs = planned.plan.fits;
@@ -183,7 +185,7 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
   if (moves_any(planned.plan)) page.facts.emplace_back("offload", offload_of(planned.plan));
   if (planned.plan.moved_parameter_bytes > 0)
-    page.facts.emplace_back("parameters elsewhere", parameters_elsewhere(planned.plan));
+    page.facts.emplace_back("offloaded parameters", parameters_elsewhere(planned.plan));
   if (planned.plan.disk_bytes > 0) page.facts.emplace_back("disk", format_bytes(planned.plan.disk_bytes));
   return to_html(page);
 }
@@ -203,7 +205,7 @@ std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& s
   for (const Reason& reason : plan.reasons)
     text += fold(fmt::format("{}: {}", reason.decision, reason.why), screen.columns, 2);
   if (plan.moved_parameter_bytes > 0)
-    text += fold(fmt::format("parameters that lie elsewhere: {}", parameters_elsewhere(plan)), screen.columns, 2);
+    text += fold(fmt::format("offloaded parameters: {}", parameters_elsewhere(plan)), screen.columns, 2);
   return text;
 }
 

@@ -12,27 +12,27 @@ namespace plimsoll::cli {
 
 std::string verdict_of(const Plan& plan) {
   const std::string peak = format_bytes(plan.peak_bytes);
-  if (plan.budget_bytes == 0) return fmt::format("needs {}; no budget was stated", peak);
+  if (plan.budget_bytes == 0) return fmt::format("needs {}; no budget is set", peak);
   const std::string budget = format_bytes(plan.budget_bytes);
   if (plan.fits) return fmt::format("fits: {} of {}", peak, budget);
   // Rounded for people, two may read the same: the bytes tell.
   const auto exactly = [&](const std::string& text, int64_t bytes) {
     return peak == budget ? fmt::format("{} ({} bytes)", text, bytes) : text;
   };
-  return fmt::format("does not fit: {} at the peak, the budget is {}; the least budget that fits is {} ({} bytes)",
+  return fmt::format("does not fit: the peak is {}, the budget is {}; the minimum budget is {} ({} bytes)",
                      exactly(peak, plan.peak_bytes), exactly(budget, plan.budget_bytes),
                      format_bytes_up(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
 }
 
 std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {
-  return fmt::format("fits: {} of {} are enough; looking for the fastest plan", format_bytes_up(enough_bytes),
+  return fmt::format("fits: a plan needs {} of {}; searching for the fastest plan", format_bytes_up(enough_bytes),
                      format_bytes(budget_bytes));
 }
 
 std::string explanation_of_misfit(const Plan& plan, const Screen& screen) {
   Table table(
       {{.name = "buffer", .fit = Fit::middle, .least = 20}, {"role"}, {"size", Align::right}, {"share", Align::right}},
-      "Largest at the peak");
+      "Largest buffers at the peak");
   for (const Resident& resident : largest_at_peak(plan, kResidentsShown)) {
     table.add_row({resident.label, std::string(name_of(resident.role)), format_bytes(resident.bytes),
                    percent_of(resident.bytes, plan.peak_bytes)});

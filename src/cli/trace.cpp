@@ -31,13 +31,15 @@ constexpr const char* kExamples =
     "  plimsoll trace job.yaml --summary\n"
     "  plimsoll trace job.yaml --segment micro --limit 50\n"
     "  plimsoll trace job.yaml --scheduled --json trace.json\n"
-    "  plimsoll trace job.yaml --hot              where a step's time goes, timed on this machine\n"
-    "  plimsoll trace job.yaml --gpu a6000 --hot  the same for a device of the catalogue, predicted\n\n"
-    "An operator's line: index, phase, name, what it reads -> what it writes (! in place), {constants}, cost, module.\n"
-    "b12 float32[64, 32] is a tensor in buffer 12; \"at\" and \"by\" give offset and strides in elements.\n"
-    "--segment, --limit and --summary choose what is listed; the JSON always holds the whole trace. With --hot it "
-    "holds\n"
-    "all kinds of ops by time.";
+    "  plimsoll trace job.yaml --hot              ops by time, on this machine\n"
+    "  plimsoll trace job.yaml --gpu a6000 --hot  ops by predicted time, on a GPU\n"
+    "\n"
+    "Line of an operator: index, phase, name, operands read -> written (! in place),\n"
+    "{constants}, cost, module.\n"
+    "b12 float32[64, 32] is a tensor in buffer 12; \"at\" and \"by\" give offset and\n"
+    "strides in elements.\n"
+    "--segment, --limit and --summary limit the listing; the JSON always has the\n"
+    "whole trace, and with --hot all kinds of ops by time.";
 
 struct TraceArguments {
   JobArguments job;
@@ -101,18 +103,20 @@ void add_hot(CLI::App& command, TraceArguments& arguments) {
     arguments.hot = number;
     return true;
   };
-  CLI::Option* hot = command.add_option("--hot", read,
-                                        "the N kinds of ops (20, or what the terminal has lines for) that take most of "
-                                        "a step's time: timed on this machine "
-                                        "beside the floor that its rates set");
+  CLI::Option* hot =
+      command.add_option("--hot", read,
+                         "list the N kinds of ops that take the most time in a step, with the lower bound set by the "
+                         "device's rates; N is 20 or what fits the terminal if not given");
   hot->type_name("[N]")->expected(0, 1);
   command
       .add_option("--measure", arguments.measure_seconds,
-                  "with --hot, seconds for timing ops, which plans go by from then on; 0: by what is on file")
+                  "with --hot: seconds for timing ops, whose times later plans use; 0: use only stored times")
       ->check(between(0.0, 3600.0))
       ->needs(hot)
       ->capture_default_str();
-  command.add_option("--gpu", arguments.gpu, "with --hot, of this device of the catalogue: predicted, not timed")
+  command
+      .add_option("--gpu", arguments.gpu,
+                  "with --hot: predict the times for this device of the catalogue instead of timing ops")
       ->type_name("NAME")
       ->needs(hot)
       ->check(not_empty());
@@ -127,13 +131,14 @@ void add_trace(CLI::App& app, Action& action) {
   arguments->job.add_to(*command);
   command
       ->add_option("--segment", arguments->listing.segment,
-                   "only this one: initialize, micro, accumulate, remainder, update, evaluate")
+                   "list only this segment: initialize, micro, accumulate, remainder, update, evaluate")
       ->type_name("NAME")
       ->check(not_empty());
   add_number_option(*command, "--limit", 1, arguments->listing.limit, "list at most N operators and N buffers")
       ->type_name("N");
-  command->add_flag("--summary", arguments->listing.summary, "segments and totals only");
-  command->add_flag("--scheduled", arguments->scheduled, "the schedule after all passes, with the buffers' places");
+  command->add_flag("--summary", arguments->listing.summary, "list only segments and totals");
+  command->add_flag("--scheduled", arguments->scheduled,
+                    "list the planned schedule, after all passes, with the offsets of buffers");
   add_hot(*command, *arguments);
   command->footer(kExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_trace(*arguments); }; });

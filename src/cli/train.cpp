@@ -32,16 +32,18 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n"
     "  plimsoll train job.yaml\n"
-    "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1 log.metrics_file=run1/metrics.jsonl\n"
-    "  plimsoll train job.yaml --json report.json\n"
-    "  plimsoll train job.yaml --profile profile.json    steps 2 to 4, op by op: open it in ui.perfetto.dev\n\n"
-    "Interrupted (Ctrl-C, SIGTERM, a terminal that closes), a run ends after its step, saves its checkpoint, reports, "
-    "and\n"
-    "ends by the signal: 130, 143 or 129 in a shell. A second time, at once. Metrics on a full disk and a reader that "
-    "left\n"
-    "(| head) do not end it: it does all its steps, and then exits with 1 and says what is missing.\n"
-    "One run at a time writes to a checkpoint.directory or a log.metrics_file: the next is told who does, and exits "
-    "with 2.\n\n";
+    "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1\n"
+    "  plimsoll train job.yaml log.metrics_file=metrics.jsonl --json report.json\n"
+    "  plimsoll train job.yaml --profile profile.json    for ui.perfetto.dev\n"
+    "\n"
+    "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends a run after its current\n"
+    "step. The run saves its checkpoint, prints its report and ends by the signal:\n"
+    "130, 143 or 129 in a shell. A second Ctrl-C ends it immediately.\n"
+    "A full disk under the metrics or a closed pipe (| head) does not end a run. It\n"
+    "does all its steps, lists the outputs that are missing and exits with 1.\n"
+    "Only one run at a time writes to a checkpoint.directory or a log.metrics_file.\n"
+    "A second run exits with 2.\n"
+    "\n";
 
 struct TrainArguments {
   JobArguments job;
@@ -125,10 +127,10 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
   table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
   table.add_row({"effective batch", std::to_string(effective_batch_of(report.job.settings))});
   table.add_row({"micro batches", micro_batches_in_words(report.job.settings)});
-  if (report.resumed_step > 0) table.add_row({"of these before this run", std::to_string(report.resumed_step)});
+  if (report.resumed_step > 0) table.add_row({"steps before this run", std::to_string(report.resumed_step)});
   if (report.stopped) table.add_row({"stopped", "before the last step"});
   if (!report.left_out.empty())
-    table.add_row({"left out, as they cannot be read", std::to_string(report.left_out.size())});
+    table.add_row({"samples left out (unreadable)", std::to_string(report.left_out.size())});
   if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});
   if (report.step_seconds > 0) {
     table.add_row({"median step", short_seconds(report.step_seconds)});
@@ -154,7 +156,7 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
 std::string profile_line(const ProfileOptions& profile, const TrainReport& report) {
   if (profile.file.empty()) return "";
   if (static_cast<int64_t>(report.losses.size()) < profile.first_step)
-    return fmt::format("no profile: the run ended before step {} of its own\n", profile.first_step);
+    return fmt::format("no profile: the run ended before its step {}\n", profile.first_step);
   if (report.steps_profiled == 0) return "";  // it could not be written, which is said
   return fmt::format("profile of {} step{} in {}\n", report.steps_profiled, report.steps_profiled == 1 ? "" : "s",
                      without_controls(profile.file.string()));
@@ -219,17 +221,18 @@ int run_train(const TrainArguments& all) {
 }  // namespace
 
 void add_train(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("train", "train a job inside its budget");
+  CLI::App* command = app.add_subcommand("train", "train a job inside its memory budget");
   const auto arguments = std::make_shared<TrainArguments>();
   arguments->job.add_to(*command);
   command
-      ->add_option("--profile", arguments->profile.file,
-                   "time a few steps op by op and copy by copy into FILE, for ui.perfetto.dev or chrome://tracing; "
-                   "some 0.1 us an op in these steps, some 300 bytes of FILE an op and step")
+      ->add_option(
+          "--profile", arguments->profile.file,
+          "write the times of all ops and copies of a few steps to FILE, for ui.perfetto.dev or chrome://tracing; "
+          "costs about 0.1 us per op in these steps and about 300 bytes of FILE per op and step")
       ->type_name("FILE")
       ->check(names_a_file());
   add_number_option(*command, "--profile-steps", 1, arguments->profile.steps,
-                    "how many, from the second of this run on (the first learns scratch and makes pages)")
+                    "number of steps in the profile, from the second step of this run on")
       ->type_name("N")
       ->needs("--profile")
       ->default_str(std::to_string(ProfileOptions().steps));

@@ -37,7 +37,7 @@ TrainProgressView::TrainProgressView(const Job& job, StopSignals& signals)
       every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)),
       unit_(unit_of(job)),
       planning_(std::make_unique<Waiting>("planning")) {
-  signals_.answer_with("stopping, nothing is trained yet; again to stop now");
+  signals_.answer_with("stopping; nothing is trained yet; press Ctrl-C again to stop immediately");
 }
 
 void TrainProgressView::preparing(const std::string& what, double fraction) {
@@ -64,8 +64,8 @@ void TrainProgressView::planned(const PlannedJob& job) {
 }
 
 void TrainProgressView::replanned(const std::string& why, const PlannedJob& job) {
-  note(fmt::format("{}; planned again: {}; {}, micro batch {}", why, verdict_of(job.plan),
-                   name_of(job.settings.precision), micro_batches_in_words(job.settings)));
+  note(fmt::format("{}; new plan: {}; {}, micro batch {}", why, verdict_of(job.plan), name_of(job.settings.precision),
+                   micro_batches_in_words(job.settings)));
   begin_steps();
 }
 
@@ -119,13 +119,13 @@ void TrainProgressView::saved(const std::string& checkpoint, int64_t step) {
 }
 
 void TrainProgressView::starting() {
-  signals_.answer_with(
-      saves_ ? "saving after this step; again to stop now"
-             : "stopping after this step, which saves nothing (no checkpoint.directory); again to stop now");
+  signals_.answer_with(saves_ ? "saving after this step; press Ctrl-C again to stop immediately"
+                              : "stopping after this step without a checkpoint (checkpoint.directory is not set); "
+                                "press Ctrl-C again to stop immediately");
 }
 
 void TrainProgressView::metrics_refused(const std::string& why) {
-  note("metrics: " + why + "; the run goes on without what cannot be written");
+  note("metrics: " + why + "; the run continues without these metrics");
 }
 
 void TrainProgressView::note(const std::string& line) {

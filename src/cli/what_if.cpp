@@ -32,7 +32,7 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
   const double end = seconds_now() + limit;
   WhatIf found;
   {
-    Waiting waiting("what if");
+    Waiting waiting("planning smaller values");
     found.changes = model_changes(file, overrides, target, as_it_is, [&](const ModelChangesProgress& at) {
       waiting.say(fmt::format("{} of {} planned, now {}{}", at.done, at.of, at.change,
                               at.schedules > 1 ? fmt::format(", schedule {}", at.schedules) : ""));
@@ -44,11 +44,11 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
   found.cut_short =
       fmt::format("{} of {} were planned", found.changes.planned.size(), found.changes.planned.size() + left.size());
   if (signals.received() != 0)
-    found.cut_short += " until it was interrupted";
+    found.cut_short += " before the interrupt";
   else
     // Each takes about as long as the job itself.
     found.cut_short += fmt::format(" in {}{}; --what-if-seconds {:.0f} allows more", short_seconds(limit),
-                                   seconds ? "" : ", the limit: three times the job's own plan, ten seconds at least",
+                                   seconds ? "" : " (three times the planning time of the job, at least 10 s)",
                                    std::ceil(limit + as_it_is.plan_seconds * static_cast<double>(left.size())));
   found.cut_short += fmt::format("; not planned: {}", fmt::join(left, ", "));
   return found;
@@ -59,11 +59,11 @@ std::string what_if_table(const Job& job, const WhatIf& found, const Screen& scr
                {.drop = 2},
                {"fits"},
                {.name = "parameters", .align = Align::right, .drop = 1},
-               {"least budget", Align::right},
+               {"minimum", Align::right},
                {"peak", Align::right},
                {"step", Align::right},
                {unit_of(job) + "/s", Align::right}},
-              "What smaller numbers would do");
+              "Smaller values of keys, each planned");
   for (const ModelChange& each : found.changes.planned)
     table.add_row({each.change.empty() ? "none" : each.change, each.meaning, each.fits ? "yes" : "no",
                    short_count(static_cast<double>(each.parameters)), format_bytes_up(each.minimum_budget_bytes),

@@ -68,9 +68,9 @@ std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGrap
   size_t rest = 0;
   for (const auto& [name, kind] : order) {
     if (reasons.size() < most) {
-      const std::string each = kind.count > 1 ? fmt::format("{} of them, ", kind.count) : "";
+      const std::string each = kind.count > 1 ? fmt::format("{} values, ", kind.count) : "";
       reasons.push_back({"recompute: " + name,
-                         fmt::format("{}{} held for {:.0f} % of the step's ops for nothing, {} to rebuild", each,
+                         fmt::format("{}{}, unused for {:.0f} % of the step's ops; recomputing takes {}", each,
                                      format_bytes(kind.bytes), 100 * kind.held / static_cast<double>(kind.count),
                                      milliseconds(kind.cost))});
     } else {
@@ -82,9 +82,9 @@ std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGrap
   int64_t between = 0;  // what is only run to rebuild something else
   for (const auto& [step, cost] : again) between += cost;
   if (rest > 0 || between > 0)
-    reasons.push_back(
-        {"recompute: all else", fmt::format("{} kinds of value, {}, {} to rebuild; {} for what is in between", rest,
-                                            format_bytes(rest_bytes), milliseconds(rest_cost), milliseconds(between))});
+    reasons.push_back({"recompute: other values",
+                       fmt::format("{} kinds of values, {}; recomputing takes {}, and {} for ops between them", rest,
+                                   format_bytes(rest_bytes), milliseconds(rest_cost), milliseconds(between))});
   return reasons;
 }
 
@@ -109,8 +109,8 @@ std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& gra
                                        [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
     reasons.push_back(
         {"offload: saved values",
-         fmt::format("{} in {} values leave for host memory until backward, most of all {} of {}: the link is busy {} "
-                     "each way, ops wait {} for it; to make them again takes {}",
+         fmt::format("{} in {} values stay in host memory until the backward pass, mostly {} of {}; copies take {} in "
+                     "each direction, ops wait {} for copies; recomputing the values takes {}",
                      format_bytes(plan.moved_bytes), count, format_bytes(most->second.first), most->first,
                      milliseconds_of(copy_seconds(cost, plan.moved_bytes)), milliseconds_of(plan.time.offload),
                      milliseconds(rebuilding))});
@@ -121,27 +121,26 @@ std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& gra
   if (plan.moved_state_bytes > 0)
     reasons.push_back(
         {"offload: optimizer state",
-         fmt::format("{} lie {}; the update waits {} for {}", format_bytes(plan.moved_state_bytes), where,
+         fmt::format("{} are stored {}; the update waits {} for {}", format_bytes(plan.moved_state_bytes), where,
                      milliseconds_of(plan.time.update_offload),
-                     plan.moved_gradient_bytes + plan.moved_parameter_bytes > 0 ? "all that comes" : "them")});
+                     plan.moved_gradient_bytes + plan.moved_parameter_bytes > 0 ? "all copies" : "these copies")});
   if (plan.moved_gradient_bytes > 0)
-    reasons.push_back({"offload: gradients",
-                       fmt::format("{} leave the device as soon as each is complete, and lie {} until the update",
-                                   format_bytes(plan.moved_gradient_bytes), where)});
-  if (plan.moved_parameter_bytes > 0)
     reasons.push_back(
-        {"offload: parameters",
-         fmt::format("{} lie {} and come for each use, most of them beside the ops before it: a micro batch waits {} "
-                     "for the link",
-                     format_bytes(plan.moved_parameter_bytes), where, milliseconds_of(plan.time.offload))});
+        {"offload: gradients",
+         fmt::format("{} leave the device as soon as each gradient is complete, and are stored {} until the update",
+                     format_bytes(plan.moved_gradient_bytes), where)});
+  if (plan.moved_parameter_bytes > 0)
+    reasons.push_back({"offload: parameters", fmt::format("{} are stored {} and copied in for each use, mostly while "
+                                                          "earlier ops run; a micro batch waits {} for the link",
+                                                          format_bytes(plan.moved_parameter_bytes), where,
+                                                          milliseconds_of(plan.time.offload))});
   if (plan.host_updates > 0)
-    reasons.push_back({"update: on the host",
-                       fmt::format("of {} parameters, where their state lies: gradients go there, and of the state "
-                                   "nothing comes",
-                                   plan.host_updates)});
+    reasons.push_back({"update: on the host", fmt::format("{} parameters are updated where their state is stored; "
+                                                          "their gradients are copied there, and no state is copied in",
+                                                          plan.host_updates)});
   if (plan.disk_bytes > 0)
     reasons.push_back(
-        {"offload: disk", fmt::format("{} for which host_memory_budget, {}, has no room", format_bytes(plan.disk_bytes),
+        {"offload: disk", fmt::format("{} do not fit in host_memory_budget, {}", format_bytes(plan.disk_bytes),
                                       plan.host_budget_bytes > 0 ? format_bytes(plan.host_budget_bytes) : "none")});
   return reasons;
 }

@@ -110,7 +110,7 @@ std::string verdict_html(const Plan& plan) {
   const std::string least =
       fmt::format("The smallest budget that fits is {}.", least_amount(plan.minimum_budget_bytes));
   if (plan.budget_bytes <= 0)
-    return fmt::format("<div class=\"verdict open\"><strong>Takes {}</strong>No budget was stated. {}</div>\n",
+    return fmt::format("<div class=\"verdict open\"><strong>Takes {}</strong>No budget is set. {}</div>\n",
                        amount(plan.peak_bytes), least);
   if (plan.fits)
     return fmt::format(

@@ -207,7 +207,7 @@ class Finder {
     if (!options_.without_own_budget) return;
     Trial trial;
     trial.more = {"memory_budget=auto"};
-    trial.meaning = "all that the device has";
+    trial.meaning = "all memory of the device";
     progress_.change = trial.more.front();
     const std::optional<Job> job = changed(trial.more);
     if (!job) return;
@@ -307,7 +307,7 @@ class Finder {
       Trial trial;
       trial.more = {fmt::format("host_memory_budget={}GiB", bytes / GiB)};
       trial.more.insert(trial.more.end(), freeing_.overrides.begin(), freeing_.overrides.end());
-      trial.meaning = fmt::format("up to {} of host memory beside the device's", format_bytes(bytes));
+      trial.meaning = fmt::format("up to {} of host memory in addition", format_bytes(bytes));
       if (!freeing_.meaning.empty()) trial.meaning += "; " + freeing_.meaning;
       trial.price = kHostMemoryPrice;
       const auto planned = attempt(trial);

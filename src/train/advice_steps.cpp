@@ -133,9 +133,9 @@ class Steps {
                          : now == AccumulatorDtype::as_gradients && load_.trained_wide <= 0 ? 2
                                                                                             : 4;
     if (bytes > 2)
-      add({"gradient_accumulation_dtype=bfloat16"}, "sums of gradients in bfloat16", 0.7,
+      add({"gradient_accumulation_dtype=bfloat16"}, "gradient accumulators in bfloat16", 0.7,
           [=](AdviceLoad& load) { load.gradients *= 2 / bytes; });
-    add({"gradient_accumulation_dtype=8bit"}, "sums of gradients in 8 bits", 1,
+    add({"gradient_accumulation_dtype=8bit"}, "gradient accumulators in 8 bits", 1,
         [=](AdviceLoad& load) { load.gradients *= 1.008 / bytes; });
   }
 
@@ -220,7 +220,7 @@ class Steps {
   void optimizer() {
     ++family_;
     if (load_.state <= 0 || (job_.optimizer.name != "adamw" && job_.optimizer.name != "lion")) return;
-    add({"optimizer.name=adafactor"}, "an optimizer with next to no state", 3.2,
+    add({"optimizer.name=adafactor"}, "an optimizer with almost no state", 3.2,
         [](AdviceLoad& load) { load.state *= 0.02; });
   }
 
@@ -268,12 +268,12 @@ std::vector<AdviceStep> freeing_steps(const Job& job) {
     steps.push_back({-1 - static_cast<int>(steps.size()), std::move(overrides), std::move(meaning), 0, {}});
   };
   if (job.gradient_checkpointing != Choice::automatic)
-    leave_open({"gradient_checkpointing=auto"}, "what to recompute left to the planner");
+    leave_open({"gradient_checkpointing=auto"}, "recomputation chosen by the planner");
   else if (job.model.type == "video_llm" && job.model.video_llm.llm_checkpointing)
-    leave_open({"model.llm.use_gradient_checkpointing=false"}, "what to recompute left to the planner");
+    leave_open({"model.llm.use_gradient_checkpointing=false"}, "recomputation chosen by the planner");
   if (job.update_in_backward != Choice::automatic)
-    leave_open({"update_in_backward=auto"}, "updates in backward left to the planner");
-  if (job.compile == Choice::off) leave_open({"compile=auto"}, "fused operators left to the planner");
+    leave_open({"update_in_backward=auto"}, "updates in backward chosen by the planner");
+  if (job.compile == Choice::off) leave_open({"compile=auto"}, "fused operators chosen by the planner");
   if (!job.micro_batch_size || *job.batch_size <= 1) return steps;
   const AccumulationSchedule& accumulation = *job.gradient_accumulation_steps;
   if (accumulation.size() == 1) {

@@ -33,7 +33,7 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
   if (count == 0) return "";
   times.save(file);
   return fmt::format(
-      "a step took {:.3g} s where {:.3g} s were predicted from timed operators: the next plan times {} of them again",
+      "a step took {:.3g} s; {:.3g} s were predicted from timed operators; the next plan times {} operators again",
       measured_seconds, planned.step_seconds, count);
 }
 
@@ -70,8 +70,9 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
   planned = plan_job(job, again, on_schedule);
   const Reason reason{
       fmt::format("operators timed again: {}", contradicted - left),
-      fmt::format("a run took half as long again as predicted from their times, or half as long{}",
-                  left > 0 ? fmt::format("; {} more go by typical rates, as timing them takes long", left) : "")};
+      fmt::format(
+          "a run took at least 1.5 times or at most half of the time that was predicted from their times{}",
+          left > 0 ? fmt::format("; {} more operators use typical rates because timing them takes long", left) : "")};
   planned.settings.reasons.push_back(reason);
   planned.plan.reasons.push_back(reason);
   return true;

@@ -94,7 +94,7 @@ bool can_load(const char* library) {
 // products of 16 bits are than float32's.
 CostModel typical(int threads) {
   CostModel model;
-  model.device = fmt::format("this machine, {} threads", threads);
+  model.device = fmt::format("this machine, {} thread{}", threads, threads == 1 ? "" : "s");
   model.source = "typical";
   const double cores = threads;
   const double bytes = 12e9 * std::min(cores, 16.0);
@@ -165,7 +165,7 @@ MachineReport inspect_machine(int threads, bool again) {
     if (!report.folder.empty()) save_rates(rates_file(report.threads), *rates);
   }
   report.cost = std::move(*rates);
-  report.cost.device = fmt::format("this machine, {} threads", report.threads);
+  report.cost.device = fmt::format("this machine, {} thread{}", report.threads, report.threads == 1 ? "" : "s");
   if (!report.folder.empty()) {
     OpTimes times(report.threads);
     times.load(op_times_file(report.threads));

@@ -50,7 +50,7 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
   if (refused.budget_bytes > 0) budget = std::min(budget, std::max<int64_t>(1, less_margin(refused.budget_bytes)));
   if (!target.memory_budget || *target.memory_budget > budget) {
     target.memory_budget = budget;
-    target.budget_reason = fmt::format("{}; a tenth of what there is stays free", error.fact());
+    target.budget_reason = fmt::format("{}; a tenth of the available memory stays free", error.fact());
   }
   return target;
 }

@@ -299,9 +299,9 @@ class JobPlanner {
     const std::string words = in_words(job_, choice_of(best.settings));
     std::string why = "the most exact formats fit";
     if (!best.plan.fits)
-      why = "none fits; these need least";
+      why = "no formats fit; these need the least memory";
     else if (words != formats_[0].words)
-      why = fmt::format("the most exact with which the job fits: {} needs at least {}", formats_[0].words,
+      why = fmt::format("the most exact formats that fit; {} needs at least {}", formats_[0].words,
                         format_bytes_up(first_least));
     best.plan.minimum_budget_bytes = least;
     best.settings.reasons.push_back({words, why});
@@ -333,14 +333,13 @@ class JobPlanner {
       least = std::min(least, best.plan.minimum_budget_bytes);
       if (best.plan.fits) {
         why = fmt::format(
-            "neither {} nor {} fits: they need at least {} and {}; it changes the result: parameters and gradients "
-            "have "
-            "8 significant bits",
+            "neither {} nor {} fits: they need at least {} and {}; bf16-true changes the result: parameters and "
+            "gradients have 8 significant bits",
             name_of(full.settings.precision), name_of(mixed.settings.precision),
             format_bytes(full.plan.minimum_budget_bytes), format_bytes(mixed.plan.minimum_budget_bytes));
       } else {
-        why = third ? "no precision fits; this one needs least"
-                    : "neither fits, and the device has no bfloat16 for less; this one needs least";
+        why = third ? "no precision fits; this one needs the least memory"
+                    : "neither precision fits, and the device has no bfloat16; this one needs the least memory";
         for (PlannedJob* other : {&full, &mixed})
           if (other->plan.minimum_budget_bytes < best.plan.minimum_budget_bytes) best = std::move(*other);
       }
@@ -356,7 +355,7 @@ class JobPlanner {
       return fmt::format("{} does not fit: it needs at least {}", name,
                          format_bytes_up(other.plan.minimum_budget_bytes));
     const double ratio = other.step_seconds / best.step_seconds;
-    return fmt::format("{:.{}f} times as fast as {} as predicted", ratio, ratio < 1.1 ? 2 : 1, name);
+    return fmt::format("predicted {:.{}f} times as fast as {}", ratio, ratio < 1.1 ? 2 : 1, name);
   }
 
   // The micro batch with the least time among those that fit. Larger ones keep a device busier, and need more: the
@@ -448,14 +447,13 @@ class JobPlanner {
   std::string micro_batch_reason(const PlannedJob& planned, size_t weighed, size_t open) const {
     const int64_t batch = *job_.batch_size;
     if (!planned.plan.fits) {
-      if (open == 1) return fmt::format("it is the whole batch_size, {}, and does not fit", batch);
-      return fmt::format("no part of batch_size {} fits; this one needs least", batch);
+      if (open == 1) return fmt::format("the whole batch_size, {}, does not fit", batch);
+      return fmt::format("no size tried for batch_size {} fits; this one needs the least memory", batch);
     }
     if (planned.settings.micro_batch_size == batch) return fmt::format("the whole batch_size {} fits", batch);
-    return fmt::format("of the {} parts of batch_size {} that were weighed, the least time among those that fit{}",
-                       weighed, batch,
+    return fmt::format("the fastest that fits of {} sizes tried for batch_size {}{}", weighed, batch,
                        planned.settings.last_micro_batch > 0
-                           ? fmt::format("; the last one of a step has {}", planned.settings.last_micro_batch)
+                           ? fmt::format("; the last micro batch of a step has {}", planned.settings.last_micro_batch)
                            : "");
   }
 

@@ -26,7 +26,7 @@ PlanTarget target_of(const DeviceSpec& device) {
   target.cost = cost_model_of(device);
   target.memory_budget = device.usable_bytes;
   target.budget_reason =
-      fmt::format("what {} gives a program of its {}", device.name, format_bytes(device.memory_bytes));
+      fmt::format("the memory that {} leaves to a program, of {}", device.name, format_bytes(device.memory_bytes));
   target.context_bytes = device.context_bytes;
   target.library_bytes = device.library_workspace_bytes;
   target.bfloat16 = device.rates.bf16 > 0;
@@ -45,7 +45,7 @@ PlanTarget target_here(const Job& job, const Backend& backend) {
   target.here = true;
   if (!known) {
     target.cost = generic_cost_model();
-    target.unknown = fmt::format("how fast {} is, and what its context takes, is not known here", backend.name());
+    target.unknown = fmt::format("the speed and the context size of {} are not known", backend.name());
   }
   target.memory_budget = job.memory_budget;
   target.budget_reason.clear();

@@ -17,16 +17,17 @@ void tell(PlannedJob& planned, const Job& job, const std::string& why) {
 // The device computes bfloat16 in float32; that it has float16 says nothing of how fast, so the other is planned.
 void tell_of_missing_bfloat16(PlannedJob& planned, const Job& job, const PlanTarget& target,
                               const std::function<void()>& on_schedule) {
-  std::string why = fmt::format("pinned, and {} has no bfloat16: products run at float32's rate", target.cost.device);
+  std::string why =
+      fmt::format("set in the job, but {} has no bfloat16: matmul runs at the rate of float32", target.cost.device);
   if (planned.plan.fits && target.thorough && !job.model.dtype) {
     Job other = job;
     other.precision = Precision::fp16_mixed;
     const PlannedJob half = plan_job(other, target, on_schedule);
     if (half.plan.fits && half.step_seconds < 0.99 * planned.step_seconds)
-      why += fmt::format("; a step is predicted to take {:.3g} s, with precision: 16-mixed {:.3g} s",
-                         planned.step_seconds, half.step_seconds);
+      why += fmt::format("; predicted step {:.3g} s, with precision: 16-mixed {:.3g} s", planned.step_seconds,
+                         half.step_seconds);
   }
-  tell(planned, job, why + "; precision: auto takes what is fastest there");
+  tell(planned, job, why + "; precision: auto chooses the fastest");
 }
 
 }  // namespace
@@ -46,10 +47,10 @@ void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget
   const PlannedJob other = plan_job(full, target, on_schedule);
   if (!other.plan.fits || other.step_seconds >= planned.step_seconds) return;
   tell(planned, job,
-       fmt::format("pinned, and slow on this machine: its products of {} were measured to be {:.2g} times as fast as "
-                   "float32's; a step is predicted to take {:.3g} s, with precision: 32-true {:.3g} s; auto takes the "
-                   "faster",
-                   float16 ? "float16" : "bfloat16", speed, planned.step_seconds, other.step_seconds));
+       fmt::format(
+           "set in the job and slow on this machine: {} matmul was measured at {:.2g} times the speed of float32; "
+           "predicted step {:.3g} s, with precision: 32-true {:.3g} s; precision: auto chooses the faster",
+           float16 ? "float16" : "bfloat16", speed, planned.step_seconds, other.step_seconds));
 }
 
 }  // namespace plimsoll

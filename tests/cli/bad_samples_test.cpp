@@ -42,7 +42,7 @@ class BadSamples : public CliTest {
     const Outcome outcome = run({"train", "job.yaml", "--json", "report.json", "data.skip_bad=true"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("left out: "), HasSubstr(bad)));
-    EXPECT_THAT(outcome.out, HasSubstr("left out, as they cannot be read"));
+    EXPECT_THAT(outcome.out, HasSubstr("samples left out (unreadable)"));
     const json report = json::parse(get("report.json"));
     ASSERT_EQ(report["left_out"].size(), static_cast<size_t>(left_out)) << report["left_out"];
     EXPECT_THAT(report["left_out"][0].get<std::string>(), HasSubstr(bad));

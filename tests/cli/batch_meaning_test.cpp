@@ -48,7 +48,8 @@ TEST_F(BatchMeaning, ThePlanSaysTheEffectiveBatchFirst) {
   EXPECT_THAT(fits.err, HasSubstr("4 x 2 = 8 samples an optimizer step; for 4 in all give micro_batch_size: 2"));
   const Outcome misfit = run({"plan", "batch.yaml", "memory_budget=64KiB"});
   EXPECT_EQ(misfit.exit_code, 3);
-  EXPECT_LT(misfit.out.find("\neffective batch 8: micro batch 4 x 2\n"), misfit.out.find("Largest at the peak"));
+  EXPECT_LT(misfit.out.find("\neffective batch 8: micro batch 4 x 2\n"),
+            misfit.out.find("Largest buffers at the peak"));
   const Outcome scheduled = run({"plan", put_job("batch_size: 4\ngradient_accumulation_steps: {0: 4, 4: 2, 8: 1}\n")});
   EXPECT_EQ(line_of(scheduled.out, 2),
             "effective batch 16: micro batch 4 x 4; from epoch 4 on 8 (x 2), from epoch 8 on 4 (x 1)");

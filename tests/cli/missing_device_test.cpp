@@ -45,11 +45,12 @@ TEST_F(MissingDevice, ACardWithoutBfloat16IsPlannedWithAWarning) {
   const Outcome outcome = run({"plan", "job.yaml", "--gpu", "v100-sxm2-16gb", "precision=bf16-mixed"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out,
-              ContainsRegex("^fits: [^\n]*\neffective batch [^\n]*\nprecision: bf16-mixed is pinned, and "
-                            "NVIDIA Tesla V100 SXM2 16GB has no bfloat16: products run at[ \n]+float32's rate"));
-  EXPECT_THAT(outcome.out, HasSubstr("precision: auto takes what is fastest there"));
+              ContainsRegex("^fits: [^\n]*\neffective batch [^\n]*\nprecision: bf16-mixed is set in the job, but "
+                            "NVIDIA Tesla V100 SXM2 16GB has no bfloat16:[ \n]+matmul[ \n]+runs[ \n]+at[ \n]+the[ \n]+"
+                            "rate[ \n]+of[ \n]+float32"));
+  EXPECT_THAT(outcome.out, ContainsRegex("precision:[ \n]+auto[ \n]+chooses[ \n]+the[ \n]+fastest"));
   EXPECT_THAT(run({"plan", "job.yaml", "--gpu", "rtx3090,v100-sxm2-16gb", "precision=bf16-mixed"}).out,
-              HasSubstr("\nNVIDIA Tesla V100 SXM2 16GB: precision: bf16-mixed is pinned"));
+              HasSubstr("\nNVIDIA Tesla V100 SXM2 16GB: precision: bf16-mixed is set in the job"));
 }
 
 /// What `make train-small-KIND` asks for first, on a machine that the test makes up.

@@ -23,7 +23,7 @@ class MonitorCommand : public CliTest {
 TEST_F(MonitorCommand, WithoutRunsShowsTheMachine) {
   const Outcome outcome = run({"monitor", "--once"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("memory"), HasSubstr("processors"), HasSubstr("no run of yours")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("memory"), HasSubstr("processors"), HasSubstr("no run of this user")));
 }
 
 TEST_F(MonitorCommand, ShowsARunThatIsUnderWay) {

@@ -10,7 +10,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kAnswer = "saving after this step; again to stop now\n";
+constexpr const char* kAnswer = "saving after this step; press Ctrl-C again to stop immediately\n";
 
 size_t count_of(const std::string& part, const std::string& text) {
   size_t count = 0;
@@ -118,10 +118,10 @@ TEST_F(StoppedRuns, AFullDiskUnderTheMetricsEndsNothing) {
   const Outcome outcome =
       run({"train", "job.yaml", "log.metrics_file=/dev/full", "checkpoint.directory=run", "--json", "report.json"});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(count_of("; the run goes on without", outcome.err), 1u) << outcome.err;
+  EXPECT_EQ(count_of("; the run continues without", outcome.err), 1u) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("not written: 7 lines of the metrics, the first of step 1: cannot write "
                                            "/dev/full: No space left on device"),
-                                 HasSubstr("plimsoll: all 6 steps are done and saved; ")));
+                                 HasSubstr("plimsoll: all 6 steps are done and saved, ")));
   EXPECT_EQ(checkpoints(), (std::set<std::string>{"step-00000006.safetensors"}));
   const json report = json::parse(get("report.json"));
   EXPECT_EQ(report["losses"].size(), 6u);

@@ -111,7 +111,7 @@ TEST_F(HotOps, AreTimedAndAddUp) {
   const Outcome outcome = run({"trace", "job.yaml", "--hot", "--json", "hot.json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("Ops of a step by time"), HasSubstr("all ops"), HasSubstr("1 threads"),
-                                 HasSubstr("of ops that were timed")));
+                                 HasSubstr("from ops that were timed")));
   const json hot = json::parse(get("hot.json"));
   const json trace = json::parse(run({"trace", "job.yaml", "--scheduled", "--json", "-"}).out);
   int64_t runs = 0, expected = 0;
@@ -141,7 +141,7 @@ TEST_F(HotOps, OfADeviceOfTheCatalogueArePredicted) {
   const Outcome outcome =
       run({"trace", "job.yaml", "--gpu", "a6000", "--json", "hot.json", "--segment", "update", "--hot", "2"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("A6000"), HasSubstr("Nothing was timed"), HasSubstr("predicted"),
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("A6000"), HasSubstr("No op was timed"), HasSubstr("predicted"),
                                  HasSubstr("more kinds"), HasSubstr("Ops of segment update by time")));
   const json hot = json::parse(get("hot.json"));
   EXPECT_EQ(hot["timed_seconds"], 0);

@@ -117,7 +117,7 @@ TEST_F(TrainCommand, ResumesWhereItStopped) {
 TEST_F(TrainCommand, TooSmallABudgetIsAnAnswer) {
   const Outcome outcome = run({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=metrics.jsonl"});
   EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("does not fit"), HasSubstr("Largest at the peak"),
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("does not fit"), HasSubstr("Largest buffers at the peak"),
                                  HasSubstr("run 'plimsoll plan' with the same job file")));
   EXPECT_THAT(outcome.err, Not(HasSubstr("does not fit")));  // said once
   EXPECT_TRUE(metrics().empty());

@@ -28,7 +28,8 @@ TEST_F(WhatIfCommand, PlansEveryChangeWhereThereIsTime) {
   const Outcome outcome =
       run({"plan", "job.yaml", "model.num_layers=4", "--what-if", "--what-if-seconds", "1000", "--json", "plan.json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("What smaller numbers would do"), Not(HasSubstr("--what-if-seconds"))));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("Smaller values of keys, each planned"), Not(HasSubstr("--what-if-seconds"))));
   const json plan = json::parse(get("plan.json"));
   EXPECT_TRUE(plan["what_if_not_planned"].empty());
   const auto changes = changes_in(plan["what_if"]);
@@ -58,7 +59,7 @@ TEST_F(WhatIfCommand, AtTheLimitItShowsWhatItHas) {
   std::string out = outcome.out;  // its lines are folded
   std::ranges::replace(out, '\n', ' ');
   out.erase(std::unique(out.begin(), out.end(), [](char a, char b) { return a == ' ' && b == ' '; }), out.end());
-  EXPECT_THAT(out, AllOf(HasSubstr("What smaller numbers would do"), HasSubstr(" were planned in 1.00 ms; "),
+  EXPECT_THAT(out, AllOf(HasSubstr("Smaller values of keys, each planned"), HasSubstr(" were planned in 1.00 ms; "),
                          ContainsRegex("--what-if-seconds [0-9]+ allows more; not planned: "),
                          HasSubstr(plan["what_if_not_planned"][0].get<std::string>())));
   expect_refusal(run({"plan", "job.yaml", "--what-if-seconds", "3"}), 2, HasSubstr("--what-if"));
@@ -117,9 +118,10 @@ TEST_F(WhatIfCommand, InterruptedInTheMiddleOfAPlanItShowsWhatItHas) {
   ASSERT_EQ(::kill(child, SIGINT), 0);
   const Outcome outcome = finish(child);
   EXPECT_EQ(outcome.signal, SIGINT);
-  EXPECT_THAT(terminal.text(), HasSubstr("stopping, what was planned so far follows; again to stop now\r\n"));
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("What smaller numbers would do"),
-                                 HasSubstr(" were planned until it was interrupted; not planned: ")));
+  EXPECT_THAT(terminal.text(),
+              HasSubstr("stopping; the changes planned so far follow; press Ctrl-C again to stop immediately\r\n"));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Smaller values of keys, each planned"),
+                                 HasSubstr(" were planned before the interrupt; not planned: ")));
   const json plan = json::parse(get("plan.json"));
   EXPECT_GE(plan["what_if"].size(), 1u);
   EXPECT_GE(plan["what_if_not_planned"].size(), 1u);

@@ -349,7 +349,7 @@ TEST_F(PlanPageInBrowser, FitsANarrowWindowAndNoOps) {
 TEST_F(PlanPageInBrowser, APhoneShowsItWhole) {
   Plan plan = page_plan();
   plan.budget_bytes = plan.peak_bytes + plan.peak_bytes / 3;
-  plan.reasons = {{"recompute: mm in layers.*.mlp.up", "16 of them, 1.25 GiB held for 57 % of the step's ops"}};
+  plan.reasons = {{"recompute: mm in layers.*.mlp.up", "16 values, 1.25 GiB, unused for 57 % of the step's ops"}};
   plan.trace.segments.clear();  // as many as there can be, an op each
   for (const char* name : {"initialize", "norms", "micro", "accumulate", "remainder", "last", "update", "finish"}) {
     const auto at = static_cast<int32_t>(plan.trace.segments.size());

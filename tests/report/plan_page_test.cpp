@@ -77,7 +77,7 @@ TEST(PlanPage, SaysWhetherItFits) {
   Plan plan = page_plan();
   plan.peak_bytes = 6 * MiB;
   plan.minimum_budget_bytes = 5 * MiB;
-  EXPECT_THAT(to_html(page_of(plan)), HasSubstr("No budget was stated"));
+  EXPECT_THAT(to_html(page_of(plan)), HasSubstr("No budget is set"));
   plan.budget_bytes = 8 * MiB;
   EXPECT_THAT(to_html(page_of(plan)),
               HasSubstr("Fits: <span title=\"6,291,456 bytes\">6.00 MiB</span> of <span title=\"8,388,608 bytes\">"));
