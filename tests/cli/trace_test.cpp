@@ -110,7 +110,7 @@ class HotOps : public CliTest {
 TEST_F(HotOps, AreTimedAndAddUp) {
   const Outcome outcome = run({"trace", "job.yaml", "--hot", "--json", "hot.json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Ops of a step by time"), HasSubstr("all ops"), HasSubstr("1 threads"),
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Ops of a step by time"), HasSubstr("all ops"), HasSubstr("1 thread"),
                                  HasSubstr("from ops that were timed")));
   const json hot = json::parse(get("hot.json"));
   const json trace = json::parse(run({"trace", "job.yaml", "--scheduled", "--json", "-"}).out);

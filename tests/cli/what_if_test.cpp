@@ -114,7 +114,8 @@ TEST_F(WhatIfCommand, InterruptedInTheMiddleOfAPlanItShowsWhatItHas) {
   // Redrawn each second, with what is planned and how far that is.
   const auto drawn = [&] { return terminal.text().find(", schedule ") != std::string::npos; };
   ASSERT_TRUE(wait_for(child, drawn)) << terminal.text();
-  EXPECT_THAT(terminal.text(), ContainsRegex("what if  [0-9]+ of [0-9]+ planned, now [a-z_.]+=[0-9]+, schedule "));
+  EXPECT_THAT(terminal.text(),
+              ContainsRegex("planning smaller values  [0-9]+ of [0-9]+ planned, now [a-z_.]+=[0-9]+, schedule "));
   ASSERT_EQ(::kill(child, SIGINT), 0);
   const Outcome outcome = finish(child);
   EXPECT_EQ(outcome.signal, SIGINT);
