@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +74,8 @@ class CliTest : public ::testing::Test {
     const bool ready = ::chdir(folder_.c_str()) == 0 && open_as(out.c_str(), STDOUT_FILENO) &&
                        open_as("err.txt", STDERR_FILENO) && ::close(STDIN_FILENO) == 0;
     ::alarm(kLongestRun);  // kept over exec
+    // A shell has programs in its background ignore Ctrl-C, and programs inherit that.
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
     if (ready && in_child) in_child();
     if (ready) ::execv(argv[0], argv.data());
     ::_exit(127);

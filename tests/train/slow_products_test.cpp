@@ -44,7 +44,7 @@ TEST_F(SlowProducts, WhoPinsThemIsToldBothTimes) {
     EXPECT_EQ(slow.settings.precision, precision);
     job_.precision = Precision::fp32_true;
     const PlannedJob full = plan_job(job_, made_up(0.1));
-    EXPECT_THAT(slow.settings.slow_products, AllOf(HasSubstr(name), HasSubstr("0.1 times as fast"),
+    EXPECT_THAT(slow.settings.slow_products, AllOf(HasSubstr(name), HasSubstr("0.1 times the speed"),
                                                    HasSubstr(fmt::format("{:.3g} s", slow.step_seconds)),
                                                    HasSubstr(fmt::format("32-true {:.3g} s", full.step_seconds))));
     EXPECT_EQ(slow.settings.slow_products.find('\n'), std::string::npos);
