@@ -118,7 +118,8 @@ TEST_F(PlanCommand, SaysHowMuchIsLeftAndHowMuchOfTheCardItTakes) {
   const json none = plan_json({"memory_budget=64KiB", "--advice", "none"}, 3);
   EXPECT_LT(none["headroom_bytes"], 0);
   EXPECT_GT(none["budget_share"], 1);
-  EXPECT_THAT(run({"plan", "job.yaml", "memory_budget=64KiB", "--advice", "none"}).out, HasSubstr(" bytes) over the budget"));
+  EXPECT_THAT(run({"plan", "job.yaml", "memory_budget=64KiB", "--advice", "none"}).out,
+              HasSubstr(" bytes) over the budget"));
 }
 
 TEST_F(PlanCommand, ByModuleEachPartOfTheModelHasItsBytes) {

@@ -143,8 +143,9 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
   EXPECT_EQ(planned.step_seconds, planned.plan.time.step(2, true));
   EXPECT_LT(planned.step_seconds, planned.plan.time.step(2));
   EXPECT_DOUBLE_EQ(planned.tokens_per_second, 7 * 16 / planned.step_seconds);
-  EXPECT_THAT(planned.plan.reasons, Contains(AllOf(Field(&Reason::decision, "micro_batch_size: 4"),
-                                                   Field(&Reason::why, HasSubstr("the last micro batch of a step has 3")))));
+  EXPECT_THAT(planned.plan.reasons,
+              Contains(AllOf(Field(&Reason::decision, "micro_batch_size: 4"),
+                             Field(&Reason::why, HasSubstr("the last micro batch of a step has 3")))));
   const TrainReport report = train(job);
   EXPECT_TRUE(report.fits);
   EXPECT_EQ(report.steps, 6);
