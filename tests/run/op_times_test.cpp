@@ -177,6 +177,22 @@ TEST(OpTimes, PredictionsGoByThem) {
   EXPECT_LT(seconds_of(model, trace.ops.back()), 0.5);
 }
 
+// "More" decides whether a step is planned again.
+TEST(LearnedWorkspace, LearnsOnlyWhatIsMoreThanWasKnown) {
+  LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
+  Op op;
+  op.name = "aten::mm.out";
+  EXPECT_TRUE(workspace.learn(op, 100));
+  EXPECT_FALSE(workspace.learn(op, 100));
+  EXPECT_FALSE(workspace.learn(op, 99));
+  EXPECT_EQ(workspace.model()(op), 100);
+  EXPECT_TRUE(workspace.learn(op, 101));
+  EXPECT_TRUE(workspace.learn_beside(4096));
+  EXPECT_FALSE(workspace.learn_beside(4096));
+  EXPECT_FALSE(workspace.learn_beside(64));
+  EXPECT_GE(workspace.beside_bytes(), 4096);
+}
+
 TEST(LearnedWorkspace, ProbingFindsWhatKernelsTake) {
   const Trace trace = small_step();
   LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
