@@ -222,7 +222,7 @@ struct TrainReport {
     double value = 0;
   };
   std::vector<Baseline> baselines;
-  std::string contradicted_times;     ///< that predictions were wrong and ops will be timed again; empty: they hold
+  std::string contradicted_times;     ///< notes on a wrong prediction, one a line; empty: the prediction holds
   std::vector<std::string> left_out;  ///< what cannot be read (`data.skip_bad`), a line each with the file's name
   /// What was asked for beside the training and could not be written, a line each with the reason: metrics, a profile.
   std::vector<std::string> not_written;

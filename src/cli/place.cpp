@@ -92,8 +92,10 @@ void add_place(CLI::App& app, Action& action) {
       ->check(names_a_file());
   add_bytes_option(*command, "--alignment", options.alignment, "alignment of offsets in bytes (default 1)")
       ->type_name("A");
-  add_number_option(*command, "--effort", 0, options.effort,
-                    fmt::format("maximum number of search attempts (default {})", options.effort))
+  add_number_option(
+      *command, "--effort", 0, options.effort,
+      fmt::format("maximum number of single-buffer placements in the search, about 1 us each (default {})",
+                  options.effort))
       ->type_name("E");
   arguments->output.add_option_to(*command);
   command->footer(kExamples);

@@ -44,7 +44,7 @@ constexpr const char* kExamples =
     "  plimsoll plan job.yaml --gpu rtx3060-12gb,rtx4090,l40s   compare three GPUs\n"
     "  plimsoll plan job.yaml --memory 12GiB --html plan.html\n"
     "  plimsoll plan job.yaml --recipe saving --gpu l40s        keys for low memory\n"
-    "  plimsoll plan job.yaml --gpu l40s --what-if              smaller model sizes\n"
+    "  plimsoll plan job.yaml --gpu l40s --what-if              smaller sizes\n"
     "  plimsoll plan job.yaml --gpu rtx3070 --advice full       search without limit\n"
     "  plimsoll plan job.yaml --by module                       bytes by model part\n"
     "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n"

@@ -64,7 +64,8 @@ void TrainProgressView::planned(const PlannedJob& job) {
 }
 
 void TrainProgressView::replanned(const std::string& why, const PlannedJob& job) {
-  note(fmt::format("{}; new plan: {}; {}, micro batch {}", why, verdict_of(job.plan), name_of(job.settings.precision),
+  note(fmt::format("{}; new plan: {}; {}, micro batch {}", why,
+                   job.plan.fits ? verdict_of(job.plan) : "the job does not fit", name_of(job.settings.precision),
                    micro_batches_in_words(job.settings)));
   begin_steps();
 }

@@ -209,7 +209,7 @@ void require_same_model(const Job& job, const std::filesystem::path& checkpoint)
   if (found.empty()) return;
   if (found.size() > kDifferencesShown) found.resize(kDifferencesShown);
   throw UserError(
-      fmt::format("{} was trained from another model than the job's\n  {}\nRestore these settings, or name another "
+      fmt::format("{} has another model than the job\n  {}\nRestore these settings, or name another "
                   "checkpoint.",
                   checkpoint.string(), fmt::join(found, "\n  ")));
 }
@@ -226,13 +226,19 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   std::vector<std::string> refused;
   const std::vector<StateConversion> conversions = state_conversions(file, state, refused);
   std::vector<std::string> found = setting_differences(info.origin, origin);
+  if (found.size() > kDifferencesShown) {
+    const size_t more = found.size() - kDifferencesShown;
+    found.resize(kDifferencesShown);
+    found.push_back(fmt::format("and {} more setting{} differ{}", more, more == 1 ? "" : "s", more == 1 ? "s" : ""));
+  }
   std::ranges::copy(refused, std::back_inserter(found));
   if (const std::vector<std::string> tensors = tensor_differences(file, state, conversions);
       !found.empty() || !tensors.empty()) {
     // Settings that differ explain tensors that differ: one of these is enough as an example.
     const size_t shown = std::min(tensors.size(), found.empty() ? kDifferencesShown : 1);
     found.insert(found.end(), tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(shown));
-    if (tensors.size() > shown) found.push_back(fmt::format("and {} more tensors that differ", tensors.size() - shown));
+    if (const size_t more = tensors.size() - shown; more > 0)
+      found.push_back(fmt::format("and {} more {}", more, more == 1 ? "tensor that differs" : "tensors that differ"));
     throw UserError(
         fmt::format("cannot resume from {}: it was written by a job with other settings; nothing was loaded\n  {}\n"
                     "To continue that run, restore its settings. To start another run, set another "

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <utility>
 
 #include "device/host_memory.h"
@@ -37,11 +39,13 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
       measured_seconds, planned.step_seconds, count);
 }
 
-std::string shared_cores_note(double predicted_seconds, double measured_seconds, double load, int cores) {
+std::string shared_cores_note(double predicted_seconds, double measured_seconds, double load, int cores,
+                              int own_threads) {
   if (!contradicts(predicted_seconds, measured_seconds) || measured_seconds < predicted_seconds) return "";
-  if (cores <= 0 || load < cores + 0.5) return "";  // rounding, and threads that only end
+  // Half a thread more, for rounding and for threads that only end.
+  if (cores <= 0 || load < std::max(cores, own_threads) + 0.5) return "";
   return fmt::format(
-      "a step took {:.3g} s, predicted were {:.3g} s: other processes probably use the same cores (load average {:.1f} "
+      "a step took {:.3g} s; {:.3g} s were predicted: other processes probably use the same cores (load average {:.1f} "
       "on {} core{}); stop them, or set threads to the number of free cores",
       measured_seconds, predicted_seconds, load, cores, cores == 1 ? "" : "s");
 }

@@ -17,9 +17,10 @@ bool contradicts(double predicted_seconds, double measured_seconds);
 std::string contradict_times(const PlannedJob& planned, int threads, double measured_seconds);
 
 /// A note that other processes probably use the same cores: the steps took at least 1.5 times as long as predicted, and
-/// the load average (runnable threads, over the last minute) is above the number of cores. Empty otherwise; `load` is 0
-/// if it is not known.
-std::string shared_cores_note(double predicted_seconds, double measured_seconds, double load, int cores);
+/// the load average (runnable threads, over the last minute) is above the number of cores and above
+/// `own_threads`, those of this run. Empty otherwise; `load` is 0 if it is not known.
+std::string shared_cores_note(double predicted_seconds, double measured_seconds, double load, int cores,
+                              int own_threads);
 
 /// Times the plan's contradicted ops again, for a few seconds at most, and then plans the job again by the new times,
 /// with a reason that says it. `on_schedule` as plan_job() has it, before each timing too. False, and nothing done,

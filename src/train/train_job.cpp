@@ -431,8 +431,11 @@ class Run {
       report_.contradicted_times = contradict_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
       double load = 0;
       if (::getloadavg(&load, 1) != 1) load = 0;
+      const bool offloads = report_.job.plan.host_bytes + report_.job.plan.disk_bytes > 0;
+      const int own_threads =
+          threads_of(options_of(job_)) + static_cast<int>(job_.data.num_workers) + (offloads ? 1 : 0);
       const std::string note = shared_cores_note(report_.job.step_seconds, report_.step_seconds, load,
-                                                 static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+                                                 static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), own_threads);
       if (!note.empty()) report_.contradicted_times += (report_.contradicted_times.empty() ? "" : "\n") + note;
     }
   }

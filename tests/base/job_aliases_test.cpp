@@ -61,6 +61,7 @@ TEST(JobAliases, WordsForAPrecisionAreTakenInBothPlaces) {
   EXPECT_EQ(overridden.precision, Precision::fp16_mixed);
   EXPECT_THAT(overridden.notes,
               ElementsAre("command line: precision=fp16: precision: fp16 is precision: 16-mixed here"));
+  EXPECT_EQ(parsed("training: {precision: bf16}\n").precision, Precision::bf16_mixed);
   EXPECT_EQ(parsed("precision: float32\n").precision, Precision::fp32_true);
   EXPECT_THAT(parsed("precision: bf16-mixed\n").notes, IsEmpty());
   EXPECT_THAT(refusal("precision: bf17"), HasSubstr("allowed: auto, 32-true"));

@@ -199,7 +199,7 @@ TEST(JobErrors, BatchSizesAgree) {
   const auto words = [](int64_t batch, const std::string& instead) {
     return fmt::format(
         "job.yaml:2: batch_size {}, micro_batch_size 5 and gradient_accumulation_steps 4 do not agree: 5 x 4 = 20 (at "
-        "least 16, if the last micro batch is smaller), not {}; remove one of the three keys, or set batch_size: 20{}",
+        "least 16, if the last micro batch is smaller), not {}; remove batch_size, or set batch_size: 20{}",
         batch, batch, instead);
   };
   EXPECT_EQ(three(10), words(10, " or gradient_accumulation_steps: 2 or micro_batch_size: 3"));
@@ -209,7 +209,7 @@ TEST(JobErrors, BatchSizesAgree) {
   EXPECT_EQ(three(3), words(3, ""));  // neither
   EXPECT_EQ(message("batch_size: 3\nmicro_batch_size: 4\ngradient_accumulation_steps: 1"),
             "job.yaml:2: batch_size 3, micro_batch_size 4 and gradient_accumulation_steps 1 do not agree: 4 x 1 = 4, "
-            "not 3; remove one of the three keys, or set batch_size: 4 or micro_batch_size: 3");
+            "not 3; remove batch_size, or set batch_size: 4 or micro_batch_size: 3");
   EXPECT_THAT(message("micro_batch_size: 1048576\ngradient_accumulation_steps: 2"), HasSubstr("more than 1048576"));
   EXPECT_THAT(message("batch_size: 1048576\ngradient_accumulation_steps: {0: 1, 1: 2}"),
               HasSubstr("more than 1048576"));
@@ -220,7 +220,7 @@ TEST(JobErrors, BatchSizesAgree) {
 TEST(JobErrors, AScheduleHasNoSmallerLastMicroBatch) {
   EXPECT_EQ(message("batch_size: 18\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
             "job.yaml:2: batch_size 18, micro_batch_size 5 and gradient_accumulation_steps {0: 4, 2: 2} do not agree: "
-            "5 x 4 = 20 in epoch 0, not 18; remove one of the three keys, or set batch_size: 20");
+            "5 x 4 = 20 in epoch 0, not 18; remove batch_size, or set batch_size: 20");
   EXPECT_THAT(message("batch_size: 16\nmicro_batch_size: 5\ngradient_accumulation_steps: {0: 4, 2: 2}"),
               EndsWith("or set batch_size: 20 or micro_batch_size: 4"));
   EXPECT_EQ(message("batch_size: 10\nmicro_batch_size: auto\ngradient_accumulation_steps: {0: 4, 2: 2}"),

@@ -57,7 +57,7 @@ TEST_F(ExportCommand, NeitherAnotherModelNorOverACheckpoint) {
           const Outcome other = run(with("export", {"--out", "model", "--format", format, "model.num_heads=4"}));
           EXPECT_EQ(other.exit_code, 2);
           EXPECT_EQ(other.out, "");
-          EXPECT_THAT(other.err, HasSubstr("was trained from another model than the job's\n"));
+          EXPECT_THAT(other.err, HasSubstr("has another model than the job\n"));
           EXPECT_THAT(other.err, HasSubstr("\n  model.num_heads is 4 in the job, 2 in the checkpoint\n"));
         }).empty());
   const std::string early = get("run/step-00000003.safetensors");

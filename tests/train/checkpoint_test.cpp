@@ -120,6 +120,13 @@ TEST_F(CheckpointTest, NamesSettingsThatDiffer) {
   EXPECT_THAT(said, HasSubstr("nothing was loaded"));
 }
 
+TEST_F(CheckpointTest, CountsTheSettingsThatItDoesNotShow) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  auto origin = sample_info().origin;
+  for (int i = 0; i < 12; ++i) origin["model.key" + std::to_string(i)] = "1";
+  EXPECT_THAT(refusal(file_, sample_state(2), origin), HasSubstr("\n  and 4 more settings differ\n"));
+}
+
 TEST_F(CheckpointTest, CountsTheDifferencesThatItDoesNotShow) {
   NamedTensors many;
   for (int i = 0; i < 20; ++i) many.emplace_back("w" + std::to_string(i), at::zeros({1}));

@@ -151,7 +151,7 @@ void require_agreement(const Job& job, const Places& places) {
   if (const auto part = part_of(batch, steps)) instead.push_back(fmt::format("{}: {}", kMicroKey, *part));
   throw UserError(fmt::format(
       "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {} = {}{}, not {}; "
-      "remove one of the three keys, or set {}",
+      "remove batch_size, or set {}",
       place_of_last(places), batch, micro, in_words(steps), micro, count, product,
       scheduled         ? " in epoch 0"
       : least < product ? fmt::format(" (at least {}, if the last micro batch is smaller)", least)

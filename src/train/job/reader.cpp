@@ -144,7 +144,7 @@ class Assignments {
     }
     const bool same = value == &node;
     notes_.push_back(fmt::format("{} is {}{} here", where, alias.key, same ? "" : ": " + value->text));
-    put(alias.key, *value, source);
+    put(alias.key, same ? in_our_words(alias.key, node, source) : *value, source);
     words_[alias.key] = name;
   }
 

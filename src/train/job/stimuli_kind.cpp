@@ -27,7 +27,7 @@ void check_stimuli(const Job& job, const Places& places) {
   };
   if (stimuli.text_features.empty())
     needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
-          "safetensors file with a vector for each label");
+          "a safetensors file with a vector for each label");
   needs("data.text_embeddings", stimuli.text_embeddings, "data.texts", stimuli.texts, "a line a volume: label, run");
   const auto not_both = [&](const char* key, const std::filesystem::path& path, const char* other,
                             const std::filesystem::path& also) {

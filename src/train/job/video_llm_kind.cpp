@@ -66,7 +66,7 @@ std::vector<Key> video_llm_keys() {
       boolean_at("model.vision.pre_norm", vision, &V::pre_norm, "a norm before the first block (CLIP)"),
       boolean_at("model.vision.final_norm", vision, &V::final_norm,
                  "a norm after the last block; default with model.vision.weights: that of the model family, and false "
-                 "if model.vision.depth is smaller"),
+                 "if model.vision.depth is smaller than the number of blocks in the file"),
       colours("model.vision.image_mean", &V::image_mean, {.least = 0, .most = 1},
               "mean of red, green and blue in [0, 1], which is subtracted; default with model.vision.weights: that of "
               "preprocessor_config.json"),
