@@ -101,7 +101,7 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
                   found.interrupted ? "at the interrupt" : "after " + short_seconds(found.seconds),
                   changes_in_words(search.planned));
   if (search.found.empty()) ending += ", none fits";
-  if (!search.left.empty()) ending += fmt::format("; next candidate: {}", search.left.front());
+  if (!search.left.empty()) ending += fmt::format("; next to try: {}", search.left.front());
   if (!found.interrupted) ending += "; to search longer: --advice full or --advice SECONDS";
   return text + "\n" + fold(ending + ".", screen.columns);
 }

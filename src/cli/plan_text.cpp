@@ -25,7 +25,7 @@ std::string verdict_of(const Plan& plan) {
 }
 
 std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {
-  return fmt::format("fits: a plan needs {} of {}; searching for the fastest plan", format_bytes_up(enough_bytes),
+  return fmt::format("fits: {} of {} are enough; searching for the fastest plan", format_bytes_up(enough_bytes),
                      format_bytes(budget_bytes));
 }
 

@@ -96,7 +96,7 @@ std::string remedy_for(const Job& job, const MissingFile& missing) {
   if (const std::string advice = absent_file_advice(missing.file); !advice.empty()) return advice.substr(2);
   const bool data = missing.key != "data.tokenizer_file" && !job.data.root.empty();
   const fs::path start = data ? job.data.root : job.file.parent_path();
-  return fmt::format("relative paths start in {}, {}", start.empty() ? "." : start.string(),
+  return fmt::format("relative paths start in {}, {}", start.empty() ? "the current folder" : start.string(),
                      data ? "which is data.root" : "where the job file is");
 }
 
