@@ -130,6 +130,14 @@ TEST_F(HuggingFaceTokenizerFile, AFolderStandsForTheFileInIt) {
   EXPECT_NE(tokenizer_of("qwen2")->fingerprint(), tokenizer_of("gpt2")->fingerprint());
 }
 
+TEST_F(HuggingFaceTokenizerFile, TheEndOfTextMayBeAWordOfTheVocabularyAlone) {
+  json config = json::parse(get_file(kTokenizers / "mistral.json"));
+  std::erase_if(config["added_tokens"].get_ref<json::array_t&>(),
+                [](const json& token) { return token.at("content") == "</s>"; });
+  const auto tokenizer = open_huggingface_tokenizer(put_file(folder_ / "tokenizer.json", config.dump()));
+  EXPECT_EQ(tokenizer->end_of_text(), config["model"]["vocab"]["</s>"].get<int32_t>());
+}
+
 TEST_F(HuggingFaceTokenizerFile, WhatIsNotKnownIsRefusedByName) {
   EXPECT_THAT(refusal("gpt2", [](json& c) { c["model"]["type"] = "Unigram"; }),
               AllOf(HasSubstr("Unigram"), HasSubstr("data.tokenizer: sentencepiece")));

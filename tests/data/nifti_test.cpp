@@ -83,6 +83,17 @@ TEST_F(NiftiTest, ReadsEveryTypePackedOrNotInEitherByteOrder) {
   same(NiftiType::float64, double{});
 }
 
+// Large files are read a piece of 16 MiB at a time.
+TEST_F(NiftiTest, ReadsFilesOfSeveralPieces) {
+  constexpr int16_t kSide = 260;
+  std::vector<uint8_t> numbers(size_t{kSide} * kSide * kSide);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<uint8_t>(i >> 16);
+  const NiftiVolume volume = read(nifti_bytes(NiftiType::uint8, {kSide, kSide, kSide}, numbers));
+  ASSERT_EQ(volume.voxels(), std::ssize(numbers));
+  for (int64_t i = volume.voxels() - 1; i >= 0; i -= 1013)
+    ASSERT_EQ(volume.at(i), numbers[static_cast<size_t>(i)]) << i;
+}
+
 TEST_F(NiftiTest, RefusesWhatIsNoNifti) {
   EXPECT_THAT(refusal("hello"), AllOf(HasSubstr("a.nii"), HasSubstr("ends inside the header")));
   EXPECT_THAT(refusal(""), HasSubstr("truncated"));

@@ -134,6 +134,20 @@ TEST_F(SliceSamplesTest, AViewThatMovesNothingIsTheSlice) {
     for (int64_t x = 2; x < 24; ++x) EXPECT_EQ(moved[y * 24 + x], mask[(y + 1) * 24 + x - 2]);
 }
 
+// A narrow volume fills the middle half of the square; its structure reaches every border and not beyond.
+TEST_F(SliceSamplesTest, AMaskEndsWhereTheVolumeDoes) {
+  constexpr std::array<int16_t, 3> kSizes = {4, 8, 2};
+  std::vector<float> image(64);
+  for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i);
+  put_file(folder_ / "narrow.nii", nifti_bytes(NiftiType::float32, kSizes, image));
+  put_file(folder_ / "all.nii", nifti_bytes(NiftiType::uint8, kSizes, std::vector<uint8_t>(64, 5)));
+  const LabelledVolume volume(folder_ / "narrow.nii", folder_ / "all.nii", {{5, 0}}, 2);
+  std::vector<uint8_t> mask(16 * 16);
+  volume.mask(0, 0, 16, mask);
+  for (int64_t y = 0; y < 16; ++y)
+    for (int64_t x = 0; x < 16; ++x) EXPECT_EQ(mask[y * 16 + x], x >= 4 && x < 12) << x << " " << y;
+}
+
 TEST_F(SliceSamplesTest, DependOnOrderFirstAndCountAlone) {
   const auto source = open({16, 3, 40});
   const WindowOrder order(source->samples(Split::train), 5, true);
