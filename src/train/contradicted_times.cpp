@@ -39,15 +39,16 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
       measured_seconds, planned.step_seconds, count);
 }
 
-std::string shared_cores_note(double predicted_seconds, double measured_seconds, double load, int cores,
-                              int own_threads) {
+std::string shared_cores_cause(double predicted_seconds, double measured_seconds, double load, int cores,
+                               int own_threads) {
   if (!contradicts(predicted_seconds, measured_seconds) || measured_seconds < predicted_seconds) return "";
   // Half a thread more, for rounding and for threads that only end.
   if (cores <= 0 || load < std::max(cores, own_threads) + 0.5) return "";
   return fmt::format(
-      "a step took {:.3g} s; {:.3g} s were predicted: other processes probably use the same cores (load average {:.1f} "
-      "on {} core{}); stop them, or set threads to the number of free cores",
-      measured_seconds, predicted_seconds, load, cores, cores == 1 ? "" : "s");
+      "other processes probably use the same cores (load average {:.1f} on {} core{}); stop them, or set threads to "
+      "the "
+      "number of free cores",
+      load, cores, cores == 1 ? "" : "s");
 }
 
 bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,

@@ -16,11 +16,11 @@ bool contradicts(double predicted_seconds, double measured_seconds);
 /// contradicted, the times of the plan's ops are kept as such in the cache folder. Says so in a line, or is empty.
 std::string contradict_times(const PlannedJob& planned, int threads, double measured_seconds);
 
-/// A note that other processes probably use the same cores: the steps took at least 1.5 times as long as predicted, and
-/// the load average (runnable threads, over the last minute) is above the number of cores and above
+/// The probable cause that other processes use the same cores, for a message: the steps took at least 1.5 times as long
+/// as predicted, and the load average (runnable threads, over the last minute) is above the number of cores and above
 /// `own_threads`, those of this run. Empty otherwise; `load` is 0 if it is not known.
-std::string shared_cores_note(double predicted_seconds, double measured_seconds, double load, int cores,
-                              int own_threads);
+std::string shared_cores_cause(double predicted_seconds, double measured_seconds, double load, int cores,
+                               int own_threads);
 
 /// Times the plan's contradicted ops again, for a few seconds at most, and then plans the job again by the new times,
 /// with a reason that says it. `on_schedule` as plan_job() has it, before each timing too. False, and nothing done,

@@ -434,9 +434,13 @@ class Run {
       const bool offloads = report_.job.plan.host_bytes + report_.job.plan.disk_bytes > 0;
       const int own_threads =
           threads_of(options_of(job_)) + static_cast<int>(job_.data.num_workers) + (offloads ? 1 : 0);
-      const std::string note = shared_cores_note(report_.job.step_seconds, report_.step_seconds, load,
-                                                 static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), own_threads);
-      if (!note.empty()) report_.contradicted_times += (report_.contradicted_times.empty() ? "" : "\n") + note;
+      const std::string cause = shared_cores_cause(report_.job.step_seconds, report_.step_seconds, load,
+                                                   static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), own_threads);
+      std::string& note = report_.contradicted_times;
+      if (!cause.empty())
+        note = note.empty() ? fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", report_.step_seconds,
+                                          report_.job.step_seconds, cause)
+                            : note + "; " + cause;
     }
   }
 

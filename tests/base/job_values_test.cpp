@@ -43,6 +43,14 @@ TEST(JobValues, BooleansAreThoseOfYamlAndPython) {
 }
 
 // A null that is written out is what Python's None is; a value that is missing is a mistake.
+TEST(JobValues, ABudgetWithoutAUnitIsBytesAndSaysSo) {
+  const Job job = parsed("data.files: a.txt\nmemory_budget: 256\nhost_memory_budget: 0\ndisk_budget: 8000000000\n");
+  EXPECT_EQ(job.memory_budget, 256);
+  EXPECT_THAT(job.notes, ::testing::ElementsAre("job.yaml:2: memory_budget is 256 bytes; write the unit if more is "
+                                                "meant, for example 256MiB"));
+  EXPECT_THAT(parsed("data.files: a.txt\n", {"memory_budget=256MiB"}).notes, ::testing::IsEmpty());
+}
+
 TEST(JobValues, NullIsNoneWhereItIsWritten) {
   const std::string base = "data: {type: synthetic}\nmodel.type: video_llm\n";
   for (const char* none : {"none", "None", "null", "Null", "NULL", "~", "null # all", "'None'"})

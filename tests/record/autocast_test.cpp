@@ -78,6 +78,15 @@ TEST(Autocast, TheCudaRulesDiffer) {
   EXPECT_EQ(planned[10].scalar_type(), torch::kFloat);  // sum
 }
 
+TEST(Autocast, OperandsOfSeveralTypesAreComputedInTheWidest) {
+  testing::record([](Recorder&) {
+    const auto narrow = torch::zeros({4}, torch::kHalf), wide = torch::zeros({4});
+    const AutocastScope autocast(AutocastTarget::cuda, torch::kHalf);
+    EXPECT_EQ(at::addcmul(narrow, wide, narrow).scalar_type(), torch::kFloat);
+    EXPECT_EQ(at::addcmul(narrow, narrow, narrow).scalar_type(), torch::kHalf);
+  });
+}
+
 // Norms without a dtype are computed in float32: another overload is called.
 TEST(Autocast, CudaNormsAreOfFloat32) {
   const Trace trace = testing::record([](Recorder&) {

@@ -126,6 +126,11 @@ TEST_F(AdviceTest, PinnedChoicesGoFirst) {
               HasSubstr("batch_size=32 micro_batch_size=1 'gradient_accumulation_steps={0: 32, 2: 8}'"));
 }
 
+TEST_F(AdviceTest, ASmallerModelIsProposedToo) {
+  const AdviceSearch all = search(kAdapted, 0.7, {.most = 100});
+  EXPECT_THAT(changes(all), Contains(HasSubstr("model.num_layers=1")));
+}
+
 // Asked before every schedule: it ends within one change, with what it has.
 TEST_F(AdviceTest, EndsWhereItIsTold) {
   const AdviceSearch whole = search(kAdapted, 0.7, {.most = 2});

@@ -60,15 +60,15 @@ TEST(Contradicts, ByHalfEitherWay) {
 }
 
 TEST(SharedCoresNote, NeedsSlowStepsAndALoadAboveTheCores) {
-  EXPECT_EQ(shared_cores_note(0.1, 0.5, 3.7, 2, 1),
-            "a step took 0.5 s; 0.1 s were predicted: other processes probably use the same cores (load average 3.7 on "
+  EXPECT_EQ(shared_cores_cause(0.1, 0.5, 3.7, 2, 1),
+            "other processes probably use the same cores (load average 3.7 on "
             "2 cores); stop them, or set threads to the number of free cores");
-  EXPECT_EQ(shared_cores_note(0.1, 0.5, 2.0, 2, 1), "");   // this run's own threads
-  EXPECT_EQ(shared_cores_note(0.1, 0.5, 3.7, 2, 16), "");  // more threads than cores
-  EXPECT_EQ(shared_cores_note(0.1, 0.12, 3.7, 2, 1), "");
-  EXPECT_EQ(shared_cores_note(0.1, 0.02, 3.7, 2, 1), "");  // faster than predicted
-  EXPECT_EQ(shared_cores_note(0, 0.5, 3.7, 2, 1), "");     // no prediction
-  EXPECT_EQ(shared_cores_note(0.1, 0.5, 0, 2, 1), "");     // the load is not known
+  EXPECT_EQ(shared_cores_cause(0.1, 0.5, 2.0, 2, 1), "");   // this run's own threads
+  EXPECT_EQ(shared_cores_cause(0.1, 0.5, 3.7, 2, 16), "");  // more threads than cores
+  EXPECT_EQ(shared_cores_cause(0.1, 0.12, 3.7, 2, 1), "");
+  EXPECT_EQ(shared_cores_cause(0.1, 0.02, 3.7, 2, 1), "");  // faster than predicted
+  EXPECT_EQ(shared_cores_cause(0, 0.5, 3.7, 2, 1), "");     // no prediction
+  EXPECT_EQ(shared_cores_cause(0.1, 0.5, 0, 2, 1), "");     // the load is not known
 }
 
 TEST_F(ContradictedTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {

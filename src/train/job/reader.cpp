@@ -41,6 +41,19 @@ bool is_section(std::string_view name) {
   return std::ranges::find(sections(), name) != sections().end();
 }
 
+/// A note on a budget of a few digits without a unit, which is bytes: "256" is seldom what is meant.
+std::optional<std::string> missing_unit_note(const Value& value) {
+  constexpr std::array kBudgets = {"memory_budget", "host_memory_budget", "disk_budget"};
+  constexpr size_t kFewDigits = 6;
+  const std::string& text = value.node->text;
+  if (std::ranges::find(kBudgets, value.key) == kBudgets.end() || value.node->kind != Node::Kind::scalar ||
+      text.empty() || text.size() > kFewDigits || text == "0" ||
+      !std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); }))
+    return std::nullopt;
+  return fmt::format("{}: {} is {} bytes; write the unit if more is meant, for example {}MiB",
+                     value.source->at(value.node->line), value.key, text, text);
+}
+
 /// The keys given, in order. A later one of the same name takes the place of the earlier.
 class Assignments {
  public:
@@ -311,6 +324,7 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
   for (const Value& value : assignments.values()) {
     read_as(*find_key(value.key), value, job);
     assignments.tell(value, places);
+    if (const auto note = missing_unit_note(value)) job.notes.push_back(*note);
   }
   resolve_optimizer_name(job, places);
   complete_batch_sizes(job, places);
