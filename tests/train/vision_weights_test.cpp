@@ -291,7 +291,7 @@ TEST_F(VisionWeightsFolder, JobsThatDisagreeWithTheFoldersAreRefused) {
                     HasSubstr("model.vision.norm is rmsnorm in the job, layernorm in the file"),
                     Not(HasSubstr("class_token"))));
   EXPECT_THAT(said("image_size: 32, " + vit + "}"), HasSubstr("learned for 16"));
-  EXPECT_THAT(said(vit + ", depth: 3}"), HasSubstr("has 2 blocks"));
+  EXPECT_THAT(said(vit + ", depth: 3}"), HasSubstr("allowed: 1 to 2, the number of blocks"));
   EXPECT_FALSE(video_job(vit + ", depth: 1}").model.video_llm.vision.final_norm);
   EXPECT_TRUE(video_job(vit + ", depth: 1, final_norm: true}").model.video_llm.vision.final_norm);
   EXPECT_EQ(video_job(vit + ", image_mean: [0, 0, 0]}").model.video_llm.vision.image_mean[1], 0);
