@@ -36,34 +36,6 @@ struct ModelConfig {
   VideoLlmConfig video_llm;
 };
 
-/// `data.type: text`: files of text cut into windows of tokens. `synthetic`: random inputs of the model's shapes.
-/// Others read files of recorded data, each with a configuration of its own (plimsoll/sample_data.h).
-struct DataConfig {
-  std::string type = "text";
-  int64_t samples = 256;       ///< synthetic: how many different ones there are
-  std::filesystem::path root;  ///< the folder that relative paths of data start from; relative to the job file
-  std::vector<std::filesystem::path> files;  ///< relative to the root
-  bool skip_bad = false;                     ///< files that cannot be read are left out and counted
-  SeriesConfig series;
-  SlicesConfig slices;
-  PicturesConfig pictures;
-  ClipsConfig clips;
-  StimuliConfig stimuli;
-  std::string tokenizer = "bytes";  ///< bytes | gpt2 | sentencepiece | gguf | huggingface
-  /// gpt2: a tiktoken rank file; sentencepiece: a .model file; gguf: a model's; huggingface: a tokenizer.json
-  std::filesystem::path tokenizer_file;
-  int64_t sequence_length = 512;      ///< tokens of a window
-  double validation_fraction = 0.05;  ///< [0, 0.5]: the end of the text, held out for evaluation
-  double test_fraction = 0;  ///< slices, pictures, stimuli; [0, 0.5]: held out as well, and apart from validation
-  std::string evaluate_on = "validation";  ///< validation | test: the part that evaluations and baselines look at
-  /// The share of the data that evaluations look at.
-  double evaluated_fraction() const { return evaluate_on == "test" ? test_fraction : validation_fraction; }
-  bool shuffle = true;
-  int64_t num_workers = 1;          ///< threads that prepare batches; they persist
-  int64_t prefetch = 4;             ///< batches prepared ahead
-  std::filesystem::path cache_dir;  ///< where token files are kept; default: .plimsoll-cache beside the job file
-};
-
 /// Section `checkpoint` of a job file.
 struct CheckpointConfig {
   std::filesystem::path directory;  ///< empty: no checkpoints

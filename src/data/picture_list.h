@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 

@@ -10,7 +10,7 @@
 #include "data/sampler.h"
 #include "data/synthetic_batch.h"
 #include "data/text_dataset.h"
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "data/sample_source.h"
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 

@@ -6,7 +6,7 @@
 
 #include "data/sample_source.h"
 #include "data/tokenizer.h"
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 

@@ -13,7 +13,7 @@
 
 #include "data/token_file.h"
 #include "data/tokenizer.h"
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 
 #include "data/png_files.h"
 #include "data/test_files.h"
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 

@@ -6,7 +6,7 @@
 
 #include "data/nifti_files.h"
 #include "data/test_files.h"
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include "data/media_files.h"
 #include "data/safetensors.h"
 #include "data/scan_files.h"
-#include "plimsoll/job.h"
+#include "plimsoll/sample_data.h"
 
 namespace plimsoll {
 
