@@ -7,34 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/decoder_config.h"
-#include "plimsoll/dtype.h"
 #include "plimsoll/fine_tuning.h"
-#include "plimsoll/fmri_autoencoder.h"
-#include "plimsoll/gesture_ssm.h"
-#include "plimsoll/mamba.h"
+#include "plimsoll/model_config.h"
 #include "plimsoll/options.h"
-#include "plimsoll/prompt_segmentation.h"
 #include "plimsoll/sample_data.h"
-#include "plimsoll/video_llm.h"
 
 namespace plimsoll {
-
-/// `model.type`, and the configuration of that type.
-struct ModelConfig {
-  std::string type = "decoder";  ///< decoder | mamba | fmri_autoencoder | gesture_ssm | prompt_segmentation | video_llm
-  std::optional<DType> dtype;    ///< of the weights: float32 | bfloat16 | float16; empty: as the precision has it
-  std::filesystem::path weights;  ///< a file or folder of weights to start from; empty: weights at random
-  std::filesystem::path config;   ///< decoder, mamba: a config.json that says the architecture; empty: beside weights
-  /// The same of a part: the language model of prompt_segmentation and video_llm, the frames' encoder of video_llm.
-  std::filesystem::path llm_weights, llm_config, vision_weights, vision_config;
-  DecoderConfig decoder;
-  MambaConfig mamba;
-  FmriAutoencoderConfig fmri;
-  GestureSsmConfig gesture;
-  PromptSegmentationConfig segmentation;
-  VideoLlmConfig video_llm;
-};
 
 /// Section `checkpoint` of a job file.
 struct CheckpointConfig {

@@ -12,6 +12,7 @@
 #include "plimsoll/linear.h"            // IWYU pragma: export
 #include "plimsoll/liveness.h"          // IWYU pragma: export
 #include "plimsoll/machine.h"           // IWYU pragma: export
+#include "plimsoll/model_config.h"      // IWYU pragma: export
 #include "plimsoll/models.h"            // IWYU pragma: export
 #include "plimsoll/placement.h"         // IWYU pragma: export
 #include "plimsoll/placement_csv.h"     // IWYU pragma: export

@@ -78,9 +78,10 @@ int run_export(const ExportArguments& arguments) {
   else
     require_folder_possible({"--out", arguments.out});
   require_same_model(job, checkpoint);
-  const ExportReport report = arguments.format == "huggingface"
-                                  ? export_huggingface(job, checkpoint, arguments.out, options)
-                                  : export_weights(checkpoint, arguments.out, options);
+  const ExportReport report =
+      arguments.format == "huggingface"
+          ? export_huggingface(job.model, job.data.sequence_length, checkpoint, arguments.out, options)
+          : export_weights(checkpoint, arguments.out, options);
   arguments.job.output.print(fmt::format("{}: {} tensors, {}, of {} (step {}){}\n", arguments.out, report.tensors,
                                          format_bytes(report.bytes), checkpoint.string(), report.step,
                                          report.merged > 0 ? fmt::format("; {} adapters merged", report.merged) : ""));

@@ -53,7 +53,7 @@ void write_json(const std::filesystem::path& path, const Json& json) {
   write_file_atomically(path, json.dump(2) + "\n");
 }
 
-/// The config.json that the job took its architecture from, or nothing.
+/// Returns the config.json that the job took its architecture from, or nothing.
 std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
   std::error_code error;
   for (std::filesystem::path path : {model.config, model.weights}) {
@@ -75,29 +75,28 @@ DType held_type(const std::filesystem::path& checkpoint, const ExportOptions& op
 
 class FolderExport {
  public:
-  FolderExport(const Job& job, const std::filesystem::path& checkpoint, const std::filesystem::path& out,
-               const ExportOptions& options)
+  FolderExport(const ModelConfig& model, int64_t sequence_length, const std::filesystem::path& checkpoint,
+               const std::filesystem::path& out, const ExportOptions& options)
       : out_(out), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
-    const bool mamba = job.model.type == "mamba";
-    if (job.model.type != "decoder" && !mamba)
-      throw UserError(
-          fmt::format("model.type is {}; allowed with --format huggingface: decoder, mamba", job.model.type));
+    const bool mamba = model.type == "mamba";
+    if (model.type != "decoder" && !mamba)
+      throw UserError(fmt::format("model.type is {}; allowed with --format huggingface: decoder, mamba", model.type));
     if (from_.adapters() > 0 && !options.merge)
       throw UserError("the checkpoint has LoRA adapters, which a folder for transformers cannot hold; add --merge");
     for (const auto& [name, make] : from_.all()) made_[name] = &make;
     const at::Tensor embedding = tensor("embedding");
     dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);
     if (mamba) {
-      MambaConfig config = job.model.mamba;
+      MambaConfig config = model.mamba;
       config.vocab_size = embedding.size(0);
-      choose(job, config);
+      choose(model, config);
       check_surplus();
       return;
     }
-    DecoderConfig config = job.model.decoder;
+    DecoderConfig config = model.decoder;
     config.vocab_size = embedding.size(0);
     if (made_.contains("positions")) config.max_positions = tensor("positions").size(0);
-    choose(job, config);
+    choose(model, config, sequence_length);
     check_surplus();
   }
 
@@ -171,8 +170,8 @@ class FolderExport {
     return (*found->second)();
   }
 
-  void choose(const Job& job, const DecoderConfig& config) {
-    if (const auto file = config_of(job.model)) {
+  void choose(const ModelConfig& model, const DecoderConfig& config, int64_t sequence_length) {
+    if (const auto file = config_of(model)) {
       json_ = read_python_json_file(*file, kLargestConfig);
       const weights::Architecture architecture = weights::architecture_of(json_, file->string());
       parameters_ = weights::parameters_of(architecture.family, architecture.config);
@@ -180,12 +179,12 @@ class FolderExport {
     }
     const weights::Architecture architecture = weights::family_of(config);
     parameters_ = weights::parameters_of(architecture.family, architecture.config);
-    json_ = weights::config_json_of(architecture, std::string(name_of(dtype_)), job.data.sequence_length);
+    json_ = weights::config_json_of(architecture, std::string(name_of(dtype_)), sequence_length);
   }
 
-  void choose(const Job& job, const MambaConfig& config) {
+  void choose(const ModelConfig& model, const MambaConfig& config) {
     parameters_ = weights::mamba_layout_of(config).parameters;
-    if (const auto file = config_of(job.model)) {
+    if (const auto file = config_of(model)) {
       json_ = read_python_json_file(*file, kLargestConfig);
       if (weights::differences(weights::mamba_config_of(json_, file->string()), config).empty()) return set_type();
     }
@@ -240,11 +239,12 @@ class FolderExport {
 
 }  // namespace
 
-ExportReport export_huggingface(const Job& job, const std::filesystem::path& checkpoint,
-                                const std::filesystem::path& out, const ExportOptions& options, int64_t shard_bytes) {
+ExportReport export_huggingface(const ModelConfig& model, int64_t sequence_length,
+                                const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+                                const ExportOptions& options, int64_t shard_bytes) {
   const at::NoGradGuard no_grad;
   const CheckpointInfo info = describe_checkpoint(checkpoint);
-  FolderExport writing(job, checkpoint, out, options);
+  FolderExport writing(model, sequence_length, checkpoint, out, options);
   ExportReport report = writing.write(shard_bytes);
   report.step = info.step;
   report.merged = options.merge ? writing.merged() : 0;

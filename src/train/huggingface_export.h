@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "plimsoll/job.h"
+#include "plimsoll/model_config.h"
 #include "train/weights_file.h"
 
 namespace plimsoll {
@@ -12,13 +12,14 @@ namespace plimsoll {
 constexpr int64_t kShardBytes = 5'000'000'000;  ///< transformers' own limit
 
 /// Writes config.json and model.safetensors, or several of at most `shard_bytes` (a larger tensor by itself) with
-/// model.safetensors.index.json, into the folder `out`, which is made and must be empty; the config.json last. Where
-/// the job has a config.json of its own (model.config, model.weights) that is the one written, with the new type;
-/// otherwise the family is the one that has the job's settings. Holds one parameter at a time in memory. Throws
-/// UserError as export_weights does, and (usage) where no family has the settings, the model is no decoder, or adapters
-/// are not merged: transformers has no place for ours.
-ExportReport export_huggingface(const Job& job, const std::filesystem::path& checkpoint,
-                                const std::filesystem::path& out, const ExportOptions& options,
-                                int64_t shard_bytes = kShardBytes);
+/// model.safetensors.index.json, into the folder `out`, which is made and must be empty; the config.json last. If
+/// `model` names a config.json (`config`, `weights`) that describes the same architecture, a copy with the new dtype is
+/// written. Otherwise the family that has the model's settings is chosen, and its config.json gets `sequence_length`
+/// as the length of a text. Holds one parameter at a time in memory. Throws UserError as export_weights does, and
+/// (usage) if no family has the settings, the model is neither a decoder nor Mamba, or adapters are not merged:
+/// transformers has no place for ours.
+ExportReport export_huggingface(const ModelConfig& model, int64_t sequence_length,
+                                const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+                                const ExportOptions& options, int64_t shard_bytes = kShardBytes);
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "plimsoll/job.h"
+#include "plimsoll/model_config.h"
 #include "train/checkpoint.h"
 
 namespace plimsoll {

@@ -133,7 +133,7 @@ TEST(MambaWeights, WhatIsReadIsWrittenAgain) {
   const Job job = still_job(kFamilies / "mamba2", folder / "run");
   train(job);
   const fs::path checkpoint = checkpoints_in(job.checkpoint.directory).rbegin()->second;
-  const ExportReport report = export_huggingface(job, checkpoint, folder / "out", {});
+  const ExportReport report = export_huggingface(job.model, job.data.sequence_length, checkpoint, folder / "out", {});
   EXPECT_EQ(report.step, 1);
   const auto written = tensors_in(folder / "out" / "model.safetensors"), read = tensors_in_folder(kFamilies / "mamba2");
   ASSERT_EQ(written.size(), read.size());
@@ -142,7 +142,7 @@ TEST(MambaWeights, WhatIsReadIsWrittenAgain) {
   // A job of its own is described anew, and comes back as it was.
   Job own = job;
   own.model.weights.clear();
-  export_huggingface(own, checkpoint, folder / "own", {});
+  export_huggingface(own.model, own.data.sequence_length, checkpoint, folder / "own", {});
   EXPECT_THAT(weights::differences(weights::read_mamba_config(folder / "own"),
                                    weights::read_mamba_config(kFamilies / "mamba2")),
               testing::IsEmpty());

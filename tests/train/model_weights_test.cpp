@@ -129,6 +129,11 @@ TEST(ModelWeights, EverySettingOfAFamilyCounts) {
     EXPECT_GT(changed(changes[i].first, changes[i].second), 2e-5) << i << ", " << changes[i].first;
 }
 
+ExportReport export_folder(const Job& job, const fs::path& checkpoint, const fs::path& out,
+                           const ExportOptions& options, int64_t shard_bytes = kShardBytes) {
+  return export_huggingface(job.model, job.data.sequence_length, checkpoint, out, options, shard_bytes);
+}
+
 Job job_of(const std::string& yaml, const fs::path& folder = "") {
   return parse_job(yaml, "job.yaml", folder);
 }
@@ -303,7 +308,7 @@ TEST_F(ModelWeightsFolder, WhatIsReadIsWrittenAgain) {
     const Job job = still_job(kFamilies / name);
     train(job);
     const fs::path out = folder_ / ("out-" + name);
-    const ExportReport report = export_huggingface(job, checkpoint_of(job), out, {});
+    const ExportReport report = export_folder(job, checkpoint_of(job), out, {});
     EXPECT_EQ(report.step, 1);
     std::map<std::string, at::Tensor> written = tensors_in(out / "model.safetensors"), read;
     for (const auto& entry : fs::directory_iterator(kFamilies / name))
@@ -318,7 +323,7 @@ TEST_F(ModelWeightsFolder, WhatIsReadIsWrittenAgain) {
         EXPECT_TRUE(at::equal(written[key], tensor)) << key;
     }
     EXPECT_EQ(read_json(out / "config.json"), read_json(kFamilies / name / "config.json"));
-    EXPECT_THAT(user_error_of([&] { export_huggingface(job, checkpoint_of(job), out, {}); }), HasSubstr("not empty"));
+    EXPECT_THAT(user_error_of([&] { export_folder(job, checkpoint_of(job), out, {}); }), HasSubstr("not empty"));
   }
 }
 
@@ -330,7 +335,7 @@ TEST_F(ModelWeightsFolder, SixteenBitsComeBackBitForBit) {
   const Job job = still_job(from);
   train(job);
   const fs::path out = folder_ / "out";
-  export_huggingface(job, checkpoint_of(job), out, {.dtype = DType::bfloat16}, /*shard_bytes=*/4000);
+  export_folder(job, checkpoint_of(job), out, {.dtype = DType::bfloat16}, /*shard_bytes=*/4000);
   std::map<std::string, at::Tensor> written;
   int shards = 0;
   const json index = read_json(out / "model.safetensors.index.json");
@@ -360,14 +365,14 @@ TEST_F(ModelWeightsFolder, ACheckpointOfAnotherModelIsNotWritten) {
   other.model.config.clear();
   other.model.weights.clear();
   other.model.decoder.qkv_bias = false;
-  EXPECT_THAT(user_error_of([&] { export_huggingface(other, checkpoint_of(biased), out, {}); }),
+  EXPECT_THAT(user_error_of([&] { export_folder(other, checkpoint_of(biased), out, {}); }),
               AllOf(HasSubstr("the checkpoint has 'layers.0."), HasSubstr("bias'")));
   EXPECT_FALSE(fs::exists(out));
   other = biased;
   other.model.config.clear();
   other.model.weights.clear();
   other.model.decoder.intermediate_size += 8;
-  EXPECT_THAT(user_error_of([&] { export_huggingface(other, checkpoint_of(biased), out, {}, /*shard_bytes=*/4000); }),
+  EXPECT_THAT(user_error_of([&] { export_folder(other, checkpoint_of(biased), out, {}, /*shard_bytes=*/4000); }),
               HasSubstr("not of the size"));
   EXPECT_FALSE(fs::exists(out));
 }
@@ -394,9 +399,9 @@ TEST_F(ModelWeightsFolder, QuantisedAndAdaptedJobsStartFromThem) {
   job.fine_tuning.quantize.modules = {"layers"};
   job.fine_tuning.quantize.format = "int8";
   train(job);
-  EXPECT_THAT(user_error_of([&] { export_huggingface(job, checkpoint_of(job), folder_ / "no", {}); }),
+  EXPECT_THAT(user_error_of([&] { export_folder(job, checkpoint_of(job), folder_ / "no", {}); }),
               HasSubstr("add --merge"));
-  export_huggingface(job, checkpoint_of(job), folder_ / "merged", {.merge = true, .dtype = DType::float32});
+  export_folder(job, checkpoint_of(job), folder_ / "merged", {.merge = true, .dtype = DType::float32});
   const Expected expected(kFamilies / "llama");
   const at::Tensor merged = Loaded(folder_ / "merged", 12).logits(expected.all_tokens());
   EXPECT_GT(relative_error(merged, expected.logits), 1e-4);  // eight bits
@@ -517,7 +522,7 @@ TEST_F(ModelWeightsFolder, GgufFilesHoldTheSameModel) {
   EXPECT_EQ(job.model.decoder.num_kv_heads, 2);
   train(job);
   // Out as a folder, which has the very tensors that the file was made of.
-  export_huggingface(job, checkpoint_of(job), folder_ / "out", {});
+  export_folder(job, checkpoint_of(job), folder_ / "out", {});
   const auto written = tensors_in(folder_ / "out" / "model.safetensors");
   for (const auto& [name, tensor] : tensors_in(kFamilies / "llama" / "model.safetensors"))
     EXPECT_TRUE(at::equal(written.at(name), tensor)) << name;
