@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "model/size_limits.h"
 #include "train/job/divisors.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
@@ -21,7 +22,7 @@ void check_heads(const DecoderConfig& model, const std::string& section, const P
   const auto key = [&](const char* name) { return section + "." + name; };
   const auto better_heads = [&] {
     return for_example(near_divisors(model.num_heads, model.hidden_size, [&](int64_t heads) {
-      return heads <= kMostHeads && (!rope || model.hidden_size / heads % 2 == 0);
+      return heads <= model::kMaxHeads && (!rope || model.hidden_size / heads % 2 == 0);
     }));
   };
   if (model.head_dim == 0 && model.hidden_size % model.num_heads != 0)
@@ -48,17 +49,17 @@ void check_heads(const DecoderConfig& model, const std::string& section, const P
                       key("rope_scaling.factor")}),
            fmt::format("{0}.rope_scaling.high_frequency_factor is {1}; it must be above low_frequency_factor {2}",
                        section, scaling.high_frequency_factor, scaling.low_frequency_factor));
-  if (model.num_heads * head_dim > kWidest)
+  if (model.num_heads * head_dim > model::kMaxWidth)
     refuse(places.of({key("head_dim"), key("num_heads")}),
            fmt::format("{}.head_dim {} x num_heads {} is {}; it must not exceed {}", section, head_dim, model.num_heads,
-                       model.num_heads * head_dim, kWidest));
+                       model.num_heads * head_dim, model::kMaxWidth));
 }
 
 }  // namespace
 
 std::vector<Key> decoder_keys(const std::string& section, const std::function<DecoderConfig&(Job&)>& place) {
   using D = DecoderConfig;
-  constexpr IntegerRange words{1, kMostWords};
+  constexpr IntegerRange words{1, model::kMaxVocabulary};
   constexpr NumberRange not_negative{.least = 0}, positive_or_none{.least = 0, .none = true}, factor{.least = 1};
   const auto scaling = [=](Job& job) -> RopeScaling& { return place(job).rope_scaling; };
   return {
@@ -67,23 +68,24 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
        [=](const Value& value, Job& job) {
          place(job).vocab_size = value.is("auto") ? 0 : read_integer(value, words, "auto");
        }},
-      integer_at<D>(section + ".hidden_size", place, &D::hidden_size, {1, kWidest}, "width of the residual stream"),
-      integer_at<D>(section + ".num_layers", place, &D::num_layers, {1, kMostLayers},
+      integer_at<D>(section + ".hidden_size", place, &D::hidden_size, {1, model::kMaxWidth},
+                    "width of the residual stream"),
+      integer_at<D>(section + ".num_layers", place, &D::num_layers, {1, model::kMaxLayers},
                     "number of layers; activations and parameters grow with it"),
-      integer_at<D>(section + ".num_heads", place, &D::num_heads, {1, kMostHeads},
+      integer_at<D>(section + ".num_heads", place, &D::num_heads, {1, model::kMaxHeads},
                     "attention heads; must divide hidden_size unless "
                     "head_dim is given"),
-      integer_at<D>(section + ".num_kv_heads", place, &D::num_kv_heads, {0, kMostHeads},
+      integer_at<D>(section + ".num_kv_heads", place, &D::num_kv_heads, {0, model::kMaxHeads},
                     "key and value heads, a divisor of num_heads (grouped-query attention); 0: num_heads"),
-      integer_at<D>(section + ".head_dim", place, &D::head_dim, {0, kWidest},
+      integer_at<D>(section + ".head_dim", place, &D::head_dim, {0, model::kMaxWidth},
                     "width of a head, an even number with rope; 0: hidden_size / num_heads"),
-      integer_at<D>(section + ".intermediate_size", place, &D::intermediate_size, {0, kWidestFeedForward},
+      integer_at<D>(section + ".intermediate_size", place, &D::intermediate_size, {0, model::kMaxFeedForward},
                     "width of the feed-forward; 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (gated)"),
       word_at<D>(section + ".norm", place, &D::norm, {"rmsnorm", "layernorm"},
                  "type of the norms before attention and feed-forward"),
       word_at<D>(section + ".positions", place, &D::positions, {"rope", "learned"},
                  "rope: rotary positions; learned: an embedding of positions"),
-      integer_at<D>(section + ".max_positions", place, &D::max_positions, {0, kLongestSequence},
+      integer_at<D>(section + ".max_positions", place, &D::max_positions, {0, model::kMaxSequence},
                     "rows of the embedding of learned positions; 0: the tokens of a window"),
       word_at<D>(section + ".activation", place, &D::activation, {"swiglu", "geglu", "gelu", "gelu_tanh"},
                  "activation of the feed-forward; swiglu, geglu: gated, three matrices; gelu: two matrices; geglu and "
@@ -105,9 +107,9 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
                    "cap c of attention scores: c tanh(score / c), with a slower kernel; 0: no cap"),
       number_at<D>(section + ".logit_softcap", place, &D::logit_softcap, positive_or_none,
                    "cap c of logits: c tanh(logit / c); 0: no cap"),
-      integer_at<D>(section + ".sliding_window", place, &D::sliding_window, {0, kLongestSequence, /*none=*/true},
+      integer_at<D>(section + ".sliding_window", place, &D::sliding_window, {0, model::kMaxSequence, /*none=*/true},
                     "positions that a token attends to, itself included; 0: all"),
-      integer_at<D>(section + ".sliding_window_every", place, &D::sliding_window_every, {1, kMostLayers},
+      integer_at<D>(section + ".sliding_window_every", place, &D::sliding_window_every, {1, model::kMaxLayers},
                     "n: the first of every n layers uses the window, the others attend to all positions"),
       number_at<D>(section + ".dropout", place, &D::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
                    "dropout rate of the outputs of attention and feed-forward"),
@@ -215,7 +217,7 @@ ModelKind decoder_kind() {
   kind.keys.push_back(path("model.config", &ModelConfig::config, "(none)",
                            "config.json of transformers, its folder, or a GGUF file, which sets the model's other "
                            "keys; none: the one next to model.weights, if any"));
-  kind.keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
+  kind.keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, model::kMaxSequence},
                               "tokens of a window; activations grow with it"));
   kind.check = [](const Job& job, const Places& places) {
     check_decoder(job.model.decoder, "model", job.data.sequence_length, job.micro_batch_size.value_or(*job.batch_size),

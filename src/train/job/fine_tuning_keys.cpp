@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "model/size_limits.h"
 #include "plimsoll/error.h"
 #include "train/job/key_groups.h"
 #include "train/job/key_kinds.h"
@@ -34,7 +35,7 @@ std::vector<Key> fine_tuning_keys() {
           "lora.modules", [](Job & job) -> auto& { return job.fine_tuning.lora.modules; },
           "linear layers that get a low-rank adapter; the rest is frozen, so only adapters have gradients and "
           "optimizer state"),
-      integer("lora.rank", &L::rank, {1, kWidest},
+      integer("lora.rank", &L::rank, {1, model::kMaxWidth},
               "rank of the adapters; each has rank x (in + out) trainable parameters"),
       number("lora.alpha", &L::alpha, {.least = 0, .least_open = true},
              "scale of the adapters: their output is multiplied by alpha / rank"),

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "model/fmri_config.h"
+#include "model/size_limits.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr IntegerRange kWidth{1, int64_t{1} << 16};
 constexpr IntegerRange kDepth{0, 1024};
-constexpr IntegerRange kHeads{1, kMostHeads};
+constexpr IntegerRange kHeads{1, model::kMaxHeads};
 constexpr IntegerRange kCount{1, int64_t{1} << 16};
 constexpr IntegerRange kPixels{1, int64_t{1} << 12};
 constexpr IntegerRange kVoxels{1, int64_t{1} << 22};

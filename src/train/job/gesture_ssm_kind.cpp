@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "model/gesture_config.h"
+#include "model/size_limits.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 
@@ -112,7 +113,7 @@ std::vector<Key> gesture_keys() {
              "dropout rate of the output of every layer"),
       number("model.norm_eps", &G::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
              "value added to the variance in norms"),
-      integer("data.length", &SeriesConfig::length, {1, kLongestSequence}, "vectors of a gesture"),
+      integer("data.length", &SeriesConfig::length, {1, model::kMaxSequence}, "vectors of a gesture"),
       ratio(),
   };
 }

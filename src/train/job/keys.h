@@ -41,13 +41,7 @@ const Key* find_key(std::string_view name);
 /// "model", "model.video", "data", ...: the mappings that keys stand in.
 const std::vector<std::string>& sections();
 
-// Bounds of what multiplies: with them the bytes of parameters, gradients and optimizer state stay below 2^60.
-constexpr int64_t kMostLayers = int64_t{1} << 12;
-constexpr int64_t kMostHeads = int64_t{1} << 12;
-constexpr int64_t kWidest = int64_t{1} << 18;  ///< hidden_size, and num_heads x head_dim
-constexpr int64_t kWidestFeedForward = int64_t{1} << 20;
-constexpr int64_t kMostWords = int64_t{1} << 24;  ///< vocab_size
-constexpr int64_t kLongestSequence = int64_t{1} << 20;
+// Upper bounds of a job's numbers; those of its model's sizes are in model/size_limits.h.
 constexpr int64_t kLargestBatch = int64_t{1} << 20;  ///< sequences a step
 constexpr int64_t kMostSteps = 1'000'000'000;
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/mamba_config.h"
+#include "model/size_limits.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 
@@ -12,7 +13,7 @@ namespace plimsoll::job {
 namespace {
 
 using M = MambaConfig;
-constexpr IntegerRange kWords{1, kMostWords};
+constexpr IntegerRange kWords{1, model::kMaxVocabulary};
 constexpr NumberRange kStep{.least = 0};
 constexpr double kCountable = 4.6e18;  // 2^62
 
@@ -38,22 +39,22 @@ std::vector<Key> mamba_keys() {
        [](const Value& value, Job& job) {
          job.model.mamba.vocab_size = value.is("auto") ? 0 : read_integer(value, kWords, "auto");
        }},
-      integer("model.hidden_size", &M::hidden_size, {1, kWidest}, "width of the residual stream"),
-      integer("model.num_layers", &M::num_layers, {1, kMostLayers},
+      integer("model.hidden_size", &M::hidden_size, {1, model::kMaxWidth}, "width of the residual stream"),
+      integer("model.num_layers", &M::num_layers, {1, model::kMaxLayers},
               "number of layers; activations and parameters grow with it"),
       integer(
           "model.state_size", &M::state_size, {1, 4096},
           "state values of each channel of the scan; 2 x num_groups x state_size values per token and layer are kept"),
       integer("model.expand", &M::expand, {1, 16}, "width of the scan, in hidden_size"),
-      integer("model.head_dim", &M::head_dim, {1, kWidest},
+      integer("model.head_dim", &M::head_dim, {1, model::kMaxWidth},
               "channels of a head of the scan; must divide expand x hidden_size"),
-      integer("model.num_groups", &M::num_groups, {1, kMostHeads},
+      integer("model.num_groups", &M::num_groups, {1, model::kMaxHeads},
               "groups of heads with one B and C, and one norm; must divide the heads"),
       integer("model.conv_width", &M::conv_width, {1, model::kMostConvTaps},
               "taps of the causal convolution before the scan"),
       boolean("model.conv_bias", &M::conv_bias, "a bias on the causal convolution"),
       boolean("model.projection_bias", &M::projection_bias, "biases on the mixer's projections in and out"),
-      integer("model.chunk_size", &M::chunk_size, {1, kLongestSequence},
+      integer("model.chunk_size", &M::chunk_size, {1, model::kMaxSequence},
               "tokens in a chunk of the scan: long chunks cost arithmetic, short ones scratch"),
       time_step_limit(),
       boolean("model.tie_embeddings", &M::tie_embeddings,
@@ -63,7 +64,7 @@ std::vector<Key> mamba_keys() {
       path("model.config", &ModelConfig::config, "(none)",
            "config.json of transformers (mamba2), or its folder, which sets the model's other keys; none: the one next "
            "to model.weights, if any"),
-      integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
+      integer("data.sequence_length", &DataConfig::sequence_length, {1, model::kMaxSequence},
               "tokens of a window; activations grow with it"),
   };
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "model/segmentation_config.h"
+#include "model/size_limits.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
 
@@ -16,7 +17,7 @@ using M = MaskDecoderConfig;
 
 constexpr IntegerRange kWidth{1, int64_t{1} << 16};
 constexpr IntegerRange kDepth{1, 1024};
-constexpr IntegerRange kHeads{1, kMostHeads};
+constexpr IntegerRange kHeads{1, model::kMaxHeads};
 constexpr IntegerRange kWindow{1, 1024};
 constexpr IntegerRange kPixels{model::kFeatureStride, int64_t{1} << 14};
 constexpr NumberRange kWeight{.least = 0, .none = true};
@@ -51,7 +52,7 @@ std::vector<Key> segmentation_keys() {
               "height and width of image and mask, a multiple of 16; activations grow with its square"),
       integer("model.channels", &P::channels, {1, 64},
               "channels of the image; slices: a slice and its neighbors, an odd number; pictures: 1 (gray) or 3"),
-      integer("model.prompt_length", &P::prompt_length, {1, kLongestSequence},
+      integer("model.prompt_length", &P::prompt_length, {1, model::kMaxSequence},
               "tokens that the language model reads, the answer's included"),
       integer("model.image_tokens", &P::image_tokens, {0, int64_t{1} << 20, /*none=*/true},
               "image features that the language model reads before the prompt: the square of a divisor of image_size / "
@@ -81,8 +82,8 @@ std::vector<Key> segmentation_keys() {
                             "blocks of attention from prompt to image and back"));
   keys.push_back(integer_at("model.decoder.num_heads", decoder, &M::num_heads, kHeads,
                             "attention heads; must divide half of its width"));
-  keys.push_back(integer_at("model.decoder.intermediate_size", decoder, &M::intermediate_size, {1, kWidestFeedForward},
-                            "width of the prompt tokens' feed-forward"));
+  keys.push_back(integer_at("model.decoder.intermediate_size", decoder, &M::intermediate_size,
+                            {1, model::kMaxFeedForward}, "width of the prompt tokens' feed-forward"));
   keys.push_back(loss_weight("bce", &SegmentationLossConfig::bce, "weight of the mask's binary cross entropy"));
   keys.push_back(loss_weight("dice", &SegmentationLossConfig::dice, "weight of the mask's loss 1 - Dice"));
   keys.push_back(loss_weight("text", &SegmentationLossConfig::text,

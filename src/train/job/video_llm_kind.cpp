@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "model/size_limits.h"
 #include "model/video_llm_config.h"
 #include "train/job/key_kinds.h"
 #include "train/job/model_kind.h"
@@ -48,9 +49,9 @@ std::vector<Key> video_llm_keys() {
       integer_at("model.vision.width", vision, &V::width, kWidth, "width of the frames' encoder"),
       integer_at("model.vision.depth", vision, &V::depth, kDepth,
                  "transformer blocks of the frames' encoder; if they are trained, activations of every frame are kept"),
-      integer_at("model.vision.num_heads", vision, &V::num_heads, {1, kMostHeads},
+      integer_at("model.vision.num_heads", vision, &V::num_heads, {1, model::kMaxHeads},
                  "attention heads of the frames' encoder; must divide its width"),
-      integer_at("model.vision.intermediate_size", vision, &V::intermediate_size, {0, kWidestFeedForward},
+      integer_at("model.vision.intermediate_size", vision, &V::intermediate_size, {0, model::kMaxFeedForward},
                  "width of the encoder's feed-forward; 0: 4 x model.vision.width"),
       word_at("model.vision.norm", vision, &V::norm, {"rmsnorm", "layernorm"}, "type of the norms in the encoder"),
       number_at("model.vision.norm_eps", vision, &V::norm_eps,
@@ -99,7 +100,7 @@ std::vector<Key> video_llm_keys() {
                     job.data.clips.max_frames =
                         value.is("none") ? std::nullopt : std::optional<int64_t>(read_integer(value, kFrames, "none"));
                   }});
-  keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, kLongestSequence},
+  keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, model::kMaxSequence},
                          "tokens of prompt and caption after the video"));
   return keys;
 }
@@ -128,12 +129,12 @@ void check_video_llm(const Job& job, const Places& places) {
   const double side = static_cast<double>(config.image_size) / static_cast<double>(config.vision.patch);
   const double sequence =
       frames * static_cast<double>(config.tokens_per_frame) + static_cast<double>(job.data.sequence_length);
-  if (sequence > static_cast<double>(kLongestSequence))
+  if (sequence > static_cast<double>(model::kMaxSequence))
     refuse(places.of({"data.max_frames", "model.tokens_per_frame", "data.sequence_length"}),
            fmt::format("data.max_frames {} x model.tokens_per_frame {} and data.sequence_length {} are {:.0f} tokens; "
                        "the language model reads at most {}",
                        frames_of_clip(job.data.clips), config.tokens_per_frame, job.data.sequence_length, sequence,
-                       kLongestSequence));
+                       model::kMaxSequence));
   check_decoder(config.llm, "model.llm", static_cast<int64_t>(sequence), at_a_time, places);
   constexpr double countable = 4.6e18;  // 2^62
   const double bytes = 4 * static_cast<double>(at_a_time) * frames * side * side * 64 *

@@ -10,9 +10,9 @@
 
 #include "base/quoted.h"
 #include "data/json_file.h"
+#include "model/size_limits.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "train/job/keys.h"
 #include "train/weights/config_reader.h"
 #include "train/weights/decoder_fields.h"
 
@@ -29,14 +29,14 @@ constexpr int64_t kUsualWindow = 4096;
 /// null, or 0 here, there are as many as heads.
 DecoderConfig llama_like(const ConfigReader& read, bool tied, int64_t kv_heads) {
   DecoderConfig config;
-  config.vocab_size = read.integer("vocab_size", 1, job::kMostWords);
-  config.hidden_size = read.integer("hidden_size", 1, job::kWidest);
-  config.num_layers = read.integer("num_hidden_layers", 1, job::kMostLayers);
-  config.num_heads = read.integer("num_attention_heads", 1, job::kMostHeads);
+  config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary);
+  config.hidden_size = read.integer("hidden_size", 1, model::kMaxWidth);
+  config.num_layers = read.integer("num_hidden_layers", 1, model::kMaxLayers);
+  config.num_heads = read.integer("num_attention_heads", 1, model::kMaxHeads);
   if (read.is_null("num_key_value_heads") || kv_heads == 0) kv_heads = config.num_heads;
-  config.num_kv_heads = read.integer("num_key_value_heads", 1, job::kMostHeads, kv_heads);
-  config.intermediate_size = read.integer("intermediate_size", 1, job::kWidestFeedForward);
-  config.head_dim = read.integer("head_dim", 1, job::kWidest, 0);
+  config.num_kv_heads = read.integer("num_key_value_heads", 1, model::kMaxHeads, kv_heads);
+  config.intermediate_size = read.integer("intermediate_size", 1, model::kMaxFeedForward);
+  config.head_dim = read.integer("head_dim", 1, model::kMaxWidth, 0);
   config.norm = "rmsnorm";
   config.norm_eps = read.number("rms_norm_eps", 1e-6);
   config.positions = "rope";
@@ -72,7 +72,7 @@ void read_rope(const ConfigReader& read, DecoderConfig& config) {
 /// Which layers look back on a window, where the file lists them or `usual` says it. Ours repeat: the first of every n.
 template <typename Usual>
 void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) {
-  const std::vector<std::string> listed = read.words("layer_types", static_cast<size_t>(job::kMostLayers));
+  const std::vector<std::string> listed = read.words("layer_types", static_cast<size_t>(model::kMaxLayers));
   if (!listed.empty() && static_cast<int64_t>(listed.size()) != config.num_layers)
     read.refuse("layer_types", fmt::format("it must name the {} layers", config.num_layers));
   std::vector<bool> sliding;
@@ -86,7 +86,7 @@ void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) 
     bool fits = true;
     for (int64_t i = 0; i < config.num_layers && fits; ++i) fits = sliding[i] == (i % every == 0);
     if (!fits) continue;
-    config.sliding_window = read.integer("sliding_window", 1, job::kLongestSequence, kUsualWindow);
+    config.sliding_window = read.integer("sliding_window", 1, model::kMaxSequence, kUsualWindow);
     config.sliding_window_every = every;
     return;
   }
@@ -107,7 +107,7 @@ DecoderConfig read_mistral(const ConfigReader& read) {
   read_silu(read, config);
   read_rope(read, config);
   config.sliding_window =
-      read.integer("sliding_window", 1, job::kLongestSequence, read.is_null("sliding_window") ? 0 : kUsualWindow);
+      read.integer("sliding_window", 1, model::kMaxSequence, read.is_null("sliding_window") ? 0 : kUsualWindow);
   return config;
 }
 
@@ -152,12 +152,12 @@ DecoderConfig read_qwen3(const ConfigReader& read) {
 
 DecoderConfig read_gpt2(const ConfigReader& read) {
   DecoderConfig config;
-  config.vocab_size = read.integer("vocab_size", 1, job::kMostWords, 50257);
-  config.hidden_size = read.integer("n_embd", 1, job::kWidest, 768);
-  config.num_layers = read.integer("n_layer", 1, job::kMostLayers, 12);
-  config.num_heads = read.integer("n_head", 1, job::kMostHeads, 12);
-  config.max_positions = read.integer("n_positions", 1, job::kLongestSequence, 1024);
-  config.intermediate_size = read.integer("n_inner", 1, job::kWidestFeedForward, 4 * config.hidden_size);
+  config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 50257);
+  config.hidden_size = read.integer("n_embd", 1, model::kMaxWidth, 768);
+  config.num_layers = read.integer("n_layer", 1, model::kMaxLayers, 12);
+  config.num_heads = read.integer("n_head", 1, model::kMaxHeads, 12);
+  config.max_positions = read.integer("n_positions", 1, model::kMaxSequence, 1024);
+  config.intermediate_size = read.integer("n_inner", 1, model::kMaxFeedForward, 4 * config.hidden_size);
   config.norm = "layernorm";
   config.norm_eps = read.number("layer_norm_epsilon", 1e-5);
   config.positions = "learned";

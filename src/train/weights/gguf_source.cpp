@@ -5,8 +5,8 @@
 #include "base/quoted.h"
 #include "data/gguf.h"
 #include "data/safetensors_header.h"
+#include "model/size_limits.h"
 #include "plimsoll/error.h"
-#include "train/job/keys.h"
 #include "train/weights/decoder_fields.h"
 
 namespace plimsoll::weights {
@@ -86,18 +86,19 @@ Architecture read_gguf_architecture(const std::filesystem::path& path) {
     refuse(file, "it is a mixture of experts; Plimsoll's decoder has one feed-forward network a layer");
   DecoderConfig config;
   config.vocab_size = embedding->second.sizes[0];
-  config.hidden_size = size_of(file, "llama.embedding_length", job::kWidest);
-  config.num_layers = size_of(file, "llama.block_count", job::kMostLayers);
-  config.num_heads = size_of(file, "llama.attention.head_count", job::kMostHeads);
-  config.num_kv_heads = size_of(file, "llama.attention.head_count_kv", job::kMostHeads, config.num_heads);
-  config.intermediate_size = size_of(file, "llama.feed_forward_length", job::kWidestFeedForward);
-  if (config.vocab_size > job::kMostWords || config.num_heads % config.num_kv_heads != 0)
+  config.hidden_size = size_of(file, "llama.embedding_length", model::kMaxWidth);
+  config.num_layers = size_of(file, "llama.block_count", model::kMaxLayers);
+  config.num_heads = size_of(file, "llama.attention.head_count", model::kMaxHeads);
+  config.num_kv_heads = size_of(file, "llama.attention.head_count_kv", model::kMaxHeads, config.num_heads);
+  config.intermediate_size = size_of(file, "llama.feed_forward_length", model::kMaxFeedForward);
+  if (config.vocab_size > model::kMaxVocabulary || config.num_heads % config.num_kv_heads != 0)
     throw corrupt_file(file.path(), "its heads do not divide, or its vocabulary is out of bounds");
   if (!file.integer("llama.attention.key_length") && config.hidden_size % config.num_heads != 0)
     throw corrupt_file(file.path(), "its heads do not divide its width");
-  config.head_dim = size_of(file, "llama.attention.key_length", job::kWidest, config.hidden_size / config.num_heads);
+  config.head_dim =
+      size_of(file, "llama.attention.key_length", model::kMaxWidth, config.hidden_size / config.num_heads);
   if (config.head_dim % 2 != 0 ||
-      size_of(file, "llama.rope.dimension_count", job::kWidest, config.head_dim) != config.head_dim)
+      size_of(file, "llama.rope.dimension_count", model::kMaxWidth, config.head_dim) != config.head_dim)
     refuse(file, "its positions turn a part of each head only; all of it is turned here");
   config.norm_eps = file.number("llama.attention.layer_norm_rms_epsilon").value_or(1e-5);
   config.rope_theta = file.number("llama.rope.freq_base").value_or(10000.0);

@@ -7,8 +7,8 @@
 
 #include "data/json_file.h"
 #include "model/mamba_config.h"
+#include "model/size_limits.h"
 #include "plimsoll/bytes.h"
-#include "train/job/keys.h"
 #include "train/weights/config_reader.h"
 
 namespace plimsoll::weights {
@@ -28,17 +28,17 @@ MambaConfig mamba_config_of(const Json& json, const std::string& name) {
     read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
   // Defaults are those of transformers' Mamba2Config.
   MambaConfig config;
-  config.vocab_size = read.integer("vocab_size", 1, job::kMostWords, 32768);
-  config.hidden_size = read.integer("hidden_size", 1, job::kWidest, 4096);
-  config.num_layers = read.integer("num_hidden_layers", 1, job::kMostLayers, 64);
+  config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 32768);
+  config.hidden_size = read.integer("hidden_size", 1, model::kMaxWidth, 4096);
+  config.num_layers = read.integer("num_hidden_layers", 1, model::kMaxLayers, 64);
   config.state_size = read.integer("state_size", 1, kMostState, 128);
   config.expand = read.integer("expand", 1, kMostExpand, 2);
-  config.head_dim = read.integer("head_dim", 1, job::kWidest, 64);
-  config.num_groups = read.integer("n_groups", 1, job::kMostHeads, 8);
+  config.head_dim = read.integer("head_dim", 1, model::kMaxWidth, 64);
+  config.num_groups = read.integer("n_groups", 1, model::kMaxHeads, 8);
   config.conv_width = read.integer("conv_kernel", 1, model::kMostConvTaps, 4);
   config.conv_bias = read.boolean("use_conv_bias", true);
   config.projection_bias = read.boolean("use_bias", false);
-  config.chunk_size = read.integer("chunk_size", 1, job::kLongestSequence, 256);
+  config.chunk_size = read.integer("chunk_size", 1, model::kMaxSequence, 256);
   config.tie_embeddings = read.boolean("tie_word_embeddings", false);
   config.norm_eps = read.number("layer_norm_epsilon", 1e-5);
   const std::vector<double> limit = read.numbers("time_step_limit", 2, {config.least_step, config.most_step});
@@ -46,7 +46,7 @@ MambaConfig mamba_config_of(const Json& json, const std::string& name) {
   config.most_step = limit[1];
   read.word("hidden_act", {"silu", "swish"}, "silu");
   if (!read.boolean("rms_norm", true)) read.refuse("rms_norm", "the mixer's result is always normed here");
-  const int64_t heads = read.integer("num_heads", 1, job::kWidest, 128);
+  const int64_t heads = read.integer("num_heads", 1, model::kMaxWidth, 128);
   if (heads * config.head_dim != model::scan_width_of(config))
     read.refuse("num_heads",
                 fmt::format("num_heads x head_dim must be expand x hidden_size, {}", model::scan_width_of(config)));

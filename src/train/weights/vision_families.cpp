@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "data/json_file.h"
+#include "model/size_limits.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "train/job/keys.h"
 #include "train/weights/config_reader.h"
 
 namespace plimsoll::weights {
@@ -42,8 +42,8 @@ VisionArchitecture read_encoder(const ConfigReader& read, const std::string& fam
   config.patch = read.integer("patch_size", 1, kMostPixels, clip ? 32 : 16);
   config.width = read.integer("hidden_size", 1, kWidest, 768);
   config.depth = read.integer("num_hidden_layers", 1, kMostDepth, 12);
-  config.num_heads = read.integer("num_attention_heads", 1, job::kMostHeads, 12);
-  config.intermediate_size = read.integer("intermediate_size", 1, job::kWidestFeedForward, 3072);
+  config.num_heads = read.integer("num_attention_heads", 1, model::kMaxHeads, 12);
+  config.intermediate_size = read.integer("intermediate_size", 1, model::kMaxFeedForward, 3072);
   config.norm = "layernorm";
   config.norm_eps = read.number("layer_norm_eps", clip ? 1e-5 : siglip ? 1e-6 : 1e-12);
   config.activation = activation_of(read, clip ? "quick_gelu" : siglip ? "gelu_pytorch_tanh" : "gelu");
