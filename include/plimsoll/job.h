@@ -7,20 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "plimsoll/checkpoint_config.h"
 #include "plimsoll/fine_tuning.h"
 #include "plimsoll/model_config.h"
 #include "plimsoll/options.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {
-
-/// Section `checkpoint` of a job file.
-struct CheckpointConfig {
-  std::filesystem::path directory;  ///< empty: no checkpoints
-  int64_t every_n_steps = 0;        ///< 0: only at the end
-  std::string resume = "auto";      ///< auto (the newest in the directory, if any) | never | a checkpoint's path
-  int64_t keep = 2;                 ///< how many of the newest are kept; 0: all
-};
 
 /// Section `log` of a job file.
 struct LogConfig {

@@ -15,6 +15,7 @@
 #include "train/checkpoint.h"
 #include "train/huggingface_export.h"
 #include "train/job/meant.h"
+#include "train/job/origin.h"
 #include "train/weights_file.h"
 
 namespace plimsoll::cli {
@@ -77,7 +78,7 @@ int run_export(const ExportArguments& arguments) {
     require_writable({"--out", arguments.out});
   else
     require_folder_possible({"--out", arguments.out});
-  require_same_model(job, checkpoint);
+  require_same_model(job::origin_of(job, nullptr), checkpoint);
   const ExportReport report =
       arguments.format == "huggingface"
           ? export_huggingface(job.model, job.data.sequence_length, checkpoint, arguments.out, options)

@@ -16,8 +16,6 @@
 #include "plimsoll/error.h"
 #include "record/dtypes.h"
 #include "train/checkpoint_state.h"
-#include "train/job/data_kind.h"
-#include "train/job/model_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -154,28 +152,6 @@ std::vector<std::string> tensor_differences(const SafetensorsFile& file, const N
 
 }  // namespace
 
-std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* tokenizer) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  std::map<std::string, std::string> origin = {
-      {"model.type", job.model.type},
-      {"precision", std::string(name_of(job.precision.value()))},
-      {"optimizer.name", job.optimizer.name},
-      {"optimizer.state_dtype", std::string(name_of(job.optimizer.state_dtype))},
-      {"optimizer.weight_update", std::string(name_of(job.optimizer.weight_update))},
-      {"gradient_accumulation_dtype", std::string(name_of(job.accumulator_dtype))},
-      {"seed", text(job.seed)},
-  };
-  if (tokenizer)
-    origin["data.tokenizer"] = fmt::format("{} ({:016x})", tokenizer->name(), tokenizer->fingerprint());
-  else
-    origin.insert({{"data.type", job.data.type}, {"data.validation_fraction", text(job.data.validation_fraction)}});
-  if (const job::DataKind& kind = job::data_kind(job.data.type); kind.origin) origin.merge(kind.origin(job));
-  origin.merge(job::model_kind(job.model.type).origin(job));
-  const LoraConfig& lora = job.fine_tuning.lora;
-  if (!lora.modules.empty()) origin.insert({{"lora.rank", text(lora.rank)}, {"lora.alpha", text(lora.alpha)}});
-  return origin;
-}
-
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state) {
   // Large elements first, so that every tensor is aligned in the file.
   NamedTensors tensors = state;
@@ -199,11 +175,9 @@ std::optional<std::string> checkpoint_origin(const std::filesystem::path& path, 
   return found == info.origin.end() ? std::nullopt : std::optional(found->second);
 }
 
-void require_same_model(const Job& job, const std::filesystem::path& checkpoint) {
+void require_same_model(const std::map<std::string, std::string>& origin, const std::filesystem::path& checkpoint) {
   const std::map<std::string, std::string> theirs = describe_checkpoint(checkpoint).origin;
-  Job ours = job;
-  if (!ours.precision) ours.precision = Precision::fp32_true;  // an open one is not asked about
-  std::vector<std::string> found = origin_differences(theirs, origin_of(ours, nullptr), [](const std::string& key) {
+  std::vector<std::string> found = origin_differences(theirs, origin, [](const std::string& key) {
     return key.starts_with("model.") && !key.starts_with("model.loss.") && key != "model.vocab_size";
   });
   if (found.empty()) return;

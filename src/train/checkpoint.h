@@ -15,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/tokenizer.h"
-#include "plimsoll/job.h"
+#include "plimsoll/checkpoint_config.h"
 
 namespace plimsoll {
 
@@ -29,15 +28,8 @@ struct CheckpointInfo {
   int64_t position = 0;                         ///< windows of the data read, counted over all epochs
   int64_t epoch = 0;                            ///< of that position; for people
   std::map<std::string, std::string> counters;  ///< Training::counters()
-  std::map<std::string, std::string> origin;    ///< origin_of(the job)
+  std::map<std::string, std::string> origin;    ///< the settings of the job, by key of the job file: job::origin_of()
 };
-
-/// What a resumed job must have as it was, by key of the job file: the model but for its dropout, the precision, the
-/// optimizer's name, the tokenizer, the length of a window (the position in the data counts windows), the seed.
-/// Learning rate, schedule, batch sizes, budget and the text itself may change. `job` has its vocabulary pinned.
-/// Without a tokenizer the data are synthetic. What is frozen, adapted and quantised shows in the tensors; of adapters
-/// also the scale that they were trained with.
-std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* tokenizer);
 
 /// Writes a checkpoint, whole or not at all. Throws UserError (failure) where the disk refuses.
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state);
@@ -58,10 +50,10 @@ CheckpointInfo describe_checkpoint(const std::filesystem::path& file);
 /// does for a file that is none of ours. Reads no tensor.
 std::optional<std::string> checkpoint_origin(const std::filesystem::path& file, const std::string& key);
 
-/// Throws UserError (usage) that names every difference (up to a few) where the job's model is not the one that the
-/// checkpoint was written of: keys of `model`, but for the vocabulary's size, which the tokenizer decides, and the
-/// losses' weights.
-void require_same_model(const Job& job, const std::filesystem::path& checkpoint);
+/// Throws UserError (usage) that names every difference (up to a few) if the checkpoint is of another model than the
+/// job with this `origin` (job::origin_of()). Compares the keys of `model` only. The size of the vocabulary, which the
+/// tokenizer decides, and the weights of the losses may differ.
+void require_same_model(const std::map<std::string, std::string>& origin, const std::filesystem::path& checkpoint);
 
 /// The checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such folder.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);

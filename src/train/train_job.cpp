@@ -14,6 +14,7 @@
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
 #include "train/contradicted_times.h"
+#include "train/job/origin.h"
 #include "train/job_data.h"
 #include "train/job_outputs.h"
 #include "train/job_units.h"
@@ -174,7 +175,7 @@ class Run {
 
   void open_data() {
     if (job_.data.type != "text") {
-      origin_ = origin_of(job_, nullptr);
+      origin_ = job::origin_of(job_, nullptr);
       const Step step = step_of(job_, *job_.micro_batch_size);
       auto samples = open_samples(job_, step, [&](const std::string& what, double fraction) {
         observer_.preparing(what, fraction);
@@ -186,7 +187,7 @@ class Run {
     }
     const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
     vocabulary_of(job_, *tokenizer);  // throws where it is too small
-    origin_ = origin_of(job_, tokenizer.get());
+    origin_ = job::origin_of(job_, tokenizer.get());
     const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
     data_.emplace(job_, *tokenizer, [&](double fraction) {
       observer_.preparing(what, fraction);

@@ -10,6 +10,7 @@
 
 #include "data/safetensors.h"
 #include "data/test_files.h"
+#include "train/job/origin.h"
 
 namespace plimsoll {
 namespace {
@@ -350,13 +351,13 @@ TEST_F(CheckpointTest, SamplesAndLossesBelongToTheOrigin) {
   job.model.type = "fmri_autoencoder";
   job.data.type = "synthetic";
   job.data.samples = 64;
-  const auto origin = origin_of(job, nullptr);
+  const auto origin = job::origin_of(job, nullptr);
   write_checkpoint(file_, {.origin = origin}, sample_state(1));
   EXPECT_NO_THROW(read_checkpoint(file_, origin, sample_state(2)));
   const auto refused = [&](const std::function<void(Job&)>& change) {
     Job other = job;
     change(other);
-    return refusal(file_, sample_state(2), origin_of(other, nullptr));
+    return refusal(file_, sample_state(2), job::origin_of(other, nullptr));
   };
   EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }),
               HasSubstr("data.samples is 32 in the job, 64 in the checkpoint"));
@@ -368,7 +369,7 @@ TEST_F(CheckpointTest, SamplesAndLossesBelongToTheOrigin) {
   EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.text = 3; }), HasSubstr("model.loss.text is 3"));
   EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.agreement = 3; }), HasSubstr("model.loss.agreement is 3"));
   job.model.type = "decoder";
-  write_checkpoint(file_, {.origin = origin_of(job, nullptr)}, sample_state(1));
+  write_checkpoint(file_, {.origin = job::origin_of(job, nullptr)}, sample_state(1));
   EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }), HasSubstr("data.samples is 32 in the job"));
 }
 
