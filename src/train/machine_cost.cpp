@@ -16,13 +16,10 @@
 #include "device/host_memory.h"
 #include "ops/processor.h"
 #include "ops/product_speed.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
-#include "plimsoll/train_job.h"
 #include "run/machine_rates.h"
 #include "run/op_times.h"
-#include "train/plan_options.h"
 
 namespace plimsoll {
 namespace {
@@ -90,9 +87,17 @@ bool can_load(const char* library) {
   return handle != nullptr;
 }
 
-// A server core of about 2020 with AVX-512: what a plan is weighed by where nothing was measured but how much faster
-// products of 16 bits are than float32's.
-CostModel typical(int threads) {
+}  // namespace
+
+std::filesystem::path measurements_folder() {
+  return cache_folder();
+}
+
+std::filesystem::path op_times_file(int threads) {
+  return file_of("op-times", threads);
+}
+
+CostModel typical_cost_model(int threads) {
   CostModel model;
   model.device = fmt::format("this machine, {} thread{}", threads, threads == 1 ? "" : "s");
   model.source = "typical";
@@ -120,18 +125,8 @@ CostModel typical(int threads) {
   return model;
 }
 
-}  // namespace
-
-std::filesystem::path measurements_folder() {
-  return cache_folder();
-}
-
-std::filesystem::path op_times_file(int threads) {
-  return file_of("op-times", threads);
-}
-
 CostModel machine_cost_model(int threads) {
-  CostModel model = typical(threads);
+  CostModel model = typical_cost_model(threads);
   const std::filesystem::path file = op_times_file(threads);
   if (file.empty()) return model;
   if (std::optional<CostModel> rates = load_rates(rates_file(threads))) {
@@ -172,29 +167,6 @@ MachineReport inspect_machine(int threads, bool again) {
     report.ops_timed = times.size();
   }
   return report;
-}
-
-int measure_machine(const Job& job, double seconds, int64_t since) {
-  if (job.device != "cpu") return 0;  // other devices go by the catalogue
-  if (!job.precision) {  // the choice is between these two: by times of both, not by times of one and a guess
-    int count = 0;
-    for (Precision precision : {Precision::fp32_true, Precision::bf16_mixed}) {
-      Job each = job;
-      each.precision = precision;
-      count += measure_machine(each, seconds / 2, since);
-    }
-    return count;
-  }
-  const TrainingOptions options = options_of(job);
-  const int threads = threads_of(options);
-  const PlannedJob planned = plan_job(job);
-  OpTimes times(threads);
-  times.load(op_times_file(threads));
-  // Scratch is part of an op's time: the planned trace has it, and the ops that run again are the same.
-  const int64_t bytes = planned.settings.memory_budget.value_or(host_memory_now().value_or(GiB) / 2);
-  const int count = times.measure(planned.plan.trace, typical(threads), seconds, bytes, since);
-  if (const std::filesystem::path file = op_times_file(threads); count > 0 && !file.empty()) times.save(file);
-  return count;
 }
 
 }  // namespace plimsoll
