@@ -7,7 +7,6 @@
 #include <map>
 #include <utility>
 
-#include "train/job/keys.h"
 #include "train/job/many_devices.h"
 
 namespace plimsoll::job {
@@ -165,16 +164,12 @@ std::vector<Alias> named_aliases() {
       {"enable_activation_offloading", "torchtune", "", nullptr, "set host_memory_budget to the bytes it may take"},
       {"clip_grad_norm", "torchtune", "max_grad_norm", clipping},
       // the systems' own files
-      {"training.batch_size", "a training section", "batch_size"},
-      {"training.gradient_accumulation_steps", "a training section", "gradient_accumulation_steps"},
       boolean("training.use_mixed_precision", "a training section", mixed),
       {"training.learning_rate", "a training section", "optimizer.learning_rate"},
       {"training.num_epochs", "a training section", "max_epochs"},
-      {"training.max_grad_norm", "a training section", "max_grad_norm"},
       {"training.weight_decay", "a training section", "optimizer.weight_decay"},
       {"training.warmup_steps", "a training section", "scheduler.warmup_steps"},
       {"training.num_workers", "a training section", "data.num_workers"},
-      {"training.seed", "a training section", "seed"},
       boolean("use_mixed_precision", "a training section", mixed),
       boolean("use_amp", "PyTorch", mixed),
       {"num_workers", "PyTorch", "data.num_workers"},
@@ -193,15 +188,14 @@ std::vector<Alias> named_aliases() {
   return table;
 }
 
-// What stands at the top of a file, by our name or another's, may stand in a section `training` too.
+// Another program's name at the top of a file may stand in a section `training` too. Our keys may as well: the reader
+// takes the prefix off them.
 void add_training_section(std::vector<Alias>& table) {
   std::vector<Alias> more;
   const auto add = [&](Alias alias) {
     alias.name = "training." + alias.name;
     if (std::ranges::find(table, alias.name, &Alias::name) == table.end()) more.push_back(std::move(alias));
   };
-  for (const Key& key : keys())
-    if (key.help.key.find('.') == std::string::npos) add({key.help.key, "a training section", key.help.key});
   for (const Alias& alias : table)
     if (alias.name.find('.') == std::string::npos || alias.name == "gradient_accumulation.scheduling") add(alias);
   std::ranges::move(more, std::back_inserter(table));

@@ -41,6 +41,16 @@ bool is_section(std::string_view name) {
   return std::ranges::find(sections(), name) != sections().end();
 }
 
+/// Returns "seed" for "training.seed": a key at the top of the job file may stand in a section `training` too. Returns
+/// nothing for other names.
+std::optional<std::string> key_in_training_section(std::string_view name) {
+  constexpr std::string_view kSection = "training.";
+  if (!name.starts_with(kSection)) return std::nullopt;
+  const std::string_view key = name.substr(kSection.size());
+  if (key.find('.') != std::string_view::npos || find_key(key) == nullptr) return std::nullopt;
+  return std::string(key);
+}
+
 /// A note on a budget of a few digits without a unit, which is bytes: "256" is seldom what is meant.
 std::optional<std::string> missing_unit_note(const Value& value) {
   constexpr std::array kBudgets = {"memory_budget", "host_memory_budget", "disk_budget"};
@@ -63,6 +73,8 @@ class Assignments {
     const bool other_section =
         !is_section(path) && !find_key(path) && node.kind == Node::Kind::mapping && is_alias_section(path);
     if (!path.empty() && !is_section(path) && !other_section) {
+      if (const auto key = key_in_training_section(path))
+        return put_alias({path, "a training section", *key}, path, node, source);
       if (!find_key(path)) return put_alias(*find_alias(path), path, node, source);
       put(path, in_our_words(path, node, source), source);
       return;
@@ -121,7 +133,7 @@ class Assignments {
 
   /// A key, a section, or another program's name for one.
   static bool known(const std::string& name, Node::Kind kind) {
-    return is_section(name) || find_key(name) || find_alias(name) ||
+    return is_section(name) || find_key(name) || key_in_training_section(name) || find_alias(name) ||
            (kind == Node::Kind::mapping && is_alias_section(name));
   }
 
