@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text_dataset.h"
+#include "data/sampler.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {

@@ -9,7 +9,6 @@
 #include "data/batch.h"
 #include "data/sampler.h"
 #include "data/synthetic_batch.h"
-#include "data/text_dataset.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {
@@ -43,10 +42,6 @@ class SampleSource {
   /// What was left out because it cannot be read (`data.skip_bad`), a line each with the file's name.
   virtual std::vector<std::string> skipped() const { return {}; }
 };
-
-/// The job's text, tokenised where no earlier job has.
-std::unique_ptr<SampleSource> text_samples(const DataConfig& config, const Tokenizer& tokenizer,
-                                           const TextDataset::Progress& progress);
 
 /// config.samples random ones, of which config.validation_fraction are held out; at least one is trained on.
 std::unique_ptr<SampleSource> synthetic_samples(const DataConfig& config, uint64_t seed,

@@ -1,4 +1,4 @@
-// The order in which windows of the data are visited.
+// Declares the two parts of the data, and the order in which samples of a part are visited.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include <vector>
 
 namespace plimsoll {
+
+/// A part of the data: trained on, or held out for evaluation.
+enum class Split : uint8_t { train, validation };
 
 /// Positions 0, 1, 2, … run over all epochs; epoch e is positions [e * count, (e + 1) * count) and visits each window
 /// once, in an order that depends on (count, seed, e) alone: not on the machine, the number of threads or where a

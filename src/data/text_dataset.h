@@ -11,13 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "data/sampler.h"
 #include "data/token_file.h"
 #include "data/tokenizer.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {
-
-enum class Split : uint8_t { train, validation };
 
 /// May be read from any number of threads.
 class TextDataset {

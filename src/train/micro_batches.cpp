@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "data/cast_batch.h"
+#include "data/text_samples.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "record/dtypes.h"

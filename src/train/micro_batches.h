@@ -12,6 +12,8 @@
 #include "data/loader.h"
 #include "data/sample_source.h"
 #include "data/sampler.h"
+#include "data/text_dataset.h"
+#include "data/tokenizer.h"
 #include "plimsoll/job.h"
 #include "plimsoll/training.h"
 
