@@ -7,7 +7,7 @@
 #include "ops/add_rms_norm_results.h"
 #include "ops/add_rows.h"
 #include "ops/op_support.h"
-#include "ops/results.h"
+#include "ops/rms_norm_results.h"
 
 namespace plimsoll::ops {
 namespace {

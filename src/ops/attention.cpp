@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "ops/attention_cpu.h"
+#include "ops/attention_results.h"
 #include "ops/op_support.h"
-#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <vector>
 
+#include "ops/gradient_norm_check.h"
 #include "ops/op_support.h"
-#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "ops/linear_cross_entropy_cpu.h"
+#include "ops/linear_cross_entropy_results.h"
 #include "ops/op_support.h"
-#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {

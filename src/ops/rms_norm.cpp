@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "ops/op_support.h"
-#include "ops/results.h"
+#include "ops/rms_norm_results.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -10,7 +10,7 @@
 #include <numbers>
 
 #include "ops/op_support.h"
-#include "ops/results.h"
+#include "ops/rope_results.h"
 
 namespace plimsoll::ops {
 namespace {

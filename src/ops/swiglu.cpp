@@ -6,7 +6,7 @@
 #include <torch/library.h>
 
 #include "ops/op_support.h"
-#include "ops/results.h"
+#include "ops/swiglu_results.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "ops/attention_cuda_plan.h"
+#include "ops/attention_results.h"
 #include "ops/cuda/attention_blocks_cuda.h"
 #include "ops/cuda/cuda_op_support.h"
-#include "ops/results.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -3,7 +3,8 @@
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/cuda/gated_launch.h"
 #include "ops/cuda/rope_launch.h"
-#include "ops/results.h"
+#include "ops/rope_results.h"
+#include "ops/swiglu_results.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -2,7 +2,7 @@
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/cuda/gradient_norm_launch.h"
 #include "ops/cuda_plan.h"
-#include "ops/results.h"
+#include "ops/gradient_norm_check.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -3,7 +3,7 @@
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/linear_cross_entropy_chunks.h"
 #include "ops/linear_cross_entropy_plan.h"
-#include "ops/results.h"
+#include "ops/linear_cross_entropy_results.h"
 
 namespace plimsoll::ops {
 namespace {

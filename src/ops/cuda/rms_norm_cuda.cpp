@@ -2,7 +2,7 @@
 #include "ops/cuda/cuda_op_support.h"
 #include "ops/cuda/rms_norm_launch.h"
 #include "ops/cuda_plan.h"
-#include "ops/results.h"
+#include "ops/rms_norm_results.h"
 
 namespace plimsoll::ops {
 namespace {
