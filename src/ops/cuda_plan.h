@@ -1,5 +1,5 @@
 // How our CUDA kernels cut their work, where their scratch depends on it: for the launchers, and for the rules by which
-// a GPU's plan is made without one (workspace_cuda.h). Never by the device: sums are the same on every GPU. No
+// a GPU's plan is made without one (workspace_cuda_rules.h). Never by the device: sums are the same on every GPU. No
 // libtorch.
 #pragma once
 

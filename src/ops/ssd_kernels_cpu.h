@@ -10,7 +10,7 @@
 // States are passed from chunk to chunk first, for every head; then all chunks are independent of each other.
 #pragma once
 
-#include "ops/ssd_scan_plan.h"
+#include "ops/ssd_scan_chunks.h"
 #include "plimsoll/dtype.h"
 
 namespace plimsoll::ops {

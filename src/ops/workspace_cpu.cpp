@@ -15,7 +15,7 @@
 #include "ops/products_cpu_plan.h"
 #include "ops/quantized_plan.h"
 #include "ops/rows.h"
-#include "ops/ssd_scan_plan.h"
+#include "ops/ssd_scan_chunks.h"
 #include "ops/workspace_rules.h"
 
 namespace plimsoll::ops {

@@ -1,5 +1,5 @@
-// The scratch of the CUDA kernels of layers, the loss head and the norm of gradients: workspace_cuda.h's part of these
-// operators.
+// The scratch of the CUDA kernels of layers, the loss head and the norm of gradients: workspace_cuda_rules.h's part of
+// these operators.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "base/update_group.h"
 #include "ops/causal_conv_plan.h"
 #include "ops/cuda/optimizer_plan.h"
-#include "ops/cuda/ssd_scan_plan.h"
+#include "ops/cuda/ssd_scan_panels.h"
 #include "ops/quantized_plan.h"
 #include "ops/workspace_rules.h"
 

@@ -1,5 +1,5 @@
 // The scratch of the optimizers' CUDA kernels. No libtorch, no CUDA: launchers, operators and the figures for their
-// workspace (workspace_cuda.h) must agree.
+// workspace (workspace_cuda_rules.h) must agree.
 #pragma once
 
 #include "ops/optimizer/adafactor_plan.h"

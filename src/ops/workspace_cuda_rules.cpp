@@ -1,4 +1,4 @@
-#include "ops/workspace_cuda.h"
+#include "ops/workspace_cuda_rules.h"
 
 #include "ops/workspace_cuda_layers.h"
 #include "ops/workspace_cuda_updates.h"

@@ -1,5 +1,5 @@
 // The scratch of the state-space scan's CUDA kernels. No libtorch, no CUDA: the operator and the figures for its
-// workspace (workspace_cuda.h) must agree.
+// workspace (workspace_cuda_rules.h) must agree.
 //
 // Chunks are worked on in panels of as many as fit ssd_panel_bytes (at least one): tiles of the operands, all padded
 // with zeros to the length of the longest chunk, and the products that are made of them.
@@ -9,7 +9,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ops/ssd_scan_plan.h"
+#include "ops/ssd_scan_chunks.h"
 
 namespace plimsoll::cuda {
 
