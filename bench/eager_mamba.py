@@ -1,6 +1,6 @@
 """The gesture classifier's training step (examples/gesture-ssm/tiny.yaml) in eager PyTorch: the peer of bench/step_time.py.
 
-The model is src/model/gesture_ssm.cpp as a PyTorch user without a kernel for the scan would write it: Mamba-2's scan in chunks
+The model is src/models/gesture_ssm.cpp as a PyTorch user without a kernel for the scan would write it: Mamba-2's scan in chunks
 (T. Dao and A. Gu 2024, "Transformers are SSMs", listing 1) of einsum and cumsum, conv1d, the sequence flipped for the way back.
 """
 import math

@@ -1,6 +1,6 @@
 """Prompted segmentation's training step (examples/prompt-segmentation/tiny.yaml) in eager PyTorch: the peer of bench/step_time.py.
 
-The model is src/model/prompt_segmentation.cpp as a PyTorch user would write it: conv2d on channels_last maps,
+The model is src/models/prompt_segmentation.cpp as a PyTorch user would write it: conv2d on channels_last maps,
 scaled_dot_product_attention, RMSNorm; the same losses (binary cross entropy and Dice over the masks).
 """
 import math

@@ -1,6 +1,6 @@
 """The small language model's training step in eager PyTorch, from the same wheel: the peer of bench/step_time.py.
 
-The model is the decoder of src/model/decoder.cpp as a PyTorch user would write it: fused scaled_dot_product_attention, F.rms_norm,
+The model is the decoder of src/models/decoder.cpp as a PyTorch user would write it: fused scaled_dot_product_attention, F.rms_norm,
 F.cross_entropy, AdamW, clipping.
 """
 import torch

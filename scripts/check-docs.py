@@ -11,7 +11,7 @@ no network is needed.
 Commands, in code blocks and inline code (not in CHANGELOG.md and docs/decisions, which tell of earlier times):
 every `make TARGET` is in Makefile; every path below scripts/, bench/ and examples/ exists; every `plimsoll COMMAND` and
 `--option` is in docs/command-line.md, which is generated from the help; every override `key=value` is a key of
-docs/job-file.md or a name of src/train/job/aliases.cpp. A command that is shown with the error it causes may be wrong.
+docs/job-file.md or a name of src/job/values/aliases.cpp. A command that is shown with the error it causes may be wrong.
 
 Prints one line for each fault, FILE:LINE: TARGET: REASON, and exits with 1 if there is one.
 """
@@ -158,7 +158,7 @@ def keys():
     own = set(re.findall(r"^\| `([a-z_][\w.]*)` \|", (ROOT / "docs/job-file.md").read_text(encoding="utf-8"), re.MULTILINE))
     other = set()
     for name in ["aliases.cpp", "many_devices.cpp"]:
-        text = (ROOT / "src/train/job" / name).read_text(encoding="utf-8")
+        text = next(ROOT.glob(f"src/**/{name}")).read_text(encoding="utf-8")
         other.update(re.findall(r"[({]\"([a-z_][\w.*]*)\", *\"", text))
         for ending in re.findall(r"fmt::format\(\"\{\}(\w+)\"", text):
             other.update([ending, "data." + ending])

@@ -45,7 +45,7 @@ struct MemoryUse {
   int64_t measured_peak() const { return peak; }
 };
 
-/// What the device can fuse (base/pointwise.h).
+/// What the device can fuse (trace/pointwise.h).
 struct Fusing;
 
 /// Scratch that a kernel takes on the device planned for, in bytes: a rule for the operator, or what was learned from

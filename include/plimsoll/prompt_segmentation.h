@@ -12,7 +12,7 @@ namespace plimsoll {
 /// A hierarchical image encoder in four stages, at 1/4, 1/8, 1/16 and 1/16 of the image: inverted bottlenecks, then
 /// three of attention within windows (Wu et al. 2022, "TinyViT", as MobileSAM and TinySAM have it).
 struct ImageEncoderConfig {
-  /// compact: RMSNorm and no biases (model/image_encoder.h); tiny_vit: as published, to start from published weights.
+  /// compact: RMSNorm and no biases (models/image_encoder.h); tiny_vit: as published, to start from published weights.
   std::string type = "compact";
   std::array<int64_t, 4> widths = {16, 32, 48, 64};
   std::array<int64_t, 4> depths = {1, 1, 2, 1};  ///< blocks of each stage

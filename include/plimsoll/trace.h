@@ -83,7 +83,7 @@ struct Argument {
 /// touch the target or write to the source. Copies in one direction are done in the order in which they were started.
 enum class CopyStage : uint8_t { none, start, wait };
 
-/// What replay needs of libtorch for a call: the operator handle and the constant arguments (src/record/op_call.h).
+/// What replay needs of libtorch for a call: the operator handle and the constant arguments (src/ops/op_call.h).
 struct OpCall;
 
 /// One recorded call of an operator, or a copy between two memories.

@@ -12,7 +12,7 @@
 namespace plimsoll {
 
 /// The encoder of a frame: a vision transformer (Dosovitskiy et al. 2021) of pre-norm blocks. What ViT, CLIP and SigLIP
-/// do differently are settings of it (train/weights/vision_families.h).
+/// do differently are settings of it (weights/vision_families.h).
 struct VisionConfig {
   int64_t patch = 16;  ///< height and width of a patch: a token; divides image_size
   int64_t width = 192;

@@ -47,7 +47,7 @@ std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::v
 /// beyond. Sound with a part that cannot be decoded, or that ends before the file says, is an error.
 std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_rate);
 
-/// A PNG or JPEG file that lies in memory, for read_picture() (data/picture.h), which has looked through it; `path` is
+/// A PNG or JPEG file that lies in memory, for read_picture() (files/picture.h), which has looked through it; `path` is
 /// for messages.
 Picture decode_picture(const std::filesystem::path& path, const std::vector<uint8_t>& bytes, bool png);
 

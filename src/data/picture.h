@@ -1,5 +1,5 @@
 // Pictures in PNG and JPEG files, as the numbers that their files hold: grey values and palette indices exactly, up to
-// 16 bits. Decoded by FFmpeg (data/media.h says how it is loaded).
+// 16 bits. Decoded by FFmpeg (files/media.h says how it is loaded).
 //
 // What a header says is held against bounds, and a PNG's chunks against their checksums and its image's length, before
 // a decoder sees the file. An orientation that a JPEG asks for is not applied: masks are drawn on what is stored.

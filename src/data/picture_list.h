@@ -27,7 +27,7 @@ struct PictureTask {
 /// config.slices.label_names gives the structures of a mask's numbers, and without it everything that is not 0 is the
 /// structure that config.slices.structures names.
 ///
-/// Of config.pictures.list: a table (.csv, .tsv; data/csv_file.h) whose first line names the columns, or JSON lines
+/// Of config.pictures.list: a table (.csv, .tsv; files/csv_file.h) whose first line names the columns, or JSON lines
 /// (.jsonl), an object each. `image` and `mask` are paths from the list's folder; `structure`, `value`, `prompt`,
 /// `answer` and `split` may be there. A line without structure, value and prompt has all structures of label_names.
 ///

@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-/// Samples of the same fields as slice_samples() has them, one for each of picture_tasks() (data/picture_list.h) whose
-/// mask shows at least config.slices.min_pixels; shape.channels is 1 or 3.
+/// Samples of the same fields as slice_samples() has them, one for each of picture_tasks()
+/// (data/pictures/picture_list.h) whose mask shows at least config.slices.min_pixels; shape.channels is 1 or 3.
 ///
 /// Pictures are held out whole, with all that is asked for in them: those that a list says, and of all others the
 /// shares config.test_fraction and config.validation_fraction, at least one where a share is above 0, chosen by a hash

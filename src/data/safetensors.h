@@ -1,5 +1,5 @@
 // Tensors in safetensors files: a reader over a memory map and a writer that streams. The header's rules stand in
-// data/safetensors_header.h.
+// safetensors/safetensors_header.h.
 //
 // Files that we write carry checksums as metadata, which other programs ignore: "hash:NAME" for a tensor, and
 // "hash:__metadata__" for the header itself (no tensor may have that name); 16 hexadecimal digits of XXH3.

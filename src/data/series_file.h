@@ -1,4 +1,5 @@
-// Files of labelled time series, whatever their format: .ts (data/ts_file.h), tables (data/series_table.h), NumPy's.
+// Files of labelled time series, whatever their format: .ts (files/ts_file.h), tables (data/series/series_table.h),
+// NumPy's.
 #pragma once
 
 #include <filesystem>

@@ -14,8 +14,8 @@ struct SlicePrompt {
   std::vector<float> read_at;
 };
 
-/// Prompt and answer with `name` for {}, as slice_samples (data/slice_samples.h) says. Throws UserError where they have
-/// more than `length` tokens.
+/// Prompt and answer with `name` for {}, as slice_samples (data/slices/slice_samples.h) says. Throws UserError where
+/// they have more than `length` tokens.
 SlicePrompt make_slice_prompt(const std::string& prompt, const std::string& answer, const std::string& name,
                               int64_t length, const Tokenizer& tokenizer);
 

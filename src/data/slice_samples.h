@@ -19,8 +19,8 @@ struct SliceShape {
 
 /// Samples of n x n pixels, c channels and L tokens: "image" float32 [B, n, n, c], "tokens", "targets" int64 [B, L],
 /// "read_at" float32 [B, L], "mask" uint8 [B, n, n]. Every pair of a slice and a structure of which it shows at least
-/// config.slices.min_pixels is one; which are held out, split_slices (data/slice_split.h) says for each volume, of the
-/// slices between the first and the last that show any.
+/// config.slices.min_pixels is one; which are held out, split_slices (data/slices/slice_split.h) says for each volume,
+/// of the slices between the first and the last that show any.
 ///
 /// Tokens are the prompt, the answer and the end of text, which fills the rest; targets are the tokens that follow,
 /// from the prompt's last one to the end of text, and -100 elsewhere; read_at is their mean up to the

@@ -41,11 +41,11 @@ class Tokenizer {
   virtual std::size_t last_cut(std::string_view text) const = 0;
 };
 
-/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2" (src/data/gpt2_tokenizer.h;
-/// `file` is its rank file), "sentencepiece" (src/data/sentencepiece_tokenizer.h; `file` is its model), "gguf"
-/// (src/data/gguf_tokenizer.h; `file` is a model's) or "huggingface" (src/data/huggingface_tokenizer.h; `file` is its
-/// tokenizer.json, or the folder of one). Throws UserError for another name and for a file that is missing
-/// or malformed.
+/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2"
+/// (src/data/tokenizers/gpt2_tokenizer.h; `file` is its rank file), "sentencepiece"
+/// (src/data/tokenizers/sentencepiece_tokenizer.h; `file` is its model), "gguf" (src/data/tokenizers/gguf_tokenizer.h;
+/// `file` is a model's) or "huggingface" (src/data/tokenizers/huggingface_tokenizer.h; `file` is its tokenizer.json, or
+/// the folder of one). Throws UserError for another name and for a file that is missing or malformed.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file);
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 //     loss head
 //
 // What families of such models do differently (GPT-2, Llama, Mistral, Gemma 2, Qwen 2 and 3) are keys of its
-// configuration; train/weights/families.h says which family has which.
+// configuration; weights/families.h says which family has which.
 #pragma once
 
 #include <torch/nn/module.h>

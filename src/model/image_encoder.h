@@ -8,7 +8,7 @@
 // depthwise convolutions see channels_last tensors without a copy. Three things differ from TinyViT: RMSNorm stands for
 // its batch and layer norms (a normalisation over images does not suit a micro batch of one, and it saves its input
 // alone); attention has no table of relative positions (it would need the whole matrix of scores), the convolutions
-// tell positions; linear layers have no biases. What TinyViT is without these is model/tiny_vit.h.
+// tell positions; linear layers have no biases. What TinyViT is without these is models/tiny_vit.h.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -10,7 +10,7 @@
 
 namespace plimsoll::model {
 
-constexpr int64_t kMostConvTaps = 4;  ///< that ops/causal_conv1d.h has kernels for
+constexpr int64_t kMostConvTaps = 4;  ///< that ops/scan/causal_conv1d.h has kernels for
 
 inline int64_t scan_width_of(const MambaConfig& config) {
   return config.expand * config.hidden_size;

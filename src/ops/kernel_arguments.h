@@ -1,5 +1,5 @@
 // What the arithmetic of our operators is told, on raw rows: the same for CPU kernels (kernels_cpu.h) and CUDA's
-// (cuda/*_launch.h). No libtorch.
+// (*_launch.h, each in the folder of its operator). No libtorch.
 #pragma once
 
 #include <cstdint>

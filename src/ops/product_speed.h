@@ -15,7 +15,7 @@ namespace plimsoll::ops {
 /// Multiplications and additions a second of one thread.
 struct ProductSpeed {
   double libtorch = 0;     ///< libtorch's own product
-  double blocks = 0;       ///< the product in float32 blocks (ops/products_cpu.h); of float32 libtorch's own
+  double blocks = 0;       ///< the product in float32 blocks (ops/arithmetic/products_cpu.h); of float32 libtorch's own
   double convolution = 0;  ///< libtorch's convolution
 };
 /// By type: float32, bfloat16, float16.

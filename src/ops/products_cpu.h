@@ -1,9 +1,9 @@
 // Products of 16-bit matrices on the CPU where the processor has no instructions for them: in float32 blocks.
 //
 // libtorch's own kernels of such products are 5 to 40 times as slow as float32's there. What they are is measured
-// (ops/product_speed.h); where they are slow, aten::mm, addmm, bmm and baddbmm of bfloat16 or float16 widen blocks of
-// their operands into bounded scratch, have float32's product sum them, and round each result once. Everything else of
-// these operators is libtorch's as before.
+// (ops/arithmetic/product_speed.h); where they are slow, aten::mm, addmm, bmm and baddbmm of bfloat16 or float16 widen
+// blocks of their operands into bounded scratch, have float32's product sum them, and round each result once.
+// Everything else of these operators is libtorch's as before.
 //
 // They take libtorch's place in its dispatcher, for the whole process: a model that runs eagerly computes the same bits
 // as one that is planned, as it does with every other operator.

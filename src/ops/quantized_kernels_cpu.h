@@ -7,7 +7,7 @@
 
 namespace plimsoll::ops {
 
-/// A quantised weight, laid out as data says in ops/quantized_plan.h.
+/// A quantised weight, laid out as data says in ops/quantized/quantized_plan.h.
 struct QuantizedWeight {
   const void* codes = nullptr;   ///< int8, or two 4-bit codes a byte
   const void* scales = nullptr;  ///< float32, or uint8 where `second` is given

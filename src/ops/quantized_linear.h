@@ -1,5 +1,5 @@
 // Linear layers over a frozen weight of 8 or 4 bits, taken apart in pieces as it is used. The layout is described in
-// ops/quantized_plan.h.
+// ops/quantized/quantized_plan.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -29,7 +29,7 @@ class Arrangements {
 
   const AwayCandidates& candidates() const { return candidates_; }
 
-  /// That part of the candidates (plan/away) away, with so much room; made once.
+  /// That part of the candidates (plan/offload/away) away, with so much room; made once.
   const Arrangement& at(double part, int64_t host_room) const;
 
  private:

@@ -1,10 +1,10 @@
 // Recompute, keep or move: saved values may also spend the time until backward in host memory.
 //
 // Which values: at the link's price of a byte, a value is worth moving where rebuilding it costs more. Of the regions
-// (plan/recompute_regions) the first k move what they keep: their values wait longest, and the copies of the last ones
-// would have to come back at once. For every k the others are solved as without a link (plan/recompute_search), each
-// combination is carried out (passes/offload), and what it takes is read off the result: bytes, and the time that ops
-// wait for copies.
+// (plan/recompute/recompute_regions) the first k move what they keep: their values wait longest, and the copies of the
+// last ones would have to come back at once. For every k the others are solved as without a link
+// (plan/recompute/recompute_search), each combination is carried out (passes/offload), and what it takes is read off
+// the result: bytes, and the time that ops wait for copies.
 #pragma once
 
 #include <map>

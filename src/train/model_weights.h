@@ -36,7 +36,7 @@ void load_mamba_weights(const std::filesystem::path& weights, const std::filesys
 void load_vision_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
                          const VisionConfig& wanted, const NamedTensors& state, const std::string& prefix = "");
 
-/// The same of a TinyViT (model/tiny_vit.h) at `prefix` ("encoder."), from a safetensors file with the names that
+/// The same of a TinyViT (models/tiny_vit.h) at `prefix` ("encoder."), from a safetensors file with the names that
 /// TinySAM, MobileSAM and TinyViT publish theirs with; what else such a file holds is left alone.
 void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTensors& state,
                            const std::string& prefix = "");

@@ -57,7 +57,7 @@ void launch_updates(ElementRule rule, const UpdateTarget* targets, int64_t count
                     const RuleNumbers& numbers, cudaStream_t stream);
 
 /// The parameter's kind is not float64, `state` of the target is not used. numbers: clip threshold, weight decay.
-/// `scratch`: adafactor_scratch_bytes() of ops/cuda/optimizer_plan.h.
+/// `scratch`: adafactor_scratch_bytes() of ops/optimizer/optimizer_plan.h.
 void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape, float* row_means, float* column_means,
                       const StepPointers& scalars, const RuleNumbers& numbers, void* scratch, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// Numbers in an optimizer's formats (ops/optimizer/formats.h), eight of a thread at a time.
+// Numbers in an optimizer's formats (ops/arithmetic/formats.h), eight of a thread at a time.
 //
 // A block of 128 numbers is that of half a warp. Lane l has the numbers 16 v + l for v = 0 .. 7: those whose random
 // bits come from one counter, and whose 8-bit codes are the bytes of two words. What half a warp reads in one go lies

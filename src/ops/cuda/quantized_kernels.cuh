@@ -1,4 +1,4 @@
-// Weights quantised and taken apart (ops/quantized_plan.h), to the CPU's bits.
+// Weights quantised and taken apart (ops/quantized/quantized_plan.h), to the CPU's bits.
 #pragma once
 
 #include "ops/cuda/device_support.cuh"

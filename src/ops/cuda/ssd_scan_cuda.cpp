@@ -1,5 +1,5 @@
 // The state-space scan as products of tiles, a panel of chunks at a time. With L positions, N state and P width, of one
-// chunk and head (ops/ssd_kernels_cpu.h):
+// chunk and head (ops/scan/ssd_kernels_cpu.h):
 //
 //     y = [weights | arriving C] [x ; H]  +  D x                      [L, L + N] [L + N, P]
 //     H' = kept H + B^T (leaving x)                                   [N, L] [L, P], all heads of a group at once

@@ -1,6 +1,6 @@
-// What there is to the state-space scan beside products of matrices (ops/ssd_kernels_cpu.h has the formulas): tiles put
-// together and taken apart. Behind a short chunk's end operands are 0 and the sums stay as they are, so that nothing
-// comes of it.
+// What there is to the state-space scan beside products of matrices (ops/scan/ssd_kernels_cpu.h has the formulas):
+// tiles put together and taken apart. Behind a short chunk's end operands are 0 and the sums stay as they are, so that
+// nothing comes of it.
 #pragma once
 
 #include "ops/cuda/any_type.cuh"

@@ -1,5 +1,5 @@
 // Starts of the state-space scan's CUDA kernels: raw memory of the device, no tensors, no allocation, no waiting.
-// Between them the operator multiplies tiles (ssd_scan_cuda.cpp). Tiles are those of ops/cuda/ssd_scan_panels.h; "S" is
+// Between them the operator multiplies tiles (ssd_scan_cuda.cpp). Tiles are those of ops/scan/ssd_scan_panels.h; "S" is
 // float32, or float64 for operands of float64.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Offload: saved values spend the time between forward and backward in host memory; what is marked as lying elsewhere
 // (optimizer state, gradients, parameters) comes to the device only while ops use it. Copies run beside the ops
-// (plan/copy_schedule says when).
+// (plan/graph/copy_schedule says when).
 //
 //     forward    v = …   [v -> host …………]            saved: one copy out, one copy in, by a buffer each
 //     backward              [host -> v' ……] … v'
@@ -21,7 +21,7 @@ namespace plimsoll {
 struct OffloadChoice {
   std::vector<char> saved;    ///< by buffer: moved to host memory in the longest time in which no op uses it; not
                               ///< persistent, of one segment. May be empty: nothing
-  bool host_updates = false;  ///< ops that may (plan/host_updates) run on the host
+  bool host_updates = false;  ///< ops that may (plan/graph/host_updates) run on the host
 };
 
 /// The trace with the choice carried out, and visits of the device for every buffer that `trace` says lies elsewhere.
