@@ -142,6 +142,10 @@ format: ## Format the C++ sources
 check-format: ## Check the format of the C++ sources
 	@scripts/check-format.sh
 
+.PHONY: layers
+layers: ## Check that the rooms of src/rooms.txt include only earlier rooms (ARGS=--list for the rooms)
+	@scripts/check-layers.py $(ARGS)
+
 .PHONY: tidy
 tidy: setup ## Run clang-tidy over src/ (TIDY_ARGS=src/plan for a part)
 	@scripts/tidy.sh $(TIDY_ARGS)
