@@ -8,7 +8,7 @@
 
 #include <limits>
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "ops/op_support.h"
 
 namespace {

@@ -4,12 +4,12 @@
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
 
-#include "ops/attention.h"
-#include "ops/linear_cross_entropy.h"
+#include "ops/attention/attention.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/op_support.h"
-#include "ops/rms_norm.h"
-#include "ops/rope.h"
-#include "ops/swiglu.h"
+#include "ops/layers/rms_norm.h"
+#include "ops/layers/rope.h"
+#include "ops/layers/swiglu.h"
 
 namespace {
 

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "ops/optimizer/formats.h"
+#include "ops/arithmetic/formats.h"
 #include "plan/passes/group_updates.h"
-#include "train/optimizer.h"
+#include "run/optimizer/optimizer.h"
 
 namespace {
 

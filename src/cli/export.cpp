@@ -12,11 +12,11 @@
 #include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "train/checkpoint.h"
-#include "train/huggingface_export.h"
-#include "train/job/meant.h"
-#include "train/job/origin.h"
-#include "train/weights_file.h"
+#include "checkpoint/checkpoint.h"
+#include "weights/huggingface_export.h"
+#include "job/values/meant.h"
+#include "job/origin.h"
+#include "weights/weights_file.h"
 
 namespace plimsoll::cli {
 namespace {

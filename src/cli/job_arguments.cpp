@@ -10,7 +10,7 @@
 #include "cli/standard_streams.h"
 #include "cli/stray_words.h"
 #include "plimsoll/error.h"
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll::cli {
 

@@ -10,7 +10,7 @@
 #include "plimsoll/bytes.h"
 #include "report/progress.h"
 #include "report/table.h"
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "plimsoll/error.h"
-#include "train/checkpoint.h"
-#include "train/job/data_kind.h"
-#include "train/key_errors.h"
+#include "checkpoint/checkpoint.h"
+#include "job/keys/data_kind.h"
+#include "base/key_errors.h"
 
 namespace plimsoll::cli {
 namespace {

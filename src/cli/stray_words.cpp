@@ -8,7 +8,7 @@
 #include "base/quoted.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
-#include "train/job/unknown_key.h"
+#include "job/unknown_key.h"
 
 namespace plimsoll::cli {
 namespace {

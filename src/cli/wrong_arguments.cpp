@@ -13,9 +13,9 @@
 
 #include "base/nearest.h"
 #include "base/quoted.h"
-#include "train/job/keys.h"
-#include "train/job/many_devices.h"
-#include "train/job/unknown_key.h"
+#include "job/keys/keys.h"
+#include "job/values/many_devices.h"
+#include "job/unknown_key.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "data/hash.h"
+#include "base/hash.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 #include <numbers>
 #include <type_traits>
 
-#include "data/hash.h"
+#include "base/hash.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

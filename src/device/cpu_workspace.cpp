@@ -1,7 +1,7 @@
 #include "device/cpu_workspace.h"
 
 #include "device/product_scratch.h"
-#include "ops/workspace_cpu.h"
+#include "ops/workspace/workspace_cpu.h"
 
 namespace plimsoll {
 

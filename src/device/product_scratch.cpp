@@ -11,10 +11,10 @@
 #include <mutex>
 
 #include "device/cpu_allocator.h"
-#include "ops/product_speed.h"
+#include "ops/arithmetic/product_speed.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "record/dtypes.h"
+#include "ops/dtypes.h"
 
 namespace plimsoll {
 namespace {

@@ -1,7 +1,7 @@
 // What libtorch's matrix products take on this machine's CPU, found out by running them.
 #pragma once
 
-#include "ops/library_product.h"
+#include "ops/arithmetic/library_product.h"
 
 namespace plimsoll {
 

@@ -11,7 +11,7 @@
 #include "ops/kernels_cpu.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
-#include "record/dtypes.h"
+#include "ops/dtypes.h"
 
 namespace plimsoll::ops {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "plan/away.h"
-#include "plan/offload_search.h"
+#include "plan/offload/away.h"
+#include "plan/offload/offload_search.h"
 
 namespace plimsoll {
 namespace {

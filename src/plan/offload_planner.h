@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "plan/arrangement.h"
+#include "plan/offload/arrangement.h"
 #include "plan/schedules.h"
 #include "plimsoll/plan.h"
 

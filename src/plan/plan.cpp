@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <chrono>
 
-#include "plan/arrangement.h"
-#include "plan/decision_reasons.h"
+#include "plan/offload/arrangement.h"
+#include "plan/explain/decision_reasons.h"
 #include "plan/offload_planner.h"
 #include "plan/passes/group_updates.h"
 #include "plan/passes/update_in_backward.h"
-#include "plan/recompute_search.h"
+#include "plan/recompute/recompute_search.h"
 #include "plan/schedules.h"
 #include "plan/treatment.h"
-#include "plan/validator.h"
+#include "plan/validate/validator.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

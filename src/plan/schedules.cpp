@@ -4,8 +4,8 @@
 #include <set>
 #include <vector>
 
-#include "plan/explain.h"
-#include "plan/lay_out.h"
+#include "plan/explain/explain.h"
+#include "plan/placement/lay_out.h"
 #include "plan/passes/fuse_pointwise.h"
 #include "plan/passes/recompute.h"
 #include "plan/pipeline.h"

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "plan/arrangement.h"
-#include "plan/offload_search.h"
-#include "plan/recompute_search.h"
+#include "plan/offload/arrangement.h"
+#include "plan/offload/offload_search.h"
+#include "plan/recompute/recompute_search.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "plan/arrangement.h"
+#include "plan/offload/arrangement.h"
 #include "plan/offload_planner.h"
 #include "plan/schedules.h"
 #include "plimsoll/plan.h"

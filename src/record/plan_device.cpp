@@ -9,7 +9,7 @@
 #include <torch/library.h>
 
 #include "plimsoll/error.h"
-#include "record/dtypes.h"
+#include "ops/dtypes.h"
 #include "record/recorder.h"
 
 namespace plimsoll {

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "plimsoll/error.h"
-#include "record/op_call.h"
-#include "record/op_cost.h"
+#include "ops/op_call.h"
+#include "cost/op_cost.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
 

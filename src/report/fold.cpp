@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

@@ -12,7 +12,7 @@
 #include "plimsoll/error.h"
 #include "report/plan_page_assets.h"
 #include "report/plan_page_data.h"
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

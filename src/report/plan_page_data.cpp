@@ -8,7 +8,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

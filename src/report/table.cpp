@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "plimsoll/error.h"
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

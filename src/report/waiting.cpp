@@ -7,7 +7,7 @@
 #include <ostream>
 #include <utility>
 
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <functional>
 
-#include "ops/attention.h"
-#include "ops/linear_cross_entropy.h"
+#include "ops/attention/attention.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/optimizer/ops.h"
-#include "ops/rms_norm.h"
+#include "ops/layers/rms_norm.h"
 
 namespace plimsoll {
 namespace {

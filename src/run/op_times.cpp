@@ -15,7 +15,7 @@
 
 #include "base/agreed_tries.h"
 #include "base/atomic_file.h"
-#include "plan/cost.h"
+#include "cost/cost.h"
 #include "plimsoll/error.h"
 #include "run/single_op.h"
 

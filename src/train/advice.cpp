@@ -10,7 +10,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/advice_steps.h"
-#include "train/weight_types.h"
+#include "fine_tuning/weight_types.h"
 
 namespace plimsoll {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "train/job/model_kind.h"
-#include "train/job_units.h"
-#include "train/weight_types.h"
+#include "job/keys/model_kind.h"
+#include "job/job_units.h"
+#include "fine_tuning/weight_types.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "run/op_times.h"
-#include "train/missing_data.h"
+#include "job/missing_data.h"
 
 namespace plimsoll {
 namespace {

@@ -9,8 +9,8 @@
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "run/op_times.h"
-#include "train/machine_cost.h"
-#include "train/plan_options.h"
+#include "run/machine_cost.h"
+#include "run/plan_options.h"
 
 namespace plimsoll {
 namespace {

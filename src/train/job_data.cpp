@@ -1,14 +1,14 @@
 #include "train/job_data.h"
 
-#include "data/clip_samples.h"
-#include "data/picture_samples.h"
-#include "data/series_samples.h"
-#include "data/slice_samples.h"
-#include "data/stimuli_samples.h"
-#include "data/tokenizer.h"
+#include "data/clips/clip_samples.h"
+#include "data/pictures/picture_samples.h"
+#include "data/series/series_samples.h"
+#include "data/slices/slice_samples.h"
+#include "data/stimuli/stimuli_samples.h"
+#include "data/tokenizers/tokenizer.h"
 #include "plimsoll/error.h"
 #include "train/micro_batches.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 
 namespace plimsoll {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/file_error.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
-#include "train/key_errors.h"
+#include "base/key_errors.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
-#include "train/job_units.h"
-#include "train/vocabulary.h"
+#include "job/job_units.h"
+#include "job/vocabulary.h"
 
 namespace plimsoll {
 namespace {

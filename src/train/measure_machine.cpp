@@ -5,8 +5,8 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
 #include "run/op_times.h"
-#include "train/machine_cost.h"
-#include "train/plan_options.h"
+#include "run/machine_cost.h"
+#include "run/plan_options.h"
 
 namespace plimsoll {
 

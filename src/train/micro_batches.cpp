@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "data/cast_batch.h"
-#include "data/text_samples.h"
+#include "data/text/text_samples.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
-#include "record/dtypes.h"
-#include "train/weight_types.h"
+#include "ops/dtypes.h"
+#include "fine_tuning/weight_types.h"
 
 namespace plimsoll {
 namespace {

@@ -12,8 +12,8 @@
 #include "data/loader.h"
 #include "data/sample_source.h"
 #include "data/sampler.h"
-#include "data/text_dataset.h"
-#include "data/tokenizer.h"
+#include "data/text/text_dataset.h"
+#include "data/tokenizers/tokenizer.h"
 #include "plimsoll/job.h"
 #include "plimsoll/training.h"
 

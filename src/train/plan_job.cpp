@@ -14,12 +14,12 @@
 #include "plimsoll/train_job.h"
 #include "run/learned_workspace.h"
 #include "train/contradicted_times.h"
-#include "train/job_units.h"
+#include "job/job_units.h"
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
-#include "train/plan_options.h"
+#include "run/plan_options.h"
 #include "train/slow_products.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 
 namespace plimsoll {
 namespace {

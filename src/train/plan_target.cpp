@@ -6,11 +6,11 @@
 #include "catalogue/device_cost.h"
 #include "device/backend.h"
 #include "device/host_memory.h"
-#include "ops/product_speed.h"
+#include "ops/arithmetic/product_speed.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
-#include "train/machine_cost.h"
-#include "train/plan_options.h"
+#include "run/machine_cost.h"
+#include "run/plan_options.h"
 #include "train/plan_target.h"
 
 namespace plimsoll {

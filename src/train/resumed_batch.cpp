@@ -5,8 +5,8 @@
 #include <iterator>
 
 #include "plimsoll/error.h"
-#include "train/job/batch_sizes.h"
-#include "train/job/keys.h"
+#include "job/batch_sizes.h"
+#include "job/keys/keys.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
-#include "train/job/model_kind.h"
+#include "job/keys/model_kind.h"
 
 namespace plimsoll {
 namespace {

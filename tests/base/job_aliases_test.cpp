@@ -6,8 +6,8 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
-#include "train/job/aliases.h"
-#include "train/job/keys.h"
+#include "job/values/aliases.h"
+#include "job/keys/keys.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
-#include "train/job/batch_sizes.h"
+#include "job/batch_sizes.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
-#include "train/job/many_devices.h"
+#include "job/values/many_devices.h"
 
 namespace plimsoll {
 namespace {

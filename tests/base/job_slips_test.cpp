@@ -6,8 +6,8 @@
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "train/job/meant.h"
-#include "train/job/yaml_slips.h"
+#include "job/values/meant.h"
+#include "job/values/yaml_slips.h"
 
 namespace plimsoll::job {
 namespace {

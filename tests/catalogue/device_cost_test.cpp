@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/cost.h"
+#include "cost/cost.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 #include "cli/cli_testing.h"
-#include "data/safetensors.h"
+#include "safetensors/safetensors.h"
 
 namespace plimsoll::cli_testing {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "cli/cli_testing.h"
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll::cli_testing {
 namespace {

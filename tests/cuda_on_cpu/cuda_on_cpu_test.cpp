@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "ops/cuda/device_support.cuh"
+#include "ops/device_support.cuh"
 
 namespace plimsoll::cuda_on_cpu {
 namespace {

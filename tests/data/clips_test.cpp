@@ -1,4 +1,4 @@
-#include "data/clip_samples.h"
+#include "data/clips/clip_samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "data/captions.h"
-#include "data/clip_list.h"
-#include "data/frame_cache.h"
-#include "data/hash.h"
+#include "data/clips/captions.h"
+#include "data/clips/clip_list.h"
+#include "data/clips/frame_cache.h"
+#include "base/hash.h"
 #include "media_files.h"
 
 namespace plimsoll {

@@ -1,10 +1,10 @@
 // fMRI series and computed features out of NumPy files.
 #include <gmock/gmock.h>
 
-#include "data/fmri_series.h"
+#include "data/stimuli/fmri_series.h"
 #include "data/npy_files.h"
 #include "data/stimuli_files.h"
-#include "data/stimuli_samples.h"
+#include "data/stimuli/stimuli_samples.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "data/hash.h"
+#include "base/hash.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

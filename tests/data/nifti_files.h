@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/nifti.h"
+#include "files/nifti.h"
 
 namespace plimsoll {
 

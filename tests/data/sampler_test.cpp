@@ -7,7 +7,7 @@
 #include <numeric>
 #include <thread>
 
-#include "data/hash.h"
+#include "base/hash.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

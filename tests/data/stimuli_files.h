@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/media_files.h"
-#include "data/safetensors.h"
+#include "safetensors/safetensors.h"
 #include "data/scan_files.h"
 #include "plimsoll/sample_data.h"
 

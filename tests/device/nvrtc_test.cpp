@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "ops/fused_source.h"
+#include "ops/fused/fused_source.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "ops/ops_testing.h"
 
 namespace plimsoll::ops {

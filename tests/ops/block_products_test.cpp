@@ -1,4 +1,4 @@
-#include "ops/block_products_cpu.h"
+#include "ops/arithmetic/block_products_cpu.h"
 
 #include <gtest/gtest.h>
 

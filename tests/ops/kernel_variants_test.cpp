@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "ops/block_products_cpu.h"
-#include "ops/optimizer/formats.h"
+#include "ops/arithmetic/block_products_cpu.h"
+#include "ops/arithmetic/formats.h"
 #include "ops/optimizer/updates_cpu.h"
 
 namespace plimsoll::ops {

@@ -14,9 +14,9 @@
 #include <unordered_map>
 
 #include "device/cpu_workspace.h"
-#include "ops/product_speed.h"
-#include "record/dtypes.h"
-#include "record/op_call.h"
+#include "ops/arithmetic/product_speed.h"
+#include "ops/dtypes.h"
+#include "ops/op_call.h"
 
 namespace plimsoll::ops::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/optimizer/formats.h"
+#include "ops/arithmetic/formats.h"
 #include "ops/optimizer/ops.h"
 #include "ops/optimizer/reference.h"
 

@@ -7,7 +7,7 @@
 
 #include "ops/ops_testing.h"
 #include "plimsoll/bytes.h"
-#include "record/dtypes.h"
+#include "ops/dtypes.h"
 
 namespace plimsoll {
 namespace {

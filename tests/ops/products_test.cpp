@@ -1,5 +1,5 @@
 // Products of 16-bit matrices in float32 blocks.
-#include "ops/products_cpu.h"
+#include "ops/arithmetic/products_cpu.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUFunctions.h>
@@ -8,8 +8,8 @@
 #include <random>
 
 #include "ops/ops_testing.h"
-#include "ops/product_speed.h"
-#include "ops/products_cpu_plan.h"
+#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/products_cpu_plan.h"
 #include "rounds.h"
 
 namespace plimsoll::ops {

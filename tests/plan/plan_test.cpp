@@ -8,7 +8,7 @@
 
 #include "plan/passes/dead_ops.h"
 #include "plan/trace_text.h"
-#include "plan/validator.h"
+#include "plan/validate/validator.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "plimsoll/error.h"
 #include "report/terminal.h"
-#include "report/text_width.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "plimsoll/training.h"
 #include "run/batches.h"
-#include "train/optimizer.h"
-#include "train/update_step.h"
-#include "train/weight_types.h"
+#include "run/optimizer/optimizer.h"
+#include "run/optimizer/update_step.h"
+#include "fine_tuning/weight_types.h"
 
 namespace plimsoll::testing {
 

@@ -12,7 +12,7 @@
 #include "run/made_up_device.h"
 #include "run/training_runs.h"
 #include "run/watched_backend.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 namespace plimsoll {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "ops/kernels_cpu.h"
 #include "ops/op_support.h"
-#include "ops/swiglu.h"
-#include "ops/swiglu_results.h"
+#include "ops/layers/swiglu.h"
+#include "ops/layers/swiglu_results.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"

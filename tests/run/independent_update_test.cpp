@@ -9,7 +9,7 @@
 
 #include "plimsoll/training.h"
 #include "run/reference.h"
-#include "train/schedule.h"
+#include "run/optimizer/schedule.h"
 
 namespace plimsoll {
 namespace {

@@ -16,7 +16,7 @@
 #include "data/test_files.h"
 #include "device/cpu_arena.h"
 #include "device/cpu_backend.h"
-#include "plan/lay_out.h"
+#include "plan/placement/lay_out.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"

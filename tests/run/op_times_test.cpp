@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "device/cpu_backend.h"
-#include "plan/cost.h"
+#include "cost/cost.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/learned_workspace.h"

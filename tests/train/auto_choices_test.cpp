@@ -13,7 +13,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "rounds.h"
-#include "train/plan_options.h"
+#include "run/plan_options.h"
 #include "train/random_jobs.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "run/op_times.h"
-#include "train/machine_cost.h"
+#include "run/machine_cost.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors.h"
+#include "safetensors/safetensors.h"
 #include "data/test_files.h"
-#include "record/dtypes.h"
-#include "train/checkpoint.h"
+#include "ops/dtypes.h"
+#include "checkpoint/checkpoint.h"
 
 namespace plimsoll {
 

@@ -14,15 +14,15 @@
 #include <span>
 
 #include "base/content_hash.h"
-#include "data/safetensors.h"
+#include "safetensors/safetensors.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"
-#include "record/dtypes.h"
+#include "ops/dtypes.h"
 #include "run/equality.h"
 #include "thresholds.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/tiny_job.h"
-#include "train/weights_file.h"
+#include "weights/weights_file.h"
 
 namespace plimsoll {
 namespace {

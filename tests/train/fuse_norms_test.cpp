@@ -8,9 +8,9 @@
 #include <functional>
 #include <map>
 
-#include "ops/add_rms_norm_plan.h"
-#include "ops/rms_norm.h"
-#include "plan/validator.h"
+#include "ops/layers/add_rms_norm_plan.h"
+#include "ops/layers/rms_norm.h"
+#include "plan/validate/validator.h"
 #include "plimsoll/models.h"
 #include "run/equality.h"
 #include "run/training_runs.h"

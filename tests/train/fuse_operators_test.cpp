@@ -6,8 +6,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "base/pointwise.h"
-#include "plan/validator.h"
+#include "trace/pointwise.h"
+#include "plan/validate/validator.h"
 #include "plimsoll/training.h"
 #include "run/equality.h"
 

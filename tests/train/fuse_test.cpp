@@ -4,7 +4,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "plan/validator.h"
+#include "plan/validate/validator.h"
 #include "run/equality.h"
 #include "train/system_shapes.h"
 

@@ -10,7 +10,7 @@
 #include <torch/utils.h>
 
 #include "plan/passes/group_updates.h"
-#include "plan/validator.h"
+#include "plan/validate/validator.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/equality.h"

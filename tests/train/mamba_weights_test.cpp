@@ -5,16 +5,16 @@
 
 #include <functional>
 
-#include "model/mamba_lm.h"
+#include "models/mamba_lm.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
 #include "thresholds.h"
 #include "train/family_files.h"
-#include "train/huggingface_export.h"
-#include "train/model_weights.h"
+#include "weights/huggingface_export.h"
+#include "weights/model_weights.h"
 #include "train/tiny_job.h"
-#include "train/weights/families.h"
-#include "train/weights/mamba_family.h"
+#include "weights/families.h"
+#include "weights/mamba_family.h"
 
 namespace plimsoll {
 namespace {

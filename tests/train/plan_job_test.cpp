@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/validator.h"
+#include "plan/validate/validator.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"

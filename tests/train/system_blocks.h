@@ -16,10 +16,10 @@
 #include <limits>
 #include <vector>
 
-#include "model/decoder.h"
-#include "ops/attention.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/rms_norm.h"
+#include "models/decoder.h"
+#include "ops/attention/attention.h"
+#include "ops/loss/linear_cross_entropy.h"
+#include "ops/layers/rms_norm.h"
 
 namespace plimsoll::testing {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"

@@ -6,7 +6,7 @@
 
 #include "plimsoll/error.h"
 #include "run/equality.h"
-#include "train/plan_options.h"
+#include "run/plan_options.h"
 #include "train/system_shapes.h"
 
 namespace plimsoll {

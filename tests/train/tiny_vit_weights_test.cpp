@@ -6,12 +6,12 @@
 
 #include <cstdlib>
 
-#include "data/safetensors.h"
+#include "safetensors/safetensors.h"
 #include "data/test_files.h"
-#include "model/tiny_vit.h"
+#include "models/tiny_vit.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"
-#include "train/model_weights.h"
+#include "weights/model_weights.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

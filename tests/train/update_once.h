@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "train/update_step.h"
+#include "run/optimizer/update_step.h"
 
 namespace plimsoll {
 

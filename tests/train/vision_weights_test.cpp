@@ -5,14 +5,14 @@
 
 #include <functional>
 
-#include "model/decoder.h"
-#include "model/video_llm.h"
+#include "models/decoder.h"
+#include "models/video_llm.h"
 #include "plimsoll/train_job.h"
 #include "train/family_files.h"
-#include "train/model_weights.h"
+#include "weights/model_weights.h"
 #include "train/tiny_job.h"
-#include "train/weights/families.h"
-#include "train/weights/vision_families.h"
+#include "weights/families.h"
+#include "weights/vision_families.h"
 
 namespace plimsoll {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <atomic>
 
-#include "base/pointwise.h"
+#include "trace/pointwise.h"
 #include "device/backend_library.h"
 #include "device/cuda/cuda_allocator.h"
 #include "device/cuda/cuda_arena.h"
@@ -22,8 +22,8 @@
 #include "device/cuda/staging.h"
 #include "device/cuda_workspace.h"
 #include "device/moves.h"
-#include "ops/cuda/fused_launch.h"
-#include "ops/workspace_rules.h"
+#include "device/cuda/fused_launch.h"
+#include "ops/workspace/workspace_rules.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cuda {

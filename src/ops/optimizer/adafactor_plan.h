@@ -2,7 +2,7 @@
 // state and the figures for its workspace (workspace_cpu.cpp) must agree.
 #pragma once
 
-#include "ops/optimizer/formats.h"
+#include "ops/arithmetic/formats.h"
 #include "ops/rows.h"
 
 namespace plimsoll::ops {

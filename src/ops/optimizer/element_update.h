@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/optimizer/formats.h"
+#include "ops/arithmetic/formats.h"
 
 namespace plimsoll::ops {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/optimizer/counter_random.h"
-#include "ops/optimizer/formats.h"
+#include "ops/arithmetic/counter_random.h"
+#include "ops/arithmetic/formats.h"
 
 namespace plimsoll::ops::reference {
 

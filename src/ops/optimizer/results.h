@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "ops/optimizer/formats.h"
+#include "ops/arithmetic/formats.h"
 
 namespace plimsoll::ops {
 

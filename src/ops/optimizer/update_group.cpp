@@ -1,6 +1,6 @@
 #include "ops/optimizer/update_group.h"
 
-#include "base/update_group.h"
+#include "trace/update_group.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

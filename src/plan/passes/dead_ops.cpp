@@ -1,6 +1,6 @@
 #include "plan/passes/dead_ops.h"
 
-#include "plan/passes/rewrite.h"
+#include "plan/graph/rewrite.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "plan/passes/buffer_use.h"
-#include "plan/passes/rewrite.h"
+#include "plan/graph/rewrite.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {

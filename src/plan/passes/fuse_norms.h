@@ -7,7 +7,7 @@
 // writes less than in a chain, unless the chain makes what it adds.
 #pragma once
 
-#include "base/pointwise.h"
+#include "trace/pointwise.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {

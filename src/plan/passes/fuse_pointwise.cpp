@@ -6,7 +6,7 @@
 
 #include "plan/passes/buffer_use.h"
 #include "plan/passes/fused_group.h"
-#include "plan/passes/rewrite.h"
+#include "plan/graph/rewrite.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {

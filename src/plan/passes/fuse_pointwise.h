@@ -5,7 +5,7 @@
 // reads it. Not later: placement is for the buffers that are left.
 #pragma once
 
-#include "base/pointwise.h"
+#include "trace/pointwise.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/trace.h"
 

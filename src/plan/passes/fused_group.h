@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "base/pointwise.h"
-#include "plan/iteration.h"
+#include "trace/pointwise.h"
+#include "plan/graph/iteration.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "plan/passes/rewrite.h"
+#include "plan/graph/rewrite.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 // whatever it works on, and a small one has work for one thread only.
 #pragma once
 
-#include "base/update_group.h"
+#include "trace/update_group.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

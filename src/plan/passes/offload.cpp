@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "plan/host_updates.h"
-#include "plan/passes/segment_moves.h"
+#include "plan/graph/host_updates.h"
+#include "plan/graph/segment_moves.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {

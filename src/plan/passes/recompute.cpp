@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/passes/rewrite.h"
+#include "plan/graph/rewrite.h"
 #include "plan/passes/update_in_backward.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "plan/training_graph.h"
+#include "plan/graph/training_graph.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

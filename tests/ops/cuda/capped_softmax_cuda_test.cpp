@@ -1,4 +1,4 @@
-#include "ops/cuda/capped_softmax_launch.h"
+#include "ops/attention/capped_softmax_launch.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>

@@ -1,4 +1,4 @@
-#include "ops/cuda/cross_entropy_launch.h"
+#include "ops/loss/cross_entropy_launch.h"
 
 #include "ops/cuda/kernel_testing.h"
 #include "ops/kernels_cpu.h"

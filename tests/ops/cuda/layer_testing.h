@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/cuda/operator_testing.h"
-#include "ops/workspace_cuda_layers.h"
+#include "ops/workspace/workspace_cuda_layers.h"
 
 namespace plimsoll::ops::testing {
 

@@ -5,7 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "ops/cuda/kernel_testing.h"
-#include "ops/workspace_cuda_updates.h"
+#include "ops/workspace/workspace_cuda_updates.h"
 
 #ifdef PLIMSOLL_ON_GPU
 #include "cuda/needs_gpu.h"

@@ -3,7 +3,7 @@
 
 #include "ops/cuda/operator_testing.h"
 #include "ops/optimizer_testing.h"
-#include "ops/quantized_plan.h"
+#include "ops/quantized/quantized_plan.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "ops/cuda/operator_testing.h"
-#include "ops/cuda/ssd_scan_panels.h"
+#include "ops/scan/ssd_scan_panels.h"
 #include "ops/optimizer_testing.h"
 
 namespace plimsoll::ops {

@@ -1,0 +1,108 @@
+#include "base/text_width.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace plimsoll {
+namespace {
+
+struct Range {
+  char32_t first, last;
+};
+
+// From Unicode's EastAsianWidth.txt (W and F) and the combining blocks, with small gaps closed.
+constexpr std::array<Range, 16> kWide = {{{0x1100, 0x115f},
+                                          {0x231a, 0x231b},
+                                          {0x23e9, 0x23ec},
+                                          {0x2705, 0x2705},
+                                          {0x274c, 0x274c},
+                                          {0x2e80, 0x303e},
+                                          {0x3041, 0xa4cf},
+                                          {0xa960, 0xa97c},
+                                          {0xac00, 0xd7a3},
+                                          {0xf900, 0xfaff},
+                                          {0xfe30, 0xfe6f},
+                                          {0xff00, 0xff60},
+                                          {0xffe0, 0xffe6},
+                                          {0x1f300, 0x1f64f},
+                                          {0x1f680, 0x1f9ff},
+                                          {0x20000, 0x3fffd}}};
+constexpr std::array<Range, 8> kNone = {{{0x0300, 0x036f},
+                                         {0x0483, 0x0489},
+                                         {0x1ab0, 0x1aff},
+                                         {0x1dc0, 0x1dff},
+                                         {0x200b, 0x200f},
+                                         {0x20d0, 0x20ff},
+                                         {0xfe00, 0xfe0f},
+                                         {0xfe20, 0xfe2f}}};
+
+template <size_t N>
+bool in_any(const std::array<Range, N>& ranges, char32_t code) {
+  return std::ranges::any_of(ranges, [&](Range range) { return range.first <= code && code <= range.last; });
+}
+
+struct Character {
+  size_t bytes;
+  char32_t code;
+};
+
+Character first_character(std::string_view text) {
+  auto lead = static_cast<unsigned char>(text[0]);
+  size_t bytes = lead < 0xc2 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
+  if (bytes == 1 || bytes > text.size()) return {1, lead};
+  char32_t code = lead & (0x7f >> bytes);
+  for (size_t i = 1; i < bytes; ++i) {
+    auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xc0) != 0x80) return {1, lead};
+    code = code << 6 | (next & 0x3f);
+  }
+  return {bytes, code};
+}
+
+size_t width_of(char32_t code) {
+  if (code < 0x300) return 1;
+  return in_any(kNone, code) ? 0 : in_any(kWide, code) ? 2 : 1;
+}
+
+}  // namespace
+
+size_t display_width(std::string_view text) {
+  size_t columns = 0;
+  while (!text.empty()) {
+    Character character = first_character(text);
+    columns += width_of(character.code);
+    text.remove_prefix(character.bytes);
+  }
+  return columns;
+}
+
+std::string_view fit_width(std::string_view text, size_t columns) {
+  size_t end = 0;
+  while (end < text.size()) {
+    Character character = first_character(text.substr(end));
+    size_t width = width_of(character.code);
+    if (width > columns) break;
+    columns -= width;
+    end += character.bytes;
+  }
+  return text.substr(0, end);
+}
+
+std::string without_controls(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    Character character = first_character(text);
+    // Also the C1 controls, which some terminals obey: U+0080 to U+009F, and as raw bytes.
+    bool control = character.code < 0x20 || (character.code >= 0x7f && character.code < 0xa0);
+    if (control) {
+      result += '?';
+    } else {
+      result += text.substr(0, character.bytes);
+    }
+    text.remove_prefix(character.bytes);
+  }
+  return result;
+}
+
+}  // namespace plimsoll

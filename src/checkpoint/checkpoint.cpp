@@ -1,0 +1,239 @@
+#include "checkpoint/checkpoint.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/content_hash.h"
+#include "base/quoted.h"
+#include "safetensors/safetensors.h"
+#include "plimsoll/error.h"
+#include "ops/dtypes.h"
+#include "checkpoint/checkpoint_state.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kMetadataKey = "plimsoll.checkpoint";
+constexpr const char* kHeaderHashKey = "hash:__metadata__";  // SafetensorsWriter's
+// 2: codes of 8-bit optimizer state lie by vectors (place_of_bits8).
+constexpr int64_t kFormatVersion = 2;
+constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
+constexpr size_t kDifferencesShown = 8;
+
+// Of a tensor on the CPU, for as long as that is there.
+std::span<const std::byte> bytes_of(const at::Tensor& contiguous) {
+  return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
+}
+
+// The tensor itself, but for layouts of the channels_last kind and for what lies on a device: one at a time.
+at::Tensor as_in_file(const at::Tensor& tensor) {
+  return tensor.cpu().contiguous();
+}
+
+std::string shape_text(DType dtype, const std::vector<int64_t>& sizes) {
+  return fmt::format("{} [{}]", name_of(dtype), fmt::join(sizes, ", "));
+}
+
+std::string metadata_of(const CheckpointInfo& info) {
+  nlohmann::ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["step"] = info.step;
+  json["position"] = info.position;
+  json["epoch"] = info.epoch;
+  json["counters"] = info.counters;
+  json["origin"] = info.origin;
+  return json.dump();
+}
+
+bool has_8bit_state(const SafetensorsFile& file) {
+  return std::ranges::any_of(file.tensors(), [](const auto& entry) {
+    return entry.first.starts_with("optimizer.") && entry.second.dtype == DType::uint8 &&
+           entry.first.find("_scales.") == std::string::npos;
+  });
+}
+
+CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& path) {
+  const auto found = file.metadata().find(kMetadataKey);
+  if (found == file.metadata().end())
+    throw UserError(
+        fmt::format(
+            "{} is not a checkpoint of Plimsoll; set checkpoint.resume to a file that 'plimsoll train' has written",
+            path),
+        UserError::Kind::failure);
+  CheckpointInfo info;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(found->second);
+    const auto version = json.at("format_version").get<int64_t>();
+    if (version == 1 && has_8bit_state(file))
+      throw UserError(fmt::format("{} has 8-bit optimizer state in an older format, which this version cannot read; to "
+                                  "keep its weights, start a new run with model.weights",
+                                  path),
+                      UserError::Kind::failure);
+    if (version != 1 && version != kFormatVersion)
+      throw UserError(
+          fmt::format("{} has format version {}; this program reads version {}", path, version, kFormatVersion),
+          UserError::Kind::failure);
+    info.step = json.at("step").get<int64_t>();
+    info.position = json.at("position").get<int64_t>();
+    info.epoch = json.at("epoch").get<int64_t>();
+    info.counters = json.at("counters").get<std::map<std::string, std::string>>();
+    info.origin = json.at("origin").get<std::map<std::string, std::string>>();
+  } catch (const nlohmann::json::exception& error) {
+    throw corrupt_file(path, fmt::format("its description cannot be read ({})", one_line(error.what())));
+  }
+  if (info.step < 0 || info.step > kMostCounted || info.position < 0 || info.position > kMostCounted)
+    throw corrupt_file(path, "its step or its position in the data is out of range");
+  return info;
+}
+
+/// Of the keys that count. Some are said only where they are not the default: one that a side lacks is a difference.
+std::vector<std::string> origin_differences(const std::map<std::string, std::string>& theirs,
+                                            const std::map<std::string, std::string>& ours,
+                                            const std::function<bool(const std::string& key)>& counts) {
+  std::vector<std::string> found;
+  for (const auto& [key, value] : ours) {
+    if (!counts(key)) continue;
+    const auto other = theirs.find(key);
+    if (other == theirs.end())
+      found.push_back(fmt::format("{} is {} in the job, not said in the checkpoint", key, value));
+    else if (other->second != value)
+      found.push_back(fmt::format("{} is {} in the job, {} in the checkpoint", key, value, one_line(other->second)));
+  }
+  for (const auto& [key, value] : theirs)
+    if (counts(key) && !ours.contains(key))
+      found.push_back(fmt::format("{} is {} in the checkpoint, not said in the job", one_line(key), one_line(value)));
+  return found;
+}
+
+std::vector<std::string> setting_differences(const std::map<std::string, std::string>& theirs,
+                                             const std::map<std::string, std::string>& ours) {
+  // Converted as far as can be, or of no effect on what is stored.
+  static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
+                                          "gradient_accumulation_dtype"};
+  return origin_differences(theirs, ours, [](const std::string& key) { return !told.contains(key); });
+}
+
+std::vector<std::string> tensor_differences(const SafetensorsFile& file, const NamedTensors& state,
+                                            const std::vector<StateConversion>& conversions) {
+  std::vector<std::string> found;
+  std::map<std::string, const at::Tensor*> wanted;
+  for (const auto& [name, tensor] : state) wanted[name] = &tensor;
+  std::set<std::string> made, used;
+  for (const StateConversion& conversion : conversions) {
+    made.insert(conversion.to.begin(), conversion.to.end());
+    used.insert(conversion.from.begin(), conversion.from.end());
+  }
+  for (const auto& [name, tensor] : wanted) {
+    if (made.contains(name)) continue;
+    const std::string ours_text = shape_text(dtype_of(tensor->scalar_type()), tensor->sizes().vec());
+    const auto stored = file.tensors().find(name);
+    if (stored == file.tensors().end()) {
+      found.push_back(fmt::format("the tensor '{}' ({}) is missing in the checkpoint", name, ours_text));
+      continue;
+    }
+    const std::string theirs_text = shape_text(stored->second.dtype, stored->second.sizes);
+    if (ours_text != theirs_text)
+      found.push_back(
+          fmt::format("the tensor '{}' is {} in the job, {} in the checkpoint", name, ours_text, theirs_text));
+  }
+  for (const auto& [name, stored] : file.tensors())
+    if (!wanted.contains(name) && !used.contains(name))
+      found.push_back(fmt::format("the tensor {} ({}) is in the checkpoint only", in_quotes(name),
+                                  shape_text(stored.dtype, stored.sizes)));
+  return found;
+}
+
+}  // namespace
+
+void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state) {
+  // Large elements first, so that every tensor is aligned in the file.
+  NamedTensors tensors = state;
+  std::ranges::stable_sort(tensors, std::greater(), [](const auto& entry) { return entry.second.element_size(); });
+  std::vector<TensorDeclaration> declarations;
+  for (const auto& [name, tensor] : tensors)
+    declarations.push_back(
+        {name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(), content_hash(bytes_of(as_in_file(tensor)))});
+  SafetensorsWriter writer(file, declarations, {{kMetadataKey, metadata_of(info)}});
+  for (const auto& [name, tensor] : tensors) writer.write(name, bytes_of(as_in_file(tensor)));
+  writer.commit();
+}
+
+CheckpointInfo describe_checkpoint(const std::filesystem::path& path) {
+  return parse_metadata(SafetensorsFile::open(path), path.string());
+}
+
+std::optional<std::string> checkpoint_origin(const std::filesystem::path& path, const std::string& key) {
+  const CheckpointInfo info = describe_checkpoint(path);
+  const auto found = info.origin.find(key);
+  return found == info.origin.end() ? std::nullopt : std::optional(found->second);
+}
+
+void require_same_model(const std::map<std::string, std::string>& origin, const std::filesystem::path& checkpoint) {
+  const std::map<std::string, std::string> theirs = describe_checkpoint(checkpoint).origin;
+  std::vector<std::string> found = origin_differences(theirs, origin, [](const std::string& key) {
+    return key.starts_with("model.") && !key.starts_with("model.loss.") && key != "model.vocab_size";
+  });
+  if (found.empty()) return;
+  if (found.size() > kDifferencesShown) found.resize(kDifferencesShown);
+  throw UserError(
+      fmt::format("{} has another model than the job\n  {}\nRestore these settings, or name another "
+                  "checkpoint.",
+                  checkpoint.string(), fmt::join(found, "\n  ")));
+}
+
+CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
+                               const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const size_t verified = file.verify();
+  CheckpointInfo info = parse_metadata(file, path.string());
+  if (!file.metadata().contains(kHeaderHashKey)) throw corrupt_file(path.string(), "its header has no checksum");
+  if (verified != file.tensors().size())
+    throw corrupt_file(path.string(), fmt::format("{} of its {} tensors have no checksum",
+                                                  file.tensors().size() - verified, file.tensors().size()));
+  std::vector<std::string> refused;
+  const std::vector<StateConversion> conversions = state_conversions(file, state, refused);
+  std::vector<std::string> found = setting_differences(info.origin, origin);
+  if (found.size() > kDifferencesShown) {
+    const size_t more = found.size() - kDifferencesShown;
+    found.resize(kDifferencesShown);
+    found.push_back(fmt::format("and {} more setting{} differ{}", more, more == 1 ? "" : "s", more == 1 ? "s" : ""));
+  }
+  std::ranges::copy(refused, std::back_inserter(found));
+  if (const std::vector<std::string> tensors = tensor_differences(file, state, conversions);
+      !found.empty() || !tensors.empty()) {
+    // Settings that differ explain tensors that differ: one of these is enough as an example.
+    const size_t shown = std::min(tensors.size(), found.empty() ? kDifferencesShown : 1);
+    found.insert(found.end(), tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(shown));
+    if (const size_t more = tensors.size() - shown; more > 0)
+      found.push_back(fmt::format("and {} more {}", more, more == 1 ? "tensor that differs" : "tensors that differ"));
+    throw UserError(
+        fmt::format("cannot resume from {}: it was written by a job with other settings; nothing was loaded\n  {}\n"
+                    "To continue that run, restore its settings. To start another run, set another "
+                    "checkpoint.directory.",
+                    path.string(), fmt::join(found, "\n  ")));
+  }
+  if (accept) accept(info);
+  // From here on nothing can fail.
+  std::set<std::string> converted;
+  for (const StateConversion& conversion : conversions) converted.insert(conversion.to.begin(), conversion.to.end());
+  for (const auto& [name, tensor] : state) {
+    if (converted.contains(name)) continue;
+    const StoredTensor& stored = file.tensors().at(name);
+    if (stored.bytes.empty()) continue;
+    const bool direct = tensor.is_contiguous() && tensor.device().is_cpu();
+    at::Tensor target = direct ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+    std::memcpy(target.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    if (!direct) tensor.copy_(target);
+  }
+  for (const StateConversion& conversion : conversions) conversion.apply();
+  return info;
+}
+
+}  // namespace plimsoll

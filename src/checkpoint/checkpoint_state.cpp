@@ -1,0 +1,234 @@
+#include "checkpoint/checkpoint_state.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ops/arithmetic/formats.h"
+#include "ops/optimizer/ops.h"
+#include "ops/dtypes.h"
+#include "checkpoint/weight_companions.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kPrefix = "optimizer.", kScales = "_scales";
+
+/// "optimizer.exp_avg.layers.0.weight": "exp_avg" and "layers.0.weight".
+struct StateName {
+  std::string kind, parameter;
+  std::string of(const std::string& other_kind) const { return std::string(kPrefix) + other_kind + "." + parameter; }
+};
+std::optional<StateName> state_name(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const size_t dot = name.find('.', kPrefix.size());
+  if (dot == std::string::npos) return std::nullopt;
+  return StateName{name.substr(kPrefix.size(), dot - kPrefix.size()), name.substr(dot + 1)};
+}
+
+// Lives as long as what it makes.
+class Converter : public std::enable_shared_from_this<Converter> {
+ public:
+  Converter(const SafetensorsFile& file, const NamedTensors& state, std::vector<std::string>& refusals)
+      : file_(file), refusals_(refusals) {
+    for (const auto& [name, tensor] : state) wanted_[name] = tensor;
+  }
+
+  std::vector<StateConversion> run() {
+    for (const auto& [name, tensor] : wanted_) {
+      const auto parts = state_name(name);
+      if (!parts) continue;
+      if (parts->kind == "exp_avg" || parts->kind == "exp_avg_sq" || parts->kind == "momentum") convert_mean(*parts);
+    }
+    for (const auto& [name, tensor] : wanted_)
+      if (!name.starts_with(kPrefix)) convert_companion(name, tensor);
+    for (const auto& [formats, refused] : refused_means_)
+      refusals_.push_back(fmt::format(
+          "the optimizer state is {} in the job, {} in the checkpoint, and cannot be converted exactly ({}); set "
+          "optimizer.state_dtype as it was, or float32",
+          formats.first, formats.second, refused.text()));
+    for (const auto& [updates, refused] : refused_companions_)
+      refusals_.push_back(fmt::format(
+          "the weights have more bits in the checkpoint (optimizer.weight_update was {}) than in the job ({}; {}); set "
+          "optimizer.weight_update as it was, or to master",
+          updates.second, updates.first, refused.text()));
+    // They read through this object.
+    for (StateConversion& each : conversions_)
+      if (each.apply) each.apply = [self = shared_from_this(), apply = std::move(each.apply)] { apply(); };
+    return std::move(conversions_);
+  }
+
+ private:
+  bool stored(const std::string& name) const { return file_.tensors().contains(name); }
+  bool same(const std::string& name) const {
+    const auto found = file_.tensors().find(name);
+    const auto wanted = wanted_.find(name);
+    return found != file_.tensors().end() && wanted != wanted_.end() &&
+           found->second.dtype == dtype_of(wanted->second.scalar_type()) &&
+           found->second.sizes == wanted->second.sizes().vec();
+  }
+
+  /// A copy of a tensor of the file, whose bytes are aligned to nothing.
+  at::Tensor read(const std::string& name) const {
+    const StoredTensor& stored = file_.tensors().at(name);
+    at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
+    if (!stored.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    return tensor;
+  }
+
+  /// What the file has of a mean: "float32", "8 bits", ...
+  std::string format_in_file(const StateName& name) const {
+    const DType dtype = file_.tensors().at(name.of(name.kind)).dtype;
+    if (!stored(name.of(name.kind + std::string(kScales)))) return std::string(name_of(dtype));
+    return dtype == DType::uint8 ? "8 bits" : "4 bits";
+  }
+  std::string format_in_job(const StateName& name) const {
+    const at::Tensor& tensor = wanted_.at(name.of(name.kind));
+    if (!wanted_.contains(name.of(name.kind + std::string(kScales))))
+      return std::string(name_of(dtype_of(tensor.scalar_type())));
+    return tensor.scalar_type() == at::kByte ? "8 bits" : "4 bits";
+  }
+
+  void convert_mean(const StateName& name) {
+    const std::string mean = name.of(name.kind), scales = name.of(name.kind + std::string(kScales));
+    const bool packed_there = stored(scales), packed_here = wanted_.contains(scales);
+    if (!stored(mean) || (same(mean) && packed_there == packed_here) || !same(name.parameter)) return;
+    const at::Tensor target = wanted_.at(mean);
+    const auto refuse = [&] {
+      refused_means_[{format_in_job(name), format_in_file(name)}].add(mean);
+      conversions_.push_back({packed_there ? std::vector{mean, scales} : std::vector{mean},
+                              packed_here ? std::vector{mean, scales} : std::vector{mean},
+                              {}});
+    };
+    if (packed_here) return refuse();
+    if (!packed_there) {
+      const StoredTensor& source = file_.tensors().at(mean);
+      if (source.sizes != target.sizes().vec()) return;
+      if ((source.dtype != DType::bfloat16 && source.dtype != DType::float16) || target.scalar_type() != at::kFloat)
+        return refuse();
+      conversions_.push_back({{mean}, {mean}, [=, this] { at::Tensor(target).copy_(read(mean)); }});
+      return;
+    }
+    const bool squares = name.kind == "exp_avg_sq";
+    const StoredTensor &codes = file_.tensors().at(mean), &stored_scales = file_.tensors().at(scales);
+    const bool eight = codes.dtype == DType::uint8, four = codes.dtype == DType::int8;
+    const int64_t count = target.numel();
+    const auto format = eight ? ops::Format::bits8 : ops::Format::bits4;
+    if ((!eight && !four) || stored_scales.dtype != DType::uint8 ||
+        static_cast<int64_t>(codes.bytes.size()) != (eight ? count : ops::bytes_of_bits4(count)) ||
+        static_cast<int64_t>(stored_scales.bytes.size()) != ops::scales_of(format, count) ||
+        (eight && codes.sizes != target.sizes().vec()))
+      return;  // of another parameter: the sizes say so
+    if (target.scalar_type() != at::kFloat &&
+        (target.scalar_type() != at::kBFloat16 || !bfloat16_holds(read(scales), eight, squares)))
+      return refuse();
+    conversions_.push_back({{mean, scales}, {mean}, [=, this] {
+                              at::Tensor codes_in_memory = read(mean);
+                              const at::Tensor like =  // by the host
+                                  target.device().is_cpu() ? target : at::empty_like(target, at::device(at::kCPU));
+                              if (eight) {
+                                // In the order of indices in the file; scales belong to the order of memory.
+                                const at::Tensor ordered = at::empty_like(like, like.options().dtype(at::kByte));
+                                codes_in_memory = ordered.copy_(codes_in_memory);
+                              }
+                              at::Tensor(target).copy_(ops::unpacked({codes_in_memory, read(scales)}, like, squares));
+                            }});
+  }
+
+  /// The smallest numbers of a block are its scale times a power of two; bfloat16 ends at 2^-133.
+  static bool bfloat16_holds(const at::Tensor& scales, bool eight, bool squares) {
+    const int smallest = eight ? (squares ? -17 : -9) : (squares ? -3 : -1);
+    const auto* bytes = scales.const_data_ptr<uint8_t>();
+    for (int64_t i = 0; i < scales.numel(); ++i)
+      if (bytes[i] > 0 && bytes[i] - 127 + smallest < -133) return false;
+    return true;
+  }
+
+  std::string companion_in(const auto& names, const StateName& name) const {
+    for (const char* kind : kCompanionKinds)
+      if (names.contains(name.of(kind))) return kind;
+    return "";
+  }
+
+  void convert_companion(const std::string& parameter, const at::Tensor& weights) {
+    const StateName name{"", parameter};
+    const std::string here = companion_in(wanted_, name), there = companion_in(file_.tensors(), name);
+    if (here == there || !same(parameter)) return;
+    // A companion that cannot be the parameter's is no state to convert: it counts as the file's alone.
+    if (!there.empty()) {
+      const StoredTensor& companion = file_.tensors().at(name.of(there));
+      if (!companion_fits(there, weights.sizes(), weights.scalar_type(), companion.sizes,
+                          scalar_type_of(companion.dtype)))
+        return;
+    }
+    const auto update_of = [](const std::string& companion) {
+      return companion == "remainder"      ? "split"
+             : companion == "compensation" ? "kahan"
+             : companion == "master"       ? "master"
+                                           : "stochastic or nearest";
+    };
+    StateConversion conversion;
+    if (!there.empty()) conversion.from = {name.of(there)};
+    if (!here.empty()) conversion.to = {name.of(here)};
+    const bool exact = here == "master" || here == "remainder"
+                           ? there != "compensation" || float32_holds(read(parameter), read(name.of(there)))
+                           : there.empty();
+    if (!exact) {
+      refused_companions_[{update_of(here), update_of(there)}].add(parameter);
+      conversions_.push_back(conversion);
+      return;
+    }
+    const at::Tensor target = wanted_.at(name.of(here));
+    conversion.apply = [=, this] {
+      const at::Tensor whole = whole_weights(read(parameter), there.empty() ? at::Tensor() : read(name.of(there)));
+      // Without more bits in the file the parameter is what it stands for, and stays as it is read.
+      if (here == "compensation")
+        at::Tensor(target).zero_();
+      else if (here == "master")
+        at::Tensor(target).copy_(whole);
+      else
+        put_whole_weights(whole, here, weights, target);
+    };
+    conversions_.push_back(conversion);
+  }
+
+  static bool float32_holds(const at::Tensor& weights, const at::Tensor& compensation) {
+    const at::Tensor exact = weights.to(at::kDouble) + compensation.to(at::kDouble);
+    return at::equal(exact.to(at::kFloat).to(at::kDouble), exact);
+  }
+
+  /// Tensors that are refused for one reason: their number and the first name.
+  struct Refused {
+    size_t count = 0;
+    std::string first = {};
+    void add(const std::string& name) {
+      if (++count == 1) first = name;
+    }
+    /// "40 tensors, first 'optimizer.exp_avg.embedding'"
+    std::string text() const {
+      return count == 1 ? fmt::format("1 tensor, '{}'", first) : fmt::format("{} tensors, first '{}'", count, first);
+    }
+  };
+  using Difference = std::pair<std::string, std::string>;  // in the job, in the checkpoint
+
+  const SafetensorsFile& file_;
+  std::vector<std::string>& refusals_;
+  std::map<std::string, at::Tensor> wanted_;
+  std::vector<StateConversion> conversions_;
+  std::map<Difference, Refused> refused_means_, refused_companions_;
+};
+
+}  // namespace
+
+std::vector<StateConversion> state_conversions(const SafetensorsFile& file, const NamedTensors& state,
+                                               std::vector<std::string>& refusals) {
+  return std::make_shared<Converter>(file, state, refusals)->run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,283 @@
+// plimsoll plan: whether a job fits, what fills the memory, and why it was planned so. Runs no step, reads no data.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "base/atomic_file.h"
+#include "base/quoted.h"
+#include "cli/command.h"
+#include "cli/job_arguments.h"
+#include "cli/plan/plan_advice.h"
+#include "cli/plan/plan_devices.h"
+#include "cli/plan/plan_report_json.h"
+#include "cli/plan/plan_shares.h"
+#include "cli/plan/plan_tables.h"
+#include "cli/plan_text.h"
+#include "cli/standard_streams.h"
+#include "cli/stop_signals.h"
+#include "cli/value_checks.h"
+#include "cli/plan/what_if.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/devices.h"
+#include "plimsoll/error.h"
+#include "plimsoll/train_job.h"
+#include "report/terminal.h"
+#include "base/text_width.h"
+#include "report/waiting.h"
+#include "job/missing_data.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll plan job.yaml\n"
+    "  plimsoll plan job.yaml memory_budget=2GiB micro_batch_size=4\n"
+    "  plimsoll plan job.yaml --gpu a6000 --frontier\n"
+    "  plimsoll plan job.yaml --gpu rtx3060-12gb,rtx4090,l40s   compare three GPUs\n"
+    "  plimsoll plan job.yaml --memory 12GiB --html plan.html\n"
+    "  plimsoll plan job.yaml --recipe saving --gpu l40s        keys for low memory\n"
+    "  plimsoll plan job.yaml --gpu l40s --what-if              smaller sizes\n"
+    "  plimsoll plan job.yaml --gpu rtx3070 --advice full       search without limit\n"
+    "  plimsoll plan job.yaml --by module                       bytes by model part\n"
+    "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n"
+    "\n";
+
+// An answer that takes longer is preceded by the verdict, as soon as it is known.
+constexpr double kQuickSeconds = 1;
+
+// Points of a frontier where nobody says how many.
+constexpr int kFrontierPoints = 13;
+
+struct PlanArguments {
+  JobArguments job;
+  std::vector<std::string> gpus;
+  std::string memory;
+  std::string html;
+  int frontier = 0;
+  std::string advice = "fast";
+  std::string by;
+  bool what_if = false;
+  std::optional<double> what_if_seconds;
+};
+
+PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu) {
+  PlanTarget target = gpu.empty() ? target_of(job) : target_of(require_device(gpu));
+  target.host_memory_budget = job.host_memory_budget;
+  target.disk_budget = job.disk_budget;
+  if (!arguments.memory.empty()) {
+    try {
+      target.memory_budget = parse_bytes(arguments.memory);
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("--memory: {}", error.what()));
+    }
+    if (*target.memory_budget < 1)
+      throw UserError("--memory is 0; allowed: an amount of at least 1 byte, for example 12GiB");
+    target.budget_reason = "set by --memory";
+  } else if (!gpu.empty() && job.memory_budget && *job.memory_budget < *target.memory_budget) {
+    target.memory_budget = job.memory_budget;
+    target.budget_reason = "set in the job; the device has more";
+  }
+  return target;
+}
+
+// Where the job has a budget of its own on a device that has more: the device's.
+std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, const Job& job) {
+  if (arguments.gpus.empty() || !arguments.memory.empty() || !job.memory_budget) return {};
+  Job open = job;
+  open.memory_budget.reset();
+  return target_for(arguments, open, arguments.gpus.front());
+}
+
+// A plan reads no data; whoever misspelt a name is to hear of it before the training.
+void note_missing_data(const Job& job) {
+  std::vector<MissingFile> missing = missing_data(job);
+  // Where the plan cannot do without it, it says so itself.
+  std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.tokenizer_file"; });
+  if (missing.empty()) return;
+  tell(without_controls(fmt::format("{}: {} does not exist{}; the plan does not need it, training does: {}",
+                                    missing.front().key, missing.front().file.lexically_normal().string(),
+                                    missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
+                                    remedy_for(job, missing.front()))) +
+       "\n");
+}
+
+int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
+  if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if || !arguments.by.empty())
+    throw UserError("--html, --frontier, --by and --what-if plan for one device; name only one with --gpu");
+  const DevicesReport report = [&] {
+    const Waiting waiting("planning");
+    return plan_devices(
+        job, arguments.gpus, [&](const std::string& gpu) { return target_for(arguments, job, gpu); },
+        screen_of(STDOUT_FILENO));
+  }();
+  arguments.job.output.print(report.table);
+  arguments.job.output.write({{"gpus", report.json}});
+  return report.fits ? kDone : kDoesNotFit;
+}
+
+// What is known is printed at once: each part before the search for the next.
+int run_plan(const PlanArguments& arguments) {
+  const auto start = std::chrono::steady_clock::now();
+  const Job job = arguments.job.read();
+  arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
+  arguments.job.output.require_writable();
+  require_writable({"--html", arguments.html});
+  note_missing_data(job);
+  if (arguments.gpus.size() > 1) return run_plan_for_several(arguments, job);
+  PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const Screen screen = screen_of(STDOUT_FILENO);
+  ptrdiff_t lines = 0;
+  const auto print = [&](const std::string& text) {
+    lines += std::ranges::count(text, '\n');
+    arguments.job.output.print(text);
+  };
+  auto waiting = std::make_optional<Waiting>("planning");
+  std::optional<int64_t> enough;  // bytes, of a plan that fits; until that is printed
+  const auto print_early = [&] {
+    if (!enough || elapsed() < kQuickSeconds) return;
+    waiting.reset();  // its line makes room
+    print(fold(early_verdict_of(*enough, *target.memory_budget), screen.columns, 2));
+    waiting.emplace("searching for the fastest plan");
+    enough.reset();
+  };
+  const PlannedJob planned = plan_job(
+      job, target,
+      [&, schedules = 0]() mutable {
+        print_early();
+        if (++schedules > 1) waiting->say(fmt::format("schedule {}", schedules));
+      },
+      [&](int64_t bytes) {
+        enough = bytes;
+        print_early();
+      });
+  waiting.reset();
+  // Operators may have been timed again: whatever is planned beside this goes by the same times.
+  target.cost = planned.settings.cost;
+  target.times_contradicted = false;
+  Json json = plan_json(job, planned);
+  print(plan_text(job, planned, screen));
+  if (!arguments.by.empty()) {
+    print("\n" + modules_table(planned.plan, screen));
+    json["by_module"] = modules_json(planned.plan);
+  }
+  bool interrupted = false;
+  if (!planned.plan.fits) {
+    FoundAdvice advice;
+    const AdviceTime time = advice_time_of(arguments.advice);
+    if (time.wanted) {
+      advice = advice_within(time, elapsed(), arguments.job.file, arguments.job.all_overrides(), target, planned,
+                             without_own_budget(arguments, job));
+      print(advice_text(advice, job, screen));
+    } else {
+      advice.search.ended_early = true;
+      advice.limit_seconds = 0;
+    }
+    interrupted = advice.interrupted;
+    json["would_fit"] = advice_json(advice.search);
+    json["would_fit_search"] = advice_search_json(advice);
+  }
+  const int points = interrupted              ? 0
+                     : arguments.frontier > 0 ? arguments.frontier
+                     : arguments.html.empty() ? 0
+                                              : kFrontierPoints;
+  if (points > 0) {
+    std::vector<FrontierPoint> frontier;
+    {
+      const Waiting waiting_for_points("planning for other budgets");
+      frontier = frontier_of(job, target, points);
+    }
+    if (arguments.frontier > 0) print("\n" + frontier_table(frontier, screen));
+    json["frontier"] = frontier_json(frontier);
+    if (!arguments.html.empty()) {
+      write_file_atomically(arguments.html, plan_page(job, planned, frontier));
+      print(fmt::format("\nPlan page: {}\n", arguments.html));
+    }
+  }
+  std::optional<StopSignals> signals;
+  if (arguments.what_if && !interrupted) {
+    signals.emplace("stopping; the changes planned so far follow; press Ctrl-C again to stop immediately");
+    const WhatIf found = what_if(arguments.job.file, arguments.job.all_overrides(), target, planned,
+                                 arguments.what_if_seconds, *signals);
+    print("\n" + what_if_table(job, found, screen));
+    json["what_if"] = what_if_json(found);
+    json["what_if_not_planned"] = found.changes.left;
+  }
+  // The answer stands first; a terminal that has no lines for all of this shows the end.
+  if (static_cast<size_t>(lines) >= screen.lines) print("\n" + fold(verdict_of(planned.plan), screen.columns, 2));
+  arguments.job.output.write(json);
+  if (signals) signals->end_as_received();
+  return planned.plan.fits ? kDone : kDoesNotFit;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("plan", "check whether a job fits its budget and show what uses the memory");
+  const auto arguments = std::make_shared<PlanArguments>();
+  arguments->job.add_to(*command);
+  command->add_option("--gpu", arguments->gpus, "plan for these devices of the catalogue (list: plimsoll gpus)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME[,NAME...]")
+      ->check(not_empty());
+  command
+      ->add_option("--memory", arguments->memory,
+                   "plan for a budget of SIZE bytes instead of that of the job or the device: 12GiB")
+      ->type_name("SIZE")
+      ->check(not_empty());
+  command
+      ->add_option("--frontier", arguments->frontier,
+                   fmt::format("show the fastest plans for POINTS budgets, from the minimum budget up (default {})",
+                               kFrontierPoints))
+      ->expected(0, 1)
+      ->default_str(std::to_string(kFrontierPoints))
+      ->check(CLI::Validator(
+          [](std::string& given) {
+            return CLI::Range(2, 1000)(given).empty()
+                       ? std::string()
+                       : "POINTS is a number from 2 to 1000; " + in_quotes(given) +
+                             " is none (what comes before --frontier is not taken for it)";
+          },
+          "[2 - 1000]"))
+      ->type_name("POINTS");
+  command
+      ->add_option("--advice", arguments->advice,
+                   "time to search for changes that make the job fit: none; fast: until 10 s after the start; full: "
+                   "until four changes are found or all were tried; or a number of seconds")
+      ->default_str("fast")
+      ->type_name("none|fast|full|SECONDS")
+      ->check(CLI::Validator(problem_of_advice_time, ""));
+  command->add_option("--by", arguments->by, "show the memory at the peak by module of the model as well")
+      ->type_name("module")
+      ->check(CLI::Validator(
+          [](std::string& given) {
+            return given == "module" ? std::string() : "--by takes module, and not " + in_quotes(given);
+          },
+          ""));
+  command->add_flag(
+      "--what-if", arguments->what_if,
+      "plan the job with half and a quarter of the sizes that its model type has: sequence, frames, image, bottleneck");
+  command
+      ->add_option(
+          "--what-if-seconds", arguments->what_if_seconds,
+          "with --what-if: time limit in seconds; default: three times the planning time of the job, at least 10 s")
+      ->check(between(0.001, 1e6))
+      ->needs("--what-if")
+      ->type_name("SECONDS");
+  command->add_option("--html", arguments->html, "write the plan as an HTML page")
+      ->type_name("FILE")
+      ->check(names_a_file());
+  command->footer(kExamples + memory_keys_help());
+  command->callback([&action, arguments] { action = [arguments] { return run_plan(*arguments); }; });
+}
+
+}  // namespace plimsoll::cli

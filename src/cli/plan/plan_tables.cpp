@@ -1,0 +1,212 @@
+#include "cli/plan/plan_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/bytes_up.h"
+#include "cli/batch_words.h"
+#include "cli/plan_json.h"
+#include "cli/plan/plan_shares.h"
+#include "cli/plan_text.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/cost_model.h"
+#include "plimsoll/liveness.h"
+#include "plimsoll/plan_page.h"
+#include "report/table.h"
+#include "job/job_units.h"
+
+namespace plimsoll::cli {
+namespace {
+
+std::string breakdown_table(const Plan& plan, const Screen& screen) {
+  Table table({{"part"}, {"planned", Align::right}, {"bytes", Align::right}, {"share", Align::right}},
+              "Memory at the peak");
+  const auto add = [&](const std::string& name, int64_t bytes) {
+    table.add_row({name, format_bytes(bytes), std::to_string(bytes), percent_of(bytes, plan.peak_bytes)});
+  };
+  for_each_part([&](const char* name, int64_t Breakdown::*part) { add(name, plan.breakdown.*part); });
+  table.add_rule();
+  add("peak", plan.peak_bytes);
+  if (plan.budget_bytes > 0)
+    table.add_row({"budget", format_bytes(plan.budget_bytes), std::to_string(plan.budget_bytes)});
+  if (plan.host_budget_bytes > 0) {
+    table.add_row({"host memory", format_bytes(plan.host_bytes), std::to_string(plan.host_bytes)});
+    table.add_row({"host budget", format_bytes(plan.host_budget_bytes), std::to_string(plan.host_budget_bytes)});
+  }
+  if (plan.disk_budget_bytes > 0) {
+    table.add_row({"disk", format_bytes(plan.disk_bytes), std::to_string(plan.disk_bytes)});
+    table.add_row({"disk budget", format_bytes(plan.disk_budget_bytes), std::to_string(plan.disk_budget_bytes)});
+  }
+  return table.to_string(screen);
+}
+
+// "12.3 ms per micro batch, 8.1 % more; lower bound 12.1 ms"
+std::string recomputation_of(const Plan& plan) {
+  const StepTime& time = plan.time;
+  return fmt::format("{} per micro batch, {:.1f} % more; lower bound {}{}", short_seconds(time.recompute),
+                     100 * time.recompute_share(), short_seconds(time.recompute_bound),
+                     plan.host_bytes + plan.disk_bytes > 0 ? " with offload" : "");
+}
+
+// "adamw, state 8bit, weights stochastic, sums of gradients 8bit"
+std::string optimizer_of(const Job& job, const JobSettings& settings) {
+  std::string text = job.optimizer.name;
+  if (settings.state_dtype != StateDtype::as_parameters)
+    text += fmt::format(", state {}", name_of(settings.state_dtype));
+  const bool low =
+      settings.precision == Precision::bf16_true || (job.model.dtype && *job.model.dtype != DType::float32);
+  if (low) text += fmt::format(", weights {}", name_of(settings.weight_update));
+  if (settings.accumulator_dtype != AccumulatorDtype::as_gradients)
+    text += fmt::format(", gradient accumulators {}", name_of(settings.accumulator_dtype));
+  return text;
+}
+
+// Weights, gradients and optimizer state at the most, and what that is a parameter: where most of the weights are
+// frozen, or stand for another number of parameters, it says nothing.
+std::string bytes_of_model(const Job& job, const PlannedJob& planned) {
+  if (job.fine_tuning.any())
+    return fmt::format("at most {} of weights, gradients and optimizer state at a time",
+                       format_bytes(most_model_bytes(planned.plan)));
+  const double count = static_cast<double>(std::max<int64_t>(planned.settings.parameters, 1));
+  return fmt::format("{:.2f}; at most {} of weights, gradients and optimizer state at a time",
+                     static_cast<double>(most_model_bytes(planned.plan)) / count,
+                     format_bytes(most_model_bytes(planned.plan)));
+}
+
+std::string update_of(const Plan& plan) {
+  if (plan.time.norms == 0) return "yes; a gradient lives until its parameter is updated";
+  return fmt::format("yes; computing the norm of all gradients first takes {} per step",
+                     short_seconds(plan.time.norms));
+}
+
+// "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update"
+std::string offload_of(const Plan& plan) {
+  std::string text = fmt::format("{} of saved values, {} of optimizer state", format_bytes(plan.moved_bytes),
+                                 format_bytes(plan.moved_state_bytes));
+  if (plan.moved_gradient_bytes > 0) text += fmt::format(", {} of gradients", format_bytes(plan.moved_gradient_bytes));
+  if (plan.moved_parameter_bytes > 0)
+    text += fmt::format(", {} of parameters", format_bytes(plan.moved_parameter_bytes));
+  if (plan.host_updates > 0) text += fmt::format(", {} updates on the host", plan.host_updates);
+  return text + fmt::format("; waits {} per micro batch, {} per update", short_seconds(plan.time.offload),
+                            short_seconds(plan.time.update_offload));
+}
+
+bool moves_any(const Plan& plan) {
+  return plan.host_bytes + plan.disk_bytes > 0;
+}
+
+// "embed.weight, layers.0.mlp.up.weight, … (64 in all)"
+std::string parameters_elsewhere(const Plan& plan) {
+  constexpr int kMost = 4;
+  std::string text;
+  int count = 0;
+  for (const Buffer& buffer : plan.trace.buffers) {
+    if (buffer.on_device() || buffer.role != Role::parameter || !buffer.persistent) continue;
+    if (++count <= kMost) text += (count > 1 ? ", " : "") + buffer.label;
+  }
+  return count > kMost ? fmt::format("{}, … ({} in all)", text, count) : text;
+}
+
+std::string step_table(const Job& job, const PlannedJob& planned, const Screen& screen) {
+  const JobSettings& settings = planned.settings;
+  const int64_t accumulation = first_accumulation(settings);
+  Table table({{""}, {.fit = Fit::fold, .least = 20}}, "The step");
+  table.add_row({job.fine_tuning.any() ? "trainable parameters" : "parameters",
+                 short_count(static_cast<double>(planned.settings.parameters))});
+  table.add_row({"precision", std::string(name_of(planned.settings.precision))});
+  table.add_row({"optimizer", optimizer_of(job, settings)});
+  table.add_row({job.fine_tuning.any() ? "model memory" : "bytes per parameter", bytes_of_model(job, planned)});
+  table.add_row({"micro batch", samples_in_words(job, settings.micro_batch_size)});
+  table.add_row({"gradient accumulation", std::to_string(accumulation)});
+  if (settings.last_micro_batch > 0)
+    table.add_row({"last micro batch", samples_in_words(job, settings.last_micro_batch)});
+  table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
+  table.add_row({"prefetched batches", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
+  table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
+  // What does not fit does not run: how long it would take misleads, as the least budget may take less.
+  const bool runs = planned.plan.fits;
+  if (runs) {
+    table.add_row({"predicted step", short_seconds(planned.step_seconds)});
+    table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"});
+    table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
+  }
+  if (planned.plan.update_in_backward) table.add_row({"update in backward", update_of(planned.plan)});
+  if (runs && planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
+  if (runs && moves_any(planned.plan)) table.add_row({"offload", offload_of(planned.plan)});
+  table.add_row({"arena waste", fmt::format("{:.2f} %", 100 * planned.plan.arena_waste())});
+  table.add_row({"recorded in", short_seconds(planned.record_seconds)});
+  table.add_row({"planned in", short_seconds(planned.plan_seconds)});
+  return table.to_string(screen);
+}
+
+}  // namespace
+
+std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Screen& screen) {
+  Table table({{"budget", Align::right},
+               {"peak", Align::right},
+               {"step", Align::right},
+               {.name = "choices", .fit = Fit::fold, .least = 20}},
+              "Memory against predicted step time");
+  for (const FrontierPoint& point : frontier)
+    table.add_row({format_bytes_up(point.budget_bytes), format_bytes(point.peak_bytes),
+                   short_seconds(point.step_seconds), point.choices});
+  return table.to_string(screen);
+}
+
+std::string plan_page(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier) {
+  PlanPage page;
+  page.title = job.file.empty() ? "job" : job.file.filename().string();
+  page.subtitle =
+      fmt::format("{} parameters, {}, planned for {}", short_count(static_cast<double>(planned.settings.parameters)),
+                  name_of(planned.settings.precision), planned.settings.cost.device);
+  page.plan = &planned.plan;
+  page.op_seconds.assign(planned.plan.trace.ops.size(), 0);
+  for (const Segment& segment : planned.plan.trace.segments) {
+    double before = 0;
+    const std::vector<double> ends = end_times(planned.settings.cost, planned.plan.trace, segment.name);
+    for (size_t i = 0; i < ends.size(); ++i) {
+      page.op_seconds[segment.begin + i] = ends[i] - before;
+      before = ends[i];
+    }
+  }
+  page.frontier = frontier;
+  page.facts = {{"micro batch", samples_in_words(job, planned.settings.micro_batch_size)},
+                {"gradient accumulation", planned.settings.last_micro_batch > 0
+                                              ? micro_batches_in_words(planned.settings)
+                                              : std::to_string(first_accumulation(planned.settings))}};
+  if (planned.plan.fits) {
+    page.facts.emplace_back("predicted step", short_seconds(planned.step_seconds));
+    page.facts.emplace_back("predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s");
+    page.facts.emplace_back("predicted by",
+                            fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source));
+  }
+  if (planned.plan.update_in_backward) page.facts.emplace_back("update in backward", update_of(planned.plan));
+  if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
+  if (moves_any(planned.plan)) page.facts.emplace_back("offload", offload_of(planned.plan));
+  if (planned.plan.moved_parameter_bytes > 0)
+    page.facts.emplace_back("offloaded parameters", parameters_elsewhere(planned.plan));
+  if (planned.plan.disk_bytes > 0) page.facts.emplace_back("disk", format_bytes(planned.plan.disk_bytes));
+  return to_html(page);
+}
+
+std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen) {
+  const Plan& plan = planned.plan;
+  const std::string verdict = fold(verdict_of(plan), screen.columns, 2);
+  std::string text = plan.fits ? verdict : explanation_of_misfit(plan, screen);
+  // What is trained stands beside whether it fits: a batch of another size is another training.
+  std::string beside = fold(effective_batch_in_words(planned.settings), screen.columns, 2);
+  if (!planned.settings.slow_products.empty()) beside += fold(planned.settings.slow_products, screen.columns, 2);
+  text.insert(verdict.size(), beside);
+  text += "\n" + breakdown_table(plan, screen);
+  if (const std::string shares = shares_text(planned, screen); !shares.empty()) text += "\n" + shares;
+  text += "\n" + step_table(job, planned, screen);
+  if (!plan.reasons.empty()) text += "\nDecisions\n\n";
+  for (const Reason& reason : plan.reasons)
+    text += fold(fmt::format("{}: {}", reason.decision, reason.why), screen.columns, 2);
+  if (plan.moved_parameter_bytes > 0)
+    text += fold(fmt::format("offloaded parameters: {}", parameters_elsewhere(plan)), screen.columns, 2);
+  return text;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,103 @@
+#include "cli/train/run_publisher.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/plan_text.h"
+#include "job/job_units.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr double kSecondsBetween = 0.5;
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+RunPublisher::RunPublisher(const Job& job, TrainObserver& next) : next_(next) {
+  status_.pid = getpid();
+  status_.process_start = process_start_of(status_.pid).value_or(0);
+  status_.job = job.file.string();
+  status_.device = job.device;
+  status_.state = "preparing";
+  status_.max_steps = job.max_steps;
+  status_.unit = unit_of(job);
+  status_.host_budget_bytes = job.host_memory_budget;
+  status_.started = seconds_since_1970();
+  publish(true);
+}
+
+void RunPublisher::take(const PlannedJob& job) {
+  const Plan& plan = job.plan;
+  status_.budget_bytes = plan.budget_bytes;
+  status_.planned_bytes = plan.peak_bytes;
+  status_.host_planned_bytes = plan.host_bytes;
+  status_.roles.clear();
+  for_each_part([&](const char* name, int64_t Breakdown::*part) {
+    if (plan.breakdown.*part > 0) status_.roles.push_back({name, plan.breakdown.*part});
+  });
+  std::ranges::sort(status_.roles, std::greater(), &RoleBytes::planned);
+  publish(true);
+}
+
+void RunPublisher::publish(bool at_once) {
+  const double now = seconds_since_1970();
+  if (!at_once && now - published_ < kSecondsBetween) return;
+  published_ = status_.updated = now;
+  file_.write(status_);
+}
+
+void RunPublisher::preparing(const std::string& what, double fraction) {
+  publish(false);
+  next_.preparing(what, fraction);
+}
+void RunPublisher::planned(const PlannedJob& job) {
+  take(job);
+  next_.planned(job);
+}
+void RunPublisher::replanned(const std::string& why, const PlannedJob& job) {
+  take(job);
+  next_.replanned(why, job);
+}
+void RunPublisher::resumed(const std::string& checkpoint, int64_t step) {
+  status_.step = step;
+  next_.resumed(checkpoint, step);
+}
+void RunPublisher::stepped(const TrainProgress& progress) {
+  const bool first = status_.state != "training";
+  status_.state = "training";
+  status_.step = progress.step;
+  status_.epoch = progress.epoch;
+  status_.loss = progress.loss;
+  status_.learning_rate = progress.learning_rate;
+  status_.units_per_second = progress.tokens_per_second;
+  status_.step_seconds = progress.step_seconds;
+  status_.used_bytes = progress.memory_used;
+  publish(first);
+  next_.stepped(progress);
+}
+void RunPublisher::evaluated(int64_t step, double loss) {
+  next_.evaluated(step, loss);
+}
+void RunPublisher::measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {
+  next_.measured(step, metrics);
+}
+void RunPublisher::left_out(const std::string& what) {
+  next_.left_out(what);
+}
+void RunPublisher::saved(const std::string& checkpoint, int64_t step) {
+  next_.saved(checkpoint, step);
+}
+void RunPublisher::starting() {
+  next_.starting();
+}
+void RunPublisher::metrics_refused(const std::string& why) {
+  next_.metrics_refused(why);
+}
+
+}  // namespace plimsoll::cli

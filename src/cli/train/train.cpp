@@ -1,0 +1,244 @@
+// plimsoll train: trains a job inside its budget and says what was planned and what was used.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <memory>
+
+#include "cli/batch_words.h"
+#include "cli/command.h"
+#include "cli/job_arguments.h"
+#include "cli/train/launcher.h"
+#include "cli/missing_device.h"
+#include "cli/number_options.h"
+#include "cli/plan_json.h"
+#include "cli/plan_text.h"
+#include "cli/train/run_publisher.h"
+#include "cli/standard_streams.h"
+#include "cli/stop_signals.h"
+#include "cli/train/train_progress.h"
+#include "cli/value_checks.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "plimsoll/train_job.h"
+#include "report/fold.h"
+#include "report/table.h"
+#include "report/terminal.h"
+#include "base/text_width.h"
+#include "job/job_units.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  plimsoll train job.yaml\n"
+    "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1\n"
+    "  plimsoll train job.yaml log.metrics_file=metrics.jsonl --json report.json\n"
+    "  plimsoll train job.yaml --profile profile.json    for ui.perfetto.dev\n"
+    "\n"
+    "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends a run after its current\n"
+    "step. The run saves its checkpoint, prints its report and ends by the signal:\n"
+    "130, 143 or 129 in a shell. A second Ctrl-C ends it immediately.\n"
+    "A full disk under the metrics or a closed pipe (| head) does not end a run. It\n"
+    "does all its steps, lists the outputs that are missing and exits with 1.\n"
+    "Only one run at a time writes to a checkpoint.directory or a log.metrics_file.\n"
+    "A second run exits with 2.\n"
+    "\n";
+
+struct TrainArguments {
+  JobArguments job;
+  ProfileOptions profile;
+};
+
+Json optional_json(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json metrics_json(const TrainReport& report) {
+  Json metrics = Json::object();
+  for (const auto& [name, value] : report.metrics) metrics[name] = value;
+  return metrics;
+}
+Json baselines_json(const TrainReport& report) {
+  Json baselines = Json::array();
+  for (const auto& [metric, name, value] : report.baselines)
+    baselines.push_back({{"metric", metric}, {"name", name}, {"value", value}});
+  return baselines;
+}
+
+Json report_json(const Job& job, const TrainReport& report) {
+  const Plan& plan = report.job.plan;
+  return {{"fits", report.fits},
+          {"budget_bytes", plan.budget_bytes},
+          {"minimum_budget_bytes", plan.minimum_budget_bytes},
+          {"planned_peak_bytes", report.planned_peak_bytes},
+          {"measured_peak_bytes", report.measured_peak_bytes},
+          {"planned_host_bytes", plan.host_bytes},
+          {"measured_host_bytes", report.used.host},
+          {"planned_disk_bytes", plan.disk_bytes},
+          {"measured_disk_bytes", report.used.disk},
+          {"effective_batch_size", effective_batch_of(report.job.settings)},
+          {"choices", choices_json(report.job)},
+          {"reasons", reasons_json(plan)},
+          {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
+          {"steps", report.steps},
+          {"step_seconds", report.step_seconds},
+          {"units_per_second", report.tokens_per_second},
+          {"unit", unit_of(job)},
+          {"losses", report.losses},
+          {"arena_waste", plan.arena_waste()},
+          {"resident_bytes", report.resident_bytes},
+          {"steps_skipped", report.steps_skipped},
+          {"resumed_step", report.resumed_step},
+          {"stopped", report.stopped},
+          {"steps_profiled", report.steps_profiled},
+          {"evaluation_loss", optional_json(report.last_evaluation)},
+          {"metrics", metrics_json(report)},
+          {"baselines", baselines_json(report)},
+          {"left_out", report.left_out},
+          {"not_written", report.not_written}};
+}
+
+std::string memory_table(const TrainReport& report, const Screen& screen) {
+  Table table({{"part"}, {"planned", Align::right}, {"used", Align::right}}, "Memory at the peak");
+  for_each_part([&](const char* name, int64_t Breakdown::*part) {
+    table.add_row({name, format_bytes(report.planned.*part), format_bytes(report.measured.*part)});
+  });
+  table.add_rule();
+  table.add_row({"total", format_bytes(report.planned_peak_bytes), format_bytes(report.measured_peak_bytes)});
+  const int64_t budget = report.job.plan.budget_bytes;
+  table.add_row({"budget", budget > 0 ? format_bytes(budget) : "none"});
+  if (report.job.plan.host_bytes > 0)
+    table.add_row({"host memory", format_bytes(report.job.plan.host_bytes), format_bytes(report.used.host)});
+  if (report.job.plan.disk_bytes > 0)
+    table.add_row({"disk", format_bytes(report.job.plan.disk_bytes), format_bytes(report.used.disk)});
+  table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
+  return table.to_string(screen);
+}
+
+// "3.2104 -> 2.8711"; one number where there was one evaluation.
+std::string course(double first, double last) {
+  return first == last ? fmt::format("{:.4f}", last) : fmt::format("{:.4f} -> {:.4f}", first, last);
+}
+
+std::string run_table(const Job& job, const TrainReport& report, const Screen& screen) {
+  Table table({{""}, {"", Align::right}}, "The run");
+  table.add_row({"steps", std::to_string(report.steps)});
+  table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
+  table.add_row({"effective batch", std::to_string(effective_batch_of(report.job.settings))});
+  table.add_row({"micro batches", micro_batches_in_words(report.job.settings)});
+  if (report.resumed_step > 0) table.add_row({"steps before this run", std::to_string(report.resumed_step)});
+  if (report.stopped) table.add_row({"stopped", "before the last step"});
+  if (!report.left_out.empty())
+    table.add_row({"samples left out (unreadable)", std::to_string(report.left_out.size())});
+  if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});
+  if (report.step_seconds > 0) {
+    table.add_row({"median step", short_seconds(report.step_seconds)});
+    table.add_row({"throughput", short_count(report.tokens_per_second) + " " + unit_of(job) + "/s"});
+  }
+  if (!report.losses.empty()) table.add_row({"loss", course(report.losses.front(), report.losses.back())});
+  const auto add_baselines = [&](std::string_view metric) {
+    for (const auto& baseline : report.baselines)
+      if (baseline.metric == metric) table.add_row({"  " + baseline.name, fmt::format("{:.4f}", baseline.value)});
+  };
+  if (report.first_evaluation && report.last_evaluation) {
+    table.add_row({"evaluation loss", course(*report.first_evaluation, *report.last_evaluation)});
+    add_baselines("evaluation_loss");
+  }
+  for (const auto& [name, value] : report.metrics) {
+    table.add_row({name, fmt::format("{:.4f}", value)});
+    add_baselines(name);
+  }
+  return table.to_string(screen);
+}
+
+// What came of --profile, in a line for people; empty where none was asked for.
+std::string profile_line(const ProfileOptions& profile, const TrainReport& report) {
+  if (profile.file.empty()) return "";
+  if (static_cast<int64_t>(report.losses.size()) < profile.first_step)
+    return fmt::format("no profile: the run ended before its step {}\n", profile.first_step);
+  if (report.steps_profiled == 0) return "";  // it could not be written, which is said
+  return fmt::format("profile of {} step{} in {}\n", report.steps_profiled, report.steps_profiled == 1 ? "" : "s",
+                     without_controls(profile.file.string()));
+}
+
+std::string results_text(const Job& job, const TrainReport& report, const Screen& screen) {
+  if (!report.fits)
+    return explanation_of_misfit(report.job.plan, screen) + "\n" +
+           fold("To see changes of the job that fit, run 'plimsoll plan' with the same job file and settings.",
+                screen.columns, 2);
+  if (report.losses.empty() && report.stopped)
+    return "stopped before the first step of this run: nothing was trained\n";
+  if (report.losses.empty() && report.resumed_step > 0)
+    return fmt::format(
+        "nothing to do: all {} steps are done; {}\n", report.resumed_step,
+        job.checkpoint.directory.empty()
+            ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
+            : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string()));
+  return memory_table(report, screen) + "\n" + run_table(job, report, screen);
+}
+
+int run_train(const TrainArguments& all) {
+  refuse_several_processes();
+  const JobArguments& arguments = all.job;
+  const Job job = arguments.read();
+  arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
+  arguments.output.require_writable();
+  require_device_of(job);
+  const Screen screen = screen_of(STDOUT_FILENO);
+  outlive_broken_pipes();
+  StopSignals signals;
+  TrainProgressView view(job, signals);
+  TrainReport report = [&] {
+    RunPublisher published(job, view);
+    return train_job(job, published, all.profile);
+  }();
+  view.finish();
+  // What is trained is saved: a report that one place refuses still goes to the others.
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const UserError& error) {
+      report.not_written.emplace_back(error.what());
+    }
+  };
+  attempt([&] { arguments.output.print(results_text(job, report, screen)); });
+  if (!report.fits && arguments.output.target() == "-") tell(verdict_of(report.job.plan) + "\n");
+  tell(profile_line(all.profile, report));
+  if (!report.contradicted_times.empty()) tell(fold(report.contradicted_times, screen_of(STDERR_FILENO).columns, 2));
+  attempt([&] { arguments.output.write(report_json(job, report)); });
+  for (const std::string& each : report.not_written) tell(fmt::format("not written: {}\n", without_controls(each)));
+  if (report.stopped) signals.end_as_received();
+  if (!report.fits) return kDoesNotFit;
+  if (report.not_written.empty()) return kDone;
+  throw UserError(
+      fmt::format("all {} steps are done{}, but some outputs could not be written (listed above); free disk space or "
+                  "change their paths",
+                  report.steps, job.checkpoint.directory.empty() ? "" : " and saved"),
+      UserError::Kind::failure);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("train", "train a job inside its memory budget");
+  const auto arguments = std::make_shared<TrainArguments>();
+  arguments->job.add_to(*command);
+  command
+      ->add_option(
+          "--profile", arguments->profile.file,
+          "write the times of all ops and copies of a few steps to FILE, for ui.perfetto.dev or chrome://tracing; "
+          "costs about 0.1 us per op in these steps and about 300 bytes of FILE per op and step")
+      ->type_name("FILE")
+      ->check(names_a_file());
+  add_number_option(*command, "--profile-steps", 1, arguments->profile.steps,
+                    "number of steps in the profile, from the second step of this run on")
+      ->type_name("N")
+      ->needs("--profile")
+      ->default_str(std::to_string(ProfileOptions().steps));
+  command->footer(kExamples + memory_keys_help());
+  command->callback([&action, arguments] { action = [arguments] { return run_train(*arguments); }; });
+}
+
+}  // namespace plimsoll::cli

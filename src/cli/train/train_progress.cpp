@@ -1,0 +1,151 @@
+#include "cli/train/train_progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "cli/batch_words.h"
+#include "cli/plan_text.h"
+#include "plimsoll/bytes.h"
+#include "report/terminal.h"
+#include "base/text_width.h"
+#include "job/job_units.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr int64_t kPreparingSteps = 100;  ///< a fraction shown as percent
+
+}  // namespace
+
+std::string used_of_budget(int64_t used, int64_t budget) {
+  std::string text = format_bytes(used);
+  if (budget <= 0) return text;
+  const std::string limit = format_bytes(budget);
+  const size_t unit = text.rfind(' ');
+  if (text.substr(unit) == limit.substr(limit.rfind(' '))) text.resize(unit);
+  return text + " / " + limit;
+}
+
+TrainProgressView::TrainProgressView(const Job& job, StopSignals& signals)
+    : signals_(signals),
+      saves_(!job.checkpoint.directory.empty()),
+      max_steps_(job.max_steps),
+      every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)),
+      unit_(unit_of(job)),
+      planning_(std::make_unique<Waiting>("planning")) {
+  signals_.answer_with("stopping; nothing is trained yet; press Ctrl-C again to stop immediately");
+}
+
+void TrainProgressView::preparing(const std::string& what, double fraction) {
+  const bool known = what == preparing_what_;
+  if (known && !preparing_) return;  // its end has been shown
+  if (!known) {
+    finish();
+    preparing_what_ = what;
+    preparing_ = std::make_unique<Progress>(what, kPreparingSteps, progress_on_standard_error());
+  }
+  preparing_->update(static_cast<int64_t>(fraction * kPreparingSteps), {});
+  if (fraction >= 1) begin_steps();
+}
+
+void TrainProgressView::planned(const PlannedJob& job) {
+  // A misfit is explained once the view is gone.
+  if (job.plan.fits) note(verdict_of(job.plan));
+  note(effective_batch_in_words(job.settings));
+  note(fmt::format("{}, {} parameters, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
+                   short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
+                   short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
+  if (!job.settings.slow_products.empty()) note(job.settings.slow_products);
+  begin_steps();
+}
+
+void TrainProgressView::replanned(const std::string& why, const PlannedJob& job) {
+  note(fmt::format("{}; new plan: {}; {}, micro batch {}", why,
+                   job.plan.fits ? verdict_of(job.plan) : "the job does not fit", name_of(job.settings.precision),
+                   micro_batches_in_words(job.settings)));
+  begin_steps();
+}
+
+void TrainProgressView::resumed(const std::string& checkpoint, int64_t step) {
+  note(fmt::format("resumed from {} at step {}", checkpoint, step));
+  first_step_ = step;
+  begin_steps();
+}
+
+// The clock for the time left starts here: again after whatever took its time before the first step.
+void TrainProgressView::begin_steps() {
+  finish();
+  steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error(), first_step_);
+}
+
+bool TrainProgressView::to_be_shown(const TrainProgress& progress) const {
+  return progress_on_standard_error().terminal || progress.step % every_n_steps_ == 0 || progress.step >= max_steps_;
+}
+
+void TrainProgressView::stepped(const TrainProgress& progress) {
+  // Before the skipped step's note, so that it stands above its own state.
+  if (!steps_) begin_steps();
+  if (to_be_shown(progress)) {
+    steps_->update(progress.step, {fmt::format("loss {:.4g}", progress.loss),
+                                   short_count(progress.tokens_per_second) + " " + unit_ + "/s",
+                                   "memory " + used_of_budget(progress.memory_used, progress.memory_budget)});
+  }
+  if (progress.skipped) {
+    note(fmt::format("step {} skipped: a gradient was not finite; {} skipped in all, loss scale {:g}", progress.step,
+                     progress.steps_skipped, progress.loss_scale));
+  }
+}
+
+void TrainProgressView::evaluated(int64_t step, double loss) {
+  note(fmt::format("step {}: evaluation loss {:.4f}", step, loss));
+}
+
+void TrainProgressView::measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {
+  std::string line = fmt::format("step {}:", step);
+  for (const auto& [name, value] : metrics)
+    line += fmt::format("{} {} {:.4f}", &name == &metrics.front().first ? "" : ",", name, value);
+  note(line);
+}
+
+void TrainProgressView::left_out(const std::string& what) {
+  note("left out: " + what);
+}
+
+void TrainProgressView::saved(const std::string& checkpoint, int64_t step) {
+  note(fmt::format("step {}: saved {}", step, checkpoint));
+}
+
+void TrainProgressView::starting() {
+  signals_.answer_with(saves_ ? "saving after this step; press Ctrl-C again to stop immediately"
+                              : "stopping after this step without a checkpoint (checkpoint.directory is not set); "
+                                "press Ctrl-C again to stop immediately");
+}
+
+void TrainProgressView::metrics_refused(const std::string& why) {
+  note("metrics: " + why + "; the run continues without these metrics");
+}
+
+void TrainProgressView::note(const std::string& line) {
+  planning_.reset();
+  // A line an event for who reads a log; for people none is longer than the terminal is wide.
+  const size_t columns = is_terminal(STDERR_FILENO) ? screen_of(STDERR_FILENO).columns : kAnyWidth;
+  for (const std::string& part : folded_lines(without_controls(line), columns, 2)) {
+    if (steps_) {
+      steps_->note(part);
+    } else {
+      std::cerr << part << std::endl;
+    }
+  }
+}
+
+void TrainProgressView::finish() {
+  planning_.reset();
+  preparing_.reset();
+  steps_.reset();
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,160 @@
+#include "cost/cost.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "trace/update_group.h"
+
+namespace plimsoll {
+
+std::string_view name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::product:
+      return "product";
+    case OpKind::convolution:
+      return "convolution";
+    case OpKind::attention:
+      return "attention";
+    case OpKind::loss_head:
+      return "loss_head";
+    case OpKind::streaming:
+      return "streaming";
+    case OpKind::reduction:
+      return "reduction";
+    case OpKind::random:
+      return "random";
+    case OpKind::update:
+      return "update";
+  }
+  return "unknown";
+}
+
+int speed_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+    case DType::complex128:
+      return 0;
+    case DType::bfloat16:
+      return 2;
+    case DType::float16:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+OpKind kind_of(const Op& op) {
+  std::string_view name = single_name(op.name);
+  name = name.substr(0, name.find('.'));
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (is({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::mv", "aten::dot"})) return OpKind::product;
+  if (has("quantized_linear")) return OpKind::product;
+  if (has("convolution")) return OpKind::convolution;
+  if (has("linear_cross_entropy")) return OpKind::loss_head;
+  if (has("attention")) return OpKind::attention;
+  if (is({"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_", "plimsoll::adafactor_",
+          "plimsoll::accumulate_", "plimsoll::nesterov_momentum_"}) ||
+      has("_fused_adam") || has("_fused_sgd"))
+    return OpKind::update;
+  if (op.random_id >= 0) return OpKind::random;
+  if (has("norm") || is({"aten::sum", "aten::mean", "aten::softmax", "aten::_softmax", "aten::_log_softmax",
+                         "aten::var", "aten::std", "aten::amax", "aten::_softmax_backward_data"}))
+    return OpKind::reduction;
+  return OpKind::streaming;
+}
+
+DType compute_type_of(const Op& op) {
+  DType type = DType::float32;
+  bool found = false;
+  for_each_view(op, [&](const View& view, bool) {
+    if (found || view.elements() <= 1) return;
+    switch (view.dtype) {
+      case DType::float16:
+      case DType::bfloat16:
+      case DType::float32:
+      case DType::float64:
+        type = view.dtype;
+        found = true;
+        break;
+      default:
+        break;
+    }
+  });
+  return type;
+}
+
+double copy_seconds(const CostModel& model, int64_t bytes) {
+  return copy_seconds(model, bytes, Memory::host);
+}
+
+double copy_seconds(const CostModel& model, int64_t bytes, Memory far) {
+  const double link = far == Memory::disk ? model.disk_link : model.host_link;
+  return link > 0 ? static_cast<double>(bytes) / link : std::numeric_limits<double>::infinity();
+}
+
+double seconds_of(const CostModel& model, const Op& op) {
+  if (op.copy == CopyStage::wait) return 0;  // by itself: what it waits for is up to what runs before it
+  if (op.copy == CopyStage::start)
+    return model.overhead_seconds + (model.copies_overlap ? 0 : copy_seconds(model, op.bytes_moved / 2, op.far));
+  if (op.on_host && model.copies_overlap)
+    return model.host_bytes > 0 ? model.overhead_seconds + static_cast<double>(op.bytes_moved) / model.host_bytes
+                                : std::numeric_limits<double>::infinity();
+  if (model.timed)
+    if (const std::optional<double> seconds = model.timed(op)) return *seconds;
+  const OpRate& rate = model.rate(kind_of(op), compute_type_of(op));
+  double seconds = 0;
+  if (rate.flops > 0) seconds = op.flops / rate.flops;
+  if (rate.bytes > 0) seconds = std::max(seconds, static_cast<double>(op.bytes_moved) / rate.bytes);
+  return model.overhead_seconds + seconds;
+}
+
+double segment_seconds(const CostModel& model, const Trace& trace, std::string_view name) {
+  const std::vector<double> ends = end_times(model, trace, name);
+  return ends.empty() ? 0 : ends.back();
+}
+
+std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view name) {
+  const Segment* segment = trace.segment(name);
+  std::vector<double> ends;
+  if (!segment) return ends;
+  ends.reserve(segment->end - segment->begin);
+  double clock = 0, link_free[2] = {0, 0};  // out, in
+  std::map<BufferId, double> done;          // by target
+  for (int32_t i = segment->begin; i < segment->end; ++i) {
+    const Op& op = trace.ops[i];
+    clock += seconds_of(model, op);
+    if (op.copy != CopyStage::none) {
+      const BufferId target = op.arguments[0].views[0].buffer;
+      const auto found = done.find(target);
+      if (op.copy == CopyStage::wait && found != done.end()) clock = std::max(clock, found->second);
+      if (op.copy == CopyStage::start && model.copies_overlap) {
+        double& free = link_free[trace.buffers[target].on_device() ? 1 : 0];
+        done[target] = free = std::max(free, clock) + copy_seconds(model, op.bytes_moved / 2, op.far);
+      }
+    }
+    ends.push_back(clock);
+  }
+  return ends;
+}
+
+CostModel generic_cost_model() {
+  CostModel model;
+  model.device = "a device of 100 TFLOP/s and 1 TB/s";
+  model.source = "generic";
+  for (auto& kind : model.rates) kind.fill({0, 1e12});
+  for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::loss_head})
+    model.rates[static_cast<int>(kind)].fill({100e12, 1e12});
+  model.rates[static_cast<int>(OpKind::attention)].fill({50e12, 1e12});
+  model.overhead_seconds = 5e-6;
+  model.host_link = 25e9;
+  model.disk_link = kTypicalDiskLink;
+  model.host_bytes = kTypicalHostBytes;
+  return model;
+}
+
+}  // namespace plimsoll

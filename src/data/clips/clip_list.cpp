@@ -1,0 +1,139 @@
+#include "data/clips/clip_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "base/file_error.h"
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kLongestLine = 64 * 1024;
+constexpr size_t kMostLines = 10'000'000;
+constexpr double kMostClips = 10'000'000;
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (const char c : line) {
+    if (c == '\t')
+      fields.emplace_back();
+    else
+      fields.back() += c;
+  }
+  return fields;
+}
+
+double seconds_of(const std::string& text, const std::string& place) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(seconds) || seconds < 0)
+    throw UserError(fmt::format("{}: {} is no time in seconds; write for example 12.5", place, in_quotes(text)));
+  return seconds;
+}
+
+}  // namespace
+
+std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list) {
+  std::error_code error;
+  if (!std::filesystem::exists(list, error))
+    throw UserError(fmt::format("data.list: {} does not exist", list.string()));
+  if (!std::filesystem::is_regular_file(list, error))
+    throw UserError(fmt::format("data.list: {} is not a regular file", list.string()));
+  errno = 0;
+  std::ifstream stream(list, std::ios::binary);
+  if (!stream) throw_file_error("read", list, errno != 0 ? errno : EIO);
+  std::vector<CaptionedVideo> videos;
+  std::string line;
+  size_t number = 0;
+  while (std::getline(stream, line)) {
+    const std::string place = fmt::format("{}:{}", list.string(), ++number);
+    if (line.size() > kLongestLine || number > kMostLines)
+      throw UserError(fmt::format("{}: a list has at most {} lines of {} bytes", place, kMostLines, kLongestLine));
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty() || line.front() == '#') continue;
+    const std::vector<std::string> fields = fields_of(line);
+    if ((fields.size() != 2 && fields.size() != 4) || fields[0].empty() || fields[1].empty() ||
+        line.find('\0') != std::string::npos)
+      throw UserError(
+          fmt::format("{}: a line is a video, a tab and its caption, and of a part of the video a tab, its "
+                      "start, a tab and its end in seconds; this one has {} fields",
+                      place, fields.size()));
+    CaptionedVideo video{list.parent_path() / fields[0], fields[1], 0, -1, place};
+    if (fields.size() == 4) {
+      video.start = seconds_of(fields[2], place);
+      video.end = seconds_of(fields[3], place);
+      if (video.end <= video.start)
+        throw UserError(fmt::format("{}: the part ends at {} s, and starts at {} s", place, video.end, video.start));
+    }
+    videos.push_back(std::move(video));
+  }
+  if (stream.bad()) throw_file_error("read", list, EIO);
+  if (videos.empty()) throw UserError(fmt::format("data.list: {} names no video", list.string()));
+  return videos;
+}
+
+std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem::path>& files) {
+  std::vector<CaptionedVideo> videos;
+  for (const std::filesystem::path& file : files) {
+    std::string caption = file.stem().string();
+    std::ranges::replace_if(
+        caption, [](char c) { return c == '_' || c == '-'; }, ' ');
+    videos.push_back({file, std::move(caption), 0, -1, "data.files"});
+  }
+  return videos;
+}
+
+void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
+  std::map<std::string, std::vector<const CaptionedVideo*>> by_file;
+  for (const CaptionedVideo& video : videos) {
+    std::error_code error;
+    const std::filesystem::path file = std::filesystem::weakly_canonical(video.file, error);
+    by_file[(error ? video.file.lexically_normal() : file).string()].push_back(&video);
+  }
+  const auto end_of = [](const CaptionedVideo& video) { return video.end < 0 ? HUGE_VAL : video.end; };
+  for (auto& [file, parts] : by_file) {
+    std::ranges::sort(parts, {}, [&](const auto* each) { return std::pair(each->start, end_of(*each)); });
+    for (size_t i = 1; i < parts.size(); ++i) {
+      const CaptionedVideo &one = *parts[i - 1], &other = *parts[i];
+      if ((one.start == other.start && one.end == other.end) || end_of(one) + gap <= other.start) continue;
+      throw UserError(fmt::format(
+          "{}: this part of {} overlaps that of {}, or is less than a clip ({} s) from it; what is held out "
+          "of one would be learned from the other: make them the same or further apart",
+          other.place, other.file.filename().string(), one.place, gap));
+    }
+  }
+}
+
+std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& config, double fraction, Split split) {
+  const double whole = end - start, held_out = fraction * whole;
+  const double gap = fraction > 0 ? std::min(config.clip_seconds, (whole - held_out) / 4) : 0;
+  const double begin = split == Split::train ? start : end - held_out;
+  const double length = split == Split::train ? whole - held_out - gap : held_out;
+  std::vector<ClipTime> clips;
+  if (!(length > 0)) return clips;
+  if (length <= config.clip_seconds) return {{begin, begin + length}};
+  const bool side_by_side = split == Split::validation || config.clip_stride <= 0;
+  const double stride = side_by_side ? config.clip_seconds : config.clip_stride;
+  // The rounding of a sum of strides must not cost the last clip.
+  const double count = std::floor((length - config.clip_seconds) / stride + 1e-6) + 1;
+  if (count > kMostClips)
+    throw UserError(
+        fmt::format("a video of {:.0f} s has {:.0f} clips, more than {:.0f}; make data.clip_seconds or "
+                    "data.clip_stride longer",
+                    whole, count, kMostClips));
+  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+    const double from = begin + static_cast<double>(i) * stride;
+    clips.push_back({from, std::min(from + config.clip_seconds, begin + length)});
+  }
+  return clips;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,163 @@
+#include "data/clips/clip_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/file_error.h"
+#include "data/clips/captions.h"
+#include "data/clips/clip_list.h"
+#include "data/clips/frame_cache.h"
+#include "files/media.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kChannels = 3;
+
+struct Clip {
+  CachedClip pictures;
+  size_t caption = 0;  ///< among the captions
+};
+
+class ClipSamples final : public SampleSource {
+ public:
+  ClipSamples(const DataConfig& config, const Tokenizer& tokenizer, const ClipShape& shape,
+              const std::function<void(double)>& progress)
+      : shape_(shape) {
+    std::error_code error;
+    std::filesystem::create_directories(config.cache_dir, error);
+    if (error) throw_file_error("make the folder", config.cache_dir, error.value());
+    const std::vector<CaptionedVideo> videos =
+        config.clips.list.empty() ? captioned_by_name(config.files) : read_clip_list(config.clips.list);
+    if (config.validation_fraction > 0) check_overlaps(videos, config.clips.clip_seconds);
+    for (size_t i = 0; i < videos.size(); ++i) {
+      const auto report = [&](double fraction) {
+        if (progress) progress((static_cast<double>(i) + fraction) / static_cast<double>(videos.size()));
+      };
+      const size_t caption = caption_of(videos[i], config.clips.prompt, tokenizer);
+      try {
+        open(videos[i], config, caption, report);
+      } catch (const UserError& problem) {
+        if (!config.skip_bad || problem.kind() != UserError::Kind::failure) throw;
+        skipped_.emplace_back(problem.what());
+      }
+      report(1);
+    }
+    if (clips_[0].empty())
+      throw UserError(fmt::format("none of the {} videos can be read: {}", videos.size(), skipped_.front()),
+                      UserError::Kind::failure);
+  }
+
+  int64_t samples(Split split) const override { return std::ssize(of(split)); }
+  std::vector<std::string> skipped() const override { return skipped_; }
+
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    check(order.count() == samples(split), "the order is of another split");
+    const int64_t area = shape_.size * shape_.size, pixels = shape_.frames * kChannels * area;
+    const auto field = [&](const char* name, DType dtype, std::vector<int64_t> sizes, int64_t numbers) {
+      return BatchField{name, dtype, std::move(sizes),
+                        std::vector<std::byte>(static_cast<size_t>(count * numbers * element_bytes(dtype)))};
+    };
+    Batch batch{first, count, {}};
+    batch.fields.push_back(
+        field("frames", DType::float32, {count, shape_.frames, kChannels, shape_.size, shape_.size}, pixels));
+    batch.fields.push_back(field("tokens", DType::int64, {count, shape_.tokens}, shape_.tokens));
+    batch.fields.push_back(field("targets", DType::int64, {count, shape_.tokens}, shape_.tokens));
+    auto* frames = reinterpret_cast<float*>(batch.fields[0].bytes.data());
+    auto* tokens = reinterpret_cast<int64_t*>(batch.fields[1].bytes.data());
+    auto* targets = reinterpret_cast<int64_t*>(batch.fields[2].bytes.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const Clip& clip = of(split)[static_cast<size_t>(order.index(first + i))];
+      fill(read_clip(clip.pictures, shape_.frames, shape_.size), area, frames + i * pixels);
+      std::ranges::copy(captions_[clip.caption].tokens, tokens + i * shape_.tokens);
+      std::ranges::copy(captions_[clip.caption].targets, targets + i * shape_.tokens);
+    }
+    return batch;
+  }
+
+  std::vector<Baseline> baselines(const std::vector<int64_t>& evaluated) const override {
+    std::vector<std::vector<int32_t>> captions;
+    for (const CaptionTokens& each : captions_) captions.push_back(each.caption);
+    std::vector<int64_t> trained(captions.size()), held_out(captions.size());
+    for (const Clip& clip : of(Split::train)) ++trained[clip.caption];
+    for (const int64_t i : evaluated) ++held_out[of(Split::validation)[static_cast<size_t>(i)].caption];
+    if (evaluated.empty()) return {};
+    const BlindCaptions blind = blind_captions(captions, trained, held_out);
+    std::vector<Baseline> baselines = {{"captions_right", "without the video", blind.captions_right},
+                                       {"caption_tokens_right", "without the video", blind.tokens_right}};
+    if (std::isfinite(blind.nats)) baselines.push_back({"caption_loss", "without the video", blind.nats});
+    return baselines;
+  }
+
+ private:
+  const std::vector<Clip>& of(Split split) const { return clips_[split == Split::train ? 0 : 1]; }
+
+  // Each caption once, however many videos have it.
+  size_t caption_of(const CaptionedVideo& video, const std::string& prompt, const Tokenizer& tokenizer) {
+    const auto [entry, added] = known_captions_.try_emplace(video.caption, captions_.size());
+    if (added) captions_.push_back(caption_tokens(tokenizer, prompt, video.caption, shape_.tokens, video.place));
+    return entry->second;
+  }
+
+  void open(const CaptionedVideo& video, const DataConfig& config, size_t caption,
+            const std::function<void(double)>& report) {
+    const VideoFile file = VideoFile::look_at(video.file);
+    const double length = describe_video(video.file).seconds;
+    const double end = video.end < 0 ? length : video.end;
+    if (end > length + 0.5)
+      throw UserError(fmt::format("{}: the part of {} ends at {} s; the video has {:.2f} s", video.place,
+                                  video.file.string(), end, length),
+                      UserError::Kind::failure);
+    if (!(std::min(end, length) > video.start))
+      throw UserError(fmt::format("{}: the part of {} starts at {} s; the video has {:.2f} s", video.place,
+                                  video.file.string(), video.start, length),
+                      UserError::Kind::failure);
+    std::array<std::vector<Clip>, 2> clips;
+    std::vector<CachedClip> all;
+    for (const Split split : {Split::train, Split::validation})
+      for (const ClipTime& time :
+           cut_clips(video.start, std::min(end, length), config.clips, config.validation_fraction, split)) {
+        all.push_back(cached_clip(config.cache_dir, file, time, shape_.frames, shape_.size));
+        clips[split == Split::train ? 0 : 1].push_back({all.back(), caption});
+      }
+    decode_clips(file, all, shape_.frames, shape_.size, [&](int64_t done) {
+      report(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, std::ssize(all))));
+    });
+    for (size_t part = 0; part < clips.size(); ++part)
+      clips_[part].insert(clips_[part].end(), clips[part].begin(), clips[part].end());
+  }
+
+  // Pictures [frames, height, width, 3] to channels [frames, 3, height, width].
+  void fill(const std::vector<uint8_t>& pictures, int64_t area, float* to) const {
+    for (int64_t f = 0; f < shape_.frames; ++f) {
+      const uint8_t* from = pictures.data() + f * area * kChannels;
+      for (int64_t c = 0; c < kChannels; ++c, to += area) {
+        const double std = shape_.std[static_cast<size_t>(c)];
+        const auto range = static_cast<float>(255 * std);
+        const auto shift = static_cast<float>(shape_.mean[static_cast<size_t>(c)] / std);
+        for (int64_t i = 0; i < area; ++i) to[i] = static_cast<float>(from[i * kChannels + c]) / range - shift;
+      }
+    }
+  }
+
+  ClipShape shape_;
+  std::vector<CaptionTokens> captions_;
+  std::map<std::string, size_t> known_captions_;
+  std::array<std::vector<Clip>, 2> clips_;  ///< trained on, held out
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> clip_samples(const DataConfig& config, const Tokenizer& tokenizer, const ClipShape& shape,
+                                           const std::function<void(double fraction)>& progress) {
+  return std::make_unique<ClipSamples>(config, tokenizer, shape, progress);
+}
+
+}  // namespace plimsoll

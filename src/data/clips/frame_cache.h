@@ -1,0 +1,36 @@
+// The decoded pictures of a clip, in a file: decoding takes longer than training on them.
+//
+//     "PLFRAMES" | format, key | bytes, hash of what follows | pictures, uint8 [frames, height, width, 3]
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "data/clips/clip_list.h"
+#include "files/media_cache.h"
+
+namespace plimsoll {
+
+/// A clip's pictures and where they are kept.
+struct CachedClip {
+  ClipTime time;
+  uint64_t key = 0;            ///< of video, time, number and size of the pictures
+  std::filesystem::path file;  ///< "cockatoo-0123456789abcdef.frames"
+};
+
+/// `frames` pictures of `size` x `size`, evenly spaced over `time`.
+CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& video, ClipTime time, int64_t frames,
+                       int64_t size);
+
+/// Decodes those of a video's clips that are not kept yet, several at a time; `done` is called with how many of them
+/// are. Throws UserError where the video cannot be read or a file cannot be written.
+void decode_clips(const VideoFile& video, const std::vector<CachedClip>& clips, int64_t frames, int64_t size,
+                  const std::function<void(int64_t clips)>& done);
+
+/// Throws UserError (failure) where the file is missing, damaged or of another clip: it names the file, and says to
+/// delete it.
+std::vector<uint8_t> read_clip(const CachedClip& clip, int64_t frames, int64_t size);
+
+}  // namespace plimsoll

@@ -1,0 +1,260 @@
+#include "data/pictures/picture_list.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/file_error.h"
+#include "base/glob.h"
+#include "base/quoted.h"
+#include "base/trimmed.h"
+#include "files/csv_file.h"
+#include "base/json_file.h"
+#include "data/slices/label_names.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostTasks = 10'000'000;
+constexpr size_t kLongestLine = size_t{1} << 20;
+constexpr std::string_view kColumns[] = {"image", "mask", "structure", "value", "prompt", "answer", "split"};
+
+bool is_picture(const fs::path& file) {
+  std::string extension = file.extension().string();
+  std::ranges::transform(extension, extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+}
+
+/// Pictures of a folder by name without extension, and the folders in it.
+struct Listing {
+  std::map<std::string, fs::path> pictures;
+  std::vector<fs::path> folders;
+};
+
+Listing listing_of(const char* key, const fs::path& folder) {
+  Listing listing;
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw UserError(
+        fmt::format("{}: {} is not a folder; name the folder that the pictures lie in", key, folder.string()));
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.filename().string().starts_with('.')) continue;
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) listing.folders.push_back(path);
+    if (!is_picture(path) || !fs::is_regular_file(path, ignored)) continue;
+    const auto [other, fresh] = listing.pictures.emplace(path.stem().string(), path);
+    if (!fresh)
+      throw UserError(
+          fmt::format("{}: {} and {} have one name; leave one", key, other->second.string(), path.string()));
+  }
+  if (error) throw_file_error("read", folder, error.value());
+  std::ranges::sort(listing.folders);
+  return listing;
+}
+
+const fs::path* mask_of(const std::string& stem, const Listing& masks) {
+  for (const char* ending : {"", "_mask", "_masks", "_seg", "_segmentation", "_label"})
+    if (const auto found = masks.pictures.find(stem + ending); found != masks.pictures.end()) return &found->second;
+  return nullptr;
+}
+
+std::string with_blanks(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+class Tasks {
+ public:
+  explicit Tasks(const DataConfig& config) : config_(config) {
+    const SlicesConfig& slices = config.slices;
+    if (!slices.label_names.empty())
+      names_ = matching(read_label_names(slices.label_names), slices.structures, slices.label_names);
+  }
+
+  std::vector<PictureTask> of_folders() {
+    const PicturesConfig& pictures = config_.pictures;
+    const Listing images = listing_of("data.images", pictures.images), masks = listing_of("data.masks", pictures.masks);
+    if (images.pictures.empty())
+      throw UserError(fmt::format("data.images: {} has no pictures (.png, .jpg, .jpeg)", pictures.images.string()));
+    if (masks.pictures.empty() && !masks.folders.empty())
+      of_structure_folders(images, masks);
+    else
+      of_one_folder(images, masks);
+    return std::move(tasks_);
+  }
+
+  std::vector<PictureTask> of_list() {
+    const fs::path& list = config_.pictures.list;
+    if (const std::string extension = list.extension().string(); extension == ".jsonl" || extension == ".json")
+      of_json_lines(list);
+    else
+      of_table(list);
+    if (tasks_.empty())
+      throw UserError(fmt::format("data.list: {} has no line for any of data.structures ({})", list.string(),
+                                  fmt::join(config_.slices.structures, ", ")));
+    return std::move(tasks_);
+  }
+
+ private:
+  void add(PictureTask task) {
+    if (tasks_.size() == kMostTasks) throw UserError(fmt::format("there are more than {} samples", kMostTasks));
+    tasks_.push_back(std::move(task));
+  }
+  bool asked_for(const std::string& name) const {
+    return std::ranges::any_of(config_.slices.structures,
+                               [&](const std::string& pattern) { return matches_path(pattern, name); });
+  }
+  void add_names(const PictureTask& task) {
+    for (const LabelName& label : names_) {
+      PictureTask one = task;
+      one.value = label.number;
+      one.structure = label.name;
+      add(std::move(one));
+    }
+  }
+
+  void of_structure_folders(const Listing& images, const Listing& masks) {
+    for (const fs::path& folder : masks.folders) {
+      const std::string name = with_blanks(folder.filename().string());
+      if (!asked_for(name)) continue;
+      const Listing own = listing_of("data.masks", folder);
+      for (const auto& [stem, image] : images.pictures)
+        if (const fs::path* mask = mask_of(stem, own))
+          add({.image = image, .mask = *mask, .structure = name, .place = mask->string()});
+    }
+    if (tasks_.empty())
+      throw UserError(
+          fmt::format("data.masks: no folder in {} that data.structures names has a mask of any picture in "
+                      "{}; a mask is called as its picture is",
+                      config_.pictures.masks.string(), config_.pictures.images.string()));
+  }
+
+  void of_one_folder(const Listing& images, const Listing& masks) {
+    for (const auto& [stem, image] : images.pictures) {
+      const fs::path* mask = mask_of(stem, masks);
+      if (!mask) {
+        if (config_.skip_bad) continue;
+        throw UserError(
+            fmt::format("data.masks: {} has no mask of {} ({}.png, {}_mask.png, ...); data.skip_bad: true "
+                        "leaves such pictures out",
+                        config_.pictures.masks.string(), image.string(), stem, stem));
+      }
+      const PictureTask task{.image = image, .mask = *mask, .place = mask->string()};
+      if (!names_.empty()) {
+        add_names(task);
+      } else {
+        add(task);
+        tasks_.back().structure = only_structure();
+      }
+    }
+    if (tasks_.empty())
+      throw UserError(fmt::format("data.masks: {} has no mask of any picture in {}", config_.pictures.masks.string(),
+                                  config_.pictures.images.string()));
+  }
+
+  const std::string& only_structure() const {
+    const std::vector<std::string>& names = config_.slices.structures;
+    if (names.size() != 1 || names[0].find_first_of("*?[") != std::string::npos)
+      throw UserError(
+          "data.structures must name what masks show, for example structures: nucleus; or data.label_names "
+          "what each of their numbers is");
+    return names[0];
+  }
+
+  void of_table(const fs::path& list) {
+    CsvFile table(list);
+    std::vector<std::string> names, cells;
+    const auto refuse = [&](const std::string& what) { throw UserError(fmt::format("{}: {}", table.place(), what)); };
+    if (!table.next(names)) throw UserError(fmt::format("data.list: {} is empty", list.string()));
+    for (const std::string& name : names)
+      if (std::ranges::find(kColumns, name) == std::end(kColumns))
+        refuse(fmt::format("{} is no column of a list; the first line names its columns, of: {}", in_quotes(name),
+                           fmt::join(kColumns, ", ")));
+    while (table.next(cells)) {
+      if (cells.size() != names.size())
+        refuse(fmt::format("the line has {} cells, and the first line names {}", cells.size(), names.size()));
+      std::map<std::string, std::string> fields;
+      for (size_t i = 0; i < cells.size(); ++i) fields[names[i]] = cells[i];
+      of_fields(fields, list, table.place());
+    }
+  }
+
+  void of_json_lines(const fs::path& list) {
+    std::error_code error;
+    if (fs::is_directory(list, error)) throw_file_error("read", list, EISDIR);
+    std::ifstream stream(list, std::ios::binary);
+    if (!stream) throw_file_error("read", list, errno);
+    std::string line;
+    for (int64_t number = 1; std::getline(stream, line); ++number) {
+      if (trimmed(line).empty()) continue;
+      const std::string place = fmt::format("{}:{}", list.string(), number);
+      if (line.size() > kLongestLine) throw UserError(place + ": the line is longer than any list's");
+      std::map<std::string, std::string> fields;
+      const nlohmann::json object = parse_json_object(line, place);
+      for (const auto& [name, value] : object.items()) {
+        if (std::ranges::find(kColumns, name) == std::end(kColumns))
+          throw UserError(fmt::format("{}: {} is no field of a list; it has: {}", place, in_quotes(name),
+                                      fmt::join(kColumns, ", ")));
+        if (!value.is_string() && !value.is_number_integer())
+          throw UserError(fmt::format("{}: {} is neither a text nor a whole number", place, name));
+        fields[name] = value.is_string() ? value.get<std::string>() : value.dump();
+      }
+      of_fields(fields, list, place);
+    }
+  }
+
+  void of_fields(const std::map<std::string, std::string>& fields, const fs::path& list, const std::string& place) {
+    const auto text = [&](const char* name) {
+      const auto found = fields.find(name);
+      return found == fields.end() ? std::string() : found->second;
+    };
+    const auto refuse = [&](const std::string& what) { throw UserError(fmt::format("{}: {}", place, what)); };
+    PictureTask task{.image = text("image"),
+                     .mask = text("mask"),
+                     .structure = text("structure"),
+                     .prompt = text("prompt"),
+                     .answer = text("answer"),
+                     .split = text("split"),
+                     .place = place};
+    for (auto& [path, name] : {std::pair{&task.image, "image"}, {&task.mask, "mask"}}) {
+      if (path->empty() || path->string().find('\0') != std::string::npos) refuse(fmt::format("it has no {}", name));
+      *path = list.parent_path() / *path;
+    }
+    if (!task.split.empty() && task.split != "train" && task.split != "validation" && task.split != "test")
+      refuse(fmt::format("split is {}; it is train, validation or test, or empty", in_quotes(task.split)));
+    if (const std::string value = text("value"); !value.empty()) {
+      int64_t number = 0;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (error != std::errc() || end != value.data() + value.size() || number < 0 || number > 65535)
+        refuse(fmt::format("value is {}; it is a mask's number, from 0 to 65535", in_quotes(value)));
+      task.value = number;
+    }
+    if (task.structure.empty() && task.prompt.empty() && !task.value && !names_.empty()) return add_names(task);
+    if (task.structure.empty() && task.prompt.empty())
+      refuse("it has neither structure nor prompt, and data.label_names does not say what a mask's numbers are");
+    if (!task.structure.empty() && !asked_for(task.structure)) return;
+    add(std::move(task));
+  }
+
+  const DataConfig& config_;
+  std::vector<LabelName> names_;
+  std::vector<PictureTask> tasks_;
+};
+
+}  // namespace
+
+std::vector<PictureTask> picture_tasks(const DataConfig& config) {
+  Tasks tasks(config);
+  return config.pictures.list.empty() ? tasks.of_folders() : tasks.of_list();
+}
+
+}  // namespace plimsoll

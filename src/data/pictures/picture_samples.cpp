@@ -1,0 +1,298 @@
+#include "data/pictures/picture_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/quoted.h"
+#include "data/batch_rows.h"
+#include "base/hash.h"
+#include "data/slices/mask_baselines.h"
+#include "files/picture.h"
+#include "data/pictures/picture_list.h"
+#include "data/pictures/picture_plane.h"
+#include "data/slices/slice_prompt.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kKeptBytes = size_t{256} << 20;
+constexpr int64_t kForBaselines = 256;  // samples trained on, of each structure
+
+/// What was read of files, kept while there is room for it.
+template <typename Plane>
+class Kept {
+ public:
+  template <typename Read>
+  std::shared_ptr<const Plane> get(const std::filesystem::path& file, const Read& read) const {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto found = planes_.find(file); found != planes_.end()) return found->second;
+    }
+    const auto plane = std::make_shared<const Plane>(read());  // two threads may do the same
+    const std::scoped_lock lock(mutex_);
+    if (bytes_ + bytes_of(*plane) <= kKeptBytes / 2 && planes_.emplace(file, plane).second) bytes_ += bytes_of(*plane);
+    return plane;
+  }
+
+ private:
+  static size_t bytes_of(const PicturePlane& plane) { return plane.values.size() * sizeof(float); }
+  static size_t bytes_of(const MaskPlane& plane) { return plane.numbers.size() * sizeof(uint16_t); }
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::filesystem::path, std::shared_ptr<const Plane>> planes_;
+  mutable size_t bytes_ = 0;
+};
+
+struct Sample {
+  size_t task = 0;
+  size_t prompt = 0;     // index of prompts_
+  size_t structure = 0;  // index of structures_
+};
+
+class PictureSamples final : public SampleSource {
+ public:
+  PictureSamples(const DataConfig& config, const SliceShape& shape, const Tokenizer& tokenizer,
+                 const std::function<void(double)>& progress, uint64_t seed)
+      : shape_(shape),
+        normalise_(config.pictures.normalise),
+        augment_(config.slices.augment),
+        seed_(seed),
+        tasks_(picture_tasks(config)) {
+    find_samples(config, tokenizer, progress);
+  }
+
+  int64_t samples(Split split) const override { return std::ssize(of(split)); }
+
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    check(order.count() == samples(split), "the order is of another split");
+    const int64_t size = shape_.image_size, length = shape_.prompt_length;
+    Batch batch{first, count, {}};
+    batch.fields.push_back(field_of<float>("image", DType::float32, {count, size, size, shape_.channels}));
+    batch.fields.push_back(field_of<int64_t>("tokens", DType::int64, {count, length}));
+    batch.fields.push_back(field_of<int64_t>("targets", DType::int64, {count, length}));
+    batch.fields.push_back(field_of<float>("read_at", DType::float32, {count, length}));
+    batch.fields.push_back(field_of<uint8_t>("mask", DType::uint8, {count, size, size}));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t index = order.index(first + i);
+      const Sample& sample = of(split)[static_cast<size_t>(index)];
+      SliceView view;
+      float contrast = 1, brightness = 0;
+      if (split == Split::train && augment_ > 0) {
+        SplitMix64 stream(mix64(mix64(mix64(seed_ + 0x70696374u) ^ static_cast<uint64_t>(order.epoch(first + i))) +
+                                static_cast<uint64_t>(index)));
+        const auto within = [&] {  // evenly from -augment_ to augment_
+          return (static_cast<double>(stream.next() >> 11) * 0x1p-52 - 1) * augment_;
+        };
+        view.across = within(), view.down = within(), view.turn = within(), view.scale = 1 + within();
+        contrast = static_cast<float>(1 + within()), brightness = static_cast<float>(within());
+      }
+      const auto image = row_of<float>(batch.fields[0], i);
+      show(*picture_of(sample), size, view, image);
+      for (float& value : image) value = value * contrast + brightness;
+      put_mask(sample, view, row_of<uint8_t>(batch.fields[4], i));
+      const SlicePrompt& prompt = prompts_[sample.prompt];
+      std::ranges::copy(prompt.tokens, row_of<int64_t>(batch.fields[1], i).begin());
+      std::ranges::copy(prompt.targets, row_of<int64_t>(batch.fields[2], i).begin());
+      std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
+    }
+    return batch;
+  }
+
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
+    if (held_out.empty()) return {};
+    const int64_t pixels = shape_.image_size * shape_.image_size;
+    double mean_mask = 0, brightness = 0;
+    for (size_t structure = 0; structure < structures_.size(); ++structure) {
+      std::vector<Sample> trained, evaluated;
+      for (const Sample& sample : train_)
+        if (sample.structure == structure) trained.push_back(sample);
+      for (const int64_t i : held_out)
+        if (held_out_[static_cast<size_t>(i)].structure == structure)
+          evaluated.push_back(held_out_[static_cast<size_t>(i)]);
+      if (evaluated.empty()) continue;
+      thin_out(trained);
+      const MaskedPictures known = masked(trained), wanted = masked(evaluated);
+      mean_mask += mean_mask_dice(pixels, known.masks, wanted.masks);
+      brightness += brightness_dice(pixels, known, wanted);
+    }
+    const auto count = static_cast<double>(held_out.size());
+    return {{"dice", "the structure's mean mask", mean_mask / count},
+            {"dice", "the best threshold of brightness", brightness / count}};
+  }
+
+  std::vector<std::string> skipped() const override { return skipped_; }
+
+ private:
+  const std::vector<Sample>& of(Split split) const { return split == Split::train ? train_ : held_out_; }
+
+  /// What a pixel of the mask adds to it.
+  static bool belongs(const PictureTask& task, const MaskPlane& mask, uint16_t number) {
+    return task.value ? number == *task.value : number > mask.threshold;
+  }
+
+  std::shared_ptr<const PicturePlane> picture_of(const Sample& sample) const {
+    const PictureTask& task = tasks_[sample.task];
+    return pictures_.get(task.image,
+                         [&] { return read_plane(task.image, shape_.image_size, shape_.channels, normalise_); });
+  }
+  std::shared_ptr<const MaskPlane> mask_of(const PictureTask& task) const {
+    return masks_.get(task.mask, [&] { return read_mask(task.mask, shape_.image_size); });
+  }
+  void put_mask(const Sample& sample, const SliceView& view, std::span<uint8_t> to) const {
+    const PictureTask& task = tasks_[sample.task];
+    const auto mask = mask_of(task);
+    std::ranges::fill(to, uint8_t{0});
+    each_number(*mask, shape_.image_size, view, [&](int64_t pixel, uint16_t number) {
+      to[static_cast<size_t>(pixel)] = belongs(task, *mask, number) ? 1 : 0;
+    });
+  }
+
+  void find_samples(const DataConfig& config, const Tokenizer& tokenizer, const std::function<void(double)>& progress) {
+    std::map<std::filesystem::path, std::string> split = splits(config);
+    std::map<std::pair<std::string, std::string>, size_t> known_prompts;
+    std::map<std::string, size_t> known_structures;
+    const std::string evaluated = config.evaluate_on == "test" ? "test" : "validation";
+    std::set<std::filesystem::path> bad;
+    std::map<std::filesystem::path, PictureSides> sides;
+    std::shared_ptr<const MaskPlane> mask;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const PictureTask& task = tasks_[i];
+      if (progress && i % 16 == 0) progress(static_cast<double>(i) / static_cast<double>(tasks_.size()));
+      if (bad.contains(task.mask)) continue;
+      int64_t pixels = 0;
+      try {
+        if (i == 0 || !mask || task.mask != tasks_[i - 1].mask) mask = mask_of(task);
+        if (!sides.contains(task.image)) sides[task.image] = look_through_picture(task.image);
+        check_same_size(task, sides[task.image], *mask);
+        pixels = pixels_of(task, *mask);
+      } catch (const UserError& error) {
+        if (!config.skip_bad) throw;
+        skipped_.emplace_back(error.what());
+        bad.insert(task.mask);
+        mask.reset();
+        continue;
+      }
+      if (pixels < config.slices.min_pixels) continue;
+      const std::string& part = split.at(task.image);
+      if (part != "train" && part != evaluated) continue;
+      Sample sample{.task = i};
+      sample.structure = known_structures.emplace(task.structure, structures_.size()).first->second;
+      if (sample.structure == structures_.size()) structures_.push_back(task.structure);
+      const std::string prompt = task.prompt.empty() ? config.slices.prompt : task.prompt;
+      const std::string answer = task.answer.empty() ? config.slices.answer : task.answer;
+      const auto [found, fresh] =
+          known_prompts.emplace(std::pair(prompt + '\0' + answer, task.structure), prompts_.size());
+      if (fresh) prompts_.push_back(make_slice_prompt(prompt, answer, task.structure, shape_.prompt_length, tokenizer));
+      sample.prompt = found->second;
+      (part == "train" ? train_ : held_out_).push_back(sample);
+    }
+    if (train_.empty() && held_out_.empty())
+      throw UserError(fmt::format("no mask shows {} pixels of any of data.structures at model.image_size {}{}",
+                                  config.slices.min_pixels, shape_.image_size,
+                                  skipped_.empty() ? "; lower data.min_pixels" : ": " + skipped_.front()));
+    if (train_.empty())
+      throw UserError("all pictures are held out; lower data.validation_fraction or data.test_fraction");
+    // An evaluation of the first few sees all structures.
+    std::ranges::sort(held_out_, {}, [](const Sample& sample) { return mix64(sample.task); });
+  }
+
+  static void check_same_size(const PictureTask& task, const PictureSides& picture, const MaskPlane& mask) {
+    if (mask.full_width != picture.width || mask.full_height != picture.height)
+      throw UserError(
+          fmt::format("{} is {} x {} pixels, and its mask {} is {} x {}; they must be of one size", task.image.string(),
+                      picture.width, picture.height, task.mask.string(), mask.full_width, mask.full_height),
+          UserError::Kind::failure);
+  }
+
+  int64_t pixels_of(const PictureTask& task, const MaskPlane& mask) const {
+    if (task.value && !mask.exact)
+      throw UserError(
+          fmt::format("{} is a JPEG, which changes the numbers that say what structure a pixel shows; save masks as "
+                      "PNG, or one mask for each structure",
+                      task.mask.string()),
+          UserError::Kind::failure);
+    int64_t pixels = 0;
+    each_number(mask, shape_.image_size, {}, [&](int64_t, uint16_t number) { pixels += belongs(task, mask, number); });
+    return pixels;
+  }
+
+  /// The part that each picture belongs to.
+  std::map<std::filesystem::path, std::string> splits(const DataConfig& config) const {
+    std::map<std::filesystem::path, std::string> parts;
+    for (const PictureTask& task : tasks_) {
+      std::string& part = parts[task.image];
+      if (!part.empty() && part != task.split)
+        throw UserError(fmt::format("{}: {} is of split {} here, and of {} before; a picture is trained on or held out",
+                                    task.place, task.image.string(), in_quotes(task.split), in_quotes(part)));
+      part = task.split;
+    }
+    std::vector<std::pair<uint64_t, const std::filesystem::path*>> open;
+    for (const auto& [image, part] : parts)
+      if (part.empty()) open.emplace_back(mix64(hash_bytes(image.filename().string())), &image);
+    std::ranges::sort(open, [](const auto& a, const auto& b) {
+      return std::pair(a.first, *a.second) < std::pair(b.first, *b.second);
+    });
+    const auto share = [&](double fraction) {
+      const auto count = static_cast<double>(open.size());
+      return fraction > 0 && count > 1 ? std::max<size_t>(1, static_cast<size_t>(std::lround(fraction * count))) : 0;
+    };
+    const size_t tests = share(config.test_fraction), held_out = tests + share(config.validation_fraction);
+    for (size_t i = 0; i < open.size(); ++i)
+      parts[*open[i].second] = i < tests ? "test" : i < held_out ? "validation" : "train";
+    return parts;
+  }
+
+  static void thin_out(std::vector<Sample>& samples) {
+    const int64_t count = std::ssize(samples);
+    if (count <= kForBaselines) return;
+    for (int64_t i = 0; i < kForBaselines; ++i)
+      samples[static_cast<size_t>(i)] = samples[static_cast<size_t>(i * count / kForBaselines)];
+    samples.resize(static_cast<size_t>(kForBaselines));
+  }
+
+  MaskedPictures masked(const std::vector<Sample>& samples) const {
+    const int64_t size = shape_.image_size;
+    return {{std::ssize(samples),
+             [this, samples, size](int64_t i) {
+               std::vector<uint8_t> mask(static_cast<size_t>(size * size));
+               put_mask(samples[static_cast<size_t>(i)], {}, mask);
+               return mask;
+             }},
+            [this, samples, size](int64_t i) {
+              std::vector<float> image(static_cast<size_t>(size * size * shape_.channels));
+              show(*picture_of(samples[static_cast<size_t>(i)]), size, {}, image);
+              std::vector<float> brightness(static_cast<size_t>(size * size), 0.0F);
+              for (size_t k = 0; k < image.size(); ++k)
+                brightness[k / static_cast<size_t>(shape_.channels)] += image[k] / static_cast<float>(shape_.channels);
+              return brightness;
+            }};
+  }
+
+  SliceShape shape_;
+  std::string normalise_;
+  double augment_;
+  uint64_t seed_;
+  std::vector<PictureTask> tasks_;
+  std::vector<SlicePrompt> prompts_;
+  std::vector<std::string> structures_;
+  std::vector<Sample> train_, held_out_;
+  Kept<PicturePlane> pictures_;
+  Kept<MaskPlane> masks_;
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> picture_samples(const DataConfig& config, const SliceShape& shape,
+                                              const Tokenizer& tokenizer, const std::function<void(double)>& progress,
+                                              uint64_t seed) {
+  return std::make_unique<PictureSamples>(config, shape, tokenizer, progress, seed);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,348 @@
+#include "data/series/series_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "data/series/hilbert.h"
+#include "data/series/series_file.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Series {
+  std::vector<float> values;    // [length, channels]
+  std::vector<uint32_t> order;  // of its vectors; empty: by time
+  int64_t label = 0;
+};
+
+struct Statistics {
+  double mean = 0, deviation = 1;
+  float least = 0, most = 0;  // after normalising
+};
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UserError(what, UserError::Kind::failure);
+}
+
+class SeriesSamples final : public SampleSource {
+ public:
+  SeriesSamples(const DataConfig& config, const SeriesShape& shape, uint64_t seed)
+      : config_(config.series),
+        shape_(shape),
+        seed_(seed),
+        vectors_(config.series.vectors()),
+        skip_bad_(config.skip_bad) {
+    const BadSeries bad = [&](const std::string& what) {
+      if (!config.skip_bad) refuse(what + "; data.skip_bad: true leaves such series out");
+      skipped_.push_back(what);
+    };
+    std::vector<Series> all = read(config.files, config_.labels, bad);
+    if (!config_.validation_files.empty()) {
+      train_ = std::move(all);
+      validation_ = read(config_.validation_files, config_.validation_labels, bad);
+    } else {
+      deal_out(std::move(all), config.validation_fraction);
+    }
+    if (train_.empty()) refuse(fmt::format("{} has no series to train on", config.files.front().string()));
+    normalise();
+    if (config_.order == "hilbert") {
+      for (Series& series : train_) series.order = along_the_curve(series);
+      for (Series& series : validation_) series.order = along_the_curve(series);
+    }
+  }
+
+  int64_t samples(Split split) const override { return static_cast<int64_t>(of(split).size()); }
+
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    check(order.count() == samples(split), "the order is of another split");
+    const int64_t width = shape_.channels + 1;
+    Batch batch{first, count, {}};
+    const auto field = [&](const char* name, DType dtype, std::vector<int64_t> sizes) {
+      const int64_t numbers = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+      batch.fields.push_back(
+          {name, dtype, std::move(sizes), std::vector<std::byte>(static_cast<size_t>(numbers * element_bytes(dtype)))});
+    };
+    field("vectors", DType::float32, {count, vectors_, width});
+    field("labels", DType::int64, {count});
+    auto* vectors = reinterpret_cast<float*>(batch.fields[0].bytes.data());
+    auto* labels = reinterpret_cast<int64_t*>(batch.fields[1].bytes.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t index = order.index(first + i);
+      const Series& series = of(split)[static_cast<size_t>(index)];
+      labels[i] = series.label;
+      const auto chosen = split == Split::train ? drawn(order.epoch(first + i), index) : evenly_spaced();
+      put(series, chosen, vectors + i * vectors_ * width);
+    }
+    return batch;
+  }
+
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
+    if (held_out.empty()) return {};
+    std::vector<int64_t> counts(static_cast<size_t>(shape_.classes));
+    for (const Series& series : train_) ++counts[static_cast<size_t>(series.label)];
+    const int64_t frequent = std::ranges::max_element(counts) - counts.begin();
+    int64_t by_frequency = 0, by_neighbour = 0;
+    for (const int64_t i : held_out) {
+      const Series& series = validation_[static_cast<size_t>(i)];
+      by_frequency += series.label == frequent;
+      by_neighbour += series.label == nearest(series).label;
+    }
+    const auto share = [&](int64_t right) { return static_cast<double>(right) / static_cast<double>(held_out.size()); };
+    return {{"accuracy", "1-nearest neighbour", share(by_neighbour)},
+            {"accuracy", "most frequent class", share(by_frequency)}};
+  }
+
+  std::vector<std::string> skipped() const override { return skipped_; }
+
+ private:
+  const std::vector<Series>& of(Split split) const { return split == Split::train ? train_ : validation_; }
+
+  std::vector<Series> read(const std::vector<std::filesystem::path>& files,
+                           const std::vector<std::filesystem::path>& labels, const BadSeries& bad) {
+    std::vector<std::pair<std::string, TsFile>> there;
+    for (size_t i = 0; i < files.size(); ++i) {
+      TsFile file;
+      try {
+        file = read_series_file(files[i], i < labels.size() ? labels[i] : "", bad);
+      } catch (const UserError& error) {
+        if (!skip_bad_) throw;
+        skipped_.push_back(error.what());
+        continue;
+      }
+      const std::string name = files[i].string();
+      check_channels(file, name);
+      std::erase_if(file.series, [&](const TsSeries& series) {
+        return !fits(series, fmt::format("{}{}{}", name, file.before_number, series.line), bad);
+      });
+      there.emplace_back(name, std::move(file));
+    }
+    std::vector<Series> all;
+    if (!there.empty() && classes_.empty()) learn_classes(there);
+    for (auto& [name, file] : there) {
+      const std::vector<int64_t> numbers = labels_of(file, name);
+      for (TsSeries& series : file.series) {
+        series.values.resize(static_cast<size_t>(config_.length * shape_.channels),
+                             std::numeric_limits<float>::quiet_NaN());
+        all.push_back({std::move(series.values), {}, numbers[static_cast<size_t>(series.label)]});
+      }
+    }
+    return all;
+  }
+
+  void check_channels(const TsFile& file, const std::string& name) const {
+    if (file.channels == 0 || file.channels == shape_.channels) return;
+    const bool turned = !file.series.empty() && file.series[0].length == shape_.channels;
+    refuse(fmt::format("{} has series of {} channels; model.channels is {}: set it to {}{}", name, file.channels,
+                       shape_.channels, file.channels,
+                       turned ? "; or are these [series, channels, vectors]? Save array.swapaxes(1, 2) then" : ""));
+  }
+
+  /// As the first file declares them. Where it does not: whole numbers below model.num_classes stand for themselves;
+  /// other labels in their order, numbers by size.
+  void learn_classes(const std::vector<std::pair<std::string, TsFile>>& files) {
+    const auto number_of = [](const std::string& label) -> std::optional<int64_t> {
+      int64_t number = 0;
+      const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
+      if (error != std::errc() || end != label.data() + label.size()) return std::nullopt;
+      return number;
+    };
+    std::set<std::string> labels;
+    for (const auto& [name, file] : files) labels.insert(file.classes.begin(), file.classes.end());
+    const auto& [name, first] = files.front();
+    if (first.declares_classes) {
+      classes_ = first.classes;
+    } else if (std::ranges::all_of(labels, [&](const std::string& label) {
+                 const auto number = number_of(label);
+                 return number && *number >= 0 && *number < shape_.classes && label == std::to_string(*number);
+               })) {
+      for (int64_t i = 0; i < shape_.classes; ++i) classes_.push_back(std::to_string(i));
+    } else {
+      classes_.assign(labels.begin(), labels.end());
+      if (std::ranges::all_of(classes_, [&](const std::string& label) { return number_of(label).has_value(); }))
+        std::ranges::sort(classes_, {}, number_of);
+    }
+    if (std::ssize(classes_) != shape_.classes)
+      refuse(fmt::format("{} has {} classes; model.num_classes is {}: set it to {}",
+                         first.declares_classes || files.size() == 1 ? name : "data.files", classes_.size(),
+                         shape_.classes, classes_.size()));
+  }
+
+  /// The number of each of the file's classes.
+  std::vector<int64_t> labels_of(const TsFile& file, const std::string& name) {
+    std::vector<int64_t> labels;
+    for (const std::string& label : file.classes) {
+      const auto found = std::ranges::find(classes_, label);
+      if (found == classes_.end())
+        refuse(fmt::format("{} has the class '{}', which {} not have", name, label,
+                           file.declares_classes ? "the first of data.files does" : "data.files do"));
+      labels.push_back(found - classes_.begin());
+    }
+    return labels;
+  }
+
+  bool fits(const TsSeries& series, const std::string& place, const BadSeries& bad) const {
+    if (series.length > config_.length || (series.length < config_.length && !config_.pad)) {
+      bad(fmt::format("{}: the series has {} vectors; data.length is {}: {}", place, series.length, config_.length,
+                      series.length > config_.length ? "raise it, with data.pad: true for the shorter ones"
+                                                     : "set data.pad: true to fill it up, or another data.length"));
+      return false;
+    }
+    if (!config_.pad && std::ranges::any_of(series.values, [](float value) { return std::isnan(value); })) {
+      bad(fmt::format("{}: the series has missing values; data.pad: true fills them up with the mean", place));
+      return false;
+    }
+    return true;
+  }
+
+  // Files are often sorted by class: one in so many, not the end. At least one of two.
+  void deal_out(std::vector<Series> all, double fraction) {
+    const double few = static_cast<double>(all.size()) * fraction;
+    if (few > 0 && few < 1 && all.size() > 1) fraction = 1.0 / static_cast<double>(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto before = std::floor(static_cast<double>(i) * fraction + 1e-9);
+      const auto after = std::floor(static_cast<double>(i + 1) * fraction + 1e-9);
+      (after > before ? validation_ : train_).push_back(std::move(all[i]));
+    }
+  }
+
+  void normalise() {
+    statistics_.resize(static_cast<size_t>(shape_.channels));
+    for (size_t c = 0; c < statistics_.size(); ++c) {
+      Statistics& s = statistics_[c];
+      double sum = 0, squares = 0;
+      int64_t count = 0;
+      const auto each = [&](const auto& visit) {
+        for (Series& series : train_)
+          for (size_t i = c; i < series.values.size(); i += statistics_.size())
+            if (!std::isnan(series.values[i])) visit(series.values[i]);
+      };
+      each([&](float value) { sum += value, ++count; });
+      s.mean = count > 0 ? sum / static_cast<double>(count) : 0;
+      each([&](float value) { squares += (value - s.mean) * (value - s.mean); });
+      const double deviation = count > 0 ? std::sqrt(squares / static_cast<double>(count)) : 0;
+      s.deviation = deviation > 0 ? deviation : 1;
+    }
+    for (std::vector<Series>* split : {&train_, &validation_})
+      for (Series& series : *split)
+        for (size_t i = 0; i < series.values.size(); ++i) {
+          float& value = series.values[i];
+          const Statistics& s = statistics_[i % statistics_.size()];
+          // What is missing is the mean.
+          value = std::isnan(value) ? 0.0F : static_cast<float>((value - s.mean) / s.deviation);
+        }
+    for (const Series& series : train_)
+      for (size_t i = 0; i < series.values.size(); ++i) {
+        Statistics& s = statistics_[i % statistics_.size()];
+        s.least = std::min(s.least, series.values[i]);
+        s.most = std::max(s.most, series.values[i]);
+      }
+  }
+
+  /// Each coordinate in 2^bits steps between its extremes in what is trained on.
+  std::vector<uint32_t> along_the_curve(const Series& series) const {
+    std::vector<int64_t> axes = config_.hilbert_axes;
+    if (axes.empty())
+      for (int64_t axis = -1; axis < shape_.channels; ++axis) axes.push_back(axis);
+    const double steps = std::ldexp(1.0, static_cast<int>(config_.hilbert_bits));
+    const auto coordinate = [&](int64_t t, int64_t axis) {
+      double within = static_cast<double>(t) / static_cast<double>(config_.length);
+      if (axis >= 0) {
+        const Statistics& s = statistics_[static_cast<size_t>(axis)];
+        const float value = series.values[static_cast<size_t>(t * shape_.channels + axis)];
+        within = s.most > s.least ? (double{value} - s.least) / (double{s.most} - s.least) : 0;
+      }
+      return static_cast<uint32_t>(std::clamp(std::floor(within * steps), 0.0, steps - 1));
+    };
+    std::vector<std::pair<uint64_t, uint32_t>> places;
+    std::vector<uint32_t> point(axes.size());
+    for (int64_t t = 0; t < config_.length; ++t) {
+      std::ranges::transform(axes, point.begin(), [&](int64_t axis) { return coordinate(t, axis); });
+      places.emplace_back(hilbert_index(point, config_.hilbert_bits), static_cast<uint32_t>(t));
+    }
+    std::ranges::sort(places);
+    std::vector<uint32_t> order;
+    for (const auto& [index, t] : places) order.push_back(t);
+    return order;
+  }
+
+  using Chosen = std::vector<bool>;  // of a series' vectors, by time
+
+  /// Selection sampling (Knuth, volume 2, 3.4.2): any vectors_ of them are as likely as any others.
+  Chosen drawn(int64_t epoch, int64_t index) const {
+    Chosen chosen(static_cast<size_t>(config_.length));
+    SplitMix64 stream(
+        mix64(mix64(mix64(seed_ + 0x73657269u) ^ static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(index)));
+    auto wanted = static_cast<uint64_t>(vectors_);
+    for (size_t t = 0; t < chosen.size(); ++t) {
+      chosen[t] = wanted == chosen.size() - t || stream.below(chosen.size() - t) < wanted;
+      wanted -= chosen[t];
+    }
+    return chosen;
+  }
+  Chosen evenly_spaced() const {
+    Chosen chosen(static_cast<size_t>(config_.length));
+    for (int64_t i = 0; i < vectors_; ++i)
+      chosen[static_cast<size_t>((2 * i + 1) * config_.length / (2 * vectors_))] = true;
+    return chosen;
+  }
+
+  void put(const Series& series, const Chosen& chosen, float* to) const {
+    const auto channels = static_cast<size_t>(shape_.channels);
+    const double middle = static_cast<double>(config_.length - 1) / 2;
+    const double deviation = std::max(1.0, static_cast<double>(config_.length) / std::sqrt(12.0));
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const size_t t = series.order.empty() ? i : series.order[i];
+      if (!chosen[t]) continue;
+      std::copy_n(series.values.begin() + static_cast<std::ptrdiff_t>(t * channels), channels, to);
+      to[channels] = static_cast<float>((static_cast<double>(t) - middle) / deviation);
+      to += channels + 1;
+    }
+  }
+
+  const Series& nearest(const Series& series) const {
+    const Series* best = &train_.front();
+    double least = std::numeric_limits<double>::infinity();
+    constexpr size_t kBlock = 256;  // looked at between comparisons
+    for (const Series& other : train_) {
+      double distance = 0;
+      for (size_t begin = 0; begin < series.values.size() && distance < least; begin += kBlock)
+        for (size_t i = begin; i < std::min(begin + kBlock, series.values.size()); ++i) {
+          const double difference = double{series.values[i]} - other.values[i];
+          distance += difference * difference;
+        }
+      if (distance < least) least = distance, best = &other;
+    }
+    return *best;
+  }
+
+  SeriesConfig config_;
+  SeriesShape shape_;
+  uint64_t seed_;
+  int64_t vectors_;
+  bool skip_bad_;
+  std::vector<std::string> classes_;
+  std::vector<Series> train_, validation_;
+  std::vector<Statistics> statistics_;  // a channel each
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> series_samples(const DataConfig& config, const SeriesShape& shape, uint64_t seed) {
+  return std::make_unique<SeriesSamples>(config, shape, seed);
+}
+
+}  // namespace plimsoll

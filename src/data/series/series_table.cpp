@@ -1,0 +1,164 @@
+#include "data/series/series_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/quoted.h"
+#include "files/csv_file.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostClasses = size_t{1} << 16;
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  return text;
+}
+
+/// Nothing: it is no number that a float32 can hold.
+std::optional<double> number_in(std::string_view text) {
+  if (text.empty() || text == "?" || lower(std::string(text)) == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(static_cast<float>(value)))
+    return std::nullopt;
+  return value;
+}
+
+class Reader {
+ public:
+  Reader(const std::filesystem::path& file, const BadSeries& bad) : path_(file), table_(file), bad_(bad) {}
+
+  TsFile read() {
+    read_names();
+    std::vector<std::string> cells;
+    while (table_.next(cells)) add_line(cells);
+    finish();
+    if (result_.series.empty() && !any_) refuse("has names of columns and no lines of numbers");
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw UserError(fmt::format("{}: {}", table_.place(), what), UserError::Kind::failure);
+  }
+
+  void read_names() {
+    if (!table_.next(names_)) refuse("the file is empty");
+    const bool numbers = std::ranges::any_of(
+        names_, [](const std::string& name) { return !name.empty() && number_in(name).has_value(); });
+    if (numbers)
+      refuse("the first line has numbers; it names the columns, for example series,label,x,y (docs/job-file.md)");
+    std::set<std::string> seen;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      const std::string name = lower(names_[i]);
+      if (!seen.insert(name).second) refuse(fmt::format("two columns are called {}", in_quotes(name)));
+      const auto is = [&](std::optional<size_t>& column, std::initializer_list<const char*> words) {
+        if (std::ranges::find(words, name) == words.end()) return false;
+        if (column)
+          refuse(fmt::format("{} and {} both name what tells series apart, or their label; leave one",
+                             in_quotes(names_[*column]), in_quotes(names_[i])));
+        column = i;
+        return true;
+      };
+      if (is(series_, {"series", "sample", "id"}) || is(label_, {"label", "class"}) || is(time_, {"time"})) continue;
+      channels_.push_back(i);
+    }
+    if (channels_.empty()) refuse("no column is a channel: beside series, label and time there is none");
+    result_.channels = std::ssize(channels_);
+    result_.declares_classes = false;
+  }
+
+  void add_line(const std::vector<std::string>& cells) {
+    any_ = true;
+    // Of a line of another length it is not known to which series it belongs.
+    if (cells.size() != names_.size())
+      refuse(fmt::format("the line has {} cells, and the first line names {}", cells.size(), names_.size()));
+    const std::string name = series_ ? cells[*series_] : "";
+    if (!open_ || name != name_) {
+      finish();
+      if (!seen_.insert(name).second)
+        refuse(
+            fmt::format("the series {} goes on after another; lines of a series follow one another", in_quotes(name)));
+      open_ = true;
+      name_ = name;
+      first_line_ = table_.line();
+      label_text_ = label_ ? cells[*label_] : std::filesystem::absolute(path_).parent_path().filename().string();
+      if (label_text_.empty()) wrong_ = "has no label";
+      last_time_ = -std::numeric_limits<double>::infinity();
+    }
+    if (!wrong_.empty()) return;
+    if (label_ && cells[*label_] != label_text_)
+      wrong_ = fmt::format("has the labels {} and {}", in_quotes(label_text_), in_quotes(cells[*label_]));
+    if (time_) {
+      const auto time = number_in(cells[*time_]);
+      if (!time || !(*time > last_time_))
+        wrong_ = fmt::format("has the time {} in line {}, which does not come after the one before",
+                             in_quotes(cells[*time_]), table_.line());
+      else
+        last_time_ = *time;
+    }
+    for (const size_t channel : channels_) {
+      const auto value = number_in(cells[channel]);
+      if (!value) {
+        wrong_ = fmt::format("has {} in line {}, which is no number that a float32 can hold", in_quotes(cells[channel]),
+                             table_.line());
+        break;
+      }
+      values_.push_back(static_cast<float>(*value));
+    }
+  }
+
+  void finish() {
+    if (!open_) return;
+    open_ = false;
+    TsSeries series;
+    series.line = first_line_;
+    series.length = std::ssize(values_) / result_.channels;
+    series.values = std::exchange(values_, {});
+    if (const std::string wrong = std::exchange(wrong_, {}); !wrong.empty()) {
+      bad_(fmt::format("{}:{}: the series {}", path_.string(), first_line_, wrong));
+      return;
+    }
+    auto found = std::ranges::find(result_.classes, label_text_);
+    if (found == result_.classes.end()) {
+      if (result_.classes.size() == kMostClasses) refuse(fmt::format("there are more than {} classes", kMostClasses));
+      found = result_.classes.insert(found, label_text_);
+    }
+    series.label = found - result_.classes.begin();
+    result_.series.push_back(std::move(series));
+  }
+
+  const std::filesystem::path& path_;
+  CsvFile table_;
+  const BadSeries& bad_;
+  std::vector<std::string> names_;
+  std::optional<size_t> series_, label_, time_;
+  std::vector<size_t> channels_;
+  TsFile result_;
+  std::set<std::string> seen_;
+  // Of the series that is read.
+  bool open_ = false, any_ = false;
+  std::string name_, label_text_, wrong_;
+  std::vector<float> values_;
+  int64_t first_line_ = 0;
+  double last_time_ = 0;
+};
+
+}  // namespace
+
+TsFile read_series_table(const std::filesystem::path& file, const BadSeries& bad) {
+  return Reader(file, bad).read();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,231 @@
+#include "data/slices/labelled_volume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "files/nifti_grid.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+// In 16 bits a voxel, of which one value is "none".
+constexpr size_t kMostStructures = std::numeric_limits<uint16_t>::max() - 1;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UserError(what, UserError::Kind::failure);
+}
+
+/// Whether the voxel nearest to a place is one of 0 to `last`.
+bool nearest_inside(double at, int64_t last) {
+  return at > -0.5 && at < static_cast<double>(last) + 0.5;
+}
+
+void check_same_grid(const NiftiVolume& image, const std::filesystem::path& image_file, const NiftiVolume& labels,
+                     const std::filesystem::path& label_file) {
+  if (const std::string difference = grid_difference(image, labels); !difference.empty())
+    refuse(fmt::format("{} and its labels {} do not lie on the same grid: {}; resample the labels to the image's grid",
+                       image_file.string(), label_file.string(), difference));
+}
+
+void check_labels(const NiftiVolume& labels, const std::filesystem::path& file) {
+  if (is_floating(labels.type))
+    refuse(fmt::format("{}: has {} voxels; labels are whole numbers: convert it, for example to int16", file.string(),
+                       name_of(labels.type)));
+  if (labels.slope != 1 || labels.intercept != 0)
+    refuse(fmt::format("{}: scales its numbers (by {}, plus {}); labels are whole numbers as they stand", file.string(),
+                       labels.slope, labels.intercept));
+}
+
+}  // namespace
+
+struct LabelledVolume::Line {
+  std::vector<int64_t> lower, upper;  // neighbours
+  std::vector<float> part;            // of the upper one
+  std::vector<int64_t> nearest;       // -1: outside
+};
+
+LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
+                               const std::unordered_map<int64_t, int64_t>& structures, int axis)
+    : axis_(axis), columns_(axis == 0 ? 1 : 0), rows_(axis == 2 ? 1 : 2) {
+  check(axis >= 0 && axis < 3, "an axis is 0, 1 or 2");
+  if (structures.size() > kMostStructures)
+    throw UserError(
+        fmt::format("data.structures takes {} names of data.label_names; at most {} can be told apart: ask "
+                    "for fewer",
+                    structures.size(), kMostStructures));
+  image_ = read_nifti(image);
+  const NiftiVolume numbers = read_nifti(labels);
+  check_labels(numbers, labels);
+  check_same_grid(image_, image, numbers, labels);
+  const int64_t voxels = image_.voxels();
+  structure_.resize(static_cast<size_t>(voxels));
+  for (int64_t i = 0; i < voxels; ++i) {
+    const auto found = structures.find(static_cast<int64_t>(numbers.number(i)));
+    structure_[static_cast<size_t>(i)] = found == structures.end() ? 0 : static_cast<uint16_t>(found->second + 1);
+  }
+  // What is not background: above the least value.
+  least_ = std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < voxels; ++i) least_ = std::min(least_, image_.at(i));
+  double count = 0, sum = 0, squares = 0;
+  for (int64_t i = 0; i < voxels; ++i) {
+    const double value = image_.at(i) - least_;
+    if (value <= 0) continue;
+    ++count;
+    sum += value;
+    squares += value * value;
+  }
+  if (count == 0) refuse(fmt::format("{}: all voxels have the same value", image.string()));
+  mean_ = least_ + sum / count;
+  const double variance = squares / count - (sum / count) * (sum / count);
+  deviation_ = variance > 0 ? std::sqrt(variance) : 1;
+  if (!std::isfinite(mean_) || !std::isfinite(deviation_))
+    refuse(fmt::format("{}: its values are too large to be normalised", image.string()));
+}
+
+double LabelledVolume::scale(int64_t size) const {
+  const auto millimetres = [&](size_t axis) { return static_cast<double>(image_.sizes[axis]) * image_.spacing[axis]; };
+  return std::max(millimetres(columns_), millimetres(rows_)) / static_cast<double>(size);
+}
+
+LabelledVolume::Line LabelledVolume::line(size_t axis, double scale, int64_t size) const {
+  const auto voxels = static_cast<double>(image_.sizes[axis]);
+  const double step = scale / image_.spacing[axis];
+  Line line;
+  for (int64_t i = 0; i < size; ++i) {
+    // Of the pixel's middle, in voxels from the middle of the first.
+    const double at = (static_cast<double>(i) + 0.5 - static_cast<double>(size) / 2) * step + voxels / 2 - 0.5;
+    const double inside = std::clamp(at, 0.0, voxels - 1);
+    const auto lower = static_cast<int64_t>(std::floor(inside));
+    line.lower.push_back(lower);
+    line.upper.push_back(std::min(lower + 1, image_.sizes[axis] - 1));
+    line.part.push_back(static_cast<float>(inside - static_cast<double>(lower)));
+    line.nearest.push_back(at < -0.5 || at >= voxels - 0.5 ? -1 : std::llround(inside));
+  }
+  return line;
+}
+
+void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::span<float> to) const {
+  check(std::ssize(to) == size * size * channels, "an image of another size");
+  const double scale = this->scale(size);
+  const Line columns = line(columns_, scale, size), rows = line(rows_, scale, size);
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const auto outside = static_cast<float>((least_ - mean_) / deviation_);
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
+    const int64_t base = at * steps[static_cast<size_t>(axis_)];
+    const auto value = [&](int64_t column, int64_t row) {
+      return static_cast<float>((image_.at(base + column * steps[columns_] + row * steps[rows_]) - mean_) / deviation_);
+    };
+    for (int64_t r = 0; r < size; ++r)
+      for (int64_t c = 0; c < size; ++c) {
+        const auto i = static_cast<size_t>(r), j = static_cast<size_t>(c);
+        float& pixel = to[static_cast<size_t>((r * size + c) * channels + channel)];
+        if (rows.nearest[i] < 0 || columns.nearest[j] < 0) {
+          pixel = outside;
+          continue;
+        }
+        const auto across = [&](int64_t row) {
+          const float left = value(columns.lower[j], row);
+          return columns.part[j] > 0 ? left + columns.part[j] * (value(columns.upper[j], row) - left) : left;
+        };
+        const float above = across(rows.lower[i]);
+        pixel = rows.part[i] > 0 ? above + rows.part[i] * (across(rows.upper[i]) - above) : above;
+      }
+  }
+}
+
+template <typename Visit>
+void LabelledVolume::each_place(int64_t size, const SliceView& view, const Visit& visit) const {
+  const double scale = this->scale(size), side = static_cast<double>(size);
+  const double cosine = std::cos(view.turn) / view.scale, sine = std::sin(view.turn) / view.scale;
+  const auto in_voxels = [&](double pixels, size_t axis) {
+    return pixels * scale / image_.spacing[axis] + static_cast<double>(image_.sizes[axis]) / 2 - 0.5;
+  };
+  for (int64_t r = 0; r < size; ++r)
+    for (int64_t c = 0; c < size; ++c) {
+      const double x = static_cast<double>(c) + 0.5 - side / 2 - view.across * side;
+      const double y = static_cast<double>(r) + 0.5 - side / 2 - view.down * side;
+      visit(r * size + c, in_voxels(cosine * x + sine * y, columns_), in_voxels(cosine * y - sine * x, rows_));
+    }
+}
+
+void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, const SliceView& view,
+                           std::span<float> to) const {
+  check(std::ssize(to) == size * size * channels, "an image of another size");
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const int64_t last_column = image_.sizes[columns_] - 1, last_row = image_.sizes[rows_] - 1;
+  const auto outside = static_cast<float>((least_ - mean_) / deviation_);
+  each_place(size, view, [&](int64_t pixel, double column, double row) {
+    const bool inside = nearest_inside(column, last_column) && nearest_inside(row, last_row);
+    const double left = std::clamp(column, 0.0, static_cast<double>(last_column));
+    const double above = std::clamp(row, 0.0, static_cast<double>(last_row));
+    const auto c = static_cast<int64_t>(left), r = static_cast<int64_t>(above);
+    const double right_part = left - static_cast<double>(c), below_part = above - static_cast<double>(r);
+    for (int64_t channel = 0; channel < channels; ++channel) {
+      float& value = to[static_cast<size_t>(pixel * channels + channel)];
+      value = outside;
+      if (!inside) continue;
+      const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
+      const auto voxel = [&](int64_t i, int64_t j) {
+        return image_.at(at * steps[static_cast<size_t>(axis_)] + std::min(i, last_column) * steps[columns_] +
+                         std::min(j, last_row) * steps[rows_]);
+      };
+      const double upper = voxel(c, r) + right_part * (voxel(c + 1, r) - voxel(c, r));
+      const double lower = voxel(c, r + 1) + right_part * (voxel(c + 1, r + 1) - voxel(c, r + 1));
+      value = static_cast<float>((upper + below_part * (lower - upper) - mean_) / deviation_);
+    }
+  });
+}
+
+void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const SliceView& view,
+                          std::span<uint8_t> to) const {
+  check(std::ssize(to) == size * size, "a mask of another size");
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const int64_t base = slice * steps[static_cast<size_t>(axis_)];
+  each_place(size, view, [&](int64_t pixel, double column, double row) {
+    const bool inside =
+        nearest_inside(column, image_.sizes[columns_] - 1) && nearest_inside(row, image_.sizes[rows_] - 1);
+    to[static_cast<size_t>(pixel)] =
+        inside && structure_[static_cast<size_t>(base + std::llround(column) * steps[columns_] +
+                                                 std::llround(row) * steps[rows_])] == structure + 1
+            ? 1
+            : 0;
+  });
+}
+
+// visit(pixel, structure from 1 on, or 0), row by row.
+template <typename Visit>
+void LabelledVolume::each_pixel(int64_t slice, int64_t size, const Visit& visit) const {
+  const double scale = this->scale(size);
+  const Line columns = line(columns_, scale, size), rows = line(rows_, scale, size);
+  const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const int64_t base = slice * steps[static_cast<size_t>(axis_)];
+  for (int64_t r = 0; r < size; ++r)
+    for (int64_t c = 0; c < size; ++c) {
+      const int64_t row = rows.nearest[static_cast<size_t>(r)], column = columns.nearest[static_cast<size_t>(c)];
+      const bool outside = row < 0 || column < 0;
+      visit(r * size + c, outside
+                              ? uint16_t{0}
+                              : structure_[static_cast<size_t>(base + column * steps[columns_] + row * steps[rows_])]);
+    }
+}
+
+void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, std::span<uint8_t> to) const {
+  check(std::ssize(to) == size * size, "a mask of another size");
+  each_pixel(slice, size,
+             [&](int64_t pixel, uint16_t found) { to[static_cast<size_t>(pixel)] = found == structure + 1 ? 1 : 0; });
+}
+
+std::vector<int64_t> LabelledVolume::pixels_of_each(int64_t slice, int64_t structures, int64_t size) const {
+  std::vector<int64_t> pixels(static_cast<size_t>(structures) + 1, 0);
+  each_pixel(slice, size, [&](int64_t, uint16_t found) { ++pixels[found]; });
+  pixels.erase(pixels.begin());
+  return pixels;
+}
+
+}  // namespace plimsoll

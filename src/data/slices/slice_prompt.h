@@ -1,0 +1,22 @@
+// What a language model reads to be asked for a structure's mask.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace plimsoll {
+
+struct SlicePrompt {
+  std::vector<int64_t> tokens, targets;
+  std::vector<float> read_at;
+};
+
+/// Prompt and answer with `name` for {}, as slice_samples (data/slices/slice_samples.h) says. Throws UserError where
+/// they have more than `length` tokens.
+SlicePrompt make_slice_prompt(const std::string& prompt, const std::string& answer, const std::string& name,
+                              int64_t length, const Tokenizer& tokenizer);
+
+}  // namespace plimsoll

@@ -1,0 +1,216 @@
+#include "data/slices/slice_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <unordered_map>
+
+#include "data/batch_rows.h"
+#include "base/hash.h"
+#include "data/slices/label_names.h"
+#include "data/slices/labelled_volume.h"
+#include "data/slices/mask_baselines.h"
+#include "data/slices/slice_prompt.h"
+#include "data/slices/slice_split.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Sample {
+  int32_t volume, slice, structure;
+};
+
+class SliceSamples final : public SampleSource {
+ public:
+  SliceSamples(const DataConfig& config, const SliceShape& shape, const Tokenizer& tokenizer,
+               const std::function<void(double)>& progress, uint64_t seed)
+      : shape_(shape), augment_(config.slices.augment), seed_(seed) {
+    const SlicesConfig& slices = config.slices;
+    const std::vector<LabelName> names =
+        matching(read_label_names(slices.label_names), slices.structures, slices.label_names);
+    std::unordered_map<int64_t, int64_t> structures;
+    for (const LabelName& label : names) {
+      structures.emplace(label.number, std::ssize(prompts_));
+      prompts_.push_back(make_slice_prompt(slices.prompt, slices.answer, label.name, shape.prompt_length, tokenizer));
+    }
+    read_volumes(config, structures, progress);
+    find_samples(config);
+  }
+
+  int64_t samples(Split split) const override { return std::ssize(split == Split::train ? train_ : held_out_); }
+
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    check(order.count() == samples(split), "the order is of another split");
+    const int64_t size = shape_.image_size, length = shape_.prompt_length;
+    Batch batch{first, count, {}};
+    batch.fields.push_back(field_of<float>("image", DType::float32, {count, size, size, shape_.channels}));
+    batch.fields.push_back(field_of<int64_t>("tokens", DType::int64, {count, length}));
+    batch.fields.push_back(field_of<int64_t>("targets", DType::int64, {count, length}));
+    batch.fields.push_back(field_of<float>("read_at", DType::float32, {count, length}));
+    batch.fields.push_back(field_of<uint8_t>("mask", DType::uint8, {count, size, size}));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t index = order.index(first + i);
+      const Sample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(index)];
+      const LabelledVolume& volume = volumes_[static_cast<size_t>(sample.volume)];
+      const SlicePrompt& prompt = prompts_[static_cast<size_t>(sample.structure)];
+      const auto image = row_of<float>(batch.fields[0], i);
+      const auto mask = row_of<uint8_t>(batch.fields[4], i);
+      if (split == Split::train && augment_ > 0) {
+        const Augmentation drawn = draw(order.epoch(first + i), index);
+        volume.image(sample.slice, shape_.channels, size, drawn.view, image);
+        volume.mask(sample.slice, sample.structure, size, drawn.view, mask);
+        for (float& value : image) value = value * drawn.contrast + drawn.brightness;
+      } else {
+        volume.image(sample.slice, shape_.channels, size, image);
+        volume.mask(sample.slice, sample.structure, size, mask);
+      }
+      std::ranges::copy(prompt.tokens, row_of<int64_t>(batch.fields[1], i).begin());
+      std::ranges::copy(prompt.targets, row_of<int64_t>(batch.fields[2], i).begin());
+      std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
+    }
+    return batch;
+  }
+
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
+    if (held_out.empty()) return {};
+    std::vector<Sample> evaluated;
+    for (const int64_t i : held_out) evaluated.push_back(held_out_[static_cast<size_t>(i)]);
+    double mean_mask = 0, nearest = 0;
+    for (size_t structure = 0; structure < prompts_.size(); ++structure)
+      mean_mask +=
+          mean_mask_dice(shape_.image_size * shape_.image_size, masks_of(static_cast<int32_t>(structure), train_),
+                         masks_of(static_cast<int32_t>(structure), evaluated));
+    for (const Sample& sample : evaluated) nearest += nearest_slice_dice(sample);
+    const auto count = static_cast<double>(evaluated.size());
+    return {{"dice", "the structure's mean mask", mean_mask / count},
+            {"dice", "the mask of the nearest slice trained on", nearest / count}};
+  }
+
+  std::vector<std::string> skipped() const override { return skipped_; }
+
+ private:
+  struct Augmentation {
+    SliceView view;
+    float contrast, brightness;
+  };
+
+  Augmentation draw(int64_t epoch, int64_t index) const {
+    SplitMix64 stream(
+        mix64(mix64(mix64(seed_ + 0x736c6963u) ^ static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(index)));
+    const auto within = [&](double most) {  // evenly from -most to most
+      return (static_cast<double>(stream.next() >> 11) * 0x1p-52 - 1) * most;
+    };
+    const double a = augment_;
+    return {{.across = within(a), .down = within(a), .turn = within(a), .scale = 1 + within(a)},
+            static_cast<float>(1 + within(a)),
+            static_cast<float>(within(a))};
+  }
+
+  void read_volumes(const DataConfig& config, const std::unordered_map<int64_t, int64_t>& structures,
+                    const std::function<void(double)>& progress) {
+    const size_t count = config.files.size();
+    check(config.slices.labels.size() == count, "each image has labels");
+    for (size_t i = 0; i < count; ++i) {
+      if (progress) progress(static_cast<double>(i) / static_cast<double>(count));
+      try {
+        volumes_.emplace_back(config.files[i], config.slices.labels[i], structures, config.slices.axis.front() - 'x');
+      } catch (const UserError& error) {
+        if (!config.skip_bad) throw;
+        skipped_.emplace_back(error.what());
+      }
+    }
+    if (volumes_.empty())
+      throw UserError(fmt::format("none of data.files can be read; the first: {}", skipped_.front()),
+                      UserError::Kind::failure);
+  }
+
+  void find_samples(const DataConfig& config) {
+    const SlicesConfig& slices = config.slices;
+    for (size_t v = 0; v < volumes_.size(); ++v) {
+      std::vector<Sample> found;
+      for (int64_t slice = 0; slice < volumes_[v].slices(); ++slice) {
+        const auto pixels = volumes_[v].pixels_of_each(slice, std::ssize(prompts_), shape_.image_size);
+        for (size_t s = 0; s < pixels.size(); ++s)
+          if (pixels[s] >= slices.min_pixels)
+            found.push_back({static_cast<int32_t>(v), static_cast<int32_t>(slice), static_cast<int32_t>(s)});
+      }
+      if (found.empty()) continue;
+      const int32_t first = found.front().slice;
+      const std::vector<SliceUse> use = split_slices(
+          found.back().slice - first + 1,
+          {config.validation_fraction, config.test_fraction, slices.validation_block, slices.validation_gap});
+      const SliceUse evaluated = config.evaluate_on == "test" ? SliceUse::test : SliceUse::validation;
+      for (const Sample& sample : found) {
+        const SliceUse one = use[static_cast<size_t>(sample.slice - first)];
+        if (one == SliceUse::train) train_.push_back(sample);
+        if (one == evaluated) held_out_.push_back(sample);
+      }
+    }
+    if (train_.empty() && held_out_.empty())
+      throw UserError(
+          fmt::format("no slice shows {} pixels of any of data.structures at model.image_size {}; lower "
+                      "data.min_pixels",
+                      slices.min_pixels, shape_.image_size));
+    if (train_.empty())
+      throw UserError(
+          "held-out slices and the gaps beside them leave none to train on; lower data.validation_fraction, "
+          "data.test_fraction, data.validation_block or data.validation_gap");
+    // An evaluation of the first few sees all of the volumes.
+    std::ranges::sort(held_out_, {}, [](const Sample& sample) {
+      return mix64(mix64(mix64(static_cast<uint64_t>(sample.volume)) + static_cast<uint64_t>(sample.slice)) +
+                   static_cast<uint64_t>(sample.structure));
+    });
+  }
+
+  std::vector<uint8_t> mask_of(const Sample& sample) const {
+    std::vector<uint8_t> mask(static_cast<size_t>(shape_.image_size * shape_.image_size));
+    volumes_[static_cast<size_t>(sample.volume)].mask(sample.slice, sample.structure, shape_.image_size, mask);
+    return mask;
+  }
+
+  Masks masks_of(int32_t structure, const std::vector<Sample>& samples) const {
+    std::vector<Sample> chosen;
+    for (const Sample& sample : samples)
+      if (sample.structure == structure) chosen.push_back(sample);
+    const auto count = std::ssize(chosen);
+    return {count, [this, chosen = std::move(chosen)](int64_t i) { return mask_of(chosen[static_cast<size_t>(i)]); }};
+  }
+
+  double nearest_slice_dice(const Sample& sample) const {
+    const Sample* nearest = nullptr;
+    for (const Sample& other : train_)
+      if (other.volume == sample.volume &&
+          (!nearest || std::abs(other.slice - sample.slice) < std::abs(nearest->slice - sample.slice)))
+        nearest = &other;
+    if (!nearest) return 0;
+    const std::vector<uint8_t> wanted = mask_of(sample),
+                               got = mask_of({sample.volume, nearest->slice, sample.structure});
+    int64_t both = 0, one = 0, other = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      both += wanted[i] & got[i];
+      one += wanted[i];
+      other += got[i];
+    }
+    return dice_of(both, one, other);
+  }
+
+  SliceShape shape_;
+  double augment_;
+  uint64_t seed_;
+  std::vector<SlicePrompt> prompts_;  // of each structure
+  std::vector<LabelledVolume> volumes_;
+  std::vector<Sample> train_, held_out_;
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> slice_samples(const DataConfig& config, const SliceShape& shape,
+                                            const Tokenizer& tokenizer, const std::function<void(double)>& progress,
+                                            uint64_t seed) {
+  return std::make_unique<SliceSamples>(config, shape, tokenizer, progress, seed);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,108 @@
+#include "data/stimuli/fmri_responses.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+const float* row(const FmriSeries& series, int64_t volume) {
+  return series.values.data() + volume * series.voxels;
+}
+float* row(FmriSeries& series, int64_t volume) {
+  return series.values.data() + volume * series.voxels;
+}
+
+// Of a mean square: below that share is what single precision leaves of a number that does not vary (2^-24 of it).
+constexpr double kRounding = 1e-12;
+
+}  // namespace
+
+void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vector<char>& usable, bool line) {
+  const auto voxels = static_cast<size_t>(series.voxels);
+  for (int64_t begin = 0; begin < series.volumes;) {
+    const int64_t of = run[static_cast<size_t>(begin)];
+    Volumes volumes;
+    int64_t end = begin;
+    for (; end < series.volumes && run[static_cast<size_t>(end)] == of; ++end)
+      if (usable[static_cast<size_t>(end)]) volumes.push_back(end);
+    begin = end;
+    if (volumes.empty()) continue;
+    const auto count = static_cast<double>(volumes.size());
+    double middle = 0, spread = 0;
+    for (int64_t v : volumes) middle += static_cast<double>(v) / count;
+    for (int64_t v : volumes) spread += (static_cast<double>(v) - middle) * (static_cast<double>(v) - middle);
+    std::vector<double> mean(voxels, 0.0), slope(voxels, 0.0), before(voxels, 0.0), after(voxels, 0.0);
+    for (int64_t v : volumes)
+      for (size_t i = 0; i < voxels; ++i) mean[i] += static_cast<double>(row(series, v)[i]) / count;
+    if (line && spread > 0)
+      for (int64_t v : volumes)
+        for (size_t i = 0; i < voxels; ++i)
+          slope[i] += (static_cast<double>(v) - middle) * (static_cast<double>(row(series, v)[i]) - mean[i]) / spread;
+    for (int64_t v : volumes)
+      for (size_t i = 0; i < voxels; ++i) {
+        const auto value = static_cast<double>(row(series, v)[i]);
+        const double left = value - mean[i] - slope[i] * (static_cast<double>(v) - middle);
+        row(series, v)[i] = static_cast<float>(left);
+        before[i] += value * value;
+        after[i] += left * left;
+      }
+    // What rounding leaves of a constant or of a line is no signal, and is another number in every run.
+    for (int64_t v : volumes)
+      for (size_t i = 0; i < voxels; ++i)
+        if (after[i] <= kRounding * before[i]) row(series, v)[i] = 0;
+  }
+}
+
+void standardise(FmriSeries& series, const Volumes& over) {
+  check(!over.empty(), "voxels are standardised over at least one volume");
+  const auto voxels = static_cast<size_t>(series.voxels);
+  const auto count = static_cast<double>(over.size());
+  std::vector<double> mean(voxels, 0.0), variance(voxels, 0.0);
+  for (int64_t v : over)
+    for (size_t i = 0; i < voxels; ++i) mean[i] += static_cast<double>(row(series, v)[i]) / count;
+  for (int64_t v : over)
+    for (size_t i = 0; i < voxels; ++i) {
+      const double deviation = static_cast<double>(row(series, v)[i]) - mean[i];
+      variance[i] += deviation * deviation / count;
+    }
+  for (int64_t v = 0; v < series.volumes; ++v)
+    for (size_t i = 0; i < voxels; ++i) {
+      // What rounding leaves of a constant is no signal.
+      const bool constant = variance[i] <= kRounding * mean[i] * mean[i];
+      float& value = row(series, v)[i];
+      value = constant ? 0 : static_cast<float>((static_cast<double>(value) - mean[i]) / std::sqrt(variance[i]));
+    }
+}
+
+double label_mean_correlation(const FmriSeries& series, const std::vector<int64_t>& label, const Volumes& train,
+                              const Volumes& held_out) {
+  const auto voxels = static_cast<size_t>(series.voxels);
+  std::map<int64_t, std::pair<int64_t, std::vector<double>>> means;  // how many, and their sum
+  for (int64_t v : train) {
+    auto& [count, sum] = means.try_emplace(label[static_cast<size_t>(v)], 0, voxels).first->second;
+    ++count;
+    for (size_t i = 0; i < voxels; ++i) sum[i] += static_cast<double>(row(series, v)[i]);
+  }
+  const std::pair<int64_t, std::vector<double>> unseen{1, std::vector<double>(voxels)};  // the training mean, 0
+  double total = 0;
+  for (size_t i = 0; i < voxels; ++i) {
+    double x = 0, y = 0, xx = 0, yy = 0, xy = 0;
+    const auto n = static_cast<double>(held_out.size());
+    for (int64_t v : held_out) {
+      const auto found = means.find(label[static_cast<size_t>(v)]);
+      const auto& [count, sum] = found == means.end() ? unseen : found->second;
+      const double predicted = sum[i] / static_cast<double>(count), measured = static_cast<double>(row(series, v)[i]);
+      x += predicted, y += measured;
+      xx += predicted * predicted, yy += measured * measured, xy += predicted * measured;
+    }
+    const double scale = (xx - x * x / n) * (yy - y * y / n);
+    if (scale > 1e-12 * xx * yy) total += (xy - x * y / n) / std::sqrt(scale);
+  }
+  return total / static_cast<double>(voxels);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,204 @@
+#include "data/stimuli/fmri_series.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/file_error.h"
+#include "base/quoted.h"
+#include "base/trimmed.h"
+#include "files/nifti.h"
+#include "files/nifti_grid.h"
+#include "files/npy.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostVoxels = int64_t{1} << 26;  // of a volume: 406 x 406 x 406
+
+UserError bad(const std::filesystem::path& path, const std::string& what) {
+  return UserError(fmt::format("{}: {}", path.string(), what), UserError::Kind::failure);
+}
+
+std::vector<std::string_view> cells_of(std::string_view line) {
+  constexpr std::string_view blanks = " \t\r";
+  const bool commas = line.find(',') != line.npos, semicolons = line.find(';') != line.npos;
+  const std::string_view separators = commas ? "," : semicolons ? ";" : blanks;
+  std::vector<std::string_view> cells;
+  while (true) {
+    const size_t end = line.find_first_of(separators);
+    const std::string_view cell = trimmed(line.substr(0, end));
+    if (!cell.empty() || commas || semicolons) cells.push_back(cell);  // blanks may be several
+    if (end == line.npos) return cells;
+    line.remove_prefix(end + 1);
+  }
+}
+
+std::optional<float> number_of(std::string_view cell) {
+  double number = 0;
+  const char* end = cell.data() + cell.size();
+  const auto [stop, error] = std::from_chars(cell.data(), end, number);
+  if (cell.empty() || stop != end || error != std::errc{}) return std::nullopt;
+  return static_cast<float>(number);
+}
+
+FmriSeries read_table(const std::filesystem::path& path) {
+  if (std::error_code error; !std::filesystem::is_regular_file(path, error))
+    throw_file_error("read", path, error ? error.value() : EINVAL);
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw_file_error("read", path, errno != 0 ? errno : EIO);
+  FmriSeries series;
+  std::string line;
+  for (int64_t number = 1; std::getline(stream, line); ++number) {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
+    const std::vector<std::string_view> cells = cells_of(line);
+    if (cells.empty()) continue;
+    const auto is_number = [](std::string_view cell) { return number_of(cell).has_value(); };
+    if (number == 1 && std::ranges::none_of(cells, is_number)) {  // names
+      series.voxels = std::ssize(cells);
+      continue;
+    }
+    if (const auto wrong = std::ranges::find_if_not(cells, is_number); wrong != cells.end())
+      throw bad(path, fmt::format("line {}, cell {}: {} is not a number{}", number, wrong - cells.begin() + 1,
+                                  in_quotes(*wrong), number == 1 ? "; a line of names would have no number" : ""));
+    if (series.voxels == 0) series.voxels = std::ssize(cells);
+    if (std::ssize(cells) != series.voxels)
+      throw bad(path, fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
+    for (std::string_view cell : cells) series.values.push_back(*number_of(cell));
+    ++series.volumes;
+  }
+  if (stream.bad()) throw_file_error("read", path, errno != 0 ? errno : EIO);
+  if (series.volumes == 0) throw bad(path, "it holds no time points");
+  return series;
+}
+
+/// The voxels of `mask` that are not 0; it lies where the series does.
+std::vector<size_t> chosen_by(const std::filesystem::path& path, const NiftiVolume& mask,
+                              const std::filesystem::path& of, const NiftiVolume& layout) {
+  if (const std::string difference = grid_difference(layout, mask); !difference.empty())
+    throw bad(path, fmt::format("this mask does not lie on the grid of {}: {}; resample it to that grid", of.string(),
+                                difference));
+  std::vector<size_t> chosen;
+  for (int64_t i = 0; i < mask.voxels(); ++i)
+    if (mask.at(i) != 0) chosen.push_back(static_cast<size_t>(i));
+  if (chosen.empty()) throw bad(path, "this mask is 0 everywhere");
+  return chosen;
+}
+
+/// Leaves out the voxels that are the same in every volume.
+void keep_what_varies(FmriSeries& series, const std::filesystem::path& path) {
+  // Outside of the head nothing varies. Some programs write "not a number" there, which is unequal to itself.
+  const auto differ = [](float a, float b) { return a != b && !(std::isnan(a) && std::isnan(b)); };
+  const auto voxels = static_cast<size_t>(series.voxels);
+  std::vector<char> varies(voxels, 0);
+  for (size_t i = voxels; i < series.values.size(); ++i)
+    varies[i % voxels] |= differ(series.values[i], series.values[i - voxels]);
+  const auto kept = std::ranges::count(varies, 1);
+  if (kept == 0) throw bad(path, "no voxel of it varies over time");
+  size_t to = 0;
+  for (size_t i = 0; i < series.values.size(); ++i)
+    if (varies[i % voxels]) series.values[to++] = series.values[i];
+  series.values.resize(to);
+  series.voxels = kept;
+}
+
+/// [X, Y, Z, volumes] as nibabel has a scan: where in C order each voxel's numbers begin, voxels in NIfTI's order (x
+/// the fastest), in volumes.
+std::vector<int64_t> places_of(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> places;
+  for (int64_t z = 0; z < sizes[2]; ++z)
+    for (int64_t y = 0; y < sizes[1]; ++y)
+      for (int64_t x = 0; x < sizes[0]; ++x) places.push_back((x * sizes[1] + y) * sizes[2] + z);
+  return places;
+}
+
+std::vector<size_t> chosen_by(const std::filesystem::path& path, const NpyArray& mask, const std::filesystem::path& of,
+                              const NpyArray& scan) {
+  const std::vector<int64_t> wanted(scan.sizes.begin(), scan.sizes.begin() + 3);
+  if (mask.sizes != wanted)
+    throw bad(path, fmt::format("this mask is {}, and {} is {}: a mask has its first three sizes",
+                                mask.sizes_in_words(), of.string(), scan.sizes_in_words()));
+  const std::vector<int64_t> places = places_of(wanted);
+  std::vector<size_t> chosen;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (mask.at(places[i]) != 0) chosen.push_back(i);
+  if (chosen.empty()) throw bad(path, "this mask is 0 everywhere");
+  return chosen;
+}
+
+FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::path& mask) {
+  const NpyArray array = read_npy(path);
+  const size_t dimensions = array.sizes.size();
+  if ((dimensions != 2 && dimensions != 4) || array.count() == 0)
+    throw bad(path, fmt::format("it is {}; [volumes, voxels], or [x, y, z, volumes] as nibabel has a scan, is wanted",
+                                array.sizes_in_words()));
+  FmriSeries series;
+  if (dimensions == 2) {
+    if (!mask.empty())
+      throw bad(mask, fmt::format("{} is [volumes, voxels], which has no grid for a mask; save the voxels within it",
+                                  path.string()));
+    series.volumes = array.sizes[0];
+    series.voxels = array.sizes[1];
+    series.values = array.floats();
+    return series;
+  }
+  series.volumes = array.sizes[3];
+  const std::vector<int64_t> places = places_of(array.sizes);
+  std::vector<size_t> chosen(places.size());
+  std::iota(chosen.begin(), chosen.end(), size_t{0});
+  if (!mask.empty()) {
+    if (mask.extension() != ".npy")
+      throw bad(mask, fmt::format("the mask of {} is a .npy file too: numbers [x, y, z]", path.string()));
+    chosen = chosen_by(mask, read_npy(mask), path, array);
+  }
+  series.voxels = std::ssize(chosen);
+  series.values.reserve(chosen.size() * static_cast<size_t>(series.volumes));
+  for (int64_t v = 0; v < series.volumes; ++v)
+    for (const size_t i : chosen) series.values.push_back(static_cast<float>(array.at(places[i] * series.volumes + v)));
+  if (mask.empty()) keep_what_varies(series, path);
+  return series;
+}
+
+FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::path& mask) {
+  NiftiSeries scan(path);
+  if (scan.layout().voxels() > kMostVoxels)
+    throw bad(path, fmt::format("a volume of it has {} voxels; at most {} are read", scan.layout().sizes_in_words(),
+                                kMostVoxels));
+  std::vector<size_t> chosen(static_cast<size_t>(scan.layout().voxels()));
+  std::iota(chosen.begin(), chosen.end(), size_t{0});
+  std::vector<float> volume(chosen.size());
+  if (!mask.empty()) chosen = chosen_by(mask, read_nifti(mask), path, scan.layout());
+  FmriSeries series;
+  series.repetition_time = scan.repetition_time();
+  for (int64_t v = 0; v < scan.volumes(); ++v) {
+    scan.read(volume);
+    for (size_t i : chosen) series.values.push_back(volume[i]);
+  }
+  series.volumes = scan.volumes();
+  series.voxels = std::ssize(chosen);
+  if (mask.empty()) keep_what_varies(series, path);
+  return series;
+}
+
+}  // namespace
+
+FmriSeries read_fmri(const std::filesystem::path& path, const std::filesystem::path& mask) {
+  const std::string extension = path.extension().string();
+  const bool table = extension == ".csv" || extension == ".tsv" || extension == ".txt";
+  if (table && !mask.empty())
+    throw bad(mask, fmt::format("{} is a table, which has no grid for a mask", path.string()));
+  if (extension == ".npy") return read_array(path, mask);
+  return table ? read_table(path) : read_scan(path, mask);
+}
+
+}  // namespace plimsoll

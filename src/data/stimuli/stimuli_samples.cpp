@@ -1,0 +1,292 @@
+#include "data/stimuli/stimuli_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "data/stimuli/fmri_responses.h"
+#include "data/stimuli/fmri_series.h"
+#include "data/stimuli/mel_spectrogram.h"
+#include "data/stimuli/stimulus_features.h"
+#include "data/stimuli/stimulus_labels.h"
+#include "data/stimuli/stimulus_media.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr float kBlack = -1;
+
+using Progress = std::function<void(const std::string&, double)>;
+
+/// A field of float32, `value` everywhere.
+BatchField field(const char* name, std::vector<int64_t> sizes, float value) {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  BatchField made{name, DType::float32, std::move(sizes), std::vector<std::byte>(static_cast<size_t>(count) * 4)};
+  std::fill_n(reinterpret_cast<float*>(made.bytes.data()), count, value);
+  return made;
+}
+float* numbers_of(BatchField& field, int64_t sample) {
+  int64_t count = 1;
+  for (size_t i = 1; i < field.sizes.size(); ++i) count *= field.sizes[i];
+  return reinterpret_cast<float*>(field.bytes.data()) + sample * count;
+}
+
+class StimuliSamples final : public SampleSource {
+ public:
+  StimuliSamples(const DataConfig& config, const StimuliShape& shape, const Progress& progress)
+      : config_(config.stimuli), shape_(shape), series_(read_fmri(config.stimuli.fmri, config.stimuli.mask)) {
+    if (series_.voxels != shape.voxels)
+      throw UserError(fmt::format("data.fmri: {}{} has {} {}, and model.voxels is {}; set model.voxels: {}",
+                                  config_.fmri.string(), config_.mask.empty() ? "" : " within data.fmri_mask",
+                                  series_.voxels, config_.mask.empty() ? "voxels that vary" : "voxels", shape.voxels,
+                                  series_.voxels));
+    read_labels();
+    choose_volumes(config);
+    prepare_responses();
+    read_features();
+    open_media(config, progress);
+  }
+
+  int64_t samples(Split split) const override { return std::ssize(volumes(split)); }
+
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    check(order.count() == samples(split), "the order is of another split");
+    const StimuliShape& s = shape_;
+    Batch batch{first, count, {}};
+    batch.fields.push_back(field("frames", {count, s.video_frames, 3, s.video_size, s.video_size}, kBlack));
+    batch.fields.push_back(field("mel", {count, s.audio_frames, s.audio_mels}, kMelSilence));
+    batch.fields.push_back(field("words", {count, s.text_tokens, s.text_features}, 0));
+    batch.fields.push_back(field("voxels", {count, s.voxels}, 0));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t volume = volumes(split)[static_cast<size_t>(order.index(first + i))];
+      fill_frames(volume, numbers_of(batch.fields[0], i));
+      fill_mel(volume, numbers_of(batch.fields[1], i));
+      fill_words(volume, numbers_of(batch.fields[2], i));
+      std::copy_n(series_.values.data() + volume * s.voxels, s.voxels, numbers_of(batch.fields[3], i));
+    }
+    return batch;
+  }
+
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
+    std::vector<Baseline> all = {{"correlation", "training mean", 0}};
+    if (held_out.empty() || labels_.names.size() < 2) return all;
+    Volumes evaluated;
+    for (const int64_t i : held_out) evaluated.push_back(held_out_[static_cast<size_t>(i)]);
+    std::vector<int64_t> shown(labels_.label);  // `delay` volumes before
+    for (size_t v = shown.size(); v-- > static_cast<size_t>(config_.delay);)
+      shown[v] = labels_.label[v - static_cast<size_t>(config_.delay)];
+    all.push_back({"correlation", "mean of the label", label_mean_correlation(series_, shown, train_, evaluated)});
+    return all;
+  }
+
+  std::vector<std::string> skipped() const override { return skipped_; }
+
+ private:
+  const Volumes& volumes(Split split) const { return split == Split::train ? train_ : held_out_; }
+
+  void read_labels() {
+    if (config_.texts.empty()) {
+      labels_.names = {""};
+      labels_.runs = {""};
+      labels_.label.assign(static_cast<size_t>(series_.volumes), 0);
+      labels_.run = labels_.label;
+      return;
+    }
+    labels_ = read_stimulus_labels(config_.texts);
+    if (std::ssize(labels_.label) != series_.volumes)
+      throw UserError(fmt::format("data.texts: {} has {} lines, and {} {} volumes; it has a line for each",
+                                  config_.texts.string(), labels_.label.size(), config_.fmri.string(),
+                                  series_.volumes));
+    if (config_.text_embeddings.empty()) return;  // words are data.text_features
+    vectors_ = read_label_vectors(config_.text_embeddings, labels_.names);
+    if (std::ssize(vectors_.front()) != shape_.text_features)
+      throw UserError(fmt::format(
+          "data.text_embeddings: the vectors in {} have {} values, and model.text.features is "
+          "{}; set model.text.features: {}",
+          config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features, vectors_.front().size()));
+  }
+
+  // The last runs are of the test, those before them of validation.
+  void choose_volumes(const DataConfig& config) {
+    auto runs = std::ssize(labels_.runs);
+    const bool one = runs == 1;
+    if (one) runs = cut_the_end_off(config);
+    const auto runs_of = [&](double share) -> int64_t {
+      if (share <= 0) return 0;
+      return one ? 1 : std::max<int64_t>(1, std::lround(static_cast<double>(runs) * share));
+    };
+    const int64_t tests = runs_of(config.test_fraction);
+    int64_t held = tests + runs_of(config.validation_fraction);
+    if (tests == 0) held = std::min(held, runs - 1);
+    if (held >= runs)
+      throw UserError(
+          fmt::format("data.fmri: {} has {}; data.validation_fraction {} and data.test_fraction {} leave "
+                      "nothing of it to train on",
+                      config_.fmri.string(), one ? "one run" : fmt::format("{} runs", runs), config.validation_fraction,
+                      config.test_fraction));
+    usable_.assign(static_cast<size_t>(series_.volumes), 1);
+    begin_.assign(static_cast<size_t>(series_.volumes), 0);
+    for (int64_t v = 0; v < series_.volumes; ++v) {
+      const auto at = static_cast<size_t>(v);
+      begin_[at] = v > 0 && labels_.run[at] == labels_.run[at - 1] ? begin_[at - 1] : v;
+      const float* values = series_.values.data() + v * series_.voxels;
+      if (!std::all_of(values, values + series_.voxels, [](float value) { return std::isfinite(value); })) {
+        const std::string what = fmt::format("{}: volume {} has values that are not finite", config_.fmri.string(), v);
+        if (!config.skip_bad)
+          throw UserError(what + "; data.skip_bad: true leaves such volumes out", UserError::Kind::failure);
+        skipped_.push_back(what);
+        usable_[at] = 0;
+      }
+      if (!usable_[at] || v - begin_[at] < config_.delay) continue;  // what it responds to was before the run
+      const bool test = labels_.run[at] >= runs - tests;
+      if (labels_.run[at] < runs - held)
+        train_.push_back(v);
+      else if (test == (config.evaluate_on == "test"))
+        held_out_.push_back(v);
+    }
+    if (train_.empty())
+      throw UserError(
+          fmt::format("data.fmri: {} has no volume to train on: runs are of {} volumes at most, and "
+                      "data.fmri_delay is {}",
+                      config_.fmri.string(), series_.volumes, config_.delay));
+  }
+
+  // Of a single run the ends become runs of their own: nothing of what is before is seen from there. Returns how many
+  // runs there are then.
+  int64_t cut_the_end_off(const DataConfig& config) {
+    const auto cut = [&](double share, int64_t run) {
+      const auto begin = std::lround(static_cast<double>(series_.volumes) * (1 - share));
+      // At least one volume for each.
+      const auto last = static_cast<long>(labels_.run.size()) - (config.test_fraction > 0 && run == 1 ? 2 : 1);
+      for (long v = std::max(0L, std::min(begin, last)); v < static_cast<long>(labels_.run.size()); ++v)
+        labels_.run[static_cast<size_t>(v)] = run;
+    };
+    int64_t run = 0;
+    if (config.validation_fraction > 0) cut(std::min(1.0, config.validation_fraction + config.test_fraction), ++run);
+    if (config.test_fraction > 0) cut(config.test_fraction, ++run);
+    return labels_.run.back() - labels_.run.front() + 1;
+  }
+
+  void prepare_responses() {
+    for (int64_t v = 0; v < series_.volumes; ++v)
+      if (!usable_[static_cast<size_t>(v)])
+        std::fill_n(series_.values.data() + v * series_.voxels, series_.voxels, 0.f);
+    if (config_.detrend != "none") detrend(series_, labels_.run, usable_, config_.detrend == "linear");
+    standardise(series_, train_);
+  }
+
+  void read_features() {
+    const auto read = [&](const std::filesystem::path& file, const char* key, const std::vector<int64_t>& row) {
+      return file.empty() ? StimulusFeatures() : StimulusFeatures(file, key, row, series_.volumes);
+    };
+    words_ = read(config_.text_features, "data.text_features", {shape_.text_features});
+    sounds_ = read(config_.audio_features, "data.audio_features", {shape_.audio_mels});
+    pictures_ = read(config_.pictures, "data.pictures", {shape_.video_size, shape_.video_size, 3});
+  }
+
+  void open_media(const DataConfig& config, const Progress& progress) {
+    seconds_ = config_.repetition_time > 0 ? config_.repetition_time : series_.repetition_time;
+    if (config_.videos.empty()) return;
+    if (!(seconds_ > 0))
+      throw UserError(
+          fmt::format("data.videos is given, and {} does not say how many seconds pass from volume to "
+                      "volume; set data.repetition_time",
+                      config_.fmri.string()));
+    const double window = seconds_ * static_cast<double>(shape_.text_tokens);
+    const ClipGrid grid{window / static_cast<double>(shape_.video_frames), shape_.video_size,
+                        window / static_cast<double>(shape_.audio_frames), shape_.audio_mels};
+    media_ = StimulusMedia(config_.videos, labels_, seconds_, grid, config.cache_dir, config.skip_bad, progress);
+    skipped_.insert(skipped_.end(), media_.skipped().begin(), media_.skipped().end());
+  }
+
+  /// Where in the series part (0 <= part < 1) of the window of `volume` lies; -1: before its run.
+  double time_in_window(int64_t volume, double part) const {
+    const auto length = static_cast<double>(shape_.text_tokens);
+    const double at = static_cast<double>(volume - config_.delay + 1) - length + part * length;  // in volumes
+    return at < static_cast<double>(begin_[static_cast<size_t>(volume)]) ? -1 : at;
+  }
+
+  void fill_words(int64_t volume, float* words) const {
+    if (vectors_.empty() && !words_.given()) return;
+    for (int64_t i = 0; i < shape_.text_tokens; ++i) {
+      const int64_t shown = volume - config_.delay - (shape_.text_tokens - 1 - i);
+      if (shown < begin_[static_cast<size_t>(volume)]) continue;
+      if (words_.given()) {
+        const int64_t row = words_.row_at(static_cast<double>(shown));
+        for (int64_t k = 0; k < shape_.text_features; ++k) words[i * shape_.text_features + k] = words_.number(row, k);
+        continue;
+      }
+      std::ranges::copy(vectors_[static_cast<size_t>(labels_.label[static_cast<size_t>(shown)])],
+                        words + i * shape_.text_features);
+    }
+  }
+
+  void fill_frames(int64_t volume, float* frames) const {
+    const int64_t pixels = shape_.video_size * shape_.video_size;
+    for (int64_t i = 0; i < shape_.video_frames; ++i) {
+      const double at =
+          time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.video_frames));
+      if (pictures_.given()) {
+        fill_picture(pictures_.row_at(at), frames + i * 3 * pixels);
+        continue;
+      }
+      const auto picture = at < 0 ? std::span<const std::byte>() : media_.frame(at);
+      if (picture.empty()) continue;
+      float* planes = frames + i * 3 * pixels;  // colours apart, from -1 to 1
+      for (int64_t p = 0; p < pixels; ++p)
+        for (int64_t colour = 0; colour < 3; ++colour)
+          planes[colour * pixels + p] =
+              static_cast<float>(std::to_integer<int>(picture[static_cast<size_t>(p * 3 + colour)])) / 127.5f - 1;
+    }
+  }
+
+  /// Bytes are colours from 0 to 255, other numbers stand for themselves.
+  void fill_picture(int64_t row, float* planes) const {
+    const int64_t pixels = shape_.video_size * shape_.video_size;
+    for (int64_t i = 0; row >= 0 && i < pixels * 3; ++i) {
+      const float number = pictures_.number(row, i);
+      planes[i % 3 * pixels + i / 3] = pictures_.bytes() ? number / 127.5f - 1 : number;
+    }
+  }
+
+  void fill_mel(int64_t volume, float* mel) const {
+    for (int64_t i = 0; i < shape_.audio_frames; ++i) {
+      const double at =
+          time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.audio_frames));
+      if (sounds_.given()) {
+        const int64_t row = sounds_.row_at(at);
+        for (int64_t k = 0; row >= 0 && k < shape_.audio_mels; ++k)
+          mel[i * shape_.audio_mels + k] = sounds_.number(row, k);
+        continue;
+      }
+      const auto bands = at < 0 ? std::span<const std::byte>() : media_.mel(at);
+      if (!bands.empty()) std::memcpy(mel + i * shape_.audio_mels, bands.data(), bands.size());
+    }
+  }
+
+  StimuliConfig config_;
+  StimuliShape shape_;
+  FmriSeries series_;
+  StimulusLabels labels_;
+  std::vector<std::vector<float>> vectors_;     // of each label
+  StimulusFeatures words_, sounds_, pictures_;  // computed already
+  std::vector<char> usable_;                    // of each volume
+  Volumes begin_;                               // the first volume of each one's run
+  Volumes train_, held_out_;
+  double seconds_ = 0;  // from volume to volume
+  StimulusMedia media_;
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
+                                              const Progress& progress) {
+  return std::make_unique<StimuliSamples>(config, shape, progress);
+}
+
+}  // namespace plimsoll

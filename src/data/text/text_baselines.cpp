@@ -1,0 +1,76 @@
+#include "data/text/text_baselines.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostTokens = int64_t{4} << 20;  // a fraction of a second to read
+constexpr int64_t kMostForPairs = 1024;
+
+/// Each token of those windows with the one that follows it.
+template <typename Each>
+void for_windows(const TextDataset& dataset, Split split, const std::vector<int64_t>& windows, Each each) {
+  const auto length = static_cast<size_t>(dataset.sequence_length());
+  std::vector<int64_t> tokens(length), targets(length);
+  for (const int64_t window : windows) {
+    dataset.fill(split, window, tokens.data(), targets.data());
+    for (size_t i = 0; i < length; ++i) each(tokens[i], targets[i]);
+  }
+}
+
+/// At most so many of [0, count), evenly spread.
+std::vector<int64_t> spread(int64_t count, int64_t most) {
+  const int64_t taken = std::min(count, std::max<int64_t>(1, most));
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < taken; ++i)
+    numbers.push_back(
+        static_cast<int64_t>(static_cast<double>(count) * static_cast<double>(i) / static_cast<double>(taken)));
+  return numbers;
+}
+
+}  // namespace
+
+TextBaselines text_baselines(const TextDataset& dataset, const std::vector<int64_t>& held_out) {
+  check(!held_out.empty(), "there are held-out windows");
+  const int64_t vocabulary = dataset.vocab_size();
+  const bool with_pairs = vocabulary <= kMostForPairs;
+  std::vector<int64_t> count(static_cast<size_t>(vocabulary), 0);
+  std::vector<int32_t> pairs(with_pairs ? static_cast<size_t>(vocabulary * vocabulary) : 0, 0);
+  const auto pair = [&](int64_t before, int64_t token) -> int32_t& {
+    return pairs[static_cast<size_t>(before * vocabulary + token)];
+  };
+  int64_t counted = 0;
+  for_windows(dataset, Split::train, spread(dataset.windows(Split::train), kMostTokens / dataset.sequence_length()),
+              [&](int64_t before, int64_t token) {
+                ++count[static_cast<size_t>(token)];
+                ++counted;
+                if (with_pairs) ++pair(before, token);
+              });
+  // Of each token, how many tokens came after it, and how many different ones.
+  std::vector<int64_t> followed(with_pairs ? static_cast<size_t>(vocabulary) : 0, 0), kinds = followed;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    followed[i / static_cast<size_t>(vocabulary)] += pairs[i];
+    kinds[i / static_cast<size_t>(vocabulary)] += pairs[i] > 0;
+  }
+
+  double by_frequency = 0, by_pairs = 0;
+  int64_t targets = 0;
+  for_windows(dataset, Split::validation, held_out, [&](int64_t before, int64_t token) {
+    const double frequency =
+        static_cast<double>(count[static_cast<size_t>(token)] + 1) / static_cast<double>(counted + vocabulary);
+    by_frequency -= std::log(frequency);
+    ++targets;
+    if (!with_pairs) return;
+    const auto after = static_cast<double>(followed[static_cast<size_t>(before)]);
+    const auto different = static_cast<double>(kinds[static_cast<size_t>(before)]);
+    by_pairs -= std::log(after == 0 ? frequency : (pair(before, token) + different * frequency) / (after + different));
+  });
+  const auto mean = [&](double sum) { return sum / static_cast<double>(targets); };
+  return {mean(by_frequency), with_pairs ? mean(by_pairs) : -1};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,140 @@
+#include "data/text/text_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <optional>
+
+#include "base/file_error.h"
+#include "data/tokenizers/token_cache.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Source {
+  TextFile text;
+  uint64_t key = 0;
+  std::filesystem::path cache;
+  std::optional<TokenFile> tokens;
+};
+
+std::optional<TokenFile> cached_tokens(const Source& source, const Tokenizer& tokenizer) {
+  std::error_code error;
+  if (!std::filesystem::exists(source.cache, error)) return std::nullopt;
+  TokenFile tokens(source.cache);
+  if (tokens.source_hash() != source.key || tokens.vocab_size() != tokenizer.vocab_size() || tokens.size() == 0)
+    throw UserError(fmt::format("token file {} was made from another text; delete it, it will be made again from {}",
+                                source.cache.string(), source.text.path.string()),
+                    UserError::Kind::failure);
+  return tokens;
+}
+
+/// What the file is, that it can be opened, and its tokens where they are there.
+Source looked_at(const std::filesystem::path& file, const std::filesystem::path& cache_dir,
+                 const Tokenizer& tokenizer) {
+  Source source;
+  source.text = TextFile::look_at(file);
+  source.key = token_cache_key(source.text, tokenizer);
+  source.cache = token_cache_file(cache_dir, source.text, source.key);
+  source.tokens = cached_tokens(source, tokenizer);
+  errno = 0;
+  if (!source.tokens && !std::ifstream(file, std::ios::binary))
+    throw_file_error("read", file, errno != 0 ? errno : EIO);
+  return source;
+}
+
+void tokenize_missing(std::vector<Source>& sources, const Tokenizer& tokenizer, const TextDataset::Progress& progress) {
+  int64_t total = 0;
+  for (const Source& source : sources)
+    if (!source.tokens) total += source.text.bytes;
+  if (total == 0) return;
+  const auto report = [&](int64_t bytes) {
+    if (progress) progress(static_cast<double>(bytes) / static_cast<double>(total));
+  };
+  report(0);
+  int64_t done = 0;
+  for (Source& source : sources) {
+    if (source.tokens) continue;
+    // The same file twice in the list is tokenised once.
+    source.tokens = cached_tokens(source, tokenizer);
+    if (!source.tokens) {
+      tokenize_file(source.text, tokenizer, source.cache, source.key, [&](int64_t bytes) { report(done + bytes); });
+      source.tokens = cached_tokens(source, tokenizer);
+      check(source.tokens.has_value(), "a token file is there once it was made");
+    }
+    done += source.text.bytes;
+    report(done);
+  }
+}
+
+}  // namespace
+
+TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, const Progress& progress)
+    : sequence_length_(config.sequence_length), vocab_size_(tokenizer.vocab_size()) {
+  if (config.files.empty()) throw UserError("data.files: name at least one file of text");
+  if (config.sequence_length < 1)
+    throw UserError(fmt::format("data.sequence_length: {} is less than 1", config.sequence_length));
+  if (!(config.validation_fraction >= 0 && config.validation_fraction <= 0.5))
+    throw UserError(fmt::format("data.validation_fraction: {} is not in [0, 0.5]", config.validation_fraction));
+  check(!config.cache_dir.empty(), "DataConfig::cache_dir is filled in before the data is read");
+
+  // All files are looked at before the first is tokenised: a mistyped name is not found out after minutes.
+  std::vector<Source> sources;
+  for (const std::filesystem::path& file : config.files) {
+    try {
+      sources.push_back(looked_at(file, config.cache_dir, tokenizer));
+    } catch (const UserError& problem) {
+      if (!config.skip_bad) throw;
+      skipped_.emplace_back(problem.what());
+    }
+  }
+  if (sources.empty())
+    throw UserError(fmt::format("none of data.files can be read; the first: {}", skipped_.front()),
+                    UserError::Kind::failure);
+  std::error_code error;
+  std::filesystem::create_directories(config.cache_dir, error);
+  if (error) throw_file_error("make the folder", config.cache_dir, error.value());
+  tokenize_missing(sources, tokenizer, progress);
+
+  for (Source& source : sources) {
+    total_tokens_ += source.tokens->size();
+    parts_.push_back(std::move(*source.tokens));
+    ends_.push_back(total_tokens_);
+  }
+  const auto held_out = static_cast<int64_t>(static_cast<double>(total_tokens_) * config.validation_fraction);
+  train_tokens_ = total_tokens_ - held_out;
+  if (windows(Split::train) == 0)
+    throw UserError(
+        fmt::format("data.files: the text has {} tokens, {} of them for training; one window needs "
+                    "data.sequence_length {} + 1 tokens: add text, or set a smaller data.sequence_length",
+                    total_tokens_, train_tokens_, sequence_length_));
+}
+
+int64_t TextDataset::windows(Split split) const {
+  return std::max<int64_t>(tokens(split) - 1, 0) / sequence_length_;
+}
+
+void TextDataset::fill(Split split, int64_t window, int64_t* tokens, int64_t* targets) const {
+  check(window >= 0 && window < windows(split), "a window past the end of the data");
+  const int64_t begin = (split == Split::train ? 0 : train_tokens_) + window * sequence_length_;
+  copy(begin, sequence_length_, tokens);
+  copy(begin + 1, sequence_length_, targets);
+}
+
+void TextDataset::copy(int64_t begin, int64_t count, int64_t* out) const {
+  auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
+  while (count > 0) {
+    const int64_t part_begin = part == 0 ? 0 : ends_[part - 1];
+    const int64_t here = std::min(count, ends_[part] - begin);
+    parts_[part].copy(begin - part_begin, here, out);
+    begin += here;
+    count -= here;
+    out += here;
+    ++part;
+  }
+}
+
+}  // namespace plimsoll

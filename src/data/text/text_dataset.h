@@ -1,0 +1,66 @@
+// Files of text as windows of tokens.
+//
+//     file 1 tokens, end of text, file 2 tokens, end of text      the files are one line of tokens
+//     |--------- train -----------|-- validation --|              cut once; the end is held out
+//     [0 1 2 3]                                                   window 0 of sequence_length 3: tokens 0 1 2,
+//           [3 4 5 6]                                             targets 1 2 3; window 1: tokens 3 4 5, targets 4 5 6
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/sampler.h"
+#include "data/tokenizers/token_file.h"
+#include "data/tokenizers/tokenizer.h"
+#include "plimsoll/sample_data.h"
+
+namespace plimsoll {
+
+/// May be read from any number of threads.
+class TextDataset {
+ public:
+  /// Called with the fraction of the bytes to be tokenised that have been, from 0 to 1; not at all where every file was
+  /// tokenised by an earlier job.
+  using Progress = std::function<void(double fraction)>;
+
+  /// Tokenises each of config.files, unless config.cache_dir (made when it is missing; an absolute path, or relative to
+  /// the current folder) has its tokens already: they are found by the file's path, size and time of change, and by
+  /// the tokenizer. Takes no memory in proportion to the text. Throws UserError for files that are missing, not
+  /// regular, empty or change while they are read, and where the text has less than one window to train on. With
+  /// config.skip_bad a file that cannot be read is left out, as long as one is left; one that changes under way still
+  /// stops the job.
+  TextDataset(const DataConfig& config, const Tokenizer& tokenizer, const Progress& progress = {});
+
+  /// Files that were left out, a line each with what is the matter.
+  const std::vector<std::string>& skipped() const { return skipped_; }
+
+  /// Tokens of a window that a model reads: the size of `tokens` and of `targets`.
+  int64_t sequence_length() const { return sequence_length_; }
+
+  int64_t vocab_size() const { return vocab_size_; }
+
+  /// Tokens in that part of the text.
+  int64_t tokens(Split split) const { return split == Split::train ? train_tokens_ : total_tokens_ - train_tokens_; }
+
+  /// Whole windows in that part; for validation there may be none.
+  int64_t windows(Split split) const;
+
+  /// Writes window `window`, 0 <= window < windows(split): sequence_length() tokens, and as many targets, which are the
+  /// tokens that follow each.
+  void fill(Split split, int64_t window, int64_t* tokens, int64_t* targets) const;
+
+ private:
+  void copy(int64_t begin, int64_t count, int64_t* out) const;
+
+  std::vector<TokenFile> parts_;  // one a text file, in the order of config.files
+  std::vector<int64_t> ends_;     // ends_[i]: tokens of parts 0 to i
+  int64_t sequence_length_ = 0;
+  int64_t vocab_size_ = 0;
+  int64_t total_tokens_ = 0;
+  int64_t train_tokens_ = 0;
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace plimsoll

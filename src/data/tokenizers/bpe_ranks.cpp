@@ -1,0 +1,204 @@
+#include "data/tokenizers/bpe_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <tuple>
+
+#include "base/hash.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kGreatestFile = 256 * MiB;  // GPT-2's has 0.8 MiB; a larger file is some other file
+
+constexpr std::array<int8_t, 256> make_base64_values() {
+  std::array<int8_t, 256> values{};
+  values.fill(-1);
+  constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (std::size_t i = 0; i < alphabet.size(); ++i)
+    values[static_cast<unsigned char>(alphabet[i])] = static_cast<int8_t>(i);
+  return values;
+}
+
+std::optional<std::string> decode_base64(std::string_view text) {
+  static constexpr std::array<int8_t, 256> values = make_base64_values();
+  if (text.empty() || text.size() % 4 != 0) return std::nullopt;
+  for (int padding = 0; padding < 2 && text.ends_with('='); ++padding) text.remove_suffix(1);
+  std::string bytes;
+  uint32_t bits = 0;
+  int held = 0;
+  for (char c : text) {
+    const int8_t value = values[static_cast<unsigned char>(c)];
+    if (value < 0) return std::nullopt;
+    bits = (bits << 6) | static_cast<uint32_t>(value);
+    held += 6;
+    if (held < 8) continue;
+    held -= 8;
+    bytes.push_back(static_cast<char>((bits >> held) & 0xff));
+    bits &= (1u << held) - 1;
+  }
+  if (bits != 0) return std::nullopt;  // left-over bits: two spellings of one token
+  return bytes;
+}
+
+struct Line {
+  int64_t number = 0;
+  int64_t rank = 0;
+  std::string token;
+};
+
+Line parse_line(std::string_view text, int64_t number, const std::string& name) {
+  const auto fail = [&](std::string_view what) -> UserError {
+    return UserError(
+        fmt::format("{}:{}: {}; a line of a rank file is a token in base64, a space and its rank, as in 'IQ== 0'", name,
+                    number, what));
+  };
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos) throw fail("there is no space");
+  std::optional<std::string> token = decode_base64(text.substr(0, space));
+  if (!token) throw fail("the token is not base64");
+  const std::string_view digits = text.substr(space + 1);
+  int64_t rank = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  if (error != std::errc() || end != digits.data() + digits.size() || rank < 0)
+    throw fail("the rank is not a whole number from 0 on");
+  return {number, rank, std::move(*token)};
+}
+
+std::vector<Line> parse_lines(std::string_view text, const std::string& name) {
+  std::vector<Line> lines;
+  for (int64_t number = 1; !text.empty(); ++number) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) lines.push_back(parse_line(line, number, name));
+  }
+  if (lines.empty()) throw UserError(fmt::format("{}: the rank file is empty", name));
+  return lines;
+}
+
+}  // namespace
+
+BpeRanks BpeRanks::read(const std::filesystem::path& file) {
+  std::error_code error;
+  if (file.empty()) throw UserError("data.tokenizer_file: tokenizer 'gpt2' needs its rank file (gpt2.tiktoken)");
+  if (!std::filesystem::is_regular_file(file, error))
+    throw UserError(fmt::format("data.tokenizer_file: {} is not a file", file.string()));
+  const auto bytes = std::filesystem::file_size(file, error);
+  if (!error && bytes > static_cast<uintmax_t>(kGreatestFile))
+    throw UserError(fmt::format("data.tokenizer_file: {} has {}: it is not a rank file", file.string(),
+                                format_bytes(static_cast<int64_t>(bytes))));
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(error ? 0 : static_cast<std::size_t>(bytes), '\0');
+  if (error || !stream.read(text.data(), static_cast<std::streamsize>(text.size())))
+    throw UserError(fmt::format("data.tokenizer_file: {} cannot be read", file.string()), UserError::Kind::failure);
+  return parse(text, file.string());
+}
+
+BpeRanks BpeRanks::parse(std::string_view text, const std::string& name) {
+  std::vector<Line> lines = parse_lines(text, name);
+  const std::size_t count = lines.size();
+  std::vector<const Line*> by_rank(count, nullptr);
+  for (const Line& line : lines) {
+    // A rank past the end means that a lower one is missing: that one is named below.
+    if (static_cast<uint64_t>(line.rank) >= count) continue;
+    const Line*& slot = by_rank[static_cast<std::size_t>(line.rank)];
+    if (slot)
+      throw UserError(
+          fmt::format("{}:{}: rank {} was given on line {} already", name, line.number, line.rank, slot->number));
+    slot = &line;
+  }
+  for (std::size_t rank = 0; rank < count; ++rank)
+    if (!by_rank[rank])
+      throw UserError(
+          fmt::format("{}: rank {} is missing; {} tokens have the ranks 0 to {}", name, rank, count, count - 1));
+
+  BpeRanks ranks;
+  std::vector<int64_t> line_of(count);
+  ranks.tokens_.reserve(count);
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    line_of[rank] = by_rank[rank]->number;
+    ranks.tokens_.push_back(by_rank[rank]->token);
+  }
+  ranks.ranks_.reserve(count);
+  ranks.fingerprint_ = hash_bytes({});
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const auto [found, fresh] = ranks.ranks_.emplace(ranks.tokens_[rank], static_cast<int32_t>(rank));
+    if (!fresh) {
+      const int64_t first = line_of[static_cast<std::size_t>(found->second)];
+      throw UserError(fmt::format("{}:{}: the token was given on line {} already", name, std::max(first, line_of[rank]),
+                                  std::min(first, line_of[rank])));
+    }
+    // The length goes in too: "a", "bc" and "ab", "c" are different vocabularies.
+    ranks.fingerprint_ = hash_bytes(fmt::format("{}:", ranks.tokens_[rank].size()), ranks.fingerprint_);
+    ranks.fingerprint_ = hash_bytes(ranks.tokens_[rank], ranks.fingerprint_);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    if (ranks.rank({&c, 1}) < 0)
+      throw UserError(
+          fmt::format("{}: byte 0x{:02x} is not among the tokens; all 256 single bytes must be", name, byte));
+  }
+  return ranks;
+}
+
+BpeRanks BpeRanks::of_tokens(std::vector<std::string> tokens, const std::string& name) {
+  BpeRanks ranks;
+  ranks.tokens_ = std::move(tokens);
+  ranks.ranks_.reserve(ranks.tokens_.size());
+  ranks.fingerprint_ = hash_bytes({});
+  for (std::size_t rank = 0; rank < ranks.tokens_.size(); ++rank) {
+    const std::string& token = ranks.tokens_[rank];
+    if (!token.empty() && !ranks.ranks_.emplace(token, static_cast<int32_t>(rank)).second)
+      throw UserError(fmt::format("{}: the token {} comes twice", name, rank));
+    ranks.fingerprint_ = hash_bytes(fmt::format("{}:", token.size()), ranks.fingerprint_);
+    ranks.fingerprint_ = hash_bytes(token, ranks.fingerprint_);
+  }
+  return ranks;
+}
+
+void BpeRanks::merge(std::string_view piece, std::vector<int32_t>& out) const {
+  // A part is named by the position of its first byte; end[p] is where it ends, 0 once a merge has taken it up.
+  struct Candidate {
+    int32_t rank;
+    std::size_t left, end;  // the bytes of the pair: stale when no pair of parts begins and ends there any more
+    bool operator>(const Candidate& other) const { return std::tie(rank, left) > std::tie(other.rank, other.left); }
+  };
+  const std::size_t size = piece.size();
+  std::vector<std::size_t> end(size), previous(size);
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  const auto propose = [&](std::size_t left) {
+    const std::size_t middle = end[left];
+    if (middle == size) return;
+    const int32_t merged = rank(piece.substr(left, end[middle] - left));
+    if (merged >= 0) candidates.push({merged, left, end[middle]});
+  };
+  for (std::size_t i = 0; i < size; ++i) {
+    end[i] = i + 1;
+    previous[i] = i - 1;  // of the first part: never asked for
+  }
+  for (std::size_t i = 0; i < size; ++i) propose(i);
+  while (!candidates.empty()) {
+    const Candidate best = candidates.top();
+    candidates.pop();
+    const std::size_t middle = end[best.left];
+    if (middle == 0 || middle >= best.end || end[middle] != best.end) continue;
+    end[best.left] = best.end;
+    end[middle] = 0;
+    if (best.end < size) previous[best.end] = best.left;
+    propose(best.left);
+    if (best.left > 0) propose(previous[best.left]);
+  }
+  for (std::size_t i = 0; i < size; i = end[i]) out.push_back(rank(piece.substr(i, end[i] - i)));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,80 @@
+#include "data/tokenizers/gguf_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "base/quoted.h"
+#include "data/tokenizers/bpe_ranks.h"
+#include "data/tokenizers/byte_letters.h"
+#include "files/gguf.h"
+#include "data/tokenizers/gpt2_tokenizer.h"
+#include "safetensors/safetensors_header.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostTokens = size_t{1} << 24;
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path) {
+  if (path.empty()) throw UserError("data.tokenizer_file: tokenizer 'gguf' needs a GGUF file");
+  const GgufFile file = GgufFile::open(path);
+  const auto kind = file.text("tokenizer.ggml.model").value_or(""), pre = file.text("tokenizer.ggml.pre").value_or("");
+  if (kind != "gpt2" || (pre != "gpt-2" && pre != "smollm"))
+    throw UserError(fmt::format("{}: its tokenizer is {} {}; known are gpt2 with gpt-2 or smollm", path.string(),
+                                in_quotes(kind), in_quotes(pre)));
+  const auto letters = file.texts("tokenizer.ggml.tokens"), merges = file.texts("tokenizer.ggml.merges");
+  if (!letters || !merges || letters->empty() || letters->size() > kMostTokens || merges->size() > letters->size())
+    throw corrupt_file(file.path(), "its tokenizer lacks tokens or merges, or has too many");
+  // The merges make tokens that follow each other, in this order; so a token's number says when it is merged, and a
+  // token that no merge makes, before them or behind, is a single byte or never found.
+  const auto made_by = [&](size_t merge) {
+    const std::string_view text = (*merges)[merge];
+    const size_t space = text.find(' ');
+    return space == std::string_view::npos ? std::string()
+                                           : std::string(text.substr(0, space)).append(text.substr(space + 1));
+  };
+  const size_t last = letters->size() - merges->size();
+  size_t first = 0;
+  while (!merges->empty() && first < last && (*letters)[first] != made_by(0)) ++first;
+  std::vector<std::string> tokens(letters->size());
+  for (size_t i = 0; i < letters->size(); ++i) {
+    std::string bytes;
+    const bool read = append_bytes_of_letters((*letters)[i], bytes);
+    if (i < first || i >= first + merges->size()) {
+      if (read && bytes.size() == 1) tokens[i] = std::move(bytes);
+      continue;
+    }
+    if (!read || made_by(i - first) != (*letters)[i])
+      throw UserError(
+          fmt::format("{}: its token {} is not what merge {} makes; tokens that are not in the order of their "
+                      "merges are not read from GGUF files: take the model's tokenizer.json "
+                      "(data.tokenizer: huggingface)",
+                      file.path(), i, i - first),
+          UserError::Kind::failure);
+    tokens[i] = std::move(bytes);
+  }
+  const auto special = [&](const char* key) -> int32_t {
+    const int64_t token = file.integer(key).value_or(0);
+    if (token < 0 || token >= static_cast<int64_t>(letters->size()))
+      throw corrupt_file(file.path(), fmt::format("{} is {}, and it has {} tokens", key, token, letters->size()));
+    return static_cast<int32_t>(token);
+  };
+  const int32_t unknown = special("tokenizer.ggml.unknown_token_id");
+  BpeVariant variant{"gguf", pre == "smollm", unknown, std::nullopt};
+  // Documents of a pretraining text are parted by <|endoftext|>, whatever ends a turn of a chat.
+  if (file.integer("tokenizer.ggml.eos_token_id")) variant.end_of_text = special("tokenizer.ggml.eos_token_id");
+  for (size_t i = 0; i < letters->size(); ++i)
+    if ((*letters)[i] == "<|endoftext|>") variant.end_of_text = static_cast<int32_t>(i);
+  // Files name the end of text as the unknown token too. In the midst of a document it would part what belongs
+  // together, so such a byte is left out, as tokenizers without an unknown token have it.
+  if (file.integer("tokenizer.ggml.unknown_token_id") && unknown != *variant.end_of_text)
+    variant.unknown_byte = unknown;
+  return std::make_unique<Gpt2Tokenizer>(BpeRanks::of_tokens(std::move(tokens), file.path()), std::move(variant));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,17 @@
+// The byte-level BPE tokenizer that a GGUF file brings along.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace plimsoll {
+
+/// Of a model that splits text as GPT-2 or SmolLM does (`tokenizer.ggml.pre`). Tokens are the model's; control tokens
+/// (<|im_start|>) stand for themselves only and are never found in a text. A byte that the vocabulary lacks becomes the
+/// unknown token. Throws UserError: no GGUF file or damaged, no such tokenizer, tokens that do not follow from its
+/// merges.
+std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& file);
+
+}  // namespace plimsoll

@@ -1,0 +1,197 @@
+#include "data/tokenizers/huggingface_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "data/tokenizers/added_tokens.h"
+#include "data/tokenizers/byte_letters.h"
+#include "base/hash.h"
+#include "base/json_fields.h"
+#include "base/json_file.h"
+#include "base/mapped_file.h"
+#include "data/tokenizers/subword_model.h"
+#include "data/tokenizers/text_steps.h"
+#include "base/unicode_text.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kLargestFile = 128 * MiB;  // Gemma's has 33 MiB
+constexpr std::string_view kLowLine = "\xe2\x96\x81";
+constexpr size_t kLongestCachedPiece = 64;  // bytes: words; longer pieces seldom come twice
+constexpr size_t kCachedPieces = 1 << 16;   // some 10 MiB when full
+
+/// Whether U+2581 stands behind something else in a token: then tokens go on over spaces.
+bool crosses_words(const std::string& token) {
+  for (size_t at = 0; (at = token.find(kLowLine, at)) != std::string::npos; at += kLowLine.size())
+    if (at > 0 && !std::string_view(token).substr(0, at).ends_with(kLowLine)) return true;
+  return false;
+}
+
+/// Whether a text that holds this token cannot be cut before each space behind a visible character.
+bool spans_a_cut(const AddedToken& token) {
+  const std::string& text = token.content;
+  for (size_t at = 1; at < text.size(); ++at)
+    if (text[at] == ' ' && text[at - 1] != ' ') return true;
+  return token.rstrip;
+}
+
+class HuggingFaceTokenizer final : public Tokenizer {
+ public:
+  HuggingFaceTokenizer(const nlohmann::json& json, const std::string& name, uint64_t fingerprint)
+      : fingerprint_(fingerprint) {
+    const JsonFields fields(json, name);
+    normalizer_ = read_normalizer(fields.at("normalizer"), name, traits_);
+    pre_tokenizer_ = read_pre_tokenizer(fields.at("pre_tokenizer"), name, traits_);
+    model_ = read_subword_model(fields.at("model"), name);
+    const std::vector<std::string>& texts = model_->vocabulary().texts();
+    vocab_size_ = static_cast<int64_t>(texts.size());
+    const std::vector<AddedToken> added = read_added_tokens(fields.at("added_tokens"), name);
+    for (const AddedToken& token : added) {
+      if (token.normalized)
+        after_.add(token, normalizer_(valid_utf8(token.content)));
+      else
+        before_.add(token, token.content);
+      added_[token.id] = token.content;
+      vocab_size_ = std::max<int64_t>(vocab_size_, token.id + 1);
+      if (spans_a_cut(token)) traits_.can_be_cut = false;
+    }
+    words_apart_ =
+        traits_.replaces_spaces && model_->vocabulary().id(kLowLine) >= 0 && std::ranges::none_of(texts, crosses_words);
+    if (!traits_.splits_words && !words_apart_) traits_.can_be_cut = false;
+    for (const std::string_view each : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"}) {
+      if (end_of_text_ >= 0) break;
+      end_of_text_ = model_->vocabulary().id(each);
+      for (const auto& [id, content] : added_)
+        if (content == each) end_of_text_ = id;
+    }
+    if (end_of_text_ < 0) end_of_text_ = static_cast<int32_t>(vocab_size_++);
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    const std::lock_guard lock(mutex_);
+    const std::string valid = valid_utf8(text);
+    std::vector<int32_t> tokens;
+    const auto add = [&](int32_t id) { tokens.push_back(id); };
+    before_.split(
+        valid,
+        [&](std::string_view part) {
+          const std::string normal = normalizer_(std::string(part));
+          bool first = part.data() == valid.data();
+          after_.split(
+              normal,
+              [&](std::string_view between) { encode_part(between, first && between.data() == normal.data(), tokens); },
+              add);
+        },
+        add);
+    return tokens;
+  }
+
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    for (const int32_t token : tokens) {
+      if (token == end_of_text_) continue;
+      const auto& texts = model_->vocabulary().texts();
+      if (token < 0 || token >= vocab_size_)
+        throw UserError(fmt::format("token {} is not in the vocabulary of tokenizer '{}' (0 to {})", token, name(),
+                                    vocab_size_ - 1));
+      if (const auto added = added_.find(token); added != added_.end())
+        text += added->second;
+      else if (token < static_cast<int64_t>(texts.size()))
+        append_plain(model_->text_of(token), text);
+    }
+    return text;
+  }
+
+  int64_t vocab_size() const override { return vocab_size_; }
+  int32_t end_of_text() const override { return end_of_text_; }
+  std::string name() const override { return "huggingface"; }
+  uint64_t fingerprint() const override { return fingerprint_; }
+
+  std::size_t last_cut(std::string_view text) const override {
+    // Before a space that stands behind a visible ASCII character: no step and no token goes over it.
+    if (!traits_.can_be_cut) return 0;
+    for (size_t at = text.size(); at-- > 1;)
+      if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f) return at;
+    return 0;
+  }
+
+ private:
+  void encode_part(std::string_view part, bool first, std::vector<int32_t>& tokens) const {
+    std::vector<TextPiece> pieces;
+    pieces.push_back({std::string(part), first});
+    for (const TextPiece& piece : pre_tokenizer_(std::move(pieces))) {
+      std::string_view rest = piece.text;
+      // Where no token goes over a space, words one by one are the same, and known again.
+      while (words_apart_ && !rest.empty()) {
+        size_t end = rest.find_first_not_of(kLowLine) == std::string_view::npos ? rest.size() : 1;
+        while (end < rest.size() &&
+               !(rest.substr(end).starts_with(kLowLine) && !rest.substr(0, end).ends_with(kLowLine)))
+          ++end;
+        encode_piece(rest.substr(0, end), tokens);
+        rest.remove_prefix(end);
+      }
+      if (!rest.empty()) encode_piece(rest, tokens);
+    }
+  }
+
+  void encode_piece(std::string_view piece, std::vector<int32_t>& tokens) const {
+    if (piece.size() > kLongestCachedPiece) return model_->encode(piece, tokens);
+    auto found = cache_.find(std::string(piece));
+    if (found == cache_.end()) {
+      if (cache_.size() >= kCachedPieces) cache_.clear();
+      std::vector<int32_t> made;
+      model_->encode(piece, made);
+      found = cache_.emplace(piece, std::move(made)).first;
+    }
+    tokens.insert(tokens.end(), found->second.begin(), found->second.end());
+  }
+
+  /// What stands for bytes and spaces becomes them.
+  void append_plain(const std::string& token, std::string& text) const {
+    if (traits_.byte_letters) {
+      std::string bytes;
+      text += append_bytes_of_letters(token, bytes) ? bytes : token;
+      return;
+    }
+    for (size_t at = 0; at < token.size();) {
+      const bool space = traits_.replaces_spaces && std::string_view(token).substr(at).starts_with(kLowLine);
+      text.push_back(space ? ' ' : token[at]);
+      at += space ? kLowLine.size() : 1;
+    }
+  }
+
+  StepTraits traits_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  std::unique_ptr<SubwordModel> model_;
+  AddedTokenFinder before_, after_;  // the normalizer
+  std::unordered_map<int32_t, std::string> added_;
+  bool words_apart_ = false;
+  int64_t vocab_size_ = 0;
+  int32_t end_of_text_ = -1;
+  uint64_t fingerprint_;
+  mutable std::mutex
+      mutex_;  // guards what follows and what patterns match in: encode() from several threads takes turns
+  mutable std::unordered_map<std::string, std::vector<int32_t>> cache_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::path& path) {
+  if (path.empty()) throw UserError("data.tokenizer_file: tokenizer 'huggingface' needs a tokenizer.json");
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return open_huggingface_tokenizer(path / "tokenizer.json");
+  const nlohmann::json json = read_json_file(path, kLargestFile);
+  const MappedFile file = MappedFile::open(path);
+  const uint64_t hash = hash_bytes({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
+                                   hash_bytes("huggingface"));
+  return std::make_unique<HuggingFaceTokenizer>(json, path.string(), hash);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,194 @@
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+
+#include "base/file_error.h"
+#include "base/hash.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+// Exported by the library, in none of its headers.
+namespace sentencepiece::logging {
+void SetMinLogLevel(int level);
+}
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uintmax_t kGreatestFile = 64 * MiB;   // Mistral's has 0.5 MiB, Gemma's 4
+constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, which stands for a space in pieces
+constexpr std::string_view kUnknown = "\xef\xbf\xbd";
+constexpr int kNothing = 4;  // above the library's highest level: results say what went wrong
+
+// A protobuf message may be given in parts, of which the last holds for each field: normalizer_spec {add_dummy_prefix:
+// false, remove_extra_whitespaces: false} (sentencepiece_model.proto).
+constexpr std::string_view kRulesOff("\x1a\x04\x18\x00\x20\x00", 6);
+
+std::string read_model(const std::filesystem::path& file) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(file, error);
+  if (error) throw_file_error("read", file, error.value());
+  if (size > kGreatestFile)
+    throw UserError(
+        fmt::format("{}: has {} bytes, more than any SentencePiece model; data.tokenizer_file names a .model "
+                    "file",
+                    file.string(), size));
+  std::string bytes(size, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream.read(bytes.data(), std::ssize(bytes))) throw_file_error("read", file, errno);
+  return bytes;
+}
+
+/// Bytes of the valid UTF-8 character that `text` begins with (RFC 3629); 0 where it is none.
+size_t character(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return follows(1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool overlong = first == 0xe0 && second < 0xa0, surrogate = first == 0xed && second > 0x9f;
+    return follows(1) && follows(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool overlong = first == 0xf0 && second < 0x90, beyond = first == 0xf4 && second > 0x8f;
+    return follows(1) && follows(2) && follows(3) && !overlong && !beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+struct SentencePieceTokenizer::Impl {
+  explicit Impl(const std::filesystem::path& file) {
+    sentencepiece::logging::SetMinLogLevel(kNothing);
+    const std::string bytes = read_model(file);
+    fingerprint = hash_bytes(bytes, hash_bytes("sentencepiece"));
+    const auto refuse = [&](std::string_view why) {
+      throw UserError(fmt::format("{}: is not a SentencePiece model ({}); data.tokenizer_file names a .model file",
+                                  file.string(), why));
+    };
+    if (bytes.empty()) refuse("it is empty");
+    try {
+      const sentencepiece::util::Status status = processor.LoadFromSerializedProto(bytes + std::string(kRulesOff));
+      if (!status.ok()) refuse("it does not read as one");
+    } catch (const UserError&) {
+      throw;
+    } catch (const std::exception& error) {
+      refuse(error.what());
+    }
+    pieces = processor.GetPieceSize();
+    if (pieces < 1) refuse("it has no pieces");
+    byte_ids.fill(-1);
+    for (int id = 0; id < pieces; ++id) look_at(id);
+  }
+
+  void look_at(int id) {
+    const std::string& piece = processor.IdToPiece(id);
+    if (processor.IsByte(id)) {  // "<0x0A>"
+      unsigned value = 256;
+      if (piece.size() == 6) std::sscanf(piece.c_str(), "<0x%2X>", &value);
+      if (value < 256) byte_ids[value] = id;
+      return;
+    }
+    if (processor.IsControl(id) || processor.IsUnknown(id)) return;
+    for (size_t at = 0; (at = piece.find(kSpace, at)) != std::string::npos; at += kSpace.size())
+      if (at > 0 && std::string_view(piece).substr(0, at).ends_with(kSpace) == false) crosses_words = true;
+  }
+
+  /// Valid UTF-8.
+  void encode_text(std::string_view text, std::vector<int32_t>& tokens) const {
+    if (text.empty()) return;
+    std::vector<int> ids;
+    const sentencepiece::util::Status status = processor.Encode(std::string(text), &ids);
+    check(status.ok(), "SentencePiece does not encode: " + status.ToString());
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+  }
+
+  sentencepiece::SentencePieceProcessor processor;
+  int pieces = 0;
+  uint64_t fingerprint = 0;
+  bool crosses_words = false;           // a piece has a space behind something else
+  std::array<int32_t, 256> byte_ids{};  // -1: none
+};
+
+SentencePieceTokenizer::SentencePieceTokenizer(const std::filesystem::path& model_file)
+    : impl_(std::make_unique<Impl>(model_file)) {}
+
+SentencePieceTokenizer::~SentencePieceTokenizer() = default;
+
+std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> tokens;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = character(text.substr(at));
+    const auto byte = static_cast<unsigned char>(text[at]);
+    // The library ends a text at a zero byte in places, and replaces what is no UTF-8.
+    if (length > 0 && byte != 0) {
+      at += length;
+      continue;
+    }
+    impl_->encode_text(text.substr(begin, at - begin), tokens);
+    const int32_t id = impl_->byte_ids[byte];
+    tokens.push_back(id >= 0 ? id : impl_->processor.unk_id());
+    begin = ++at;
+  }
+  impl_->encode_text(text.substr(begin), tokens);
+  return tokens;
+}
+
+std::string SentencePieceTokenizer::decode(std::span<const int32_t> tokens) const {
+  const sentencepiece::SentencePieceProcessor& processor = impl_->processor;
+  std::string text;
+  for (int32_t token : tokens) {
+    if (token == end_of_text()) continue;
+    if (token < 0 || token >= impl_->pieces)
+      throw UserError(fmt::format("token {} is not in the vocabulary of tokenizer 'sentencepiece' (0 to {})", token,
+                                  vocab_size() - 1));
+    const std::string& piece = processor.IdToPiece(token);
+    if (processor.IsControl(token)) continue;
+    if (processor.IsUnknown(token)) {
+      text += kUnknown;
+    } else if (processor.IsByte(token)) {
+      const auto found = std::ranges::find(impl_->byte_ids, token);
+      text.push_back(static_cast<char>(found - impl_->byte_ids.begin()));
+    } else {
+      for (size_t at = 0; at < piece.size();) {
+        const bool space = std::string_view(piece).substr(at).starts_with(kSpace);
+        text.push_back(space ? ' ' : piece[at]);
+        at += space ? kSpace.size() : 1;
+      }
+    }
+  }
+  return text;
+}
+
+int64_t SentencePieceTokenizer::vocab_size() const {
+  return impl_->pieces + (impl_->processor.eos_id() < 0 ? 1 : 0);
+}
+
+int32_t SentencePieceTokenizer::end_of_text() const {
+  const int id = impl_->processor.eos_id();
+  return id < 0 ? impl_->pieces : id;
+}
+
+uint64_t SentencePieceTokenizer::fingerprint() const {
+  return impl_->fingerprint;
+}
+
+std::size_t SentencePieceTokenizer::last_cut(std::string_view text) const {
+  // Before a space that stands behind a visible ASCII character: no piece holds both, and no rule of normalisation
+  // does.
+  if (impl_->crosses_words) return 0;
+  for (size_t at = text.size(); at-- > 1;)
+    if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f) return at;
+  return 0;
+}
+
+}  // namespace plimsoll

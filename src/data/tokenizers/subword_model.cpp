@@ -1,0 +1,270 @@
+#include "data/tokenizers/subword_model.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <tuple>
+
+#include "base/json_fields.h"
+#include "base/unicode_text.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostTokens = int64_t{1} << 24;
+constexpr size_t kMostMerges = size_t{1} << 24;
+constexpr int64_t kLongestWord = 1000;  // characters that WordPiece looks at: its effort grows with their square
+
+/// Byte-pair encoding with merges by their rank (Sennrich et al. 2016), as the tokenizers package does it: merges name
+/// both halves, and one token may come of several pairs.
+class BytePairs final : public SubwordModel {
+ public:
+  BytePairs(const JsonFields& fields, const std::string& name) : vocabulary_(fields.at("vocab"), name) {
+    if (!fields.at("dropout").is_null() && fields.at("dropout") != 0.0)
+      fields.refuse_value("dropout", "tokens are the same every time here: set it to null");
+    prefix_ = fields.text("continuing_subword_prefix", "");
+    suffix_ = fields.text("end_of_word_suffix", "");
+    fuse_unknown_ = fields.boolean("fuse_unk", false);
+    whole_first_ = fields.boolean("ignore_merges", false);
+    if (const std::string unknown = fields.text("unk_token", ""); !unknown.empty()) {
+      unknown_ = vocabulary_.id(unknown);
+      if (unknown_ < 0) fields.refuse_value("unk_token", "it is not in the vocabulary");
+    }
+    const bool fallback = fields.boolean("byte_fallback", false);
+    for (int byte = 0; byte < 256; ++byte) {
+      byte_ids_[static_cast<size_t>(byte)] = fallback ? vocabulary_.id(fmt::format("<0x{:02X}>", byte)) : -1;
+      if (byte_ids_[static_cast<size_t>(byte)] >= 0)
+        bytes_[byte_ids_[static_cast<size_t>(byte)]] = static_cast<char>(byte);
+    }
+    read_merges(fields);
+  }
+
+  void encode(std::string_view piece, std::vector<int32_t>& out) const override {
+    if (whole_first_)
+      if (const int32_t whole = vocabulary_.id(piece); whole >= 0) return out.push_back(whole);
+    std::vector<int32_t> parts;
+    int32_t waiting = -1;  // an unknown token that more may be fused with
+    const auto flush = [&] {
+      if (waiting >= 0) parts.push_back(waiting);
+      waiting = -1;
+    };
+    std::string letter;
+    for (size_t at = 0; at < piece.size();) {
+      const size_t bytes = first_character(piece.substr(at)).bytes;
+      const std::string_view plain = piece.substr(at, bytes);
+      letter = at > 0 ? prefix_ : std::string();
+      letter += plain;
+      at += bytes;
+      if (at == piece.size()) letter += suffix_;
+      if (const int32_t id = vocabulary_.id(letter); id >= 0) {
+        flush();
+        parts.push_back(id);
+        continue;
+      }
+      // As the package has it: bytes go before an unknown token that still waits.
+      if (in_bytes(letter, parts)) continue;
+      if (unknown_ < 0) continue;  // without one it is left out
+      if (!fuse_unknown_) flush();
+      waiting = unknown_;
+    }
+    flush();
+    merge(parts, out);
+  }
+
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+  std::string text_of(int32_t token) const override {
+    if (const auto byte = bytes_.find(token); byte != bytes_.end()) return {byte->second};
+    std::string text = vocabulary_.texts()[static_cast<size_t>(token)];
+    if (!prefix_.empty() && text.starts_with(prefix_)) text.erase(0, prefix_.size());
+    if (!suffix_.empty() && text.ends_with(suffix_)) text.replace(text.size() - suffix_.size(), suffix_.size(), " ");
+    return text;
+  }
+
+ private:
+  struct Merge {
+    int32_t rank, made;
+  };
+
+  static uint64_t key(int32_t left, int32_t right) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+  }
+
+  void read_merges(const JsonFields& fields) {
+    const nlohmann::json& list = fields.list("merges", kMostMerges);
+    merges_.reserve(list.size());
+    int32_t rank = 0;
+    for (const nlohmann::json& each : list) {
+      std::string left, right;
+      if (each.is_array() && each.size() == 2 && each[0].is_string() && each[1].is_string()) {
+        left = each[0].get<std::string>();
+        right = each[1].get<std::string>();
+      } else if (each.is_string()) {
+        const auto text = each.get<std::string>();
+        const size_t space = text.find(' ');
+        if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+          fields.refuse(fmt::format("merge {} is {}, which is no pair", rank, in_quotes(text)));
+        left = text.substr(0, space);
+        right = text.substr(space + 1);
+      } else {
+        fields.refuse(fmt::format("merge {} is no pair of texts", rank));
+      }
+      const std::string_view rest = std::string_view(right).substr(right.starts_with(prefix_) ? prefix_.size() : 0);
+      const int32_t a = vocabulary_.id(left), b = vocabulary_.id(right),
+                    made = vocabulary_.id(left + std::string(rest));
+      if (a < 0 || b < 0 || made < 0)
+        fields.refuse(fmt::format("merge {} of {} and {} is not of tokens to a token of the vocabulary", rank,
+                                  in_quotes(left), in_quotes(right)));
+      merges_[key(a, b)] = {rank++, made};  // of two alike the later holds, as in the package
+    }
+  }
+
+  bool in_bytes(std::string_view letter, std::vector<int32_t>& parts) const {
+    for (const char c : letter)
+      if (byte_ids_[static_cast<unsigned char>(c)] < 0) return false;
+    for (const char c : letter) parts.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+    return true;
+  }
+
+  /// Pairs are merged by rank, the leftmost first among equals; n log n steps for n parts.
+  void merge(std::vector<int32_t>& parts, std::vector<int32_t>& out) const {
+    struct Candidate {
+      int32_t rank;
+      size_t left, right;
+      int32_t a, b;  // what stood there: stale when something else does
+      bool operator>(const Candidate& other) const { return std::tie(rank, left) > std::tie(other.rank, other.left); }
+    };
+    const size_t size = parts.size();
+    std::vector<size_t> next(size), previous(size);
+    std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+    const auto propose = [&](size_t left) {
+      const size_t right = next[left];
+      if (right >= size) return;
+      if (const auto found = merges_.find(key(parts[left], parts[right])); found != merges_.end())
+        candidates.push({found->second.rank, left, right, parts[left], parts[right]});
+    };
+    for (size_t i = 0; i < size; ++i) {
+      next[i] = i + 1;
+      previous[i] = i - 1;  // of the first part: never asked for
+    }
+    for (size_t i = 0; i < size; ++i) propose(i);
+    while (!candidates.empty()) {
+      const Candidate best = candidates.top();
+      candidates.pop();
+      if (parts[best.left] != best.a || next[best.left] != best.right || parts[best.right] != best.b) continue;
+      parts[best.left] = merges_.at(key(best.a, best.b)).made;
+      parts[best.right] = -1;
+      next[best.left] = next[best.right];
+      if (next[best.left] < size) previous[next[best.left]] = best.left;
+      propose(best.left);
+      if (best.left > 0) propose(previous[best.left]);
+    }
+    for (size_t i = 0; i < size; i = next[i]) out.push_back(parts[i]);
+  }
+
+  Vocabulary vocabulary_;
+  std::unordered_map<uint64_t, Merge> merges_;
+  std::string prefix_, suffix_;
+  int32_t unknown_ = -1;
+  bool fuse_unknown_ = false, whole_first_ = false;
+  std::array<int32_t, 256> byte_ids_{};
+  std::unordered_map<int32_t, char> bytes_;
+};
+
+/// The longest token that a word begins with, then the longest that goes on (Schuster and Nakajima 2012).
+class WordPieces final : public SubwordModel {
+ public:
+  WordPieces(const JsonFields& fields, const std::string& name) : vocabulary_(fields.at("vocab"), name) {
+    prefix_ = fields.text("continuing_subword_prefix", "##");
+    longest_ = fields.at("max_input_chars_per_word").is_null()
+                   ? 100
+                   : fields.integer("max_input_chars_per_word", 1, kLongestWord);
+    unknown_ = vocabulary_.id(fields.text("unk_token", "[UNK]"));
+    if (unknown_ < 0) fields.refuse("its unk_token is not in the vocabulary");
+  }
+
+  void encode(std::string_view piece, std::vector<int32_t>& out) const override {
+    std::vector<size_t> ends;  // of its characters
+    for (size_t at = 0; at < piece.size();) {
+      at += first_character(piece.substr(at)).bytes;
+      ends.push_back(at);
+      if (static_cast<int64_t>(ends.size()) > longest_) return out.push_back(unknown_);
+    }
+    const size_t before = out.size();
+    std::string text;
+    size_t begin = 0, first = 0;
+    while (first < ends.size()) {
+      int32_t found = -1;
+      size_t last = ends.size();
+      for (; last > first && found < 0; --last) {
+        text = begin > 0 ? prefix_ : std::string();
+        text += piece.substr(begin, ends[last - 1] - begin);
+        found = vocabulary_.id(text);
+      }
+      if (found < 0) {
+        out.resize(before);
+        return out.push_back(unknown_);
+      }
+      out.push_back(found);
+      begin = ends[last];
+      first = last + 1;
+    }
+  }
+
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+  std::string text_of(int32_t token) const override {
+    const std::string& text = vocabulary_.texts()[static_cast<size_t>(token)];
+    return text.starts_with(prefix_) ? text.substr(prefix_.size()) : " " + text;
+  }
+
+ private:
+  Vocabulary vocabulary_;
+  std::string prefix_;
+  int64_t longest_ = 100;
+  int32_t unknown_ = -1;
+};
+
+}  // namespace
+
+Vocabulary::Vocabulary(const nlohmann::json& json, const std::string& name) {
+  const auto refuse = [&](const std::string& what) {
+    throw UserError(fmt::format("{}: {}", name, what), UserError::Kind::failure);
+  };
+  if (!json.is_object() || json.empty() || static_cast<int64_t>(json.size()) > kMostTokens)
+    refuse("its model has no vocabulary, an object of tokens and their numbers");
+  // Gaps are allowed, and must not take memory that no token asked for.
+  const int64_t most = std::min(kMostTokens, 4 * static_cast<int64_t>(json.size()) + 65536);
+  std::vector<bool> taken;
+  for (const auto& [text, id] : json.items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(most))
+      refuse(fmt::format("the number of the token {} is none from 0 to {}", in_quotes(text), most - 1));
+    const auto number = id.get<size_t>();
+    if (number >= texts_.size()) {
+      texts_.resize(number + 1);
+      taken.resize(number + 1);
+    }
+    if (taken[number]) refuse(fmt::format("two tokens have the number {}", number));
+    taken[number] = true;
+    texts_[number] = text;
+  }
+  ids_.reserve(json.size());
+  for (size_t i = 0; i < texts_.size(); ++i)
+    if (taken[i]) ids_.emplace(texts_[i], static_cast<int32_t>(i));
+}
+
+std::unique_ptr<SubwordModel> read_subword_model(const nlohmann::json& json, const std::string& name) {
+  const JsonFields fields(json, name + ": model");
+  // Files of before there was a type hold BPE.
+  const std::string type = fields.text("type", json.contains("merges") ? "BPE" : "");
+  if (type == "BPE") return std::make_unique<BytePairs>(fields, name);
+  if (type == "WordPiece") return std::make_unique<WordPieces>(fields, name);
+  fields.refuse_value("type", type == "Unigram"
+                                  ? "known are BPE and WordPiece; with the model's SentencePiece file take "
+                                    "data.tokenizer: sentencepiece"
+                                  : "known are BPE and WordPiece");
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,91 @@
+#include "data/tokenizers/token_cache.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+
+#include "base/file_error.h"
+#include "base/nearest_file.h"
+#include "base/hash.h"
+#include "data/tokenizers/token_file.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kBlock = 4 * MiB;  // bytes of text tokenised at a time
+
+// Raised whenever the same text gets other tokens for a reason that no fingerprint shows: which bytes go in, where end
+// of text goes.
+constexpr int kCacheFormat = 1;
+
+}  // namespace
+
+TextFile TextFile::look_at(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status))
+    throw UserError(fmt::format("data.files: {} does not exist{}", path.string(), absent_file_advice(path)));
+  if (!std::filesystem::is_regular_file(status))
+    throw UserError(
+        fmt::format("data.files: {} is not a regular file; give files, not folders or pipes", path.string()));
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error) throw_file_error("read", path, error.value());
+  if (bytes == 0) throw UserError(fmt::format("data.files: {} is empty", path.string()));
+  const auto time = std::filesystem::last_write_time(path, error);
+  if (error) throw_file_error("read", path, error.value());
+  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch());
+  return {path, static_cast<int64_t>(bytes), static_cast<int64_t>(since.count())};
+}
+
+uint64_t token_cache_key(const TextFile& text, const Tokenizer& tokenizer) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::canonical(text.path, error);
+  if (error) throw_file_error("read", text.path, error.value());
+  return mix64(hash_bytes(fmt::format("{}:{}:{}:{}:{}:{}", kCacheFormat, text.bytes, text.changed_at,
+                                      tokenizer.fingerprint(), tokenizer.vocab_size(), absolute.string())));
+}
+
+std::filesystem::path token_cache_file(const std::filesystem::path& directory, const TextFile& text, uint64_t key) {
+  return directory / fmt::format("{}-{:016x}.tokens", text.path.filename().string().substr(0, 100), key);
+}
+
+void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::filesystem::path& file, uint64_t key,
+                   const std::function<void(int64_t bytes)>& progress) {
+  errno = 0;
+  std::ifstream stream(text.path, std::ios::binary);
+  if (!stream) throw_file_error("read", text.path, errno != 0 ? errno : EIO);
+  TokenFileWriter writer(file, tokenizer.vocab_size(), key);
+  std::string held;  // read and not tokenised yet: it may go on in the next block
+  int64_t read = 0;
+  while (true) {
+    const std::size_t before = held.size();
+    held.resize(before + kBlock);
+    errno = 0;
+    stream.read(held.data() + before, static_cast<std::streamsize>(kBlock));
+    const auto count = static_cast<std::size_t>(stream.gcount());
+    if (stream.bad()) throw_file_error("read", text.path, errno != 0 ? errno : EIO);
+    held.resize(before + count);
+    read += static_cast<int64_t>(count);
+    // A text that grows without end is caught here and not when the disk is full.
+    if (count < kBlock || read > text.bytes) break;
+    const std::size_t cut = tokenizer.last_cut(held);
+    writer.append(tokenizer.encode(std::string_view(held).substr(0, cut)));
+    held.erase(0, cut);
+    progress(read);
+  }
+  if (read != text.bytes || TextFile::look_at(text.path) != text)
+    throw UserError(fmt::format("data.files: {} changed while it was being tokenised; start again when it is at rest",
+                                text.path.string()),
+                    UserError::Kind::failure);
+  writer.append(tokenizer.encode(held));
+  const int32_t end = tokenizer.end_of_text();
+  writer.append({&end, 1});
+  writer.finish();
+  progress(read);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,253 @@
+#include "files/gguf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/quoted.h"
+#include "safetensors/safetensors_header.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little endian and is mapped, not converted");
+
+enum Type : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64, kTypes };
+constexpr uint64_t kBytesOf[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+// Far more than any file has; each takes memory of ours.
+constexpr uint64_t kMostTensors = 1 << 17, kMostEntries = 1 << 16, kMostDimensions = 4;
+constexpr uint64_t kLongestName = 1 << 12, kUsualAlignment = 32, kLargestAlignment = 1 << 20;
+
+template <typename Number>
+Number number_at(std::span<const std::byte> bytes) {
+  Number number{};
+  std::memcpy(&number, bytes.data(), sizeof number);
+  return number;
+}
+
+}  // namespace
+
+/// Walks through the file once; every length is compared with what is left before it is used.
+class GgufReader {
+ public:
+  explicit GgufReader(GgufFile& file) : file_(file), left_(file.map_.data(), static_cast<size_t>(file.map_.size())) {}
+
+  void read() {
+    if (left_.size() < 4 || std::memcmp(left_.data(), "GGUF", 4) != 0) fail("it does not begin with GGUF");
+    take(4);
+    if (const auto version = number<uint32_t>(); version != 2 && version != 3)
+      fail(fmt::format("its version is {}; 2 and 3 can be read", version));
+    const auto tensors = number<uint64_t>(), entries = number<uint64_t>();
+    if (tensors > kMostTensors) fail(fmt::format("it announces {} tensors", tensors));
+    if (entries > kMostEntries) fail(fmt::format("it announces {} entries of metadata", entries));
+    for (uint64_t i = 0; i < entries; ++i) read_entry();
+    std::vector<Announced> announced;
+    for (uint64_t i = 0; i < tensors; ++i) announced.push_back(read_tensor());
+    place(announced);
+  }
+
+ private:
+  struct Announced {
+    std::string name;
+    GgmlType type;
+    std::vector<int64_t> sizes;
+    uint64_t offset, bytes;
+  };
+
+  [[noreturn]] void fail(const std::string& what) const { throw corrupt_file(file_.path_, what); }
+
+  std::span<const std::byte> take(uint64_t bytes) {
+    if (bytes > left_.size())
+      throw truncated_file(file_.path_,
+                           fmt::format("{} bytes were due at byte {}, and {} are left", bytes,
+                                       file_.map_.size() - static_cast<int64_t>(left_.size()), left_.size()));
+    const auto taken = left_.first(bytes);
+    left_ = left_.subspan(bytes);
+    return taken;
+  }
+  template <typename Number>
+  Number number() {
+    return number_at<Number>(take(sizeof(Number)));
+  }
+  std::string_view text() {
+    const auto bytes = take(number<uint64_t>());
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  std::string name() {
+    const std::string_view read = text();
+    if (read.empty() || read.size() > kLongestName) fail(fmt::format("a name has {} bytes", read.size()));
+    return std::string(read);
+  }
+
+  void read_entry() {
+    const std::string key = name();
+    GgufFile::Value value;
+    value.type = number<uint32_t>();
+    if (value.type >= kTypes) fail(fmt::format("{} is of the unknown type {}", in_quotes(key), value.type));
+    const std::byte* begin = left_.data();
+    if (value.type == Type::string) {
+      text();
+    } else if (value.type == Type::array) {
+      value.element_type = number<uint32_t>();
+      value.count = number<uint64_t>();
+      // Lists of lists are allowed by the format and used by nobody.
+      if (value.element_type >= kTypes || value.element_type == Type::array)
+        fail(fmt::format("{} is a list of the type {}", in_quotes(key), value.element_type));
+      begin = left_.data();
+      const uint64_t each = value.element_type == Type::string ? 8 : kBytesOf[value.element_type];
+      if (value.count > left_.size() / each)
+        throw truncated_file(file_.path_, fmt::format("{} is a list of {} values, and {} bytes are left",
+                                                      in_quotes(key), value.count, left_.size()));
+      if (value.element_type == Type::string)
+        for (uint64_t i = 0; i < value.count; ++i) text();
+      else
+        take(value.count * each);
+    } else {
+      take(kBytesOf[value.type]);
+    }
+    value.bytes = {begin, left_.data()};
+    if (!file_.values_.emplace(key, value).second) fail(fmt::format("it has the key {} twice", in_quotes(key)));
+  }
+
+  Announced read_tensor() {
+    Announced tensor;
+    tensor.name = name();
+    const auto fault = [&](const std::string& what) {
+      fail(fmt::format("the tensor {} {}", in_quotes(tensor.name), what));
+    };
+    const auto dimensions = number<uint32_t>();
+    if (dimensions == 0 || dimensions > kMostDimensions) fault(fmt::format("has {} dimensions", dimensions));
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < dimensions; ++i) {
+      const auto size = number<uint64_t>();
+      if (size == 0 || size >= uint64_t{1} << 62 || __builtin_mul_overflow(elements, size, &elements) ||
+          elements >= uint64_t{1} << 60)
+        fault(fmt::format("has the size {}", size));
+      tensor.sizes.insert(tensor.sizes.begin(), static_cast<int64_t>(size));
+    }
+    const auto type = number<uint32_t>();
+    const std::optional<GgmlType> known = ggml_type(type);
+    if (!known) fault(fmt::format("is of the type {}; {} can be read", type, ggml_type_names()));
+    tensor.type = *known;
+    const GgmlBlock block = block_of(tensor.type);
+    if (tensor.sizes.back() % block.elements != 0)
+      fault(
+          fmt::format("has rows of {} numbers, which are no whole blocks of {}", tensor.sizes.back(), block.elements));
+    tensor.bytes = elements / static_cast<uint64_t>(block.elements) * static_cast<uint64_t>(block.bytes);
+    tensor.offset = number<uint64_t>();
+    return tensor;
+  }
+
+  void place(std::vector<Announced>& announced) {
+    const uint64_t alignment = static_cast<uint64_t>(file_.integer("general.alignment").value_or(kUsualAlignment));
+    if (alignment == 0 || alignment > kLargestAlignment || !std::has_single_bit(alignment))
+      fail(fmt::format("its alignment is {}", alignment));
+    const uint64_t read = static_cast<uint64_t>(file_.map_.size()) - left_.size();
+    const uint64_t begin = (read + alignment - 1) / alignment * alignment;
+    const auto size = static_cast<uint64_t>(file_.map_.size());
+    const uint64_t room = size > begin ? size - begin : 0;
+    std::ranges::sort(announced, {}, &Announced::offset);
+    uint64_t end = 0;
+    for (Announced& tensor : announced) {
+      const std::string quoted = in_quotes(tensor.name);
+      if (tensor.offset % alignment != 0 || tensor.offset < end)
+        fail(fmt::format("the data of {} begin at byte {}: {}", quoted, tensor.offset,
+                         tensor.offset < end ? "tensors overlap" : "not aligned"));
+      if (tensor.offset > room || tensor.bytes > room - tensor.offset)
+        throw truncated_file(file_.path_, fmt::format("the data of {} end at byte {}, the file's at {}", quoted,
+                                                      tensor.offset + tensor.bytes, room));
+      end = tensor.offset + tensor.bytes;
+      const std::byte* data = file_.map_.data() + begin + tensor.offset;
+      if (!file_.tensors_.emplace(tensor.name, GgufTensor{tensor.type, tensor.sizes, {data, tensor.bytes}}).second)
+        fail(fmt::format("it has the tensor {} twice", quoted));
+    }
+  }
+
+  GgufFile& file_;
+  std::span<const std::byte> left_;
+};
+
+GgufFile GgufFile::open(const std::filesystem::path& path) {
+  GgufFile file;
+  file.path_ = path.string();
+  file.map_ = MappedFile::open(path);
+  GgufReader(file).read();
+  return file;
+}
+
+const GgufFile::Value* GgufFile::find(const std::string& key, uint32_t type) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return nullptr;
+  if (found->second.type != type) throw corrupt_file(path_, fmt::format("{} is of another type", in_quotes(key)));
+  return &found->second;
+}
+
+std::optional<std::string> GgufFile::text(const std::string& key) const {
+  const Value* value = find(key, Type::string);
+  if (!value) return std::nullopt;
+  return std::string(reinterpret_cast<const char*>(value->bytes.data()) + 8, value->bytes.size() - 8);
+}
+
+std::optional<int64_t> GgufFile::integer(const std::string& key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return std::nullopt;
+  const std::span<const std::byte> bytes = found->second.bytes;
+  const auto whole = [&]() -> std::optional<int64_t> {
+    switch (found->second.type) {
+      case Type::u8:
+        return number_at<uint8_t>(bytes);
+      case Type::i8:
+        return number_at<int8_t>(bytes);
+      case Type::u16:
+        return number_at<uint16_t>(bytes);
+      case Type::i16:
+        return number_at<int16_t>(bytes);
+      case Type::u32:
+        return number_at<uint32_t>(bytes);
+      case Type::i32:
+        return number_at<int32_t>(bytes);
+      case Type::i64:
+        return number_at<int64_t>(bytes);
+      case Type::u64:
+        if (number_at<uint64_t>(bytes) >> 63 != 0) return std::nullopt;
+        return static_cast<int64_t>(number_at<uint64_t>(bytes));
+      default:
+        return std::nullopt;
+    }
+  }();
+  if (!whole) throw corrupt_file(path_, fmt::format("{} is no whole number below 2^63", in_quotes(key)));
+  return whole;
+}
+
+std::optional<double> GgufFile::number(const std::string& key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return std::nullopt;
+  double number = NAN;
+  if (found->second.type == Type::f32) number = static_cast<double>(number_at<float>(found->second.bytes));
+  if (found->second.type == Type::f64) number = number_at<double>(found->second.bytes);
+  if (!std::isfinite(number)) throw corrupt_file(path_, fmt::format("{} is no finite number", in_quotes(key)));
+  return number;
+}
+
+std::optional<std::vector<std::string_view>> GgufFile::texts(const std::string& key) const {
+  const Value* value = find(key, Type::array);
+  if (!value) return std::nullopt;
+  if (value->element_type != Type::string)
+    throw corrupt_file(path_, fmt::format("{} is no list of strings", in_quotes(key)));
+  std::vector<std::string_view> texts;
+  texts.reserve(value->count);  // each takes 8 bytes of the file at the least
+  std::span<const std::byte> left = value->bytes;
+  for (uint64_t i = 0; i < value->count; ++i) {
+    const auto size = number_at<uint64_t>(left);
+    texts.emplace_back(reinterpret_cast<const char*>(left.data()) + 8, size);
+    left = left.subspan(8 + size);
+  }
+  return texts;
+}
+
+}  // namespace plimsoll

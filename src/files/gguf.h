@@ -1,0 +1,64 @@
+// GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors, often quantised in
+// blocks. From outside, parsed under suspicion.
+//
+//     | "GGUF" | version 2 or 3 | tensors | entries | key, type, value ... | name, sizes, type, offset ... | data |
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files/gguf_blocks.h"
+#include "base/mapped_file.h"
+
+namespace plimsoll {
+
+/// A tensor of an open file: rows of blocks.
+struct GgufTensor {
+  GgmlType type = GgmlType::f32;
+  std::vector<int64_t> sizes;        ///< row major, as libtorch has them: the file's other way around
+  std::span<const std::byte> bytes;  ///< in the map, aligned to nothing
+};
+
+class GgufFile {
+ public:
+  /// Throws UserError (failure) that names the file: missing, truncated, corrupt, of another version, with a tensor of
+  /// a type that is unknown.
+  static GgufFile open(const std::filesystem::path& path);
+
+  const std::map<std::string, GgufTensor>& tensors() const { return tensors_; }
+
+  // Metadata. Nothing where there is no such key; UserError (failure) where its value is of another kind.
+  std::optional<std::string> text(const std::string& key) const;
+  std::optional<int64_t> integer(const std::string& key) const;  ///< of any width, below 2^63
+  std::optional<double> number(const std::string& key) const;
+  /// Strings of a list; they point into the map.
+  std::optional<std::vector<std::string_view>> texts(const std::string& key) const;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  /// A value where it stands in the map: what it holds is read when it is asked for.
+  struct Value {
+    uint32_t type = 0;
+    uint32_t element_type = 0;  ///< of a list
+    uint64_t count = 0;         ///< of a list
+    std::span<const std::byte> bytes;
+  };
+  friend class GgufReader;
+
+  const Value* find(const std::string& key, uint32_t type) const;
+
+  std::string path_;
+  MappedFile map_;
+  std::map<std::string, Value> values_;
+  std::map<std::string, GgufTensor> tensors_;
+};
+
+}  // namespace plimsoll

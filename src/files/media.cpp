@@ -1,0 +1,121 @@
+#include "files/media.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "files/functions.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kLibrary = "libplimsoll_media.so.0";
+
+// Beside the library that this function is in, and where the system looks.
+std::vector<std::string> usual_places() {
+  std::vector<std::string> places;
+  Dl_info self{};
+  if (::dladdr(reinterpret_cast<void*>(&describe_video), &self) != 0 && self.dli_fname != nullptr)
+    places.push_back((std::filesystem::path(self.dli_fname).parent_path() / kLibrary).string());
+  places.emplace_back(kLibrary);
+  return places;
+}
+
+// The library stays loaded: FFmpeg keeps state of its own.
+const media::Functions& load(const std::vector<std::string>& candidates) {
+  std::string reasons;
+  for (const std::string& candidate : candidates) {
+    std::string reason = "it is of another build of Plimsoll";
+    if (void* library = ::dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      const auto of = reinterpret_cast<media::FunctionsOf>(::dlsym(library, media::kSymbol));
+      const media::Functions* functions = of == nullptr ? nullptr : of(media::kVersion);
+      if (functions != nullptr) return *functions;
+    } else if (const char* said = ::dlerror()) {
+      reason = said;
+    }
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+  }
+  throw UserError(
+      fmt::format("pictures, videos and sound are read with FFmpeg's libraries, which cannot be loaded ({}); install "
+                  "them (Debian: apt-get install {}) and keep {} in the folder of libplimsoll",
+                  reasons, PLIMSOLL_FFMPEG_PACKAGES, kLibrary),
+      UserError::Kind::failure);
+}
+
+const media::Functions& functions() {
+  static const media::Functions& all = load(usual_places());  // tried again after an error
+  return all;
+}
+
+void check_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status))
+    throw UserError(fmt::format("{} does not exist", path.string()), UserError::Kind::failure);
+  if (!std::filesystem::is_regular_file(status))
+    throw UserError(fmt::format("{} is not a regular file", path.string()), UserError::Kind::failure);
+}
+
+void tell(const std::filesystem::path& path, const std::string& matter) {
+  if (!matter.empty()) throw UserError(fmt::format("{} {}", path.string(), matter), UserError::Kind::failure);
+}
+
+}  // namespace
+
+void load_media_library(const std::vector<std::string>& candidates) {
+  load(candidates);
+}
+
+VideoInfo describe_video(const std::filesystem::path& path) {
+  check_file(path);
+  VideoInfo info;
+  tell(path, functions().describe(path.string(), info));
+  return info;
+}
+
+std::vector<double> evenly_spaced(double start, double end, int64_t count) {
+  check(count >= 0 && start <= end, "times of a clip that ends before it starts");
+  std::vector<double> seconds(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    seconds[static_cast<size_t>(i)] =
+        start + (end - start) * (static_cast<double>(i) + 0.5) / static_cast<double>(count);
+  return seconds;
+}
+
+std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::vector<double>& seconds, int64_t width,
+                                 int64_t height) {
+  check(std::is_sorted(seconds.begin(), seconds.end()), "times of pictures that do not ascend");
+  check(seconds.empty() || (std::isfinite(seconds.back()) && seconds.front() >= 0), "a picture at no time of a video");
+  const auto count = static_cast<int64_t>(seconds.size());
+  // In this order: the product is only made of what is bounded.
+  if (width < 1 || height < 1 || width > kLargestPictureSide || height > kLargestPictureSide || count > kMostPictures ||
+      count * width * height * 3 > kMostPictureBytes)
+    tell(path,
+         fmt::format("is to be read as {} pictures of {} x {}; at most {} of {} x {} and {} bytes are read at once",
+                     count, width, height, kMostPictures, kLargestPictureSide, kLargestPictureSide, kMostPictureBytes));
+  check_file(path);
+  std::vector<uint8_t> pixels(static_cast<size_t>(count * width * height * 3));
+  tell(path, functions().frames(path.string(), seconds, width, height, pixels));
+  return pixels;
+}
+
+std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_rate) {
+  if (sample_rate < 1 || sample_rate > kHighestSampleRate)
+    tell(path,
+         fmt::format("is to be read at {} samples a second; 1 to {} are possible", sample_rate, kHighestSampleRate));
+  check_file(path);
+  std::vector<float> samples;
+  tell(path, functions().audio(path.string(), sample_rate, samples));
+  return samples;
+}
+
+Picture decode_picture(const std::filesystem::path& path, const std::vector<uint8_t>& bytes, bool png) {
+  Picture picture;
+  tell(path, functions().picture(bytes, png, picture));
+  return picture;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,105 @@
+#include "files/media/audio.h"
+
+extern "C" {
+#include <libavutil/channel_layout.h>
+#include <libavutil/opt.h>
+#include <libswresample/swresample.h>
+}
+
+#include <algorithm>
+
+#include "files/media.h"
+#include "files/media/media_file.h"
+
+namespace plimsoll::media {
+namespace {
+
+struct FreeResampler {
+  void operator()(SwrContext* context) const { swr_free(&context); }
+};
+using Resampler = std::unique_ptr<SwrContext, FreeResampler>;
+
+Resampler make_resampler(const AVFrame& frame, int sample_rate) {
+  AVChannelLayout mono, from;
+  av_channel_layout_default(&mono, 1);
+  const int channels = frame.ch_layout.nb_channels;
+  // Files that count channels and do not say which they are.
+  if (frame.ch_layout.order == AV_CHANNEL_ORDER_UNSPEC) {
+    av_channel_layout_default(&from, channels);
+  } else {
+    from = frame.ch_layout;
+  }
+  SwrContext* context = nullptr;
+  int error = swr_alloc_set_opts2(&context, &mono, AV_SAMPLE_FMT_FLT, sample_rate, &from,
+                                  static_cast<AVSampleFormat>(frame.format), frame.sample_rate, 0, nullptr);
+  Resampler resampler(context);
+  // Channels are averaged, not added: libswresample lets sums of floats exceed 1 unless it is told.
+  if (error >= 0) error = av_opt_set_double(context, "rematrix_maxval", 1.0, 0);
+  if (error >= 0) error = swr_init(context);
+  if (error < 0) fail("has sound that cannot be resampled", error);
+  return resampler;
+}
+
+// What `frame` makes (nullptr: what is left) at the end of `samples`.
+void append(SwrContext& context, const AVFrame* frame, std::vector<float>& samples) {
+  const int room = swr_get_out_samples(&context, frame == nullptr ? 0 : frame->nb_samples);
+  if (room <= 0) return;
+  if (std::ssize(samples) + room > kMostAudioSamples)
+    throw MediaError("has more than " + std::to_string(kMostAudioSamples) + " samples of sound; cut it into parts");
+  const size_t before = samples.size();
+  samples.resize(before + static_cast<size_t>(room));
+  auto* out = reinterpret_cast<uint8_t*>(samples.data() + before);
+  const int made = frame == nullptr ? swr_convert(&context, &out, room, nullptr, 0)
+                                    : swr_convert(&context, &out, room,
+                                                  const_cast<const uint8_t**>(frame->extended_data), frame->nb_samples);
+  if (made < 0) fail("has sound that cannot be resampled", made);
+  samples.resize(before + static_cast<size_t>(made));
+}
+
+// Sound that lacks a part is out of step with the pictures, or silent where it should not be: an error, not less sound.
+// `heard`: seconds that were decoded.
+void check_whole(const std::string& path, MediaFile& file, double heard) {
+  if (file.has_hole()) throw MediaError("has sound that cannot be decoded in its middle; it is damaged");
+  // Guessed from the file's size it says nothing where the rate of bits varies.
+  const bool guessed = file.format().duration_estimation_method == AVFMT_DURATION_FROM_BITRATE;
+  const double stated = guessed ? 0 : MediaFile(path, AVMEDIA_TYPE_AUDIO).stated_seconds();
+  if (file.broke_off() && stated <= 0)
+    throw MediaError("has sound that cannot be read after " + in_seconds(heard) + " s; it is cut short or damaged");
+  if (heard < stated - kLate)
+    throw MediaError("has sound that ends at " + in_seconds(heard) + " s, and says that it lasts " +
+                     in_seconds(stated) + " s; it is cut short or damaged");
+}
+
+}  // namespace
+
+void audio(const std::string& path, int64_t sample_rate, std::vector<float>& samples) {
+  MediaFile file(path, AVMEDIA_TYPE_AUDIO);
+  const Frame frame = make_frame();
+  Resampler resampler;
+  int format = -1, rate = 0, channels = 0;
+  double heard = 0, ends = 0;  // seconds: decoded, and by their times after the stream's start
+  while (file.next(*frame)) {
+    // A stream may change in its middle: a new resampler then, after what the old one still holds.
+    if (!resampler || frame->format != format || frame->sample_rate != rate ||
+        frame->ch_layout.nb_channels != channels) {
+      if (resampler) append(*resampler, nullptr, samples);
+      resampler = make_resampler(*frame, static_cast<int>(sample_rate));
+      format = frame->format;
+      rate = frame->sample_rate;
+      channels = frame->ch_layout.nb_channels;
+    }
+    append(*resampler, frame.get(), samples);
+    const double lasts = static_cast<double>(frame->nb_samples) / rate;
+    heard += lasts;
+    if (frame->best_effort_timestamp != AV_NOPTS_VALUE && file.stream().start_time != AV_NOPTS_VALUE)
+      ends = static_cast<double>(frame->best_effort_timestamp - file.stream().start_time) *
+                 av_q2d(file.stream().time_base) +
+             lasts;
+    av_frame_unref(frame.get());
+  }
+  if (resampler) append(*resampler, nullptr, samples);
+  if (samples.empty()) throw MediaError("has no sound that can be decoded");
+  check_whole(path, file, std::max(heard, ends));
+}
+
+}  // namespace plimsoll::media

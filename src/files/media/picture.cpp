@@ -1,0 +1,129 @@
+#include "files/media/picture.h"
+
+extern "C" {
+#include <libavutil/imgutils.h>
+#include <libswscale/swscale.h>
+}
+
+#include <cstring>
+#include <memory>
+
+#include "files/media/media_file.h"
+
+namespace plimsoll::media {
+namespace {
+
+Frame decoded(const std::vector<uint8_t>& bytes, AVCodecID id) {
+  const AVCodec* decoder = avcodec_find_decoder(id);
+  if (decoder == nullptr) throw MediaError("is of a format that this FFmpeg has no decoder for");
+  const std::unique_ptr<AVCodecContext, FreeCodec> codec(avcodec_alloc_context3(decoder));
+  const std::unique_ptr<AVPacket, FreePacket> packet(av_packet_alloc());
+  if (!codec || !packet || av_new_packet(packet.get(), static_cast<int>(bytes.size())) < 0) throw std::bad_alloc();
+  std::memcpy(packet->data, bytes.data(), bytes.size());
+  codec->thread_count = 1;  // files are read by several threads already
+  codec->max_pixels = kMostPicturePixels;
+  // Many a JPEG has a segment that is not as it should be, beside a picture that is.
+  if (id == AV_CODEC_ID_PNG) codec->err_recognition = AV_EF_CRCCHECK | AV_EF_EXPLODE;
+  int error = avcodec_open2(codec.get(), decoder, nullptr);
+  if (error < 0) fail("cannot be decoded", error);
+  Frame frame = make_frame();
+  if (error = avcodec_send_packet(codec.get(), packet.get()); error < 0) fail("cannot be decoded", error);
+  avcodec_send_packet(codec.get(), nullptr);
+  if (error = avcodec_receive_frame(codec.get(), frame.get()); error < 0) fail("cannot be decoded", error);
+  return frame;
+}
+
+/// Numbers of `bits` bits, `there` of them a pixel, of which the first `kept` are taken.
+void take(const AVFrame& frame, int bits, int there, int kept, Picture& picture) {
+  picture.channels = kept;
+  picture.greatest = (1 << bits) - 1;
+  picture.numbers.resize(static_cast<size_t>(picture.width * picture.height * kept));
+  uint16_t* to = picture.numbers.data();
+  for (int y = 0; y < frame.height; ++y) {
+    const uint8_t* row = frame.data[0] + int64_t{y} * frame.linesize[0];
+    for (int x = 0; x < frame.width; ++x)
+      for (int c = 0; c < kept; ++c) {
+        const int at = x * there + c;
+        *to++ = bits == 1    ? static_cast<uint16_t>(row[at / 8] >> (7 - at % 8) & 1)
+                : bits == 16 ? static_cast<uint16_t>(row[2 * at] << 8 | row[2 * at + 1])
+                             : row[at];
+      }
+  }
+}
+
+void take_palette(const AVFrame& frame, Picture& picture) {
+  take(frame, 8, 1, 1, picture);
+  picture.palette.resize(size_t{256} * 3);
+  for (size_t i = 0; i < 256; ++i) {
+    uint32_t colour = 0;  // of this machine's byte order, alpha first
+    std::memcpy(&colour, frame.data[1] + 4 * i, sizeof colour);
+    for (size_t c = 0; c < 3; ++c) picture.palette[3 * i + c] = static_cast<uint8_t>(colour >> (16 - 8 * c));
+  }
+}
+
+/// What JPEG has: luma and chroma of any subsampling.
+void convert(const AVFrame& frame, Picture& picture) {
+  const auto format = static_cast<AVPixelFormat>(frame.format);
+  const std::unique_ptr<SwsContext, void (*)(SwsContext*)> context(
+      sws_getContext(frame.width, frame.height, format, frame.width, frame.height, AV_PIX_FMT_RGB24,
+                     SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr, nullptr),
+      sws_freeContext);
+  if (!context) throw MediaError("has colours that cannot be made red, green and blue");
+  const bool full_range = frame.color_range != AVCOL_RANGE_MPEG;
+  sws_setColorspaceDetails(context.get(), sws_getCoefficients(frame.colorspace), full_range,
+                           sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+  const Frame colours = make_frame();
+  colours->format = AV_PIX_FMT_RGB24;
+  colours->width = frame.width;
+  colours->height = frame.height;
+  if (av_frame_get_buffer(colours.get(), 64) < 0) throw std::bad_alloc();
+  if (sws_scale(context.get(), frame.data, frame.linesize, 0, frame.height, colours->data, colours->linesize) <= 0)
+    throw MediaError("cannot be made red, green and blue");
+  take(*colours, 8, 3, 3, picture);
+}
+
+}  // namespace
+
+Picture picture(const std::vector<uint8_t>& bytes, bool png) {
+  const Frame frame = decoded(bytes, png ? AV_CODEC_ID_PNG : AV_CODEC_ID_MJPEG);
+  Picture picture;
+  picture.width = frame->width;
+  picture.height = frame->height;
+  switch (frame->format) {
+    case AV_PIX_FMT_MONOBLACK:
+      take(*frame, 1, 1, 1, picture);
+      break;
+    case AV_PIX_FMT_GRAY8:
+      take(*frame, 8, 1, 1, picture);
+      break;
+    case AV_PIX_FMT_YA8:
+      take(*frame, 8, 2, 1, picture);
+      break;
+    case AV_PIX_FMT_RGB24:
+      take(*frame, 8, 3, 3, picture);
+      break;
+    case AV_PIX_FMT_RGBA:
+      take(*frame, 8, 4, 3, picture);
+      break;
+    case AV_PIX_FMT_GRAY16BE:
+      take(*frame, 16, 1, 1, picture);
+      break;
+    case AV_PIX_FMT_YA16BE:
+      take(*frame, 16, 2, 1, picture);
+      break;
+    case AV_PIX_FMT_RGB48BE:
+      take(*frame, 16, 3, 3, picture);
+      break;
+    case AV_PIX_FMT_RGBA64BE:
+      take(*frame, 16, 4, 3, picture);
+      break;
+    case AV_PIX_FMT_PAL8:
+      take_palette(*frame, picture);
+      break;
+    default:
+      convert(*frame, picture);
+  }
+  return picture;
+}
+
+}  // namespace plimsoll::media

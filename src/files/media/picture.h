@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "files/picture.h"
+
+namespace plimsoll::media {
+
+/// One PNG or JPEG file, whole in memory. Throws MediaError (media_file.h).
+Picture picture(const std::vector<uint8_t>& bytes, bool png);
+
+}  // namespace plimsoll::media

@@ -1,0 +1,392 @@
+#include "files/nifti.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <span>
+#include <system_error>
+
+#include "base/file_error.h"
+#include "files/file_kind.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+// The header; offsets as in nifti1.h.
+constexpr size_t kHeaderBytes = 348;
+constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffset = 108, kSlope = 112,
+                 kIntercept = 116, kUnits = 123, kSformCode = 254, kSform = 280, kMagic = 344;
+constexpr uint32_t kNifti2HeaderBytes = 540;
+// Deflate cannot pack more than this into a byte (zlib.net/zlib_tech.html).
+constexpr int64_t kMostDeflated = 1032;
+constexpr size_t kPiece = size_t{1} << 24;
+constexpr int64_t kFirstVoxel = 352;  // behind the header and a flag of four bytes
+
+constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType::int32,  NiftiType::float32,
+                                NiftiType::float64, NiftiType::int8,  NiftiType::uint16, NiftiType::uint32,
+                                NiftiType::int64,   NiftiType::uint64};
+
+size_t bytes_of(NiftiType type) {
+  switch (type) {
+    case NiftiType::uint8:
+    case NiftiType::int8:
+      return 1;
+    case NiftiType::int16:
+    case NiftiType::uint16:
+      return 2;
+    case NiftiType::int32:
+    case NiftiType::uint32:
+    case NiftiType::float32:
+      return 4;
+    case NiftiType::float64:
+    case NiftiType::int64:
+    case NiftiType::uint64:
+      return 8;
+  }
+  return 1;
+}
+
+static_assert(std::endian::native == std::endian::little, "files are turned to this machine's order");
+
+struct Close {
+  void operator()(gzFile_s* file) const { gzclose_r(file); }
+};
+
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
+  throw UserError(fmt::format("{}: {}", file.string(), what), UserError::Kind::failure);
+}
+
+/// Reads both plain and gzip files.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file) : path_(file) {
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) refuse(file, "is a folder; a NIfTI file is wanted");
+    const auto size = std::filesystem::file_size(file, error);
+    if (error) throw_file_error("read", file, error.value());
+    if (const std::string_view kind = file_kind(file); !kind.empty() && !kind.ends_with("NIfTI volume") &&
+                                                       kind != "a gzip file" && std::filesystem::is_regular_file(file))
+      refuse(file,
+             fmt::format(
+                 "is not a NIfTI file; it is {}{}", kind,
+                 kind.ends_with(" picture") ? ": data.type: pictures reads PNG and JPEG pictures with masks" : ""));
+    file_.reset(gzopen(file.c_str(), "rb"));
+    if (!file_) throw_file_error("read", file, errno);
+    gzbuffer(file_.get(), 1 << 17);
+    std::array<std::byte, 1> probe;
+    read(probe, "the header");
+    packed_ = gzdirect(file_.get()) == 0;
+    if (gzrewind(file_.get()) != 0) refuse(file, "cannot be read twice; a plain file is wanted");
+    const auto most = static_cast<uintmax_t>(std::numeric_limits<int64_t>::max() / kMostDeflated);
+    most_bytes_ = static_cast<int64_t>(std::min(size, most)) * (packed_ ? kMostDeflated : 1);
+  }
+
+  /// An upper bound of what there is to read.
+  int64_t most_bytes() const { return most_bytes_; }
+
+  void read(std::span<std::byte> to, const char* what) {
+    for (size_t done = 0; done < to.size();) {
+      const size_t wanted = std::min(kPiece, to.size() - done);
+      const int got = gzread(file_.get(), to.data() + done, static_cast<unsigned>(wanted));
+      if (got < 0) refuse(path_, fmt::format("is damaged: {}", problem()));
+      if (got == 0) refuse(path_, fmt::format("ends inside {}: it is truncated", what));
+      done += static_cast<size_t>(got);
+    }
+  }
+
+  void skip(int64_t bytes, const char* what) {
+    std::vector<std::byte> away(static_cast<size_t>(std::min<int64_t>(bytes, 1 << 16)));
+    for (; bytes > 0; bytes -= static_cast<int64_t>(away.size())) {
+      away.resize(static_cast<size_t>(std::min<int64_t>(bytes, std::ssize(away))));
+      read(away, what);
+    }
+  }
+
+  /// To the end of what is packed, where its checksum stands.
+  void finish() {
+    std::array<std::byte, 4096> rest;
+    int got = 0;
+    while (packed_ && (got = gzread(file_.get(), rest.data(), rest.size())) > 0) {
+    }
+    if (got < 0) refuse(path_, fmt::format("is damaged: {}", problem()));
+    if (gzclose_r(file_.release()) != Z_OK) refuse(path_, "is truncated");
+  }
+
+ private:
+  std::string problem() const {
+    int code = 0;
+    const char* text = gzerror(file_.get(), &code);
+    return code == Z_ERRNO ? std::generic_category().message(errno) : std::string(text);
+  }
+
+  std::filesystem::path path_;
+  std::unique_ptr<gzFile_s, Close> file_;
+  bool packed_ = false;
+  int64_t most_bytes_ = 0;
+};
+
+void reverse_each(std::span<std::byte> bytes, size_t element) {
+  for (size_t i = 0; i + element <= bytes.size(); i += element)
+    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                 bytes.begin() + static_cast<std::ptrdiff_t>(i + element));
+}
+
+/// The header's fields, in this machine's order.
+class Header {
+ public:
+  explicit Header(const std::array<std::byte, kHeaderBytes>& bytes) : bytes_(bytes) {
+    if (size() == __builtin_bswap32(kHeaderBytes)) swapped_ = true;
+  }
+  template <typename Number>
+  Number get(size_t offset) const {
+    std::array<std::byte, sizeof(Number)> raw;
+    std::memcpy(raw.data(), bytes_.data() + offset, sizeof(Number));
+    if (swapped_) std::reverse(raw.begin(), raw.end());
+    return std::bit_cast<Number>(raw);
+  }
+  uint32_t size() const { return get<uint32_t>(0); }
+  bool swapped() const { return swapped_; }
+  std::string_view magic() const { return {reinterpret_cast<const char*>(bytes_.data()) + kMagic, 4}; }
+
+ private:
+  std::array<std::byte, kHeaderBytes> bytes_;
+  bool swapped_ = false;
+};
+
+void check_magic(const Header& header, const std::filesystem::path& file) {
+  if (header.size() == kNifti2HeaderBytes || header.size() == __builtin_bswap32(kNifti2HeaderBytes))
+    refuse(file, "is a NIfTI-2 file; NIfTI-1 is wanted, as nifti_tool or nibabel write it");
+  if (header.size() != kHeaderBytes) refuse(file, "is not a NIfTI file: its header does not begin with 348");
+  if (header.magic() == std::string_view("ni1\0", 4))
+    refuse(file, "is the header of a pair of files (.hdr, .img); a single file (.nii, .nii.gz) is wanted");
+  if (header.magic() != std::string_view("n+1\0", 4))
+    refuse(file, "is not a NIfTI-1 file: it has no 'n+1' at byte 344 (an older ANALYZE file?)");
+}
+
+/// `volumes`: how many there are; nullptr: there must be one.
+std::array<int64_t, 3> sizes_of(const Header& header, const std::filesystem::path& file, int64_t* volumes) {
+  const auto dimensions = header.get<int16_t>(kDim);
+  if (dimensions < 1 || dimensions > 7)
+    refuse(file, fmt::format("has {} dimensions; a volume has 3, and the format at most 7", dimensions));
+  std::array<int64_t, 3> sizes = {1, 1, 1};
+  for (int i = 1; i <= dimensions; ++i) {
+    const auto size = header.get<int16_t>(kDim + sizeof(int16_t) * static_cast<size_t>(i));
+    if (size < 1) refuse(file, fmt::format("says that its dimension {} has {} voxels", i, size));
+    if (i > 3 && volumes != nullptr) *volumes *= size;  // four of 15 bits
+    if (i > 3 && size > 1 && volumes == nullptr)
+      refuse(file, fmt::format("has {} volumes along dimension {}; a single volume is wanted", size, i));
+    if (i <= 3) sizes[static_cast<size_t>(i) - 1] = size;
+  }
+  return sizes;
+}
+
+NiftiType type_of(const Header& header, const std::filesystem::path& file) {
+  const auto code = header.get<int16_t>(kDatatype);
+  for (NiftiType type : kTypes)
+    if (static_cast<int16_t>(type) == code) {
+      if (header.get<int16_t>(kBitpix) != 8 * static_cast<int64_t>(bytes_of(type)))
+        refuse(file, fmt::format("says {} voxels of {} bits, which does not go together", name_of(type),
+                                 header.get<int16_t>(kBitpix)));
+      return type;
+    }
+  refuse(file, fmt::format("has voxels of type {}; whole and floating-point numbers of up to 64 bits can be read, not "
+                           "colours or complex numbers",
+                           code));
+}
+
+int64_t offset_of_voxels(const Header& header, const std::filesystem::path& file) {
+  const double offset = header.get<float>(kVoxOffset);
+  // Some writers leave it 0.
+  if (offset == 0) return kFirstVoxel;
+  if (!(offset >= kFirstVoxel && offset <= 1e9) || offset != std::floor(offset))
+    refuse(file,
+           fmt::format("says that its voxels begin at byte {}; they cannot begin before byte {}", offset, kFirstVoxel));
+  return static_cast<int64_t>(offset);
+}
+
+void read_scale(const Header& header, const std::filesystem::path& file, NiftiVolume& volume) {
+  const double slope = header.get<float>(kSlope), intercept = header.get<float>(kIntercept);
+  if (slope == 0) return;  // "no scaling"
+  if (!std::isfinite(slope) || !std::isfinite(intercept))
+    refuse(file, fmt::format("scales its voxels by {} and {}, which are not both finite", slope, intercept));
+  volume.slope = slope;
+  volume.intercept = intercept;
+}
+
+void read_geometry(const Header& header, NiftiVolume& volume) {
+  for (size_t i = 0; i < 3; ++i) {
+    const double spacing = std::abs(static_cast<double>(header.get<float>(kPixdim + sizeof(float) * (i + 1))));
+    volume.spacing[i] = std::isfinite(spacing) && spacing > 0 ? spacing : 1;
+  }
+  if (header.get<int16_t>(kSformCode) <= 0) return;
+  for (size_t i = 0; i < volume.to_world.size(); ++i) {
+    volume.to_world[i] = header.get<float>(kSform + sizeof(float) * i);
+    if (!std::isfinite(volume.to_world[i])) {
+      volume.to_world = {};
+      return;
+    }
+  }
+}
+
+template <typename Number>
+double as_double(const std::byte* bytes) {
+  Number number;
+  std::memcpy(&number, bytes, sizeof(Number));
+  return static_cast<double>(number);
+}
+
+void check_finite(const NiftiVolume& volume, const std::filesystem::path& file) {
+  if (!is_floating(volume.type)) return;
+  for (int64_t i = 0; i < volume.voxels(); ++i)
+    if (!std::isfinite(volume.at(i)))
+      refuse(file, fmt::format("has a voxel that is not a finite number, at ({}, {}, {})", i % volume.sizes[0],
+                               i / volume.sizes[0] % volume.sizes[1], i / (volume.sizes[0] * volume.sizes[1])));
+}
+
+Header header_of(Reader& reader, const std::filesystem::path& file) {
+  std::array<std::byte, kHeaderBytes> raw;
+  reader.read(raw, "the header");
+  const Header header(raw);
+  check_magic(header, file);
+  return header;
+}
+
+/// What the header says of a volume, held against the file, which is read up to its first voxel.
+NiftiVolume layout_of(const Header& header, Reader& reader, const std::filesystem::path& file, int64_t* volumes) {
+  NiftiVolume volume;
+  volume.sizes = sizes_of(header, file, volumes);
+  volume.type = type_of(header, file);
+  read_scale(header, file, volume);
+  read_geometry(header, volume);
+  const int64_t offset = offset_of_voxels(header, file);
+  // Three sizes of 15 bits and 8 bytes a voxel: at most 2^48. Four more of them are counted in floating point.
+  const double bytes = static_cast<double>(volume.voxels()) * static_cast<double>(bytes_of(volume.type)) *
+                       static_cast<double>(volumes != nullptr ? *volumes : 1);
+  if (static_cast<double>(offset) + bytes > static_cast<double>(reader.most_bytes()))
+    refuse(file,
+           fmt::format("says {} voxels of {}{}, {:.0f} bytes; the file cannot hold more than {}: it is truncated or "
+                       "damaged",
+                       volume.sizes_in_words(), name_of(volume.type),
+                       volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.most_bytes()));
+  reader.skip(offset - static_cast<int64_t>(kHeaderBytes), "the header");
+  return volume;
+}
+
+}  // namespace
+
+std::string_view name_of(NiftiType type) {
+  switch (type) {
+    case NiftiType::uint8:
+      return "uint8";
+    case NiftiType::int16:
+      return "int16";
+    case NiftiType::int32:
+      return "int32";
+    case NiftiType::float32:
+      return "float32";
+    case NiftiType::float64:
+      return "float64";
+    case NiftiType::int8:
+      return "int8";
+    case NiftiType::uint16:
+      return "uint16";
+    case NiftiType::uint32:
+      return "uint32";
+    case NiftiType::int64:
+      return "int64";
+    case NiftiType::uint64:
+      return "uint64";
+  }
+  return "?";
+}
+
+bool is_floating(NiftiType type) {
+  return type == NiftiType::float32 || type == NiftiType::float64;
+}
+
+double NiftiVolume::number(int64_t index) const {
+  const std::byte* at = bytes.data() + static_cast<size_t>(index) * bytes_of(type);
+  switch (type) {
+    case NiftiType::uint8:
+      return as_double<uint8_t>(at);
+    case NiftiType::int16:
+      return as_double<int16_t>(at);
+    case NiftiType::int32:
+      return as_double<int32_t>(at);
+    case NiftiType::float32:
+      return as_double<float>(at);
+    case NiftiType::float64:
+      return as_double<double>(at);
+    case NiftiType::int8:
+      return as_double<int8_t>(at);
+    case NiftiType::uint16:
+      return as_double<uint16_t>(at);
+    case NiftiType::uint32:
+      return as_double<uint32_t>(at);
+    case NiftiType::int64:
+      return as_double<int64_t>(at);
+    case NiftiType::uint64:
+      return as_double<uint64_t>(at);
+  }
+  return 0;
+}
+
+std::string NiftiVolume::sizes_in_words() const {
+  return fmt::format("{} x {} x {}", sizes[0], sizes[1], sizes[2]);
+}
+
+struct NiftiSeries::File {
+  explicit File(const std::filesystem::path& file) : reader(file) {}
+  Reader reader;
+  std::filesystem::path path;
+  bool swapped = false;
+};
+
+NiftiSeries::~NiftiSeries() = default;
+
+NiftiSeries::NiftiSeries(const std::filesystem::path& file) : file_(std::make_unique<File>(file)) {
+  const Header header = header_of(file_->reader, file);
+  file_->path = file;
+  file_->swapped = header.swapped();
+  layout_ = layout_of(header, file_->reader, file, &volumes_);
+  const double time = header.get<float>(kPixdim + sizeof(float) * 4);
+  const int unit = header.get<uint8_t>(kUnits) & 0x38;
+  if (std::isfinite(time) && time > 0) seconds_ = unit == 16 ? time / 1e3 : unit == 24 ? time / 1e6 : time;
+}
+
+void NiftiSeries::read(std::span<float> values) {
+  check(std::ssize(values) == layout_.voxels(), "a volume has as many values as voxels");
+  const size_t element = bytes_of(layout_.type);
+  // Only now: a header can promise a thousand times the file.
+  layout_.bytes.resize(values.size() * element);
+  file_->reader.read(layout_.bytes, "the voxels");
+  if (file_->swapped) reverse_each(layout_.bytes, element);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(layout_.at(static_cast<int64_t>(i)));
+}
+
+NiftiVolume read_nifti(const std::filesystem::path& file) {
+  Reader reader(file);
+  const Header header = header_of(reader, file);
+  NiftiVolume volume = layout_of(header, reader, file, nullptr);
+  const int64_t bytes = volume.voxels() * static_cast<int64_t>(bytes_of(volume.type));
+  // Grows with what is really there: a header can promise a thousand times the file.
+  for (int64_t done = 0; done < bytes;) {
+    const int64_t piece = std::min<int64_t>(bytes - done, std::max<int64_t>(kPiece, done));
+    volume.bytes.resize(static_cast<size_t>(done + piece));
+    reader.read(std::span(volume.bytes).subspan(static_cast<size_t>(done)), "the voxels");
+    done += piece;
+  }
+  reader.finish();
+  if (header.swapped()) reverse_each(volume.bytes, bytes_of(volume.type));
+  check_finite(volume, file);
+  return volume;
+}
+
+}  // namespace plimsoll

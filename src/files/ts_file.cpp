@@ -1,0 +1,194 @@
+#include "files/ts_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include "base/file_error.h"
+#include "base/quoted.h"
+#include "base/trimmed.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kLargestFile = 4 * GiB;
+constexpr size_t kMostClasses = size_t{1} << 16;
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  return result;
+}
+
+/// What stands before the next `separator`; `rest` is what stands after it.
+std::string_view next_part(std::string_view& rest, char separator) {
+  const size_t at = rest.find(separator);
+  const std::string_view part = rest.substr(0, at);
+  rest = at == std::string_view::npos ? std::string_view() : rest.substr(at + 1);
+  return trimmed(part);
+}
+
+/// What is wrong with one series: it alone is bad.
+struct Wrong {
+  std::string what;
+};
+
+float number_in(std::string_view text) {
+  if (text == "?" || lower(text) == "nan") return std::numeric_limits<float>::quiet_NaN();
+  if (text.starts_with('('))
+    throw Wrong{"has time stamps, which are not supported; write the values alone, one for each moment"};
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(static_cast<float>(value)))
+    throw Wrong{fmt::format("has {}, which is no number that a float32 can hold", in_quotes(text))};
+  return static_cast<float>(value);
+}
+
+class Reader {
+ public:
+  Reader(const std::filesystem::path& file, const BadSeries& bad) : file_(file), bad_(bad) {}
+
+  TsFile read() {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(file_, error);
+    if (error) throw_file_error("read", file_, error.value());
+    if (size > static_cast<uintmax_t>(kLargestFile))
+      refuse(fmt::format("is {}; at most {} are read", format_bytes(static_cast<int64_t>(size)),
+                         format_bytes(kLargestFile)));
+    std::ifstream stream(file_, std::ios::binary);
+    if (!stream) throw_file_error("read", file_, errno);
+    std::string line;
+    while (std::getline(stream, line)) {
+      ++line_;
+      const std::string_view text = trimmed(line);
+      if (text.empty() || text.starts_with('#') || text.starts_with('%')) continue;
+      if (in_data_)
+        add_series(text);
+      else
+        read_header(text);
+    }
+    if (stream.bad()) throw_file_error("read", file_, errno);
+    if (!in_data_) refuse("has no line '@data': it is no .ts file, or has been cut off");
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw UserError(fmt::format("{} {}", file_.string(), what), UserError::Kind::failure);
+  }
+  [[noreturn]] void refuse_line(const std::string& what) const {
+    throw UserError(fmt::format("{}:{}: {}", file_.string(), line_, what), UserError::Kind::failure);
+  }
+
+  void read_header(std::string_view text) {
+    if (!text.starts_with('@'))
+      refuse_line(fmt::format("{} stands where a header line (@...) or '@data' is expected; is it a .ts file?",
+                              in_quotes(text)));
+    std::istringstream words{std::string(text.substr(1))};
+    std::string name, value;
+    words >> name >> value;
+    name = lower(name);
+    if (name == "data") {
+      if (result_.classes.empty())
+        refuse_line("'@data' comes before '@classLabel true ...': series without classes cannot be learned from");
+      in_data_ = true;
+    } else if (name == "dimensions" || name == "dimension") {
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result_.channels);
+      if (error != std::errc() || end != value.data() + value.size() || result_.channels < 1)
+        refuse_line(fmt::format("@dimensions is {}; it must be a whole number above 0", in_quotes(value)));
+    } else if (name == "univariate" && lower(value) == "true") {
+      result_.channels = 1;
+    } else if (name == "timestamps" && lower(value) == "true") {
+      refuse_line("@timeStamps is true; series with time stamps are not supported: write the values alone");
+    } else if (name == "classlabel") {
+      if (lower(value) != "true")
+        refuse_line("@classLabel is not 'true': series without classes cannot be learned from");
+      result_.classes.clear();
+      for (std::string label; words >> label;) {
+        if (std::ranges::find(result_.classes, label) != result_.classes.end())
+          refuse_line(fmt::format("@classLabel names {} twice", in_quotes(label)));
+        result_.classes.push_back(label);
+        if (result_.classes.size() > kMostClasses)
+          refuse_line(fmt::format("@classLabel has more than {} classes", kMostClasses));
+      }
+      if (result_.classes.empty()) refuse_line("@classLabel names no class");
+    }
+    // What else a header says (names, lengths, what is missing) shows in the series themselves.
+  }
+
+  void add_series(std::string_view text) {
+    try {
+      TsSeries series = parsed(text);
+      // A file may leave @dimensions out.
+      if (result_.channels == 0) result_.channels = channels_;
+      if (channels_ != result_.channels)
+        throw Wrong{fmt::format("has {} channels; the file's series have {}", channels_, result_.channels)};
+      result_.series.push_back(std::move(series));
+    } catch (const Wrong& wrong) {
+      bad_(fmt::format("{}:{}: the series {}", file_.string(), line_, wrong.what));
+    }
+  }
+
+  TsSeries parsed(std::string_view text) {
+    const size_t last = text.rfind(':');
+    if (last == std::string_view::npos)
+      throw Wrong{"has no class: 'values:values:class' is expected, a colon between channels and before the class"};
+    const std::string_view label = trimmed(text.substr(last + 1));
+    const auto found = std::ranges::find(result_.classes, label);
+    if (found == result_.classes.end())
+      throw Wrong{fmt::format("is of class {}, which @classLabel does not name", in_quotes(label))};
+    TsSeries series;
+    series.label = found - result_.classes.begin();
+    series.line = line_;
+    // Channel after channel first; then each vector's values side by side.
+    std::vector<float> by_channel;
+    channels_ = 0;
+    bool more = true;
+    for (std::string_view rest = text.substr(0, last); more;) {
+      more = rest.find(':') != std::string_view::npos;
+      std::string_view values = next_part(rest, ':');
+      if (values.empty()) throw Wrong{fmt::format("has no values in channel {}", channels_)};
+      const size_t before = by_channel.size();
+      for (bool next = true; next;) {
+        next = values.find(',') != std::string_view::npos;
+        by_channel.push_back(number_in(next_part(values, ',')));
+      }
+      const auto length = static_cast<int64_t>(by_channel.size() - before);
+      if (channels_ > 0 && length != series.length)
+        throw Wrong{fmt::format("has {} values in channel {} and {} in channel 0; all channels must be as long", length,
+                                channels_, series.length)};
+      series.length = length;
+      ++channels_;
+    }
+    series.values.resize(by_channel.size());
+    for (int64_t c = 0; c < channels_; ++c)
+      for (int64_t t = 0; t < series.length; ++t)
+        series.values[static_cast<size_t>(t * channels_ + c)] = by_channel[static_cast<size_t>(c * series.length + t)];
+    return series;
+  }
+
+  const std::filesystem::path& file_;
+  const BadSeries& bad_;
+  TsFile result_;
+  int64_t line_ = 0;
+  int64_t channels_ = 0;  // of the series read last
+  bool in_data_ = false;
+};
+
+}  // namespace
+
+TsFile read_ts_file(const std::filesystem::path& file, const BadSeries& bad) {
+  return Reader(file, bad).read();
+}
+
+}  // namespace plimsoll

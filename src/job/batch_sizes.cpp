@@ -1,0 +1,217 @@
+#include "job/batch_sizes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+#include "job/keys/divisors.h"
+#include "job/keys/keys.h"
+
+namespace plimsoll {
+
+int64_t last_micro_batch_of(const Job& job) {
+  if (!job.batch_size || !job.micro_batch_size || !job.gradient_accumulation_steps) return 0;
+  if (job.gradient_accumulation_steps->size() != 1) return 0;
+  const int64_t count = job.gradient_accumulation_steps->begin()->second;
+  const int64_t last = *job.batch_size - *job.micro_batch_size * (count - 1);
+  return count > 1 && last > 0 && last < *job.micro_batch_size ? last : 0;
+}
+
+}  // namespace plimsoll
+
+namespace plimsoll::job {
+namespace {
+
+constexpr int64_t kDefaultBatch = 8;
+
+constexpr const char* kBatchKey = "batch_size";
+constexpr const char* kMicroKey = "micro_batch_size";
+constexpr const char* kStepsKey = "gradient_accumulation_steps";
+/// DeepSpeed's name, which is the whole step's there too.
+constexpr const char* kWholeWord = "train_batch_size";
+/// Of the note that says a product, and of no other.
+constexpr const char* kProductWords = "samples an optimizer step";
+
+int64_t rounded_up(int64_t number, int64_t divisor) {
+  return (number + divisor - 1) / divisor;
+}
+
+bool is_schedule(const AccumulationSchedule& steps) {
+  return steps.size() > 1;
+}
+
+/// "2", "{0: 4, 4: 2}"
+std::string in_words(const AccumulationSchedule& steps) {
+  if (!is_schedule(steps)) return std::to_string(steps.at(0));
+  std::string text;
+  for (const auto& [epoch, count] : steps) text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", epoch, count);
+  return "{" + text + "}";
+}
+
+/// The micro batch of a whole batch that is cut into `steps.at(0)`; nothing where it cannot be.
+std::optional<int64_t> part_of(int64_t batch, const AccumulationSchedule& steps) {
+  const int64_t count = steps.at(0), micro = rounded_up(batch, count);
+  const bool possible = is_schedule(steps) ? batch % count == 0 : rounded_up(batch, micro) == count;
+  return possible ? std::optional(micro) : std::nullopt;
+}
+
+/// The micro batch of a batch that is cut into `steps.at(0)` of them, or an error that proposes a batch size.
+int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSchedule& steps, const Places& places) {
+  if (const auto micro = part_of(batch, steps)) return *micro;
+  const int64_t count = steps.at(0);
+  const bool scheduled = is_schedule(steps);
+  if (!batch_given)
+    throw UserError(fmt::format(
+        "{}: {} is {}, but batch_size is not set and its default, {}, {}; set batch_size or micro_batch_size",
+        places.of({kStepsKey}), kStepsKey, count, batch,
+        scheduled ? fmt::format("is no multiple of {}", count)
+                  : fmt::format("cannot be divided into {} micro batches of which only the last is smaller", count)));
+  std::vector<int64_t> multiples;
+  for (int64_t multiple : {batch / count * count, (batch / count + 1) * count})
+    if (multiple > 0 && multiple <= kLargestBatch) multiples.push_back(multiple);
+  throw UserError(fmt::format(
+      "{}: batch_size is {}; {} {} {}{}{}", places.of({kBatchKey}), batch,
+      scheduled ? "it must be a multiple of" : "it does not fit", kStepsKey, count,
+      scheduled ? ", because all micro batches of a schedule have the same size"
+                : fmt::format(": it cannot be divided into {} micro batches of which only the last is smaller", count),
+      for_example(multiples)));
+}
+
+/// Numbers of the command line in the place of the file's, and what of the file does not hold beside them.
+void put_command_line_first(Job& job, const Places& places, bool& micro_said) {
+  std::optional<int64_t>&batch = job.batch_size, &micro = job.micro_batch_size;
+  std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
+  const bool new_batch = batch && places.overridden(kBatchKey);
+  const bool new_micro = micro && places.overridden(kMicroKey);
+  const bool new_steps = steps && places.overridden(kStepsKey);
+  const bool plain = !steps || !is_schedule(*steps);
+  if (new_batch + new_micro + new_steps > 1) {
+    if (!new_micro && !places.overridden(kMicroKey)) {
+      micro.reset();
+      micro_said = false;
+    }
+    if (!new_batch) batch.reset();
+    if (!new_steps && plain) steps.reset();
+    return;
+  }
+  // One number. A file that names its micro batch says the whole step by batch_size, and the accumulation follows.
+  if (!(new_batch || new_micro) || !batch || !micro || !plain || !places.in_file(kMicroKey)) return;
+  const std::string& place = places.of({new_batch ? kBatchKey : kMicroKey});
+  if (new_batch && *batch < *micro) {
+    job.notes.push_back(
+        fmt::format("{}: the file's micro_batch_size: {} is more than the whole step; the planner "
+                    "chooses it",
+                    place, *micro));
+    micro.reset();
+    steps.reset();
+  } else if (const int64_t count = rounded_up(*batch, *micro); steps && steps->at(0) != count && *batch >= *micro) {
+    job.notes.push_back(
+        fmt::format("{}: the file's gradient_accumulation_steps: {} is {} beside it: a step of {} "
+                    "samples, {} at a time",
+                    place, steps->at(0), count, *batch, *micro));
+    steps = AccumulationSchedule{{0, count}};
+  }
+}
+
+/// "16 x 2 = 32 samples an optimizer step": what batch_size with an accumulation means, and how to say the other.
+void note_product(Job& job, const Places& places, bool batch_given) {
+  const int64_t micro = *job.micro_batch_size;
+  const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
+  const std::string given =
+      batch_given ? fmt::format("batch_size: {} with gradient_accumulation_steps: {}", micro, in_words(steps))
+                  : fmt::format("gradient_accumulation_steps: {} without a batch_size", in_words(steps));
+  std::string note =
+      fmt::format("{}: {} is {} x {} = {} {}{}", places.of({kBatchKey, kStepsKey}), given, micro, steps.at(0),
+                  micro * steps.at(0), kProductWords, is_schedule(steps) ? " in epoch 0" : "");
+  // Where a step of `micro` could not be cut so, nobody can have meant it.
+  if (const auto part = part_of(micro, steps))
+    note += fmt::format("; for {} in all give micro_batch_size: {}", micro, *part);
+  job.notes.push_back(std::move(note));
+}
+
+/// Where the last word of the three was said.
+const std::string& place_of_last(const Places& places) {
+  for (const char* key : {kBatchKey, kMicroKey, kStepsKey})
+    if (places.overridden(key)) return places.of({key});
+  return places.of({kBatchKey});
+}
+
+/// Throws UserError if the three numbers contradict each other; the message says what each could be instead.
+void require_agreement(const Job& job, const Places& places) {
+  const int64_t batch = *job.batch_size, micro = *job.micro_batch_size;
+  const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
+  const int64_t count = steps.at(0), product = micro * count;
+  const bool scheduled = is_schedule(steps), alike = scheduled || count == 1;
+  const int64_t least = alike ? product : product - micro + 1;
+  if (batch >= least && batch <= product) return;
+  std::vector<std::string> instead{fmt::format("{}: {}", kBatchKey, product)};
+  if (!scheduled && batch >= micro) instead.push_back(fmt::format("{}: {}", kStepsKey, rounded_up(batch, micro)));
+  if (const auto part = part_of(batch, steps)) instead.push_back(fmt::format("{}: {}", kMicroKey, *part));
+  throw UserError(fmt::format(
+      "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {} = {}{}, not {}; "
+      "remove batch_size, or set {}",
+      place_of_last(places), batch, micro, in_words(steps), micro, count, product,
+      scheduled         ? " in epoch 0"
+      : least < product ? fmt::format(" (at least {}, if the last micro batch is smaller)", least)
+                        : "",
+      batch, fmt::join(instead, " or ")));
+}
+
+}  // namespace
+
+void complete_batch_sizes(Job& job, const Places& places) {
+  std::optional<int64_t>& batch = job.batch_size;
+  std::optional<int64_t>& micro = job.micro_batch_size;
+  std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
+
+  bool micro_said = places.given(kMicroKey);
+  put_command_line_first(job, places, micro_said);
+  const bool batch_given = batch.has_value();
+
+  const bool whole = micro_said || places.word(kBatchKey) == kWholeWord;
+  if (steps && !micro && !whole) {
+    micro = batch.value_or(kDefaultBatch);
+    batch = *micro * steps->at(0);
+    if (steps->at(0) > 1) note_product(job, places, batch_given);
+  }
+  if (micro && !steps) {
+    if (batch && *batch < *micro)
+      throw UserError(fmt::format("{}: batch_size is {}; it must be at least micro_batch_size, {}",
+                                  places.of({kBatchKey}), *batch, *micro));
+    steps = AccumulationSchedule{{0, batch ? rounded_up(*batch, *micro) : 1}};
+  }
+  if (steps && !micro) {
+    batch = batch.value_or(kDefaultBatch);
+    micro = micro_batch_for(*batch, batch_given, *steps, places);
+  }
+  if (!micro) {
+    batch = batch.value_or(kDefaultBatch);
+    return;
+  }
+  if (batch) require_agreement(job, places);
+  batch = batch.value_or(*micro * steps->at(0));
+  const int64_t most = std::ranges::max_element(*steps, {}, [](const auto& entry) { return entry.second; })->second;
+  if ((is_schedule(*steps) ? *micro * most : *batch) > kLargestBatch)
+    throw UserError(
+        fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {}, the largest step in samples; "
+                    "set a smaller number",
+                    places.of({kStepsKey, kMicroKey}), batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey, *micro,
+                    most, kLargestBatch));
+  // The file alone means the product; a micro batch on the command line makes its batch_size the whole.
+  if (places.overridden(kMicroKey) && !places.in_file(kMicroKey) && batch_given && steps->at(0) > 1 &&
+      places.in_file(kBatchKey) && places.in_file(kStepsKey) && !places.overridden(kBatchKey) &&
+      !places.overridden(kStepsKey) && places.word(kBatchKey) != kWholeWord)
+    job.notes.push_back(
+        fmt::format("{}: beside it the file's batch_size: {} is the whole step; without it, with "
+                    "gradient_accumulation_steps: {}, {} x {} = {} samples",
+                    places.of({kMicroKey}), *batch, in_words(*steps), *batch, steps->at(0), *batch * steps->at(0)));
+}
+
+bool batch_size_is_micro_batch(const Job& job) {
+  return std::ranges::any_of(job.notes,
+                             [](const std::string& note) { return note.find(kProductWords) != std::string::npos; });
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,111 @@
+#include "job/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+#include "job/keys/data_kind.h"
+#include "job/keys/keys.h"
+#include "job/keys/model_kind.h"
+
+namespace plimsoll::job {
+namespace {
+
+void check_data(const Job& job, const Places& places) {
+  const std::string& type = job.data.type;
+  const std::vector<std::string>& allowed = model_kind(job.model.type).data_types;
+  if (type != "synthetic" && std::ranges::find(allowed, type) == allowed.end())
+    refuse(places.of({"data.type", "model.type"}),
+           fmt::format("data.type is '{}'; a model of type {} takes data.type: {} | synthetic", type, job.model.type,
+                       joined(allowed, " | ")));
+  if (const DataKind& kind = data_kind(type); kind.check) kind.check(job, places);
+}
+
+void check_checkpoint(const Job& job, const Places& places) {
+  if (job.checkpoint.every_n_steps > 0 && job.checkpoint.directory.empty())
+    refuse(places.of({"checkpoint.every_n_steps"}),
+           fmt::format("checkpoint.every_n_steps is {}, but there is no checkpoint.directory to write to",
+                       job.checkpoint.every_n_steps));
+}
+
+void check_dtype(const Job& job, const Places& places) {
+  if (!job.model.dtype) return;
+  const DType dtype = *job.model.dtype;
+  if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)
+    refuse(places.of({"model.dtype"}),
+           "model.dtype is float16, whose small gradients need loss scaling; set precision: 16-mixed, or model.dtype: "
+           "bfloat16");
+  if (job.precision == Precision::bf16_true && dtype != DType::bfloat16)
+    refuse(places.of({"model.dtype"}),
+           fmt::format(
+               "model.dtype is {}; with precision bf16-true weights are bfloat16: leave it auto, or set precision: "
+               "bf16-mixed",
+               name_of(dtype)));
+  if (!job.precision)
+    refuse(
+        places.of({"model.dtype"}),
+        fmt::format("model.dtype is {}, and precision is auto, which chooses the weights' type too; name a precision",
+                    name_of(dtype)));
+}
+
+void check_fine_tuning(const FineTuning& tuning, const Places& places) {
+  const LoraConfig &lora = tuning.lora, usual;
+  const QuantizeConfig &quantize = tuning.quantize, plain;
+  // A list that is said to be empty leaves what a file of all defaults says; one that the command line empties, all.
+  const auto needs_modules = [&](const char* key, bool changed, const std::string& section, const char* example) {
+    const std::string modules = section + ".modules";
+    if (!places.given(key) || places.overridden(modules) || (!changed && places.given(modules))) return;
+    refuse(places.of({key}),
+           fmt::format("{} is given, but {} names no layers; for example modules: ['{}']", key, modules, example));
+  };
+  if (lora.modules.empty()) {
+    needs_modules("lora.rank", lora.rank != usual.rank, "lora", "*.qkv");
+    needs_modules("lora.alpha", lora.alpha != usual.alpha, "lora", "*.qkv");
+    needs_modules("lora.dropout", lora.dropout != usual.dropout, "lora", "*.qkv");
+  }
+  if (quantize.modules.empty()) {
+    needs_modules("quantize.format", quantize.format != plain.format, "quantize", "*.mlp");
+    needs_modules("quantize.double_scales", quantize.double_scales != plain.double_scales, "quantize", "*.mlp");
+  }
+}
+
+/// A key of another type of model or data would do nothing. What the file says of a type that the command line has
+/// replaced is no mistake: `data.type=synthetic` tries a job without its text.
+void check_types(const Job& job, const Places& places) {
+  for (const Key& key : keys()) {
+    const std::string& name = key.help.key;
+    if (belongs_to(key, job) || !places.given(name)) continue;
+    if (places.overridden(key.type_key) && !places.overridden(name)) continue;
+    refuse(places.of({name}), fmt::format("{} is given; it belongs to {}: {}, and this job's is {}", name, key.type_key,
+                                          joined(key.types, " | "), type_of(job, key.type_key)));
+  }
+}
+
+}  // namespace
+
+void resolve_optimizer_name(Job& job, const Places& places) {
+  std::string& name = job.optimizer.name;
+  const size_t cut = name.find('_');
+  if (cut == std::string::npos) return;
+  const StateDtype dtype = name.substr(cut) == "_8bit" ? StateDtype::bits8 : StateDtype::bits4;
+  if (places.given("optimizer.state_dtype") && job.optimizer.state_dtype != dtype)
+    refuse(places.overridden("optimizer.state_dtype") ? places.of({"optimizer.state_dtype"})
+                                                      : places.of({"optimizer.name"}),
+           fmt::format("optimizer.name is {}, and optimizer.state_dtype is {}; leave one of them out, or set "
+                       "optimizer.state_dtype: {} or optimizer.name: {}",
+                       name, name_of(job.optimizer.state_dtype), name_of(dtype), name.substr(0, cut)));
+  job.optimizer.state_dtype = dtype;
+  name.resize(cut);
+}
+
+void check_keys_together(const Job& job, const Places& places) {
+  model_kind(job.model.type).check(job, places);
+  check_dtype(job, places);
+  check_fine_tuning(job.fine_tuning, places);
+  check_data(job, places);
+  check_types(job, places);
+  check_checkpoint(job, places);
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,68 @@
+// What a job file says of `data.type: clips`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "job/keys/data_kind.h"
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+#include "job/keys/tokenizer_keys.h"
+
+namespace plimsoll {
+
+int64_t frames_of_clip(const ClipsConfig& config) {
+  if (config.max_frames) return *config.max_frames;
+  const double all = std::ceil(std::max(0.0, config.clip_seconds) * kClipFrameRate);
+  return static_cast<int64_t>(std::clamp(all, 1.0, static_cast<double>(kMostClipFrames)));
+}
+
+namespace job {
+
+DataKind clips_kind() {
+  using C = ClipsConfig;
+  using D = DataConfig;
+  DataKind kind;
+  kind.type = "clips";
+  kind.meaning = "clips of video files, with a caption each";
+  kind.keys = {
+      paths("data.files", &D::files, "videos; the caption is the file's name, - and _ as spaces"),
+      path("data.list", &C::list, "(none)",
+           "instead of data.files: a file with lines of video, tab, caption and, for a part of the video, tab, start, "
+           "tab, end in seconds; videos are relative to the list"),
+      number("data.clip_seconds", &C::clip_seconds, {.least = 0, .least_open = true, .most = 86400},
+             "length of a clip in seconds"),
+      number("data.clip_stride", &C::clip_stride, {.least = 0, .most = 86400},
+             "seconds from the start of a clip to that of the next; 0: clip_seconds. Held-out clips do not overlap"),
+      {{"data.prompt", "text", "Describe the video: ", "prompt before the caption; not trained on"},
+       [](const Value& value, Job& job) { job.data.clips.prompt = read_text(value, "text, or \"\" for none"); }},
+      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache",
+           "folder of cached decoded frames, relative to the job file"),
+  };
+  std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
+  kind.check = [](const Job& job, const Places& places) {
+    const C& clips = job.data.clips;
+    if (job.data.files.empty() && clips.list.empty())
+      refuse(places.of({"data.type"}),
+             "data.files is missing; name videos (files: [cockatoo.mp4]), or a list of them with captions (data.list)");
+    if (!job.data.files.empty() && !clips.list.empty())
+      refuse(places.of({"data.list", "data.files"}), "data.list and data.files are both given; leave one of them out");
+    if (clips.clip_stride > 0 && clips.clip_stride < clips.clip_seconds / 1000)
+      refuse(places.of({"data.clip_stride"}),
+             fmt::format("data.clip_stride is {}; it must be at least a thousandth of data.clip_seconds {}",
+                         clips.clip_stride, clips.clip_seconds));
+    check_tokenizer(job, places);
+  };
+  kind.paths = [](Job& job) { return std::vector<std::filesystem::path*>{&job.data.clips.list}; };
+  kind.origin = [](const Job& job) {
+    const C& clips = job.data.clips;
+    return std::map<std::string, std::string>{{"data.tokenizer", job.data.tokenizer},
+                                              {"data.clip_seconds", fmt::format("{}", clips.clip_seconds)},
+                                              {"data.clip_stride", fmt::format("{}", clips.clip_stride)},
+                                              {"data.prompt", clips.prompt}};
+  };
+  return kind;
+}
+
+}  // namespace job
+}  // namespace plimsoll

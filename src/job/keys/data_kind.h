@@ -1,0 +1,37 @@
+// What the job file knows of each type of data. One function a file; job_data.cpp opens the samples.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "job/keys/keys.h"
+#include "job/values/places.h"
+
+namespace plimsoll::job {
+
+struct DataKind {
+  std::string type;                                    ///< of `data.type`
+  std::string meaning;                                 ///< for `--help`
+  std::vector<Key> keys;                               ///< data.*; another kind may have a key of the same name
+  void (*check)(const Job&, const Places&) = nullptr;  ///< nullptr: nothing to check
+  /// Paths of the job that are relative to its file; nullptr: none but data.files.
+  std::vector<std::filesystem::path*> (*paths)(Job&) = nullptr;
+  /// What a checkpoint remembers: all that changes which samples there are and what is in them.
+  std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
+};
+
+DataKind text_kind();
+DataKind synthetic_kind();
+DataKind series_kind();
+DataKind slices_kind();
+DataKind pictures_kind();
+DataKind clips_kind();
+DataKind stimuli_kind();
+
+/// In the order of the reference page; the first is the default.
+const std::vector<DataKind>& data_kinds();
+const DataKind& data_kind(const std::string& type);
+
+}  // namespace plimsoll::job

@@ -1,0 +1,11 @@
+#include "job/keys/divisors.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll::job {
+
+std::string for_example(const std::vector<int64_t>& numbers) {
+  return numbers.empty() ? "" : fmt::format(" (for example {})", fmt::join(numbers, " or "));
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,201 @@
+// Makers of table entries: one for each kind of value. Type and default of the help text are taken from what is read
+// and from a default Job, so they cannot drift from it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/glob.h"
+#include "job/keys/keys.h"
+
+namespace plimsoll::job {
+
+// The part of a job that a member pointer belongs to.
+inline Job& part(Job& job, Job*) {
+  return job;
+}
+inline FmriAutoencoderConfig& part(Job& job, FmriAutoencoderConfig*) {
+  return job.model.fmri;
+}
+inline MambaConfig& part(Job& job, MambaConfig*) {
+  return job.model.mamba;
+}
+inline GestureSsmConfig& part(Job& job, GestureSsmConfig*) {
+  return job.model.gesture;
+}
+inline VideoLlmConfig& part(Job& job, VideoLlmConfig*) {
+  return job.model.video_llm;
+}
+inline PromptSegmentationConfig& part(Job& job, PromptSegmentationConfig*) {
+  return job.model.segmentation;
+}
+inline SeriesConfig& part(Job& job, SeriesConfig*) {
+  return job.data.series;
+}
+inline SlicesConfig& part(Job& job, SlicesConfig*) {
+  return job.data.slices;
+}
+inline PicturesConfig& part(Job& job, PicturesConfig*) {
+  return job.data.pictures;
+}
+inline ClipsConfig& part(Job& job, ClipsConfig*) {
+  return job.data.clips;
+}
+inline StimuliConfig& part(Job& job, StimuliConfig*) {
+  return job.data.stimuli;
+}
+inline LoraConfig& part(Job& job, LoraConfig*) {
+  return job.fine_tuning.lora;
+}
+inline QuantizeConfig& part(Job& job, QuantizeConfig*) {
+  return job.fine_tuning.quantize;
+}
+inline ModelConfig& part(Job& job, ModelConfig*) {
+  return job.model;
+}
+inline DataConfig& part(Job& job, DataConfig*) {
+  return job.data;
+}
+inline OptimizerConfig& part(Job& job, OptimizerConfig*) {
+  return job.optimizer;
+}
+inline SchedulerConfig& part(Job& job, SchedulerConfig*) {
+  return job.scheduler;
+}
+inline CheckpointConfig& part(Job& job, CheckpointConfig*) {
+  return job.checkpoint;
+}
+inline LogConfig& part(Job& job, LogConfig*) {
+  return job.log;
+}
+
+template <typename Part, typename Type>
+Type& field(Job& job, Type Part::*member) {
+  return part(job, static_cast<Part*>(nullptr)).*member;
+}
+
+template <typename Part, typename Type>
+Type default_of(Type Part::*member) {
+  Job job;
+  return field(job, member);
+}
+
+// The same for a part that stands in several places; `place` says which.
+template <typename Part>
+using Place = std::function<Part&(Job&)>;
+
+template <typename Part>
+Key integer_at(std::string key, Place<Part> place, int64_t Part::*member, IntegerRange range, std::string meaning) {
+  Job defaults;
+  return {{std::move(key), range.text(), std::to_string(place(defaults).*member), std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_integer(value, range); }};
+}
+template <typename Part>
+Key number_at(std::string key, Place<Part> place, double Part::*member, NumberRange range, std::string meaning) {
+  Job defaults;
+  return {{std::move(key), range.text(), fmt::format("{}", place(defaults).*member), std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_number(value, range); }};
+}
+template <typename Part>
+Key boolean_at(std::string key, Place<Part> place, bool Part::*member, std::string meaning) {
+  Job defaults;
+  return {{std::move(key), "true | false", place(defaults).*member ? "true" : "false", std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_boolean(value); }};
+}
+template <typename Part>
+Key word_at(std::string key, Place<Part> place, std::string Part::*member, std::vector<std::string> allowed,
+            std::string meaning) {
+  Job defaults;
+  return {{std::move(key), joined(allowed, " | "), place(defaults).*member, std::move(meaning)},
+          [=](const Value& value, Job& job) { place(job).*member = read_word(value, allowed); }};
+}
+
+/// A path, or a list of paths that is not empty.
+template <typename Part>
+Key paths(std::string key, std::vector<std::filesystem::path> Part::*member, std::string meaning) {
+  return {{std::move(key), "path | list of paths", "(none)", std::move(meaning)}, [=](const Value& value, Job& job) {
+            constexpr std::string_view allowed = "a path, or a list of paths that is not empty";
+            const bool list = value.node->kind == Node::Kind::list;
+            if (list && value.node->items.empty()) value.refuse(allowed);
+            std::vector<std::filesystem::path>& all = field(job, member);
+            all.clear();
+            for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
+              const Value one = value.with(item);
+              if (item->kind == Node::Kind::scalar && item->text.empty()) one.refuse(allowed);
+              all.emplace_back(read_text(one, allowed));
+            }
+          }};
+}
+
+template <typename Part>
+Key integer(std::string key, int64_t Part::*member, IntegerRange range, std::string meaning) {
+  return {{std::move(key), range.text(), std::to_string(default_of(member)), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_integer(value, range); }};
+}
+
+/// A whole number, or a word that leaves it empty; the word is the default.
+template <typename Part>
+Key integer_or(std::string word, std::string key, std::optional<int64_t> Part::*member, IntegerRange range,
+               std::string meaning) {
+  return {{std::move(key), word + " | " + range.text(), word, std::move(meaning)}, [=](const Value& value, Job& job) {
+            field(job, member) =
+                value.is(word) ? std::nullopt : std::optional<int64_t>(read_integer(value, range, word));
+          }};
+}
+
+template <typename Part>
+Key number(std::string key, double Part::*member, NumberRange range, std::string meaning) {
+  return {{std::move(key), range.text(), fmt::format("{}", default_of(member)), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_number(value, range); }};
+}
+
+template <typename Part>
+Key boolean(std::string key, bool Part::*member, std::string meaning) {
+  return {{std::move(key), "true | false", default_of(member) ? "true" : "false", std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_boolean(value); }};
+}
+
+template <typename Part>
+Key word(std::string key, std::string Part::*member, std::vector<std::string> allowed, std::string meaning) {
+  return {{std::move(key), joined(allowed, " | "), default_of(member), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_word(value, allowed); }};
+}
+
+/// A path as it is written; the reader makes it relative to the job file. "" is none.
+template <typename Part>
+Key path(std::string key, std::filesystem::path Part::*member, std::string default_value, std::string meaning) {
+  return {{std::move(key), "path", std::move(default_value), std::move(meaning)},
+          [=](const Value& value, Job& job) { field(job, member) = read_text(value, "a path, or \"\" for none"); }};
+}
+
+/// A word for each value of an enumeration, in its order.
+template <typename Value>
+std::vector<std::string> words_of(Value last) {
+  std::vector<std::string> words;
+  for (int i = 0; i <= static_cast<int>(last); ++i) words.emplace_back(name_of(static_cast<Value>(i)));
+  return words;
+}
+
+/// A pattern of dotted names (base/glob.h), or a list of them that may be empty.
+inline std::vector<std::string> read_patterns(const Value& value, std::string_view allowed) {
+  const bool list = value.node->kind == Node::Kind::list;
+  std::vector<std::string> patterns;
+  for (const Node* item : list ? value.node->items : std::vector<const Node*>{value.node}) {
+    const Value one = value.with(item);
+    std::string text = read_text(one, allowed);
+    if (text.empty()) one.refuse(allowed);
+    if (text.size() > kLongestPattern)
+      one.refuse_since(
+          fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kLongestPattern));
+    patterns.push_back(std::move(text));
+  }
+  return patterns;
+}
+
+}  // namespace plimsoll::job

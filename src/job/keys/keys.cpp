@@ -1,0 +1,405 @@
+#include "job/keys/keys.h"
+
+#include <algorithm>
+
+#include "base/glob.h"
+#include "base/quoted.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "job/keys/data_kind.h"
+#include "job/keys/key_groups.h"
+#include "job/keys/key_kinds.h"
+#include "job/values/meant.h"
+#include "job/keys/model_kind.h"
+
+namespace plimsoll::job {
+namespace {
+
+// Bounds of single numbers, by their meaning.
+constexpr NumberRange kPositive{.least = 0, .least_open = true};
+constexpr NumberRange kPositiveOrNone{.least = 0, .none = true};
+constexpr NumberRange kShare{.least = 0, .most = 1};
+constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
+constexpr NumberRange kSmall{.least = 0, .least_open = true, .most = 1, .most_open = true};
+constexpr IntegerRange kSteps{1, kMostSteps};
+constexpr IntegerRange kStepsOrNever{0, kMostSteps, /*none=*/true};
+constexpr IntegerRange kBatch{1, kLargestBatch};
+
+Key resume() {
+  return {{"checkpoint.resume", "auto | never | path", "auto",
+           "checkpoint to continue from; auto: the newest in checkpoint.directory, if any; never: none"},
+          [](const Value& value, Job& job) {
+            const std::string text = read_text(value, "auto, never, a checkpoint's path");
+            if (text.empty()) value.refuse("auto, never, a checkpoint's path");
+            // Hugging Face's resume_from_checkpoint, and what others call the newest.
+            for (const char* newest : {"true", "yes", "latest", "last"})
+              if (value.is(newest)) value.refuse("auto, never, a checkpoint's path", "; auto goes on from the newest");
+            for (const char* none : {"false", "no", "none"})
+              if (value.is(none)) value.refuse("auto, never, a checkpoint's path", "; did you mean 'never'?");
+            job.checkpoint.resume = text;
+          }};
+}
+
+Key precision() {
+  std::vector<std::string> names = {"auto"};
+  for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
+    names.emplace_back(name_of(each));
+  return {{"precision", joined(names, " | "), std::string(name_of(*Job{}.precision)),
+           "number formats; mixed: half the memory for activations; bf16-true: also half for parameters, gradients and "
+           "optimizer state; auto: the fastest of 32-true and mixed that fits, bf16-true if neither fits"},
+          [=](const Value& value, Job& job) {
+            const std::string name = read_word(value, names);
+            job.precision.reset();
+            if (name != "auto")
+              job.precision = static_cast<Precision>(std::ranges::find(names, name) - names.begin() - 1);
+          }};
+}
+
+Key gradient_accumulation_steps() {
+  return {{"gradient_accumulation_steps", "auto | " + kBatch.text() + " | {epoch: steps}", "auto",
+           "micro batches in an optimizer step: a number, or numbers by first epoch ({0: 4, 4: 2}); accumulation needs "
+           "no memory beyond the gradients; auto: batch_size / micro_batch_size, rounded up. Without micro_batch_size "
+           "a step has batch_size x this number of sequences"},
+          [](const Value& value, Job& job) {
+            if (value.is("auto")) {
+              job.gradient_accumulation_steps.reset();
+              return;
+            }
+            AccumulationSchedule schedule;
+            if (value.node->kind != Node::Kind::mapping) {
+              schedule[0] = read_integer(value, kBatch, "auto, {epoch: steps}");
+            } else {
+              for (const Node::Entry& entry : value.node->entries) {
+                if (entry.value->kind == Node::Kind::null && entry.key.find(':') != std::string::npos)
+                  value.refuse_since(
+                      fmt::format("has {}; a space is missing behind the colon: {{0: 4, 4: 2}}", in_quotes(entry.key)));
+                const Node epoch{Node::Kind::scalar, entry.key, {}, {}, entry.line, entry.column};
+                const Value as_epoch{&epoch, "an epoch of " + value.key, value.source};
+                const Value as_steps{entry.value, value.key + ", epoch " + entry.key, value.source};
+                const int64_t from = read_integer(as_epoch, {0, kMostSteps});
+                const int64_t steps = read_integer(as_steps, kBatch);
+                if (!schedule.emplace(from, steps).second)
+                  value.refuse_since(fmt::format("names epoch {} twice", from));
+              }
+              if (!schedule.contains(0))
+                value.refuse_since("does not say what epoch 0 starts with; write for example {0: 4, 4: 2, 8: 1}");
+            }
+            job.gradient_accumulation_steps = std::move(schedule);
+          }};
+}
+
+Key choice_key(const char* name, const char* meaning, Choice Job::*field) {
+  return {{name, "auto | true | false", "auto", meaning}, [field](const Value& value, Job& job) {
+            if (value.is("auto"))
+              job.*field = Choice::automatic;
+            else if (const std::optional<bool> said = boolean_in(value))
+              job.*field = *said ? Choice::on : Choice::off;
+            else
+              value.refuse("auto, true, false", boolean_advice(value));
+          }};
+}
+
+Key gradient_checkpointing() {
+  return choice_key("gradient_checkpointing",
+                    "keep only the input of each layer and recompute the rest in the backward pass: less memory, about "
+                    "a third more arithmetic; auto: recompute only the values that the budget needs",
+                    &Job::gradient_checkpointing);
+}
+
+Key update_in_backward() {
+  return choice_key("update_in_backward",
+                    "update each parameter as soon as its gradient is complete, then free the gradient: saves the "
+                    "memory of all gradients except the current one. With max_grad_norm above 0 forward and backward "
+                    "run twice; with gradient accumulation only if max_grad_norm is 0; auto: if the budget needs it",
+                    &Job::update_in_backward);
+}
+
+Key compile() {
+  return choice_key(
+      "compile",
+      "fuse chains of pointwise operators (casts, residual adds, activations), and norms with their sums: intermediate "
+      "values take no memory; on the CPU the losses stay the same to the bit; auto: if fusion takes less time and no "
+      "more live bytes. true and auto also group the updates of small parameters",
+      &Job::compile);
+}
+
+Key accumulator_dtype() {
+  const std::vector<std::string> words = words_of(AccumulatorDtype::automatic);
+  return {{"gradient_accumulation_dtype", joined(words, " | "), "gradients",
+           "format of the gradient accumulators of several micro batches; gradients: that of the parameters; others: "
+           "4, 2, 1.008 bytes per parameter, each gradient is freed after it is added; bfloat16 and 8bit use "
+           "stochastic rounding"},
+          [=](const Value& value, Job& job) {
+            const std::string word = read_word(value, words);
+            job.accumulator_dtype = static_cast<AccumulatorDtype>(std::ranges::find(words, word) - words.begin());
+          }};
+}
+
+Key memory_budget() {
+  return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
+           "upper limit in bytes of the device memory that training uses; auto: the memory of the device, or on this "
+           "machine the available memory less 10 %"},
+          [](const Value& value, Job& job) {
+            job.memory_budget.reset();
+            if (value.is("auto")) return;
+            constexpr std::string_view allowed = "auto, an amount above 0 such as 8GiB, 8GB, 8589934592";
+            if (value.node->kind != Node::Kind::scalar) value.refuse(allowed);
+            int64_t bytes = 0;
+            try {
+              bytes = parse_bytes(value.node->text);
+            } catch (const UserError& error) {
+              value.refuse_since(fmt::format("is wrong: {}", error.what()));
+            }
+            if (bytes == 0) value.refuse(allowed);
+            job.memory_budget = bytes;
+          }};
+}
+
+// An amount of another memory than the device's.
+Key further_budget(std::string name, int64_t Job::*member, std::string meaning) {
+  return {{std::move(name), "0 or none | bytes (32GiB, 32GB)", "0", std::move(meaning)},
+          [=](const Value& value, Job& job) {
+            if (value.node->kind != Node::Kind::scalar)
+              value.refuse("0 or none, or an amount such as 32GiB, 32GB, 8589934592");
+            if (value.is("none")) {
+              job.*member = 0;
+              return;
+            }
+            try {
+              job.*member = parse_bytes(value.node->text);
+            } catch (const UserError& error) {
+              value.refuse_since(fmt::format("is wrong: {}", error.what()));
+            }
+          }};
+}
+
+Key host_memory_budget() {
+  return further_budget(
+      "host_memory_budget", &Job::host_memory_budget,
+      "upper limit in bytes of the host memory for offloaded saved values, optimizer state, gradients and parameters; "
+      "0: no offload. The planner compares the time of offload with that of recomputation");
+}
+
+Key disk_budget() {
+  return further_budget("disk_budget", &Job::disk_budget,
+                        "bytes on disk, allocated before the first step, for optimizer state, gradients and parameters "
+                        "that do not fit in host_memory_budget; slower than host memory; 0: no offload to disk");
+}
+
+Key disk_path() {
+  return {{"disk_path", "path", "(checkpoint.directory)",
+           "folder for the disk_budget, allocated in a file without a name; without checkpoint.directory: the folder "
+           "of the job file"},
+          [](const Value& value, Job& job) { job.disk_path = read_text(value, "a path, or \"\" for none"); }};
+}
+
+Key batch_size() {
+  return {
+      {"batch_size", kBatch.text(), "8",
+       "sequences in an optimizer step of the first epoch, over all micro batches; sets the losses, while "
+       "micro_batch_size sets the memory. With gradient_accumulation_steps and without micro_batch_size: sequences in "
+       "a micro batch, and the step has the product, as in other programs. 8 if micro_batch_size is not set either"},
+      [](const Value& value, Job& job) { job.batch_size = read_integer(value, kBatch); }};
+}
+
+Key seed() {
+  constexpr std::string_view allowed = "integer from 0 to 18446744073709551615";
+  return {{"seed", std::string(allowed), std::to_string(Job{}.seed), "seed of initialization, shuffling and dropout"},
+          [=](const Value& value, Job& job) {
+            const std::string text = read_text(value, allowed);
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), job.seed);
+            if (error != std::errc{} || end != text.data() + text.size()) value.refuse(allowed);
+          }};
+}
+
+// "decoder: a decoder-only transformer; fmri_autoencoder: ...".
+template <typename Kind>
+std::string meanings_of(const std::vector<Kind>& kinds) {
+  std::string text;
+  for (const Kind& kind : kinds) text += (text.empty() ? "" : "; ") + kind.type + ": " + kind.meaning;
+  return text;
+}
+template <typename Kind>
+std::vector<std::string> types_of(const std::vector<Kind>& kinds) {
+  std::vector<std::string> types;
+  for (const Kind& kind : kinds) types.push_back(kind.type);
+  return types;
+}
+
+std::vector<Key> model_keys() {
+  return {
+      word("model.type", &ModelConfig::type, types_of(model_kinds()), meanings_of(model_kinds())),
+      weight_dtype(
+          "model.dtype", [](Job & job) -> auto& { return job.model.dtype; }),
+      path("model.weights", &ModelConfig::weights, "(none)",
+           "weights to start from: a safetensors file of plimsoll export; for decoder and mamba also a folder with "
+           "config.json and safetensors; for decoder also a GGUF file. Weights are quantized and cast while they are "
+           "read"),
+  };
+}
+
+std::vector<Key> data_keys() {
+  using D = DataConfig;
+  return {
+      word("data.type", &D::type, types_of(data_kinds()), meanings_of(data_kinds())),
+      path("data.root", &D::root, "(the job file's folder)", "folder that relative paths of data.* start from"),
+      number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5, .none = true},
+             "fraction of the data, at its end, that is held out for evaluation"),
+      boolean("data.shuffle", &D::shuffle, "draw a new order of samples from the seed in every epoch"),
+      integer("data.num_workers", &D::num_workers, {1, 256},
+              "threads that prepare batches (host memory: data.prefetch)"),
+      integer("data.prefetch", &D::prefetch, {1, 1024}, "batches that are prepared ahead, in host memory"),
+      boolean("data.skip_bad", &D::skip_bad,
+              "leave out samples that cannot be read, and count them; false: stop at the first one"),
+  };
+}
+
+std::vector<Key> training_keys() {
+  return {
+      precision(),
+      batch_size(),
+      integer_or("auto", "micro_batch_size", &Job::micro_batch_size, kBatch,
+                 "sequences in a micro batch; activations grow with it; auto: the fastest size that fits"),
+      gradient_accumulation_steps(),
+      gradient_checkpointing(),
+      update_in_backward(),
+      compile(),
+      accumulator_dtype(),
+      memory_budget(),
+      host_memory_budget(),
+      disk_budget(),
+      disk_path(),
+      number("max_grad_norm", &Job::max_grad_norm, kPositiveOrNone,
+             "upper limit of the norm of all gradients (clipping); 0: no clipping"),
+      integer("max_steps", &Job::max_steps, kSteps, "optimizer steps"),
+      integer_or("none", "max_epochs", &Job::max_epochs, kSteps,
+                 "upper limit of epochs, in addition to max_steps; none: no limit"),
+      integer("eval_every_n_steps", &Job::eval_every_n_steps, kStepsOrNever,
+              "steps between evaluations; 0: only at the end, if there is validation data"),
+      integer("eval_batches", &Job::eval_batches, kSteps,
+              "batches in an evaluation, each with the sequences of one step of the first epoch"),
+      word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"},
+           "device to train on; a job can be planned for each of them on any machine"),
+      integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: OMP_NUM_THREADS, or all cores if it is not set"),
+      seed(),
+  };
+}
+
+std::vector<Key> other_keys() {
+  using S = SchedulerConfig;
+  using C = CheckpointConfig;
+  return {
+      word("scheduler.name", &S::name, {"constant", "linear", "cosine"},
+           "schedule of the learning rate after the warm-up"),
+      integer("scheduler.warmup_steps", &S::warmup_steps, kStepsOrNever,
+              "steps at the start in which the learning rate rises linearly from 0; part of max_steps"),
+      number("scheduler.min_lr_ratio", &S::min_lr_ratio, kShare,
+             "learning rate at max_steps, as a fraction of optimizer.learning_rate"),
+      path("checkpoint.directory", &C::directory, "(none)", "folder of the checkpoints; none: no checkpoints"),
+      integer("checkpoint.every_n_steps", &C::every_n_steps, kStepsOrNever,
+              "steps between checkpoints; 0: only at the end"),
+      resume(),
+      integer("checkpoint.keep", &C::keep, {0, 1'000'000}, "number of newest checkpoints that are kept; 0: all"),
+      path("log.metrics_file", &LogConfig::metrics_file, "(none)",
+           "file for metrics as JSON lines, one line per logged step"),
+      integer("log.every_n_steps", &LogConfig::every_n_steps, kSteps, "steps between logged steps"),
+  };
+}
+
+// Adds the keys of a type; where another type has one of the same name, each reads its own.
+void add_of_type(std::vector<Key>& all, const char* type_key, const std::string& type, std::vector<Key> keys) {
+  for (Key& key : keys) {
+    key.type_key = type_key;
+    key.types = {type};
+    const auto same = std::ranges::find_if(all, [&](const Key& each) { return each.help.key == key.help.key; });
+    if (same == all.end()) {
+      all.push_back(std::move(key));
+      continue;
+    }
+    check(same->type_key == key.type_key, "two kinds of keys are named " + key.help.key);
+    if (same->variants.empty()) same->variants.push_back(*same);
+    same->types.push_back(type);
+    same->variants.push_back(std::move(key));
+  }
+}
+
+// What is the same for all types is said once, the rest under the type's name.
+void describe_variants(Key& key) {
+  for (std::string KeyHelp::*text : {&KeyHelp::type, &KeyHelp::default_value, &KeyHelp::meaning}) {
+    std::vector<std::pair<std::string, std::string>> said;  // what, and by which types
+    for (const Key& variant : key.variants) {
+      const auto same = std::ranges::find_if(said, [&](const auto& each) { return each.first == variant.help.*text; });
+      if (same == said.end())
+        said.emplace_back(variant.help.*text, variant.types.front());
+      else
+        same->second += ", " + variant.types.front();
+    }
+    if (said.size() < 2) continue;
+    std::string all;
+    for (const auto& [what, types] : said) all += (all.empty() ? "" : "; ") + types + ": " + what;
+    key.help.*text = all;
+  }
+}
+
+}  // namespace
+
+const std::string& type_of(const Job& job, const std::string& type_key) {
+  return type_key == "data.type" ? job.data.type : job.model.type;
+}
+
+bool belongs_to(const Key& key, const Job& job) {
+  return key.types.empty() || std::ranges::find(key.types, type_of(job, key.type_key)) != key.types.end();
+}
+
+void read_as(const Key& key, const Value& value, Job& job) {
+  for (const Key& variant : key.variants)
+    if (belongs_to(variant, job)) return variant.read(value, job);
+  key.read(value, job);
+}
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> table = [] {
+    std::vector<Key> all = model_keys();
+    const auto add = [&](std::vector<Key> (*group)()) { std::ranges::move(group(), std::back_inserter(all)); };
+    for (const ModelKind& kind : model_kinds()) add_of_type(all, "model.type", kind.type, kind.keys);
+    add(data_keys);
+    for (const DataKind& kind : data_kinds()) add_of_type(all, "data.type", kind.type, kind.keys);
+    for (std::vector<Key> (*group)() : {training_keys, fine_tuning_keys, optimizer_keys, other_keys}) add(group);
+    for (Key& key : all) describe_variants(key);
+    return all;
+  }();
+  return table;
+}
+
+const Key* find_key(std::string_view name) {
+  const auto key = std::ranges::find_if(keys(), [&](const Key& each) { return each.help.key == name; });
+  return key == keys().end() ? nullptr : &*key;
+}
+
+const std::vector<std::string>& sections() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (const Key& key : keys())
+      for (size_t dot = key.help.key.find('.'); dot != std::string::npos; dot = key.help.key.find('.', dot + 1)) {
+        const std::string section = key.help.key.substr(0, dot);
+        if (std::ranges::find(found, section) == found.end()) found.push_back(section);
+      }
+    return found;
+  }();
+  return names;
+}
+
+}  // namespace plimsoll::job
+
+namespace plimsoll {
+
+const std::vector<KeyHelp>& job_keys() {
+  static const std::vector<KeyHelp> help = [] {
+    std::vector<KeyHelp> all;
+    for (const job::Key& key : job::keys()) all.push_back(key.help);
+    return all;
+  }();
+  return help;
+}
+
+}  // namespace plimsoll

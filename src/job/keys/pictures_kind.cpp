@@ -1,0 +1,81 @@
+// What a job file says of `data.type: pictures`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "job/keys/data_kind.h"
+#include "job/keys/held_out_keys.h"
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+#include "job/keys/structure_keys.h"
+#include "job/keys/tokenizer_keys.h"
+
+namespace plimsoll::job {
+namespace {
+
+using P = PicturesConfig;
+
+void check_pictures(const Job& job, const Places& places) {
+  const P& pictures = job.data.pictures;
+  const bool folders = !pictures.images.empty() || !pictures.masks.empty();
+  if (folders && !pictures.list.empty())
+    refuse(places.of({"data.list", "data.images", "data.masks"}),
+           "data.list names pictures and masks, and so do data.images and data.masks; leave one of the two");
+  if (pictures.list.empty() && pictures.images.empty())
+    refuse(places.of({"data.type"}),
+           "data.images is missing; name a folder of pictures, and in data.masks one of their masks, or a data.list");
+  if (pictures.list.empty() && pictures.masks.empty())
+    refuse(places.of({"data.images"}),
+           "data.masks is missing; name the folder of the masks, each called as its picture is");
+  check_structures(job, places, /*named=*/false);
+  check_tokenizer(job, places);
+  check_held_out(job, places);
+}
+
+std::map<std::string, std::string> origin_of_pictures(const Job& job) {
+  const P& pictures = job.data.pictures;
+  std::map<std::string, std::string> origin = origin_of_held_out(job);
+  origin.merge(origin_of_structures(job));
+  origin.insert({{"data.tokenizer", job.data.tokenizer},
+                 {"data.images", pictures.images.filename().string()},
+                 {"data.masks", pictures.masks.filename().string()},
+                 {"data.list", pictures.list.filename().string()},
+                 {"data.normalise", pictures.normalise}});
+  return origin;
+}
+
+}  // namespace
+
+DataKind pictures_kind() {
+  DataKind kind;
+  kind.type = "pictures";
+  kind.meaning = "pictures and masks in PNG and JPEG files";
+  kind.keys = {
+      path("data.images", &P::images, "(none)", "folder of pictures (.png, .jpg)"),
+      path("data.masks", &P::masks, "(none)",
+           "folder of masks, each with the name of its picture; or a folder with one such folder per structure"),
+      path("data.list", &P::list, "(none)",
+           "instead of data.images and data.masks: a table (.csv) or JSON lines (.jsonl) of image, mask and, "
+           "optionally, structure, value, "
+           "prompt, answer, split"),
+      path("data.label_names", &SlicesConfig::label_names, "(none)",
+           "a text file of lines with a number of the masks and its structure's name; none: all that is not 0 is the "
+           "structure that data.structures names"),
+      word("data.normalise", &P::normalise, {"picture", "imagenet"},
+           "picture: normalization of each picture to mean 0 and deviation 1; imagenet: normalization by the mean and "
+           "deviation of ImageNet, as pretrained encoders expect"),
+  };
+  std::ranges::move(structure_keys(), std::back_inserter(kind.keys));
+  std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
+  std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
+  kind.check = check_pictures;
+  kind.paths = [](Job& job) -> std::vector<std::filesystem::path*> {
+    P& pictures = job.data.pictures;
+    return {&pictures.images, &pictures.masks, &pictures.list, &job.data.slices.label_names};
+  };
+  kind.origin = origin_of_pictures;
+  return kind;
+}
+
+}  // namespace plimsoll::job

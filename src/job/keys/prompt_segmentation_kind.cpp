@@ -1,0 +1,171 @@
+// What a job file says of `model.type: prompt_segmentation`.
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "models/segmentation_config.h"
+#include "models/size_limits.h"
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+
+namespace plimsoll::job {
+namespace {
+
+using P = PromptSegmentationConfig;
+using E = ImageEncoderConfig;
+using M = MaskDecoderConfig;
+
+constexpr IntegerRange kWidth{1, int64_t{1} << 16};
+constexpr IntegerRange kDepth{1, 1024};
+constexpr IntegerRange kHeads{1, model::kMaxHeads};
+constexpr IntegerRange kWindow{1, 1024};
+constexpr IntegerRange kPixels{model::kFeatureStride, int64_t{1} << 14};
+constexpr NumberRange kWeight{.least = 0, .none = true};
+constexpr double kCountable = 4.6e18;  // 2^62
+
+std::string listed(const auto& numbers) {
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
+}
+
+/// As many whole numbers as the encoder has stages of the kind.
+template <size_t Count>
+Key stages(const std::string& key, std::array<int64_t, Count> E::*member, const IntegerRange& range,
+           const std::string& meaning) {
+  const std::string type = fmt::format("list of {} numbers, each an {}", Count, range.text());
+  return {{key, type, listed(E{}.*member), meaning}, [=](const Value& value, Job& job) {
+            if (value.node->kind != Node::Kind::list || value.node->items.size() != Count)
+              value.refuse(fmt::format("{}: {}", type, listed(E{}.*member)));
+            for (size_t i = 0; i < Count; ++i)
+              (job.model.segmentation.encoder.*member)[i] = read_integer(value.with(value.node->items[i]), range);
+          }};
+}
+
+Key loss_weight(const std::string& name, double SegmentationLossConfig::*member, const std::string& meaning) {
+  return {{"model.loss." + name, kWeight.text(), fmt::format("{}", SegmentationLossConfig{}.*member),
+           meaning + "; 0: not computed, which saves its activations"},
+          [=](const Value& value, Job& job) { job.model.segmentation.loss.*member = read_number(value, kWeight); }};
+}
+
+std::vector<Key> segmentation_keys() {
+  std::vector<Key> keys = {
+      integer("model.image_size", &P::image_size, kPixels,
+              "height and width of image and mask, a multiple of 16; activations grow with its square"),
+      integer("model.channels", &P::channels, {1, 64},
+              "channels of the image; slices: a slice and its neighbors, an odd number; pictures: 1 (gray) or 3"),
+      integer("model.prompt_length", &P::prompt_length, {1, model::kMaxSequence},
+              "tokens that the language model reads, the answer's included"),
+      integer("model.image_tokens", &P::image_tokens, {0, int64_t{1} << 20, /*none=*/true},
+              "image features that the language model reads before the prompt: the square of a divisor of image_size / "
+              "16; its layers then need a backward pass even if they are frozen; 0: none"),
+      word_at("model.encoder.type", Place<E>([](Job& job) -> E& { return job.model.segmentation.encoder; }), &E::type,
+              {"compact", "tiny_vit"},
+              "type of the image encoder; compact: RMSNorm, no biases; tiny_vit: as published, for the weights of "
+              "TinySAM, MobileSAM or TinyViT; keeps the attention scores of every window"),
+      path("model.encoder.weights", &ModelConfig::vision_weights, "(none)",
+           "tiny_vit: weights that the encoder starts from: a safetensors file with the published names "
+           "(scripts/convert-pth.py makes one from a .pth)"),
+      stages("model.encoder.widths", &E::widths, kWidth,
+             "widths of the stages at 1/4, 1/8, 1/16 and 1/16 of the image"),
+      stages("model.encoder.depths", &E::depths, kDepth, "blocks of each stage"),
+      stages("model.encoder.num_heads", &E::num_heads, kHeads,
+             "attention heads of the last three stages; each divides the stage's width"),
+      stages("model.encoder.windows", &E::windows, kWindow,
+             "height and width of the attention windows of the last three stages; maps are padded to a multiple"),
+  };
+  const Place<E> encoder = [](Job& job) -> E& { return job.model.segmentation.encoder; };
+  keys.push_back(integer_at("model.encoder.expansion", encoder, &E::expansion, {1, 64},
+                            "width inside a block, in widths of its stage"));
+  const Place<M> decoder = [](Job& job) -> M& { return job.model.segmentation.decoder; };
+  keys.push_back(integer_at("model.decoder.width", decoder, &M::width, kWidth,
+                            "width of image features and prompt tokens, a multiple of 8"));
+  keys.push_back(integer_at("model.decoder.depth", decoder, &M::depth, kDepth,
+                            "blocks of attention from prompt to image and back"));
+  keys.push_back(integer_at("model.decoder.num_heads", decoder, &M::num_heads, kHeads,
+                            "attention heads; must divide half of its width"));
+  keys.push_back(integer_at("model.decoder.intermediate_size", decoder, &M::intermediate_size,
+                            {1, model::kMaxFeedForward}, "width of the prompt tokens' feed-forward"));
+  keys.push_back(loss_weight("bce", &SegmentationLossConfig::bce, "weight of the mask's binary cross entropy"));
+  keys.push_back(loss_weight("dice", &SegmentationLossConfig::dice, "weight of the mask's loss 1 - Dice"));
+  keys.push_back(loss_weight("text", &SegmentationLossConfig::text,
+                             "weight of the language model's loss over the answer, in nats per answer"));
+  std::ranges::move(language_model_keys([](Job& job) -> DecoderConfig& { return job.model.segmentation.llm; }),
+                    std::back_inserter(keys));
+  return keys;
+}
+
+// In floating point, which cannot overflow: what is later multiplied in int64_t.
+void check_bytes(const P& config, int64_t at_a_time, const Places& places) {
+  const double pixels = static_cast<double>(config.image_size) * static_cast<double>(config.image_size);
+  double numbers = pixels * static_cast<double>(16 + config.channels);
+  for (size_t i = 0; i < 4; ++i)
+    numbers += pixels / 16 * static_cast<double>(config.encoder.widths[i]) *
+               static_cast<double>(config.encoder.depths[i]) * static_cast<double>(16 + 4 * config.encoder.expansion);
+  numbers += pixels / 16 * static_cast<double>(config.decoder.width) * static_cast<double>(4 + config.decoder.depth);
+  const double bytes = 4 * numbers * static_cast<double>(at_a_time);
+  if (bytes > kCountable)
+    refuse(places.of({"model.image_size", "micro_batch_size", "batch_size"}),
+           fmt::format("{} images of {} x {} pixels at a time need about {:.0e} bytes, more than can be counted; make "
+                       "one of them smaller",
+                       at_a_time, config.image_size, config.image_size, bytes));
+}
+
+void check_segmentation(const Job& job, const Places& places) {
+  const P& config = job.model.segmentation;
+  if (const auto problem = model::problem_of(config)) refuse(places.of({problem->key}), problem->message);
+  const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
+  check_decoder(config.llm, "model.llm", config.prompt_length + config.image_tokens, at_a_time, places);
+  check_bytes(config, at_a_time, places);
+  if (!job.model.vision_weights.empty() && config.encoder.type != "tiny_vit")
+    refuse(places.of({"model.encoder.weights"}),
+           "model.encoder.weights is given, and model.encoder.type is compact, which no published weights are of; set "
+           "model.encoder.type: tiny_vit");
+  if (job.data.type == "slices" && config.channels % 2 == 0)
+    refuse(
+        places.of({"model.channels"}),
+        fmt::format("model.channels is {}; with data.type: slices it must be odd: a slice between as many neighbours "
+                    "on either side",
+                    config.channels));
+  if (job.data.type == "pictures" && config.channels != 1 && config.channels != 3)
+    refuse(places.of({"model.channels"}),
+           fmt::format("model.channels is {}; with data.type: pictures it is 1 (grey) or 3 (red, green, blue)",
+                       config.channels));
+}
+
+std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  const P& config = job.model.segmentation;
+  std::map<std::string, std::string> origin = decoder_origin(config.llm, "model.llm");
+  // As checkpoints from before there was another are.
+  if (config.encoder.type != "compact") origin["model.encoder.type"] = config.encoder.type;
+  origin.insert({{"model.image_size", text(config.image_size)},
+                 {"model.prompt_length", text(config.prompt_length)},
+                 {"model.image_tokens", text(config.image_tokens)},
+                 {"model.encoder.num_heads", listed(config.encoder.num_heads)},
+                 {"model.encoder.windows", listed(config.encoder.windows)},
+                 {"model.decoder.num_heads", text(config.decoder.num_heads)},
+                 {"model.loss.bce", text(config.loss.bce)},
+                 {"model.loss.dice", text(config.loss.dice)},
+                 {"model.loss.text", text(config.loss.text)}});
+  return origin;
+}
+
+}  // namespace
+
+ModelKind prompt_segmentation_kind() {
+  return {.type = "prompt_segmentation",
+          .meaning = "an image and a prompt to a mask",
+          .keys = segmentation_keys(),
+          .check = check_segmentation,
+          .data_types = {"slices", "pictures"},
+          .origin = origin_of_segmentation,
+          .shrinks = {
+              {"model.image_size", "a smaller image", [](const Job& job) { return job.model.segmentation.image_size; },
+               16, 2},
+              {"model.prompt_length", "a shorter prompt",
+               [](const Job& job) { return job.model.segmentation.prompt_length; }, 1, 1},
+              {"model.llm.num_layers", "fewer layers of the language model",
+               [](const Job& job) { return job.model.segmentation.llm.num_layers; }},
+          }};
+}
+
+}  // namespace plimsoll::job

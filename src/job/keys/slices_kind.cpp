@@ -1,0 +1,82 @@
+// What a job file says of `data.type: slices`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "job/keys/data_kind.h"
+#include "job/keys/held_out_keys.h"
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+#include "job/keys/structure_keys.h"
+#include "job/keys/tokenizer_keys.h"
+
+namespace plimsoll::job {
+namespace {
+
+using S = SlicesConfig;
+
+void check_slices(const Job& job, const Places& places) {
+  const S& slices = job.data.slices;
+  if (job.data.files.empty())
+    refuse(places.of({"data.type"}),
+           "data.files is missing; name NIfTI files of images, for example files: [brain.nii.gz]");
+  if (slices.labels.size() != job.data.files.size())
+    refuse(places.of({"data.labels", "data.files"}),
+           fmt::format("data.labels names {} files and data.files {}; each image has a file of labels, in the same "
+                       "order",
+                       slices.labels.size(), job.data.files.size()));
+  if (slices.label_names.empty())
+    refuse(places.of({"data.type"}),
+           "data.label_names is missing; name a text file of lines such as '37 left hippocampus'");
+  check_structures(job, places, /*named=*/true);
+  check_tokenizer(job, places);
+  check_held_out(job, places);
+}
+
+std::map<std::string, std::string> origin_of_slices(const Job& job) {
+  const S& slices = job.data.slices;
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  std::map<std::string, std::string> origin = origin_of_held_out(job);
+  origin.merge(origin_of_structures(job));
+  origin.insert({{"data.tokenizer", job.data.tokenizer},
+                 {"data.axis", slices.axis},
+                 {"data.validation_block", text(slices.validation_block)},
+                 {"data.validation_gap", text(slices.validation_gap)}});
+  return origin;
+}
+
+}  // namespace
+
+DataKind slices_kind() {
+  DataKind kind;
+  kind.type = "slices";
+  kind.meaning = "slices of volumes with anatomical labels";
+  kind.keys = {
+      paths("data.files", &DataConfig::files, "images, NIfTI files (.nii, .nii.gz)"),
+      paths("data.labels", &S::labels,
+            "NIfTI files with an integer label per voxel, one for each of data.files on the same grid"),
+      path("data.label_names", &S::label_names, "(required)",
+           "a text file of lines with a label's number and its name"),
+      word("data.axis", &S::axis, {"x", "y", "z"}, "axis of the volume that slices are perpendicular to"),
+      integer("data.validation_block", &S::validation_block, {1, 1 << 20},
+              "neighboring slices that are held out together; data.validation_fraction sets the number of blocks"),
+      integer("data.validation_gap", &S::validation_gap, {0, 1 << 20, /*none=*/true},
+              "slices on either side of a held-out block that are not used for training"),
+  };
+  kind.keys.front().help.default_value = "(required)";
+  kind.keys[1].help.default_value = "(required)";
+  std::ranges::move(structure_keys(), std::back_inserter(kind.keys));
+  std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
+  std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
+  kind.check = check_slices;
+  kind.paths = [](Job& job) {
+    std::vector<std::filesystem::path*> all = {&job.data.slices.label_names};
+    for (std::filesystem::path& file : job.data.slices.labels) all.push_back(&file);
+    return all;
+  };
+  kind.origin = origin_of_slices;
+  return kind;
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,110 @@
+// What a job file says of `data.type: stimuli`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "job/keys/data_kind.h"
+#include "job/keys/held_out_keys.h"
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+
+namespace plimsoll::job {
+namespace {
+
+constexpr NumberRange kSeconds{.least = 0, .most = 3600};
+constexpr IntegerRange kDelay{0, 1000};
+
+void check_stimuli(const Job& job, const Places& places) {
+  const StimuliConfig& stimuli = job.data.stimuli;
+  if (stimuli.fmri.empty())
+    refuse(places.of({"data.type"}),
+           "data.fmri is missing; name the series to learn from, for example fmri: bold.nii.gz or fmri: regions.csv");
+  const auto needs = [&](const char* key, const std::filesystem::path& path, const char* other,
+                         const std::filesystem::path& wanted, const char* what) {
+    if (!path.empty() && wanted.empty())
+      refuse(places.of({key}), fmt::format("{} is given, and {} is not: {}", key, other, what));
+  };
+  if (stimuli.text_features.empty())
+    needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
+          "a safetensors file with a vector for each label");
+  needs("data.text_embeddings", stimuli.text_embeddings, "data.texts", stimuli.texts, "a line a volume: label, run");
+  const auto not_both = [&](const char* key, const std::filesystem::path& path, const char* other,
+                            const std::filesystem::path& also) {
+    if (!path.empty() && !also.empty())
+      refuse(places.of({key, other}), fmt::format("{} and {} are both given, and say the same; leave one", key, other));
+  };
+  not_both("data.text_features", stimuli.text_features, "data.text_embeddings", stimuli.text_embeddings);
+  not_both("data.pictures", stimuli.pictures, "data.videos", stimuli.videos);
+  check_held_out(job, places);
+}
+
+std::map<std::string, std::string> origin_of_stimuli(const Job& job) {
+  const StimuliConfig& stimuli = job.data.stimuli;
+  std::map<std::string, std::string> origin = origin_of_held_out(job);
+  origin.insert({{"data.fmri", stimuli.fmri.filename().string()},
+                 {"data.fmri_mask", stimuli.mask.filename().string()},
+                 {"data.fmri_delay", fmt::format("{}", stimuli.delay)},
+                 {"data.fmri_detrend", stimuli.detrend},
+                 {"data.texts", stimuli.texts.filename().string()},
+                 {"data.text_embeddings", stimuli.text_embeddings.filename().string()},
+                 {"data.videos", stimuli.videos.filename().string()}});
+  // Beside what earlier checkpoints remember, so that these still go on.
+  for (const auto& [key, path] : {std::pair{"data.text_features", stimuli.text_features},
+                                  {"data.audio_features", stimuli.audio_features},
+                                  {"data.pictures", stimuli.pictures}})
+    if (!path.empty()) origin[key] = path.filename().string();
+  return origin;
+}
+
+}  // namespace
+
+DataKind stimuli_kind() {
+  using S = StimuliConfig;
+  DataKind kind{
+      .type = "stimuli",
+      .meaning = "volumes of an fMRI series, and the video, sound and words before each; whole runs are held out",
+      .keys =
+          {
+              path("data.fmri", &S::fmri, "(required)",
+                   "fMRI series: NIfTI (.nii, .nii.gz), a table (.csv) with a line per time point and a number per "
+                   "region, or NumPy (.npy): [volumes, voxels] or [x, y, z, volumes]"),
+              path("data.fmri_mask", &S::mask, "(none)",
+                   "mask on the grid of data.fmri (NIfTI, or .npy for .npy): its voxels that are not 0 are used; none: "
+                   "the voxels that vary over time"),
+              integer("data.fmri_delay", &S::delay, kDelay, "delay in volumes from a stimulus to its response"),
+              word("data.fmri_detrend", &S::detrend, {"none", "mean", "linear"},
+                   "trend that is subtracted from each voxel in every run: its mean, or the line that fits it best"),
+              number("data.repetition_time", &S::repetition_time, kSeconds,
+                     "seconds from volume to volume; 0: as in the file of the series"),
+              path("data.texts", &S::texts, "(none)",
+                   "file with a line per volume: the label of the stimulus and the run; none: one run, without words"),
+              path("data.text_embeddings", &S::text_embeddings, "(none)",
+                   "safetensors file with a vector for each label: float32 [model.text.features]"),
+              path("data.videos", &S::videos, "(none)",
+                   "video of the whole series, or a folder with a clip for each label (face.mp4), repeated while the "
+                   "label lasts; none: black and silence"),
+              path("data.text_features", &S::text_features, "(none)",
+                   "computed features instead of data.text_embeddings: a .npy file of [volumes, model.text.features]"),
+              path("data.audio_features", &S::audio_features, "(none)",
+                   "mel features instead of the videos' sound: a .npy file of [n x volumes, model.audio.mels]"),
+              path("data.pictures", &S::pictures, "(none)",
+                   "frames instead of data.videos: a .npy file of [n x volumes, size, size, 3], bytes or numbers from "
+                   "-1 to 1; "
+                   "size is model.video.size"),
+              path("data.cache_dir", &DataConfig::cache_dir, ".plimsoll-cache",
+                   "folder of cached decoded pictures and sound, relative to the job file"),
+          },
+      .check = check_stimuli,
+      .paths = [](Job& job) -> std::vector<std::filesystem::path*> {
+        S& stimuli = job.data.stimuli;
+        return {&stimuli.fmri,   &stimuli.mask,          &stimuli.texts,          &stimuli.text_embeddings,
+                &stimuli.videos, &stimuli.text_features, &stimuli.audio_features, &stimuli.pictures};
+      },
+      .origin = origin_of_stimuli,
+  };
+  std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
+  return kind;
+}
+
+}  // namespace plimsoll::job

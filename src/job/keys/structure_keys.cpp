@@ -1,0 +1,70 @@
+#include "job/keys/structure_keys.h"
+
+#include <fmt/format.h>
+
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+
+namespace plimsoll::job {
+namespace {
+
+using S = SlicesConfig;
+
+Key text(std::string key, std::string S::*member, std::string meaning) {
+  const std::string usual = S{}.*member;
+  return {{std::move(key), "text", "\"" + usual + "\"", std::move(meaning)},
+          [=](const Value& value, Job& job) { job.data.slices.*member = read_text(value, "text"); }};
+}
+
+/// How often the structure's name stands in it.
+size_t places_for_names(const std::string& text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find("{}", at)) != std::string::npos; at += 2) ++count;
+  return count;
+}
+
+}  // namespace
+
+std::vector<Key> structure_keys() {
+  return {
+      {{"data.structures", "pattern | list of patterns", "['*']", "names of the structures to segment"},
+       [](const Value& value, Job& job) {
+         job.data.slices.structures = read_patterns(value, "a pattern such as 'left *', or a list of them");
+       }},
+      integer("data.min_pixels", &S::min_pixels, {1, int64_t{1} << 28},
+              "minimum of pixels of a structure in a slice or picture, at model.image_size, to be a sample"),
+      number(
+          "data.augment", &S::augment, {.least = 0, .most = 0.5, .none = true},
+          "strength of augmentation of training samples: shift by up to this fraction of the image's side, rotation by "
+          "up to this number of radians, size and contrast by up to this fraction, drawn again each time; 0: none"),
+      text("data.prompt", &S::prompt,
+           "prompt that the language model reads; {} is replaced by the name of the structure"),
+      text("data.answer", &S::answer,
+           "answer that the language model learns; model.loss.text is the weight of its loss"),
+  };
+}
+
+void check_structures(const Job& job, const Places& places, bool named) {
+  const S& slices = job.data.slices;
+  if (slices.structures.empty())
+    refuse(places.of({"data.structures"}), "data.structures is empty; '*' stands for all of them");
+  const size_t names = places_for_names(slices.prompt);
+  if (named && names != 1)
+    refuse(places.of({"data.prompt"}),
+           "data.prompt must have {} once, where the structure's name is put, as in \"Segment the {}.\"");
+  if (names > 1) refuse(places.of({"data.prompt"}), "data.prompt may have {} once, where the structure's name is put");
+  if (places_for_names(slices.answer) > 1)
+    refuse(places.of({"data.answer"}), "data.answer may have {} once, where the structure's name is put");
+}
+
+std::map<std::string, std::string> origin_of_structures(const Job& job) {
+  const S& slices = job.data.slices;
+  std::map<std::string, std::string> origin = {{"data.structures", joined(slices.structures, ", ")},
+                                               {"data.min_pixels", fmt::format("{}", slices.min_pixels)},
+                                               {"data.prompt", slices.prompt},
+                                               {"data.answer", slices.answer}};
+  if (slices.augment > 0) origin["data.augment"] = fmt::format("{}", slices.augment);
+  return origin;
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,48 @@
+// What a job file says of text, and of data that are none.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "job/keys/data_kind.h"
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+#include "job/keys/tokenizer_keys.h"
+
+namespace plimsoll::job {
+
+DataKind text_kind() {
+  using D = DataConfig;
+  DataKind kind;
+  kind.type = "text";
+  kind.meaning = "files cut into windows of tokens";
+  kind.keys = {
+      paths("data.files", &D::files, "files, relative to the job file"),
+      path("data.cache_dir", &D::cache_dir, ".plimsoll-cache",
+           "folder of cached token files, relative to the job file"),
+  };
+  kind.keys.front().help.default_value = "(required)";
+  std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
+  kind.check = [](const Job& job, const Places& places) {
+    if (job.data.files.empty())
+      refuse(places.of({"data.type"}),
+             "data.files is missing; name the text to train on, for example files: [corpus.txt]");
+    check_tokenizer(job, places);
+  };
+  return kind;
+}
+
+DataKind synthetic_kind() {
+  DataKind kind;
+  kind.type = "synthetic";
+  kind.meaning = "random inputs of the model's shapes, drawn from the seed, to try out memory and speed without data";
+  kind.keys = {integer("data.samples", &DataConfig::samples, {1, int64_t{1} << 32},
+                       "synthetic: number of different samples, which are one epoch")};
+  // How many samples there are, and which of them are learned from, is said nowhere else.
+  kind.origin = [](const Job& job) {
+    return std::map<std::string, std::string>{{"data.samples", fmt::format("{}", job.data.samples)}};
+  };
+  return kind;
+}
+
+}  // namespace plimsoll::job

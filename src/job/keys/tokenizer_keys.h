@@ -1,0 +1,17 @@
+// The keys of what turns text into tokens, which several types of data have.
+#pragma once
+
+#include <vector>
+
+#include "job/keys/keys.h"
+#include "job/values/places.h"
+
+namespace plimsoll::job {
+
+/// data.tokenizer and data.tokenizer_file.
+std::vector<Key> tokenizer_keys();
+
+/// Throws UserError where the tokenizer needs a file and none is named.
+void check_tokenizer(const Job& job, const Places& places);
+
+}  // namespace plimsoll::job

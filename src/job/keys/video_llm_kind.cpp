@@ -1,0 +1,197 @@
+// What a job file says of `model.type: video_llm`.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "models/size_limits.h"
+#include "models/video_llm_config.h"
+#include "job/keys/key_kinds.h"
+#include "job/keys/model_kind.h"
+
+namespace plimsoll::job {
+namespace {
+
+constexpr IntegerRange kPixels{1, int64_t{1} << 12};
+constexpr IntegerRange kCells{1, int64_t{1} << 16};
+constexpr IntegerRange kWidth{1, int64_t{1} << 16};
+constexpr IntegerRange kDepth{0, 1024};
+constexpr IntegerRange kFrames{1, kMostClipFrames};
+
+DecoderConfig& llm_of(Job& job) {
+  return job.model.video_llm.llm;
+}
+
+/// A number for each of three colours.
+Key colours(const std::string& key, std::array<double, 3> VisionConfig::*member, NumberRange range,
+            const std::string& meaning) {
+  const std::string type = fmt::format("list of 3 numbers, each a {}", range.text());
+  return {{key, type, fmt::format("[{}]", fmt::join(VisionConfig{}.*member, ", ")), meaning},
+          [=](const Value& value, Job& job) {
+            if (value.node->kind != Node::Kind::list || value.node->items.size() != 3)
+              value.refuse(fmt::format("{}: [0.5, 0.5, 0.5]", type));
+            for (size_t i = 0; i < 3; ++i)
+              (job.model.video_llm.vision.*member)[i] = read_number(value.with(value.node->items[i]), range);
+          }};
+}
+
+std::vector<Key> video_llm_keys() {
+  using M = VideoLlmConfig;
+  using V = VisionConfig;
+  const Place<V> vision = [](Job& job) -> V& { return job.model.video_llm.vision; };
+  std::vector<Key> keys = {
+      integer("model.image_size", &M::image_size, kPixels, "height and width that frames are scaled to"),
+      integer("model.tokens_per_frame", &M::tokens_per_frame, kCells,
+              "tokens of a frame that the language model reads: the patches are averaged over a square grid of this "
+              "number of cells"),
+      integer_at("model.vision.patch", vision, &V::patch, kPixels,
+                 "height and width of a patch, which is a token of the encoder; must divide model.image_size"),
+      integer_at("model.vision.width", vision, &V::width, kWidth, "width of the frames' encoder"),
+      integer_at("model.vision.depth", vision, &V::depth, kDepth,
+                 "transformer blocks of the frames' encoder; if they are trained, activations of every frame are kept"),
+      integer_at("model.vision.num_heads", vision, &V::num_heads, {1, model::kMaxHeads},
+                 "attention heads of the frames' encoder; must divide its width"),
+      integer_at("model.vision.intermediate_size", vision, &V::intermediate_size, {0, model::kMaxFeedForward},
+                 "width of the encoder's feed-forward; 0: 4 x model.vision.width"),
+      word_at("model.vision.norm", vision, &V::norm, {"rmsnorm", "layernorm"}, "type of the norms in the encoder"),
+      number_at("model.vision.norm_eps", vision, &V::norm_eps,
+                {.least = 0, .least_open = true, .most = 1, .most_open = true},
+                "value added to the variance in norms of the encoder"),
+      word_at("model.vision.activation", vision, &V::activation, {"gelu", "gelu_tanh", "quick_gelu"},
+              "activation of the encoder's feed-forward; quick_gelu: x sigmoid(1.702 x), as in CLIP, which keeps one "
+              "more tensor"),
+      boolean_at("model.vision.bias", vision, &V::bias, "biases on the encoder's projections"),
+      boolean_at("model.vision.patch_bias", vision, &V::patch_bias, "a bias on the projection of patches"),
+      boolean_at("model.vision.class_token", vision, &V::class_token,
+                 "an additional token that is left out of the averages (ViT, CLIP)"),
+      boolean_at("model.vision.pre_norm", vision, &V::pre_norm, "a norm before the first block (CLIP)"),
+      boolean_at("model.vision.final_norm", vision, &V::final_norm,
+                 "a norm after the last block; default with model.vision.weights: that of the model family, and false "
+                 "if model.vision.depth is smaller than the number of blocks in the file"),
+      colours("model.vision.image_mean", &V::image_mean, {.least = 0, .most = 1},
+              "mean of red, green and blue in [0, 1], which is subtracted; default with model.vision.weights: that of "
+              "preprocessor_config.json"),
+      colours("model.vision.image_std", &V::image_std, {.least = 0, .least_open = true},
+              "deviation of red, green and blue, by which colors are divided; default with model.vision.weights: that "
+              "of preprocessor_config.json"),
+      path("model.vision.weights", &ModelConfig::vision_weights, "(none)",
+           "weights that the frames' encoder starts from: a folder with config.json and safetensors of a ViT, CLIP or "
+           "SigLIP, which sets its other keys and model.image_size"),
+      path("model.vision.config", &ModelConfig::vision_config, "(none)",
+           "config.json of the frames' encoder, or its folder, which sets the other keys of the encoder; none: the one "
+           "next to model.vision.weights, if any"),
+  };
+  for (Key& key : language_model_keys(llm_of)) keys.push_back(std::move(key));
+  const std::vector<std::string> types = {"auto", "float32", "bfloat16", "float16"};
+  keys.push_back({{"model.llm.dtype", joined(types, " | "), "auto",
+                   "dtype of the language model's weights, as in model.dtype; auto: that of the other weights"},
+                  [=](const Value& value, Job& job) {
+                    const std::string word = read_word(value, types);
+                    job.model.video_llm.llm_dtype.reset();
+                    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16})
+                      if (name_of(dtype) == word) job.model.video_llm.llm_dtype = dtype;
+                  }});
+  keys.push_back(
+      boolean("model.llm.use_gradient_checkpointing", &M::llm_checkpointing,
+              "gradient_checkpointing for the language model's layers only; false: as gradient_checkpointing"));
+  keys.push_back({{"data.max_frames", "none | " + kFrames.text(), "100",
+                   "frames of a clip, evenly spaced; none: 30 per second. Activations grow with them"},
+                  [=](const Value& value, Job& job) {
+                    job.data.clips.max_frames =
+                        value.is("none") ? std::nullopt : std::optional<int64_t>(read_integer(value, kFrames, "none"));
+                  }});
+  keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, model::kMaxSequence},
+                         "tokens of prompt and caption after the video"));
+  return keys;
+}
+
+// What holds for model.dtype holds for a part of the model.
+void check_llm_dtype(const Job& job, const Places& places) {
+  if (!job.model.video_llm.llm_dtype) return;
+  const DType dtype = *job.model.video_llm.llm_dtype;
+  const auto no = [&](const std::string& why) {
+    refuse(places.of({"model.llm.dtype"}), fmt::format("model.llm.dtype is {}{}", name_of(dtype), why));
+  };
+  if (job.model.dtype && *job.model.dtype != dtype)
+    no(fmt::format(", and model.dtype, of the whole model, {}; leave one of them out", name_of(*job.model.dtype)));
+  if (!job.precision) no(", and precision is auto, which chooses the weights' type too; name a precision");
+  if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)
+    no(", whose small gradients need loss scaling; set precision: 16-mixed, or model.llm.dtype: bfloat16");
+  if (job.precision == Precision::bf16_true && dtype != DType::bfloat16)
+    no("; with precision bf16-true weights are bfloat16: leave it auto, or set precision: bf16-mixed");
+}
+
+void check_video_llm(const Job& job, const Places& places) {
+  const VideoLlmConfig& config = job.model.video_llm;
+  if (const auto problem = model::problem_of(config)) refuse(places.of({problem->key}), problem->message);
+  const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
+  const double frames = static_cast<double>(frames_of_clip(job.data.clips));
+  const double side = static_cast<double>(config.image_size) / static_cast<double>(config.vision.patch);
+  const double sequence =
+      frames * static_cast<double>(config.tokens_per_frame) + static_cast<double>(job.data.sequence_length);
+  if (sequence > static_cast<double>(model::kMaxSequence))
+    refuse(places.of({"data.max_frames", "model.tokens_per_frame", "data.sequence_length"}),
+           fmt::format("data.max_frames {} x model.tokens_per_frame {} and data.sequence_length {} are {:.0f} tokens; "
+                       "the language model reads at most {}",
+                       frames_of_clip(job.data.clips), config.tokens_per_frame, job.data.sequence_length, sequence,
+                       model::kMaxSequence));
+  check_decoder(config.llm, "model.llm", static_cast<int64_t>(sequence), at_a_time, places);
+  constexpr double countable = 4.6e18;  // 2^62
+  const double bytes = 4 * static_cast<double>(at_a_time) * frames * side * side * 64 *
+                       static_cast<double>(config.vision.width) * static_cast<double>(config.vision.depth + 1);
+  if (bytes > countable)
+    refuse(
+        places.of({"data.max_frames", "model.image_size", "micro_batch_size", "batch_size"}),
+        fmt::format("{} clips at a time of {:.0f} frames need about {:.0e} bytes, more than can be counted; make one "
+                    "of them smaller",
+                    at_a_time, frames, bytes));
+  check_llm_dtype(job, places);
+  if (config.llm_checkpointing && job.gradient_checkpointing == Choice::off)
+    refuse(places.of({"model.llm.use_gradient_checkpointing", "gradient_checkpointing"}),
+           "model.llm.use_gradient_checkpointing is true, and gradient_checkpointing false; leave one of them out");
+}
+
+std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  const VideoLlmConfig& model = job.model.video_llm;
+  auto origin = decoder_origin(model.llm, "model.llm");
+  origin.insert({{"model.image_size", text(model.image_size)},
+                 {"model.tokens_per_frame", text(model.tokens_per_frame)},
+                 {"model.vision.patch", text(model.vision.patch)},
+                 {"model.vision.num_heads", text(model.vision.num_heads)},
+                 {"data.max_frames", text(frames_of_clip(job.data.clips))},
+                 {"data.sequence_length", text(job.data.sequence_length)}});
+  // Only where they are used: checkpoints of before there were such keys go on.
+  const VisionConfig &vision = model.vision, usual;
+  const auto add = [&](const char* key, const auto& value, const auto& default_value) {
+    if (value != default_value) origin[std::string("model.vision.") + key] = text(value);
+  };
+  add("norm", vision.norm, usual.norm);
+  add("norm_eps", vision.norm_eps, usual.norm_eps);
+  add("activation", vision.activation, usual.activation);
+  const auto listed = [](const std::array<double, 3>& colours) { return fmt::format("{}", fmt::join(colours, " ")); };
+  add("image_mean", listed(vision.image_mean), listed(usual.image_mean));
+  add("image_std", listed(vision.image_std), listed(usual.image_std));
+  return origin;
+}
+
+}  // namespace
+
+ModelKind video_llm_kind() {
+  return {
+      .type = "video_llm",
+      .meaning = "video frames into a language model",
+      .keys = video_llm_keys(),
+      .check = check_video_llm,
+      .data_types = {"clips"},
+      .origin = origin_of_video_llm,
+      .shrinks = {
+          {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }, 1, 1},
+          {"model.image_size", "smaller frames", [](const Job& job) { return job.model.video_llm.image_size; }, 16, 2},
+          {"data.sequence_length", "a shorter text", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
+          {"model.llm.num_layers", "fewer layers of the language model",
+           [](const Job& job) { return job.model.video_llm.llm.num_layers; }},
+      }};
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,89 @@
+#include "job/kinds_meant.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+#include "job/keys/data_kind.h"
+#include "job/keys/keys.h"
+#include "job/keys/model_kind.h"
+
+namespace plimsoll::job {
+namespace {
+
+bool holds(const std::vector<std::string>& words, const std::string& word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+const Value* given(const std::vector<Value>& values, std::string_view key) {
+  const auto found = std::ranges::find(values, key, &Value::key);
+  return found == values.end() ? nullptr : &*found;
+}
+
+/// Whether a model of that kind has all the keys given, and some type of its data has. `data_type`: the one that is
+/// named, or "".
+bool could_be(const ModelKind& kind, const std::vector<Value>& values, const std::string& data_type) {
+  const auto learns_from = [&](const std::string& type) { return type == "synthetic" || holds(kind.data_types, type); };
+  if (!data_type.empty() && !learns_from(data_type)) return false;
+  return std::ranges::all_of(values, [&](const Value& value) {
+    const Key& key = *find_key(value.key);
+    if (key.types.empty()) return true;
+    return key.type_key == "model.type" ? holds(key.types, kind.type) : std::ranges::any_of(key.types, learns_from);
+  });
+}
+
+/// The first key that tells such a job from one of the default kind.
+const Value& what_tells(const std::vector<Value>& values, const std::string& data_type) {
+  const ModelKind& usual = model_kinds().front();
+  const auto found = std::ranges::find_if(
+      values, [&](const Value& value) { return !could_be(usual, {value}, value.key == "data.type" ? data_type : ""); });
+  check(found != values.end(), "no key tells the type of model");
+  return *found;
+}
+
+/// The kind that the keys can only be of, where they cannot be the default one's.
+void take_model_type(const std::vector<Value>& values, Job& job, bool data_type_given) {
+  const std::string data_type = data_type_given ? job.data.type : "";
+  std::vector<const ModelKind*> kinds;
+  for (const ModelKind& kind : model_kinds())
+    if (could_be(kind, values, data_type)) kinds.push_back(&kind);
+  // None: keys that do not go together, which is said where each is checked.
+  if (kinds.empty() || kinds.front() == &model_kinds().front()) return;
+  const Value& telling = what_tells(values, data_type);
+  const std::string place = telling.source->at(telling.node->line);
+  if (kinds.size() > 1) {
+    std::vector<std::string> types;
+    for (const ModelKind* kind : kinds) types.push_back(kind->type);
+    refuse(place, fmt::format("model.type is missing; {} is a key of {}: name one of them", telling.key,
+                              joined(types, " and of ")));
+  }
+  job.model.type = kinds.front()->type;
+  job.notes.push_back(
+      fmt::format("{}: {} says that this is a job of model.type: {}", place, telling.key, job.model.type));
+}
+
+/// The model's own type of data, unless a key of another one is given.
+void take_data_type(const std::vector<Value>& values, Job& job) {
+  for (const std::string& type : model_kind(job.model.type).data_types) {
+    const bool all = std::ranges::all_of(values, [&](const Value& value) {
+      const Key& key = *find_key(value.key);
+      return key.type_key != "data.type" || holds(key.types, type);
+    });
+    if (!all) continue;
+    job.data.type = type;
+    return;
+  }
+}
+
+}  // namespace
+
+void take_types(const std::vector<Value>& values, Job& job) {
+  const Value *model = given(values, "model.type"), *data = given(values, "data.type");
+  for (const Value* value : {model, data})
+    if (value != nullptr) find_key(value->key)->read(*value, job);
+  if (model == nullptr) take_model_type(values, job, data != nullptr);
+  if (data == nullptr) take_data_type(values, job);
+}
+
+}  // namespace plimsoll::job

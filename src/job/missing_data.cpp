@@ -1,0 +1,113 @@
+#include "job/missing_data.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "base/nearest_file.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::vector<MissingFile> all_files(const Job& job) {
+  const DataConfig& data = job.data;
+  std::vector<MissingFile> all;
+  const auto add = [&](const char* key, const fs::path& file) {
+    if (!file.empty()) all.push_back({key, file});
+  };
+  const auto add_each = [&](const char* key, const std::vector<fs::path>& files) {
+    for (const fs::path& file : files) add(key, file);
+  };
+  add_each("data.files", data.files);
+  if (data.type == "series") {
+    add_each("data.validation_files", data.series.validation_files);
+    add_each("data.labels", data.series.labels);
+    add_each("data.validation_labels", data.series.validation_labels);
+  }
+  if (data.type == "pictures") {
+    add("data.images", data.pictures.images);
+    add("data.masks", data.pictures.masks);
+    add("data.list", data.pictures.list);
+    add("data.label_names", data.slices.label_names);
+  }
+  if (data.type == "slices") {
+    add_each("data.labels", data.slices.labels);
+    add("data.label_names", data.slices.label_names);
+  }
+  if (data.type == "clips") add("data.list", data.clips.list);
+  if (data.type == "stimuli") {
+    add("data.fmri", data.stimuli.fmri);
+    add("data.fmri_mask", data.stimuli.mask);
+    add("data.texts", data.stimuli.texts);
+    add("data.text_embeddings", data.stimuli.text_embeddings);
+    add("data.videos", data.stimuli.videos);
+    add("data.text_features", data.stimuli.text_features);
+    add("data.audio_features", data.stimuli.audio_features);
+    add("data.pictures", data.stimuli.pictures);
+  }
+  if (data.tokenizer != "bytes") add("data.tokenizer_file", data.tokenizer_file);
+  return all;
+}
+
+// As whoever reads the message would type it.
+std::string from_here(const fs::path& path) {
+  std::error_code error;
+  const fs::path near = fs::proximate(path, error);
+  return error || near.empty() || *near.begin() == ".." ? path.string() : near.string();
+}
+
+// Data of the repository's examples lie in ROOT/.data: texts straight in it, an example's own in a folder of its name.
+std::optional<std::string> what_prepares(const fs::path& file) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(file, error);
+  for (fs::path folder = whole.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (folder.filename() != ".data") continue;
+    const fs::path root = folder.parent_path(), inside = whole.lexically_relative(folder);
+    const bool text = std::next(inside.begin()) == inside.end();
+    if (text && is_there(root / "scripts" / "prepare-text.sh")) {
+      const std::string here = from_here(root);
+      return fmt::format("run 'make text'{}, which fetches it", here == "." ? "" : " in " + here);
+    }
+    const fs::path prepare = root / "examples" / *inside.begin() / "prepare";
+    if (!text && is_there(prepare)) return fmt::format("run {}, which fetches it", from_here(prepare));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<MissingFile> missing_data(const Job& job) {
+  if (job.data.type == "synthetic") return {};  // files of the type that it stands for are not read
+  std::vector<MissingFile> all = all_files(job);
+  std::erase_if(all, [](const MissingFile& each) { return is_there(each.file); });
+  return all;
+}
+
+std::string remedy_for(const Job& job, const MissingFile& missing) {
+  if (const auto made = what_prepares(missing.file)) return *made;
+  if (const std::string advice = absent_file_advice(missing.file); !advice.empty()) return advice.substr(2);
+  const bool data = missing.key != "data.tokenizer_file" && !job.data.root.empty();
+  const fs::path start = data ? job.data.root : job.file.parent_path();
+  return fmt::format("relative paths start in {}, {}", start.empty() ? "the current folder" : start.string(),
+                     data ? "which is data.root" : "where the job file is");
+}
+
+void require_data(const Job& job) {
+  std::vector<MissingFile> missing = missing_data(job);
+  if (job.data.skip_bad) std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.files"; });
+  if (missing.empty()) return;
+  const MissingFile& first = missing.front();
+  throw UserError(fmt::format("{}: {} does not exist{}; {}", first.key, first.file.lexically_normal().string(),
+                              missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
+                              remedy_for(job, first)));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,152 @@
+#include "job/precision_claims.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll::job {
+namespace {
+
+using Of = PrecisionClaim::Of;
+using Claims = std::vector<const PrecisionClaim*>;
+
+constexpr const char* kFloat32 = "32-true";
+constexpr const char* kFloat16 = "16-mixed";
+constexpr const char* kBfloat16 = "bf16-mixed";
+constexpr const char* kBfloat16True = "bf16-true";
+constexpr const char* kAuto = "auto";
+
+bool is_mixed(const std::string& word) {
+  return word == kFloat16 || word == kBfloat16;
+}
+
+bool is_brain(const std::string& word) {
+  return word == kBfloat16 || word == kBfloat16True;
+}
+
+/// Whether a precision is what a boolean says. One that is none of ours is refused where it is read.
+bool goes_with(const std::string& word, const PrecisionClaim& boolean) {
+  if (word == kAuto) return false;  // it may choose any
+  if (word != kFloat32 && !is_mixed(word) && !is_brain(word)) return true;
+  const bool so = boolean.of == Of::bf16 ? is_brain(word) : boolean.of == Of::fp16 ? word == kFloat16 : is_mixed(word);
+  return so == boolean.yes;
+}
+
+bool contradict(const PrecisionClaim& a, const PrecisionClaim& b) {
+  if (a.of == Of::name || b.of == Of::name) {
+    if (a.of == b.of) return false;  // a key that is given twice is refused as such
+    return a.of == Of::name ? !goes_with(a.word, b) : !goes_with(b.word, a);
+  }
+  if (a.of == b.of) return a.yes != b.yes;
+  if (a.of != Of::mixed && b.of != Of::mixed) return a.yes && b.yes;
+  const PrecisionClaim &mixed = a.of == Of::mixed ? a : b, &kind = a.of == Of::mixed ? b : a;
+  return !mixed.yes && kind.yes;
+}
+
+[[noreturn]] void refuse(const PrecisionClaim& a, const PrecisionClaim& b) {
+  const bool open = a.word == kAuto || b.word == kAuto;
+  const bool kinds = a.of != Of::name && b.of != Of::name && a.yes && b.yes;
+  throw UserError(
+      fmt::format("{}: {} contradicts {}{}; {}", b.place, b.said, a.said,
+                  a.place == b.place || a.command_line ? "" : fmt::format(" ({})", a.place),
+                  open    ? "auto may choose any precision: name one, or leave the other out"
+                  : kinds ? "training is in one of them: leave one out, or set precision: bf16-mixed or 16-mixed"
+                          : "leave one of them out"));
+}
+
+const PrecisionClaim* claim_of(const Claims& claims, Of of, bool yes) {
+  const auto found =
+      std::ranges::find_if(claims, [&](const PrecisionClaim* claim) { return claim->of == of && claim->yes == yes; });
+  return found == claims.end() ? nullptr : *found;
+}
+
+void require_agreement(const Claims& claims) {
+  for (size_t b = 0; b < claims.size(); ++b)
+    for (size_t a = 0; a < b; ++a)
+      if (contradict(*claims[a], *claims[b])) refuse(*claims[a], *claims[b]);
+  const PrecisionClaim *mixed = claim_of(claims, Of::mixed, true), *no_bf16 = claim_of(claims, Of::bf16, false),
+                       *no_fp16 = claim_of(claims, Of::fp16, false);
+  if (mixed && no_bf16 && no_fp16)
+    throw UserError(fmt::format("{}: {} needs bf16 or fp16, but {} and {} forbid both; remove one of the three",
+                                mixed->place, mixed->said, no_bf16->said, no_fp16->said));
+}
+
+/// Of the command line: what stands behind the last name, of each boolean the last.
+Claims last_words(const Claims& claims) {
+  Claims last;
+  for (const PrecisionClaim* claim : claims) {
+    if (claim->of == Of::name) last.clear();
+    std::erase_if(last, [&](const PrecisionClaim* other) { return other->of == claim->of; });
+    last.push_back(claim);
+  }
+  return last;
+}
+
+/// What one more claim makes of `word`; "" stands for the default, which is float32.
+std::string after(const std::string& word, const PrecisionClaim& claim, const Claims& all, bool float16_weights) {
+  const auto mixed_but = [&](Of kind, const char* other) {
+    const bool denied = claim_of(all, kind == Of::bf16 ? Of::fp16 : Of::bf16, false) != nullptr;
+    return claim_of(all, Of::mixed, true) && !denied ? other : kFloat32;
+  };
+  switch (claim.of) {
+    case Of::name:
+      return claim.word;
+    case Of::bf16:
+      if (claim.yes) return kBfloat16;
+      return is_brain(word) ? mixed_but(Of::bf16, kFloat16) : word;
+    case Of::fp16:
+      if (claim.yes) return kFloat16;
+      return word == kFloat16 ? mixed_but(Of::fp16, kBfloat16) : word;
+    case Of::mixed:
+      if (!claim.yes) return kFloat32;
+      if (is_mixed(word)) return word;
+      return claim_of(all, Of::bf16, false) || (float16_weights && !claim_of(all, Of::fp16, false)) ? kFloat16
+                                                                                                    : kBfloat16;
+  }
+  return word;
+}
+
+}  // namespace
+
+ClaimedPrecision settled(const std::vector<PrecisionClaim>& claims, bool float16_weights) {
+  Claims file, line;
+  for (const PrecisionClaim& claim : claims) (claim.command_line ? line : file).push_back(&claim);
+  require_agreement(file);
+  line = last_words(line);
+  // A name that later words replace is no contradiction of theirs.
+  Claims booleans = line;
+  std::erase_if(booleans, [](const PrecisionClaim* claim) { return claim->of == Of::name; });
+  require_agreement(booleans);
+
+  // In a file the order says nothing: a name decides, then a kind, then mixed, then what is denied.
+  std::ranges::stable_sort(file, {}, [](const PrecisionClaim* claim) {
+    if (claim->of == Of::name) return 3;
+    return !claim->yes ? (claim->of == Of::mixed ? 0 : 1) : claim->of == Of::mixed ? 1 : 2;
+  });
+  ClaimedPrecision result;
+  Claims all = file;
+  const auto take = [&](const PrecisionClaim* claim) {
+    std::string word = after(result.word, *claim, all, float16_weights);
+    const auto index = static_cast<size_t>(claim - claims.data());
+    const bool changes = word != result.word;
+    if (changes) result.decided_by = index;
+    result.word = std::move(word);
+    if (claim->of != Of::name && (claim->yes || changes)) result.heeded.emplace_back(index, result.word);
+  };
+  for (const PrecisionClaim* claim : file) take(claim);
+  for (auto& [index, word] : result.heeded) word = result.word;
+  all.insert(all.end(), line.begin(), line.end());
+  for (const PrecisionClaim* claim : line) {
+    if (claim->of != Of::name && !claim->yes && result.word == kAuto)
+      throw UserError(fmt::format(
+          "{}: precision is auto, which may choose any; name one, for example precision=32-true", claim->place));
+    take(claim);
+  }
+  std::ranges::sort(result.heeded);
+  return result;
+}
+
+}  // namespace plimsoll::job

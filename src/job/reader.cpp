@@ -1,0 +1,359 @@
+// From YAML text and overrides to a checked Job:
+//
+//     load_document -> flatten to key and value -> overrides replace -> the table reads each -> checks between keys
+//
+// Nested mappings and dotted keys mean the same ("optimizer: {name: sgd}", "optimizer.name: sgd"), so an override is
+// read like a one-line file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <deque>
+#include <fstream>
+#include <list>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "base/nearest_file.h"
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+#include "job/values/aliases.h"
+#include "job/architecture.h"
+#include "job/batch_sizes.h"
+#include "job/checks.h"
+#include "job/keys/data_kind.h"
+#include "job/values/document.h"
+#include "job/keys/keys.h"
+#include "job/kinds_meant.h"
+#include "job/learning_rate_note.h"
+#include "job/other_booleans.h"
+#include "job/values/places.h"
+#include "job/unknown_key.h"
+
+namespace plimsoll {
+namespace job {
+namespace {
+
+bool is_section(std::string_view name) {
+  return std::ranges::find(sections(), name) != sections().end();
+}
+
+/// Returns "seed" for "training.seed": a key at the top of the job file may stand in a section `training` too. Returns
+/// nothing for other names.
+std::optional<std::string> key_in_training_section(std::string_view name) {
+  constexpr std::string_view kSection = "training.";
+  if (!name.starts_with(kSection)) return std::nullopt;
+  const std::string_view key = name.substr(kSection.size());
+  if (key.find('.') != std::string_view::npos || find_key(key) == nullptr) return std::nullopt;
+  return std::string(key);
+}
+
+/// A note on a budget of a few digits without a unit, which is bytes: "256" is seldom what is meant.
+std::optional<std::string> missing_unit_note(const Value& value) {
+  constexpr std::array kBudgets = {"memory_budget", "host_memory_budget", "disk_budget"};
+  constexpr size_t kFewDigits = 6;
+  const std::string& text = value.node->text;
+  if (std::ranges::find(kBudgets, value.key) == kBudgets.end() || value.node->kind != Node::Kind::scalar ||
+      text.empty() || text.size() > kFewDigits || text == "0" ||
+      !std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); }))
+    return std::nullopt;
+  return fmt::format("{}: {} is {} bytes; write the unit if more is meant, for example {}MiB",
+                     value.source->at(value.node->line), value.key, text, text);
+}
+
+/// The keys given, in order. A later one of the same name takes the place of the earlier.
+class Assignments {
+ public:
+  /// Adds what `node` says at `path` ("" is the whole file). Throws UserError for an unknown key, a section that is
+  /// not a mapping, and a key given twice in the same text.
+  void add(const std::string& path, const Node& node, const Source& source) {
+    const bool other_section =
+        !is_section(path) && !find_key(path) && node.kind == Node::Kind::mapping && is_alias_section(path);
+    if (!path.empty() && !is_section(path) && !other_section) {
+      if (const auto key = key_in_training_section(path))
+        return put_alias({path, "a training section", *key}, path, node, source);
+      if (!find_key(path)) return put_alias(*find_alias(path), path, node, source);
+      put(path, in_our_words(path, node, source), source);
+      return;
+    }
+    // A section whose keys are all commented out is empty.
+    if (node.kind == Node::Kind::null && !source.command_line) return;
+    if (node.kind != Node::Kind::mapping) refuse_section(path, node, source);
+    for (const Node::Entry& entry : node.entries) {
+      const std::string name = path.empty() ? with_section(entry.key) : path + "." + entry.key;
+      if (!known(name, entry.value->kind)) refuse_unknown_key(name, entry, source);
+      add(name, *entry.value, source);
+    }
+  }
+
+  /// After the last add(): what booleans of other programs come to together with the keys that they are about. Throws
+  /// UserError where they contradict each other.
+  void settle() {
+    const auto given = [&](const char* key) {
+      const auto found = index_.find(key);
+      return found == index_.end() ? nullptr : &values_[found->second];
+    };
+    const bool float16_weights =
+        std::ranges::any_of(std::array{"model.dtype", "model.llm.dtype"}, [&](const char* key) {
+          const Value* const type = given(key);
+          return type && type->is("float16");
+        });
+    const OtherBooleans::Precision precision = booleans_.precision(float16_weights);
+    notes_.insert(notes_.end(), precision.notes.begin(), precision.notes.end());
+    if (!precision.word.empty()) {
+      const Node& by = *precision.node;
+      const Node& node = made_.emplace_back(Node{Node::Kind::scalar, precision.word, {}, {}, by.line, by.column});
+      const auto [found, is_new] = index_.emplace("precision", values_.size());
+      if (is_new) values_.emplace_back();
+      values_[found->second] = {&node, "precision", precision.source};
+    }
+    if (const auto note = booleans_.beside(given("device"))) notes_.push_back(*note);
+  }
+
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  /// Where a key was given, by whom, by what name.
+  void tell(const Value& value, Places& places) const {
+    places.set(value.key, value.source->at(value.node->line), value.source->command_line);
+    if (in_file_.contains(value.key)) places.set_in_file(value.key);
+    if (const auto word = words_.find(value.key); word != words_.end()) places.set_word(value.key, word->second);
+  }
+
+  /// "MODEL.hidden_dim" and "MODEL" with the section as it is written here; other names as they are.
+  static std::string with_section(const std::string& name) {
+    const size_t end = std::min(name.find('.'), name.size());
+    std::string section = name.substr(0, end);
+    std::ranges::transform(section, section.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return is_section(section) || is_alias_section(section) ? section + name.substr(end) : name;
+  }
+
+  /// A key, a section, or another program's name for one.
+  static bool known(const std::string& name, Node::Kind kind) {
+    return is_section(name) || find_key(name) || key_in_training_section(name) || find_alias(name) ||
+           (kind == Node::Kind::mapping && is_alias_section(name));
+  }
+
+ private:
+  /// A precision by another program's word ("bf16") as a node with ours ("bf16-mixed"), which a note says. `node`
+  /// itself for every other key and value.
+  const Node& in_our_words(const std::string& key, const Node& node, const Source& source) {
+    if (key != "precision") return node;
+    const auto word = word_of_others({&node, key, &source});
+    if (!word) return node;
+    notes_.push_back(
+        fmt::format("{}: precision: {} is precision: {} here", source.at(node.line), one_line(node.text), *word));
+    return made_.emplace_back(Node{Node::Kind::scalar, *word, {}, {}, node.line, node.column});
+  }
+
+  void put_alias(const Alias& alias, const std::string& name, const Node& node, const Source& source) {
+    const std::string where = fmt::format("{}: {} ({}'s name)", source.at(node.line), name, alias.origin);
+    if (alias.key.empty()) {
+      if (alias.convert) {
+        if (const auto said = alias.convert({&node, name, &source})) notes_.push_back(where + " " + *said);
+        return;
+      }
+      if (says_no(node)) return;
+      throw UserError(fmt::format("{} is no key here; {}", where, alias.advice));
+    }
+    if (alias.boolean != Alias::Boolean::none) booleans_.add(alias, node, source);
+    if (alias.key == "precision" && alias.boolean != Alias::Boolean::none) return;  // settled when all is said
+    const Node* value = &node;
+    if (alias.convert) {
+      const auto converted = alias.convert({&node, name, &source});
+      if (!converted) return;  // it says that something is not wanted which nobody else has asked for
+      value = &made_.emplace_back(Node{Node::Kind::scalar, *converted, {}, {}, node.line, node.column});
+    }
+    const bool same = value == &node;
+    notes_.push_back(fmt::format("{} is {}{} here", where, alias.key, same ? "" : ": " + value->text));
+    put(alias.key, same ? in_our_words(alias.key, node, source) : *value, source);
+    words_[alias.key] = name;
+  }
+
+  /// load_in_4bit: false asks for nothing that would have to be here.
+  static bool says_no(const Node& node) {
+    const Value value{&node, "", nullptr};
+    return node.kind == Node::Kind::null || std::ranges::any_of(std::array{"false", "no", "off", "none", "0"},
+                                                                [&](const char* no) { return value.is(no); });
+  }
+
+  void put(const std::string& key, const Node& node, const Source& source) {
+    words_.erase(key);
+    if (!source.command_line) in_file_.insert(key);
+    if (key == "precision" && node.kind == Node::Kind::scalar) booleans_.add_precision(node, source);
+    const auto [found, is_new] = index_.emplace(key, values_.size());
+    if (is_new) {
+      values_.push_back({&node, key, &source});
+      return;
+    }
+    Value& value = values_[found->second];
+    if (value.source == &source)
+      throw UserError(fmt::format("{}: {} is given twice; the first is at {}", source.at(node.line, node.column), key,
+                                  source.at(value.node->line, value.node->column)));
+    value = {&node, key, &source};
+  }
+
+  [[noreturn]] static void refuse_section(const std::string& path, const Node& node, const Source& source) {
+    const std::string what = node.kind == Node::Kind::list     ? "a list"
+                             : node.kind == Node::Kind::scalar ? in_quotes(node.text)
+                                                               : "empty";
+    if (path.empty()) {
+      const bool assigned = node.kind == Node::Kind::scalar && node.text.find('=') != std::string::npos;
+      throw UserError(
+          fmt::format("{}: a job file is a mapping of keys to values, as in 'max_steps: 100', and this is {}{}",
+                      source.at(node.line, node.column), what,
+                      assigned                        ? "; write a colon and a space in place of ="
+                      : node.kind == Node::Kind::list ? "; leave the '- ' before its keys out"
+                                                      : ""));
+    }
+    throw UserError(fmt::format("{}: {} is {}; it is a section, with keys of its own: {}{}", source.at(node.line), path,
+                                what, some_keys_of(path), first_key_advice(path, node, source)));
+  }
+
+  /// "; write optimizer.name=adamw" where a word stands for a section that one key says most of.
+  static std::string first_key_advice(const std::string& section, const Node& node, const Source& source) {
+    if (node.kind != Node::Kind::scalar || node.text.empty()) return "";
+    // "lora: true" and "model: 32" say nothing that could be kept.
+    if (!std::isalpha(static_cast<unsigned char>(node.text.front())) || node.text == "true" || node.text == "false")
+      return section == "lora" || section == "quantize" ? fmt::format("; for example {}.modules: ['*.qkv']", section)
+                                                        : "";
+    for (const char* key : {"model.type", "data.files", "optimizer.name", "scheduler.name", "checkpoint.directory",
+                            "log.metrics_file", "lora.modules", "quantize.modules"})
+      if (std::string_view(key).starts_with(section + ".")) {
+        const std::string word = one_line(node.text.substr(0, 40));
+        return source.command_line ? fmt::format("; for example {}={}", key, word)
+                                   : fmt::format("; for example {}: {}", key, word);
+      }
+    return "";
+  }
+
+  std::vector<Value> values_;
+  std::map<std::string, size_t> index_;
+  std::map<std::string, std::string> words_;  // the name that a key was given by, where it is another program's
+  std::set<std::string> in_file_;             // keys that the file gives
+  OtherBooleans booleans_;
+  std::deque<Node> made_;  // values in our words
+  std::vector<std::string> notes_;
+};
+
+void make_relative_to(const std::filesystem::path& directory, Job& job) {
+  const auto place = [&](std::filesystem::path& path) {
+    if (!path.empty()) path = directory / path;
+  };
+  place(job.data.root);
+  const std::filesystem::path& root = job.data.root.empty() ? directory : job.data.root;
+  const auto place_data = [&](std::filesystem::path& path) {
+    if (!path.empty()) path = root / path;
+  };
+  for (std::filesystem::path& file : job.data.files) place_data(file);
+  if (job.data.cache_dir.empty()) job.data.cache_dir = ".plimsoll-cache";
+  place(job.data.cache_dir);
+  place(job.data.tokenizer_file);
+  if (const DataKind& kind = data_kind(job.data.type); kind.paths)
+    for (std::filesystem::path* path : kind.paths(job)) place_data(*path);
+  place(job.model.weights);
+  place(job.model.config);
+  place(job.model.llm_weights);
+  place(job.model.llm_config);
+  place(job.model.vision_weights);
+  place(job.model.vision_config);
+  place(job.checkpoint.directory);
+  place(job.log.metrics_file);
+  place(job.disk_path);
+  if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")
+    job.checkpoint.resume = (directory / job.checkpoint.resume).string();
+}
+
+/// "; name a file in it, such as 'examples/job.yaml'", where it has one.
+std::string a_file_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error))
+    if (const std::filesystem::path file = entries->path(); file.extension() == ".yaml" || file.extension() == ".yml")
+      names.push_back(file.string());
+  if (names.empty()) return "; name a YAML file";
+  return fmt::format("; name a file in it, such as {}", in_quotes(*std::ranges::min_element(names)));
+}
+
+/// A file's text; at most one byte more than a document may have.
+std::string read_text_file(const std::filesystem::path& file) {
+  const std::string name = in_quotes(file.string());
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error))
+    throw UserError(fmt::format("job file {} is a folder{}", name, a_file_in(file)));
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream)
+    throw UserError(fmt::format("cannot open job file {}: {}{}", name, std::generic_category().message(errno),
+                                errno == ENOENT ? nearest_file_advice(file) : ""));
+  std::string text(kLongestDocument + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) throw UserError(fmt::format("cannot read job file {}", name));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return text;
+}
+
+}  // namespace
+}  // namespace job
+
+Job parse_job(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
+              const std::vector<std::string>& overrides) {
+  using namespace job;
+  // Values point into sources and documents: lists keep them where they are.
+  std::list<Source> sources;
+  std::list<Document> documents;
+  Assignments assignments;
+
+  sources.push_back({name, false});
+  documents.push_back(load_document(yaml, sources.back()));
+  if (documents.back().root) assignments.add("", *documents.back().root, sources.back());
+
+  for (const std::string& text : overrides) {
+    const size_t equals = text.find('=');
+    sources.push_back({"command line: " + one_line(text), true});
+    const Source& source = sources.back();
+    if (equals == std::string::npos || equals == 0)
+      throw UserError(
+          fmt::format("command line: {} is not an override; write key.path=value, for example "
+                      "optimizer.name=sgd",
+                      in_quotes(text)));
+    const std::string key = Assignments::with_section(text.substr(0, equals));
+    documents.push_back(load_document(text.substr(equals + 1), source));
+    Document& document = documents.back();
+    if (!document.root) document.root = &document.nodes.emplace_back();
+    if (!Assignments::known(key, document.root->kind)) refuse_unknown_key(key, {key, document.root}, source);
+    assignments.add(key, *document.root, source);
+  }
+
+  assignments.settle();
+  Job job;
+  job.notes = assignments.notes();
+  Places places(name);
+  take_types(assignments.values(), job);  // first: other keys are read as theirs
+  for (const Value& value : assignments.values()) {
+    read_as(*find_key(value.key), value, job);
+    assignments.tell(value, places);
+    if (const auto note = missing_unit_note(value)) job.notes.push_back(*note);
+  }
+  resolve_optimizer_name(job, places);
+  complete_batch_sizes(job, places);
+  take_architecture(job, places, directory);
+  check_keys_together(job, places);
+  make_relative_to(directory, job);
+  if (const auto note = learning_rate_note(job)) job.notes.push_back(*note);
+  return job;
+}
+
+Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  const std::string text = job::read_text_file(file);
+  if (text.empty() && overrides.empty())
+    throw UserError(fmt::format("{} is empty; docs/job-file.md begins with a job file to copy", file.string()));
+  Job job = parse_job(text, file.string(), file.parent_path(), overrides);
+  job.file = file;
+  return job;
+}
+
+}  // namespace plimsoll

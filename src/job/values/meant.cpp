@@ -1,0 +1,161 @@
+#include "job/values/meant.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "base/nearest.h"
+#include "job/values/aliases.h"
+
+namespace plimsoll::job {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string all(text);
+  std::ranges::transform(all, all.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return all;
+}
+
+bool contains(const std::vector<std::string>& words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+std::string did_you_mean(std::string_view word) {
+  return fmt::format("; did you mean '{}'?", word);
+}
+
+/// "1,000" and "12,345,678": commas between groups of three digits.
+bool has_groups_of_thousands(std::string_view text) {
+  const size_t first = text.find(',');
+  if (first == 0 || first > 3 || text.front() == '0') return false;
+  for (size_t at = first; at < text.size(); at += 4) {
+    const std::string_view group = text.substr(at);
+    if (group.size() < 4 || group[0] != ',') return false;
+    if (!std::all_of(group.begin() + 1, group.begin() + 4, [](unsigned char c) { return std::isdigit(c) != 0; }))
+      return false;
+  }
+  return true;
+}
+
+// Words that are a model, a format or a file elsewhere, and a kind here.
+struct OtherWord {
+  std::string_view key, theirs, ours;
+};
+constexpr std::array<OtherWord, 34> kOtherWords = {{
+    {"model.type", "causal_lm", "decoder"},
+    {"model.type", "gemma", "decoder"},
+    {"model.type", "gemma2", "decoder"},
+    {"model.type", "gpt", "decoder"},
+    {"model.type", "gpt2", "decoder"},
+    {"model.type", "llama", "decoder"},
+    {"model.type", "llm", "decoder"},
+    {"model.type", "mistral", "decoder"},
+    {"model.type", "qwen2", "decoder"},
+    {"model.type", "qwen3", "decoder"},
+    {"model.type", "transformer", "decoder"},
+    {"model.type", "llava", "video_llm"},
+    {"model.type", "vlm", "video_llm"},
+    {"model.type", "ssm", "mamba"},
+    {"model.activation", "silu", "swiglu"},
+    {"model.activation", "swish", "swiglu"},
+    {"model.activation", "gelu_new", "gelu_tanh"},
+    {"model.activation", "gelu_pytorch_tanh", "gelu_tanh"},
+    {"model.positions", "rotary", "rope"},
+    {"model.positions", "absolute", "learned"},
+    {"data.type", "csv", "text"},
+    {"data.type", "file", "text"},
+    {"data.type", "jsonl", "text"},
+    {"data.type", "txt", "text"},
+    {"data.type", "dummy", "synthetic"},
+    {"data.type", "fake", "synthetic"},
+    {"data.type", "random", "synthetic"},
+    {"data.type", "video", "clips"},
+    {"data.tokenizer", "byte", "bytes"},
+    {"data.tokenizer", "tiktoken", "gpt2"},
+    {"quantize.format", "4bit", "nf4"},
+    {"quantize.format", "fp4", "nf4"},
+    {"quantize.format", "int4", "nf4"},
+    {"quantize.format", "8bit", "int8"},
+}};
+
+}  // namespace
+
+std::optional<double> number_meant(std::string_view text) {
+  std::string plain;
+  for (const char c : text)
+    if (c != '_' && c != ' ') plain += c;
+  double times = 1;
+  if (!plain.empty()) {
+    const char last = static_cast<char>(std::tolower(static_cast<unsigned char>(plain.back())));
+    if (last == '%') times = 0.01;
+    if (last == 'k') times = 1e3;
+    if (last == 'm') times = 1e6;
+    if (times != 1) plain.pop_back();
+  }
+  if (std::ranges::count(plain, ',') > 0) {
+    if (has_groups_of_thousands(plain))
+      std::erase(plain, ',');
+    else if (std::ranges::count(plain, ',') == 1)
+      std::ranges::replace(plain, ',', '.');
+  }
+  double number = 0;
+  const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), number);
+  if (error != std::errc() || end != plain.data() + plain.size() || !std::isfinite(number)) return std::nullopt;
+  // 5 / 100 is nearer to 0.05 than 5 x 0.01.
+  return times < 1 ? number / 100 : number * times;
+}
+
+std::string boolean_advice(const Value& value) {
+  for (const char* yes : {"y", "1", "enabled"})
+    if (value.is(yes)) return did_you_mean("true");
+  for (const char* no : {"n", "0", "disabled", "none"})
+    if (value.is(no)) return did_you_mean("false");
+  return "";
+}
+
+std::string type_advice(std::string_view text, const std::vector<std::string>& allowed) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> types = {{{"fp32", "float32"},
+                                                                                    {"f32", "float32"},
+                                                                                    {"float", "float32"},
+                                                                                    {"bf16", "bfloat16"},
+                                                                                    {"fp16", "float16"},
+                                                                                    {"f16", "float16"},
+                                                                                    {"half", "float16"},
+                                                                                    {"int8", "8bit"},
+                                                                                    {"fp8", "8bit"},
+                                                                                    {"int4", "4bit"}}};
+  std::string name = lower(text);
+  if (name.starts_with("torch.")) name.erase(0, 6);
+  if (contains(allowed, name)) return did_you_mean(name);
+  for (const auto& [theirs, ours] : types)
+    if (theirs == name && contains(allowed, ours)) return did_you_mean(ours);
+  return "";
+}
+
+std::string word_advice(const Value& value, const std::vector<std::string>& allowed) {
+  if (value.node->kind != Node::Kind::scalar || value.node->text.empty()) return "";
+  const std::string& text = value.node->text;
+  // A file or a model of a hub, where the kind of tokenizer is asked for.
+  if (value.key == "data.tokenizer" && text.find_first_of("/.\\") != std::string::npos)
+    return "; this says the kind, data.tokenizer_file names the file";
+  if (const auto word = word_of_others(value); word && contains(allowed, *word)) return did_you_mean(*word);
+  const std::string small = lower(text);
+  for (const OtherWord& other : kOtherWords)
+    if (other.key == value.key && other.theirs == small && contains(allowed, other.ours))
+      return did_you_mean(other.ours);
+  if (const std::string type = type_advice(text, allowed); !type.empty()) return type;
+  if (const auto near = nearest(text, allowed)) return did_you_mean(*near);
+  // "cuda:0", "linear_with_warmup"
+  for (const std::string& word : allowed)
+    if (small.size() > word.size() && small.starts_with(word) &&
+        std::isalnum(static_cast<unsigned char>(small[word.size()])) == 0)
+      return did_you_mean(word);
+  return "";
+}
+
+}  // namespace plimsoll::job

@@ -1,0 +1,43 @@
+#include "job/vocabulary.h"
+
+#include <fmt/format.h>
+
+#include "plimsoll/error.h"
+#include "job/missing_data.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kRowMultiple = 64;
+
+// The rows that the job's language model is given, and the key that says so.
+std::pair<int64_t, const char*> rows_asked_for(const Job& job) {
+  if (job.model.type == "video_llm") return {job.model.video_llm.llm.vocab_size, "model.llm.vocab_size"};
+  if (job.model.type == "prompt_segmentation") return {job.model.segmentation.llm.vocab_size, "model.llm.vocab_size"};
+  if (job.model.type == "mamba") return {job.model.mamba.vocab_size, "model.vocab_size"};
+  return {job.model.decoder.vocab_size, "model.vocab_size"};
+}
+
+}  // namespace
+
+int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
+  const auto [rows, key] = rows_asked_for(job);
+  const int64_t tokens = tokenizer.vocab_size();
+  if (rows == 0) return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
+  if (rows < tokens)
+    throw UserError(fmt::format("{}{} is {}; the tokenizer '{}' has {} tokens: give at least that, or auto",
+                                job.file.empty() ? "" : job.file.string() + ": ", key, rows, tokenizer.name(), tokens));
+  return rows;
+}
+
+int64_t vocabulary_of(const Job& job) {
+  const int64_t rows = rows_asked_for(job).first;
+  if (rows > 0 && (job.data.tokenizer != "bytes" || job.data.type == "synthetic")) return rows;
+  for (const MissingFile& each : missing_data(job))
+    if (each.key == "data.tokenizer_file")
+      throw UserError(fmt::format("{}: {} does not exist; {}", each.key, each.file.lexically_normal().string(),
+                                  remedy_for(job, each)));
+  return vocabulary_of(job, *make_tokenizer(job.data.tokenizer, job.data.tokenizer_file));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,93 @@
+// A hierarchical image encoder of convolutions and windowed attention, shaped as TinyViT (Wu et al. 2022, "TinyViT:
+// Fast Pretraining Distillation for Small Vision Transformers") stands in MobileSAM and TinySAM:
+//
+//     image -> stem (1/4) -> MBConv * d0 -> merge (1/8) -> blocks * d1 -> merge (1/16) -> blocks * d2 -> merge (1/16)
+//     -> blocks * d3 -> neck
+//
+// Maps are [B, H, W, C] in memory, so that a convolution of 1x1 is a Linear layer, a window of tokens is a view, and
+// depthwise convolutions see channels_last tensors without a copy. Three things differ from TinyViT: RMSNorm stands for
+// its batch and layer norms (a normalisation over images does not suit a micro batch of one, and it saves its input
+// alone); attention has no table of relative positions (it would need the whole matrix of scores), the convolutions
+// tell positions; linear layers have no biases. What TinyViT is without these is models/tiny_vit.h.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+
+#include "models/layers.h"
+#include "plimsoll/linear.h"
+#include "plimsoll/prompt_segmentation.h"
+
+namespace plimsoll::model {
+
+/// A convolution without bias, padded to keep the size, then a norm. [B, H, W, in] -> [B, ceil(H / stride), …, out].
+class ConvNormImpl : public torch::nn::Module {
+ public:
+  ConvNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  int64_t stride_, padding_, groups_;
+  at::Tensor weight_;
+  Norm norm_{nullptr};
+};
+TORCH_MODULE(ConvNorm);
+
+/// An inverted bottleneck (Sandler et al. 2018): x + narrow(depthwise(widen(x))).
+class MbConvImpl : public torch::nn::Module {
+ public:
+  MbConvImpl(int64_t width, int64_t expansion);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  Linear widen_{nullptr}, narrow_{nullptr};
+  Norm widen_norm_{nullptr}, narrow_norm_{nullptr};
+  ConvNorm depthwise_{nullptr};
+};
+TORCH_MODULE(MbConv);
+
+/// Between stages: a depthwise convolution of `stride` between two linear layers.
+class PatchMergeImpl : public torch::nn::Module {
+ public:
+  PatchMergeImpl(int64_t in, int64_t out, int64_t stride);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  Linear first_{nullptr}, last_{nullptr};
+  Norm first_norm_{nullptr}, last_norm_{nullptr};
+  ConvNorm depthwise_{nullptr};
+};
+TORCH_MODULE(PatchMerge);
+
+/// Attention within windows of window x window tokens, a depthwise convolution, a feed-forward network.
+class WindowBlockImpl : public torch::nn::Module {
+ public:
+  WindowBlockImpl(int64_t width, int64_t num_heads, int64_t window, int64_t expansion);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  at::Tensor mixed(const at::Tensor& x);  ///< each token with those of its window
+
+  int64_t heads_, window_;
+  Norm norm_{nullptr}, mlp_norm_{nullptr};
+  Linear qkv_{nullptr}, out_{nullptr}, up_{nullptr}, down_{nullptr};
+  ConvNorm local_{nullptr};
+};
+TORCH_MODULE(WindowBlock);
+
+class ImageEncoderImpl : public torch::nn::Module {
+ public:
+  /// `out` channels come from the neck.
+  ImageEncoderImpl(const ImageEncoderConfig& config, int64_t channels, int64_t out);
+  /// [B, S, S, channels] -> [B, S / 16, S / 16, out].
+  at::Tensor forward(const at::Tensor& image);
+
+ private:
+  ConvNorm stem_{nullptr}, stem_last_{nullptr}, neck_last_{nullptr};
+  torch::nn::ModuleList stages_{nullptr}, merges_{nullptr};
+  Linear neck_{nullptr};
+  Norm neck_norm_{nullptr};
+};
+TORCH_MODULE(ImageEncoder);
+
+}  // namespace plimsoll::model

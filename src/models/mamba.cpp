@@ -1,0 +1,118 @@
+#include "models/mamba.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/init.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <vector>
+
+#include "models/blocks.h"
+#include "ops/scan/causal_conv1d.h"
+#include "ops/layers/rms_norm.h"
+#include "ops/scan/ssd_scan.h"
+
+namespace plimsoll::model {
+namespace {
+
+constexpr double kInitialDeviation = 0.02;
+// Steps at first, and decays: as the authors of Mamba-2 have them.
+constexpr double kLeastStep = 1e-3, kMostStep = 0.1;
+constexpr double kLeastDecay = 1, kMostDecay = 16;
+
+/// What exponents and sums over time are computed in.
+at::Tensor wide(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+}
+
+}  // namespace
+
+MixerConfig mixer_of(const GestureSsmConfig& config) {
+  MixerConfig mixer;
+  mixer.hidden = config.hidden_dim;
+  mixer.width = config.expand * config.hidden_dim;
+  mixer.heads = mixer.width / config.head_dim;
+  mixer.state = config.d_state;
+  mixer.conv_width = config.conv_width;
+  mixer.chunk = config.chunk_size;
+  mixer.norm_eps = config.norm_eps;
+  return mixer;
+}
+
+MambaMixerImpl::MambaMixerImpl(const MixerConfig& config, double residual_deviation) : config_(config) {
+  const int64_t convolved = config.width + 2 * config.groups * config.state;
+  in_ = register_module(
+      "in", Linear(config.hidden, config.width + convolved + config.heads, config.projection_bias, kInitialDeviation));
+  const double bound = 1 / std::sqrt(static_cast<double>(config.conv_width));
+  conv_weight_ = register_parameter("conv_weight", torch::empty({convolved, config.conv_width}));
+  torch::nn::init::uniform_(conv_weight_, -bound, bound);
+  if (config.conv_bias) conv_bias_ = register_parameter("conv_bias", torch::zeros({convolved}));
+  // softplus(dt_bias) is spread evenly over the logarithms of steps.
+  at::Tensor step = torch::empty({config.heads});
+  torch::nn::init::uniform_(step, std::log(kLeastStep), std::log(kMostStep));
+  step = step.exp();
+  dt_bias_ = register_parameter("dt_bias", step + at::log(-at::expm1(-step)));
+  at::Tensor decay = torch::empty({config.heads});
+  torch::nn::init::uniform_(decay, kLeastDecay, kMostDecay);
+  a_log_ = register_parameter("a_log", decay.log());
+  d_ = register_parameter("d", torch::ones({config.heads}));
+  norm_ = register_module("norm", Norm("rmsnorm", config.width, config.norm_eps));
+  out_ = register_module("out", Linear(config.width, config.hidden, config.projection_bias, residual_deviation));
+}
+
+MambaMixerImpl::Projected MambaMixerImpl::projected(const at::Tensor& x) {
+  const int64_t convolved = config_.width + 2 * config_.groups * config_.state;
+  const auto parts = in_(x).split_with_sizes({config_.width, convolved, config_.heads}, -1);
+  at::Tensor step = at::softplus(wide(parts[2]) + wide(dt_bias_));
+  if (config_.least_step > 0) step = at::clamp_min(step, config_.least_step);
+  if (std::isfinite(config_.most_step)) step = at::clamp_max(step, config_.most_step);
+  return {at::silu(parts[0]), parts[1], step};
+}
+
+at::Tensor MambaMixerImpl::scanned(const Projected& in, bool reverse) {
+  const int64_t batch = in.xbc.size(0), time = in.xbc.size(1), groups = config_.groups, state = config_.state;
+  const at::Tensor bias = conv_bias_.defined() ? conv_bias_ : at::zeros({conv_weight_.size(0)}, conv_weight_.options());
+  const auto parts = ops::causal_conv1d(in.xbc, conv_weight_, bias, reverse)
+                         .split_with_sizes({config_.width, groups * state, groups * state}, -1);
+  const auto grouped = [&](const at::Tensor& part) { return part.unflatten(2, {groups, state}); };
+  const at::Tensor y =
+      ops::ssd_scan(parts[0].view({batch, time, config_.heads, config_.width / config_.heads}), in.dt,
+                    -wide(a_log_).exp(), grouped(parts[1]), grouped(parts[2]), wide(d_), config_.chunk, reverse);
+  return normed(y.view({batch, time, config_.width}) * in.gate);
+}
+
+at::Tensor MambaMixerImpl::normed(const at::Tensor& gated) const {
+  if (config_.groups == 1) return norm_->forward(gated);
+  // Each group by itself, with its part of the weight.
+  const auto parts = gated.chunk(config_.groups, -1), weights = norm_->weight().chunk(config_.groups, 0);
+  std::vector<at::Tensor> done;
+  for (size_t i = 0; i < parts.size(); ++i) done.push_back(ops::rms_norm(parts[i], weights[i], config_.norm_eps));
+  return at::cat(done, -1);
+}
+
+at::Tensor MambaMixerImpl::forward(const at::Tensor& x, bool reverse) {
+  return out_(scanned(projected(x), reverse));
+}
+
+at::Tensor MambaMixerImpl::both(const at::Tensor& x) {
+  const Projected in = projected(x);
+  return out_(scanned(in, false) + scanned(in, true));
+}
+
+BidirectionalBlockImpl::BidirectionalBlockImpl(const GestureSsmConfig& config, double residual_deviation,
+                                               const MambaMixer& shared)
+    : dropout_(config.dropout) {
+  norm_ = register_module("norm", Norm("rmsnorm", config.hidden_dim, config.norm_eps));
+  forward_ = shared.is_empty() ? register_module("mixer", MambaMixer(mixer_of(config), residual_deviation)) : shared;
+  if (config.share_weights == "false")
+    backward_ = register_module("backward_mixer", MambaMixer(mixer_of(config), residual_deviation));
+}
+
+at::Tensor BidirectionalBlockImpl::forward(const at::Tensor& x) {
+  const at::Tensor normal = norm_(x);
+  const at::Tensor told =
+      backward_.is_empty() ? forward_->both(normal) : forward_(normal, false) + backward_(normal, true);
+  return x + dropped(told, dropout_, is_training());
+}
+
+}  // namespace plimsoll::model

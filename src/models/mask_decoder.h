@@ -1,0 +1,71 @@
+// From image features and prompt tokens to a mask, as SAM does it (Kirillov et al. 2023, "Segment Anything", appendix
+// A).
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+
+#include "models/layers.h"
+#include "plimsoll/linear.h"
+#include "plimsoll/prompt_segmentation.h"
+
+namespace plimsoll::model {
+
+/// Attention of one set of tokens to another, at `inner` channels.
+class CrossAttentionImpl : public torch::nn::Module {
+ public:
+  CrossAttentionImpl(int64_t width, int64_t inner, int64_t num_heads);
+  /// q [B, T, width], k and v [B, S, width] -> [B, T, width].
+  at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+ private:
+  int64_t heads_;
+  Linear q_{nullptr}, k_{nullptr}, v_{nullptr}, out_{nullptr};
+};
+TORCH_MODULE(CrossAttention);
+
+/// Tokens to each other, tokens to image, a feed-forward network of the tokens, image to tokens; norms after each.
+class TwoWayBlockImpl : public torch::nn::Module {
+ public:
+  explicit TwoWayBlockImpl(const MaskDecoderConfig& config);
+  /// tokens [B, T, width] and image [B, N, width], both replaced; `asked` is what the tokens were at first, and
+  /// `positions` [N, width] where the image's are: they are added to queries and keys.
+  void forward(at::Tensor& tokens, at::Tensor& image, const at::Tensor& asked, const at::Tensor& positions);
+
+ private:
+  CrossAttention among_{nullptr}, to_image_{nullptr}, from_image_{nullptr};
+  Norm among_norm_{nullptr}, to_image_norm_{nullptr}, mlp_norm_{nullptr}, from_image_norm_{nullptr};
+  Linear up_{nullptr}, down_{nullptr};
+};
+TORCH_MODULE(TwoWayBlock);
+
+/// A transposed convolution of kernel and stride 2 over [B, H, W, in] -> [B, 2 H, 2 W, out]: a linear layer whose
+/// results are the four pixels.
+class UpscaleImpl : public torch::nn::Module {
+ public:
+  UpscaleImpl(int64_t in, int64_t out);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  int64_t out_;
+  Linear pixels_{nullptr};
+};
+TORCH_MODULE(Upscale);
+
+class MaskDecoderImpl : public torch::nn::Module {
+ public:
+  MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side);
+  /// features [B, side, side, width] and prompt [B, T, width] -> logits [B, 4 side, 4 side].
+  at::Tensor forward(const at::Tensor& features, const at::Tensor& prompt);
+
+ private:
+  at::Tensor mask_token_, positions_;
+  torch::nn::ModuleList blocks_{nullptr};
+  CrossAttention last_{nullptr};
+  Norm last_norm_{nullptr}, upscale_norm_{nullptr};
+  Upscale upscale_{nullptr}, upscale_last_{nullptr};
+  Linear filter_first_{nullptr}, filter_{nullptr}, filter_last_{nullptr};
+};
+TORCH_MODULE(MaskDecoder);
+
+}  // namespace plimsoll::model

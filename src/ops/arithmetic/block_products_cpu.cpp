@@ -1,0 +1,159 @@
+#include "ops/arithmetic/block_products_cpu.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "ops/kernel_variants.h"
+#include "ops/lanes.h"
+#include "ops/arithmetic/tile_product.h"
+#include "plimsoll/error.h"
+
+// Where kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own: 32 registers hold
+// 16 vectors of sums, which hide the latency of two multiply-adds a cycle; 16 registers of half the width hold 6.
+#if PLIMSOLL_HAS_VARIANTS
+#include <immintrin.h>
+#define PLIMSOLL_AVX512 [[gnu::target("arch=x86-64-v4")]]
+#define PLIMSOLL_AVX512_BF16 [[gnu::target("arch=x86-64-v4,avx512bf16")]]
+#endif
+
+namespace plimsoll::ops {
+
+static_assert(kBlockLanes == lanes::kLanes);
+
+void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
+                   int64_t depth, int64_t columns, bool add) {
+  tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
+}
+
+#if PLIMSOLL_HAS_VARIANTS
+namespace {
+
+// One tile of rows by vectors, and then all of them; `Each` is what a product multiplies and adds.
+
+struct EachFloat {
+  using Left = float;
+  using Right = float;
+  PLIMSOLL_AVX512 PLIMSOLL_INLINE static __m512 left(const float* at) { return _mm512_set1_ps(*at); }
+  PLIMSOLL_AVX512 PLIMSOLL_INLINE static __m512 right(const float* at) { return _mm512_loadu_ps(at); }
+  PLIMSOLL_AVX512 PLIMSOLL_INLINE static __m512 add(__m512 sum, __m512 a, __m512 b) {
+    return _mm512_fmadd_ps(a, b, sum);
+  }
+};
+
+struct EachPair {
+  using Left = uint16_t;
+  using Right = Pair;
+  PLIMSOLL_AVX512_BF16 PLIMSOLL_INLINE static __m512i left(const uint16_t* at) {
+    return _mm512_set1_epi32(lanes::read<int32_t>(at));
+  }
+  PLIMSOLL_AVX512_BF16 PLIMSOLL_INLINE static __m512i right(const Pair* at) { return _mm512_loadu_si512(at); }
+  PLIMSOLL_AVX512_BF16 PLIMSOLL_INLINE static __m512 add(__m512 sum, __m512i a, __m512i b) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+  }
+};
+
+// The attribute that lets a function use an instruction set is no part of a template's arguments: macros, so that each
+// has its own.
+#define PLIMSOLL_TILES(target, Each, name)                                                                           \
+  template <int kRows, int kVectors>                                                                                 \
+  target PLIMSOLL_INLINE void name##_tile(float* c, int64_t c_row, const Each::Left* a, int64_t a_row,               \
+                                          int64_t a_column, const Each::Right* b, int64_t b_row, int64_t depth,      \
+                                          bool add) {                                                                \
+    __m512 sums[kRows][kVectors];                                                                                    \
+    _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                         \
+        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                     \
+            add ? _mm512_loadu_ps(c + r * c_row + v * kBlockLanes) : _mm512_setzero_ps();                            \
+    for (int64_t k = 0; k < depth; ++k) {                                                                            \
+      decltype(Each::right(b)) right[kVectors];                                                                      \
+      _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) right[v] = Each::right(b + v * kBlockLanes);       \
+      _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r) {                                                     \
+        const auto left = Each::left(a + r * a_row);                                                                 \
+        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                     \
+            Each::add(sums[r][v], left, right[v]);                                                                   \
+      }                                                                                                              \
+      a += a_column;                                                                                                 \
+      b += b_row;                                                                                                    \
+    }                                                                                                                \
+    _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                         \
+        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v)                                                  \
+            _mm512_storeu_ps(c + r * c_row + v * kBlockLanes, sums[r][v]);                                           \
+  }                                                                                                                  \
+  template <int kRows, int kVectors>                                                                                 \
+  target PLIMSOLL_INLINE void name##_columns(float* c, int64_t c_row, const BlockLeft<Each::Left>& a,                \
+                                             const Each::Right* b, int64_t b_row, int64_t rows, int64_t depth,       \
+                                             bool add) {                                                             \
+    int64_t i = 0;                                                                                                   \
+    for (; i + kRows <= rows; i += kRows)                                                                            \
+      name##_tile<kRows, kVectors>(c + i * c_row, c_row, a.data + i * a.row, a.row, a.column, b, b_row, depth, add); \
+    for (; i < rows; ++i)                                                                                            \
+      name##_tile<1, kVectors>(c + i * c_row, c_row, a.data + i * a.row, a.row, a.column, b, b_row, depth, add);     \
+  }                                                                                                                  \
+  target static void name(float* c, int64_t c_row, const BlockLeft<Each::Left>& a, const Each::Right* b,             \
+                          int64_t b_row, int64_t rows, int64_t depth, int64_t columns, bool add) {                   \
+    int64_t j = 0;                                                                                                   \
+    for (; columns - j >= 4 * kBlockLanes; j += 4 * kBlockLanes)                                                     \
+      name##_columns<4, 4>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                         \
+    switch ((columns - j) / kBlockLanes) {                                                                           \
+      case 3:                                                                                                        \
+        return name##_columns<4, 3>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                \
+      case 2:                                                                                                        \
+        return name##_columns<8, 2>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                \
+      case 1:                                                                                                        \
+        return name##_columns<8, 1>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                \
+      default:                                                                                                       \
+        return;                                                                                                      \
+    }                                                                                                                \
+  }
+PLIMSOLL_TILES(PLIMSOLL_AVX512, EachFloat, wide_f32)
+PLIMSOLL_TILES(PLIMSOLL_AVX512_BF16, EachPair, wide_pairs)
+
+}  // namespace
+
+bool has_wide_tiles() {
+  return cpu_capability() == CpuCapability::avx512;
+}
+bool has_pair_products() {
+  return has_wide_tiles() && __builtin_cpu_supports("avx512bf16");
+}
+bool has_tile_products() {
+  // oneDNN's own mask keeps libtorch from them too.
+  static const bool masked = [] {
+    for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
+      if (const char* value = std::getenv(name); value && *value)
+        return std::string_view(value).find("AMX") == std::string_view::npos && std::string_view(value) != "DEFAULT";
+    return false;
+  }();
+  return !masked && __builtin_cpu_supports("amx-bf16");
+}
+
+void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
+                   int64_t depth, int64_t columns, bool add) {
+  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add);
+  tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
+}
+void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
+                   int64_t depth, int64_t columns, bool add) {
+  check(has_pair_products(), "block_product: this machine has no products of bfloat16 pairs");
+  wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add);
+}
+#else
+bool has_wide_tiles() {
+  return false;
+}
+bool has_pair_products() {
+  return false;
+}
+bool has_tile_products() {
+  return false;
+}
+
+void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
+                   int64_t depth, int64_t columns, bool add) {
+  tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
+}
+void block_product(float*, int64_t, const BlockLeft<uint16_t>&, const Pair*, int64_t, int64_t, int64_t, int64_t, bool) {
+  throw InternalError("block_product: this machine has no products of bfloat16 pairs");
+}
+#endif
+
+}  // namespace plimsoll::ops

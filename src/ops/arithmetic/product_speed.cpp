@@ -1,0 +1,235 @@
+#include "ops/arithmetic/product_speed.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUFunctions.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/agreed_tries.h"
+#include "base/atomic_file.h"
+#include "base/cache_folder.h"
+#include "ops/processor.h"
+#include "ops/arithmetic/products_cpu.h"
+#include "plimsoll/error.h"
+#include "ops/dtypes.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+
+constexpr std::array kTypes{DType::float32, DType::bfloat16, DType::float16};
+
+// A linear layer's forward product and its weight's gradient.
+constexpr int64_t kRows = 256, kDepth = 256, kColumns = 512;
+constexpr double kProductFlops = 2 * 2.0 * kRows * kDepth * kColumns;
+constexpr int64_t kSide = 16, kChannels = 16;
+constexpr double kConvolutionFlops = 2.0 * 2 * kSide * kSide * kChannels * kChannels * 9;
+
+// Each is tried in turn, so that tries of one lie apart, until two of its tries agree. A type without instructions
+// takes 50 ms a try; on a machine that does much else it may never agree.
+constexpr int kMostRounds = 60;
+constexpr double kMostSeconds = 2;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Work {
+  std::function<void()> run;
+  double flops;
+  double* rate;
+  AgreedTries tries;
+};
+
+void products_into(Tensor& out, Tensor& gradient, const Tensor& x, const Tensor& weight, bool blocks) {
+  if (blocks) {
+    product_in_blocks(out, {}, x, weight.t(), 0, 1);
+    product_in_blocks(gradient, {}, out.t(), x, 0, 1);
+  } else {
+    at::cpu::mm_out(out, x, weight.t());
+    at::cpu::mm_out(gradient, out.t(), x);
+  }
+}
+
+// Whether all agreed.
+bool measure(std::vector<Work>& all) {
+  for (Work& each : all) each.run();  // makes kernels and takes pages
+  const double start = seconds_now();
+  bool agreed = false;
+  for (int round = 0; round < kMostRounds && !agreed; ++round) {
+    agreed = true;
+    for (Work& each : all) {
+      if (each.tries.agree()) continue;
+      const double begin = seconds_now();
+      each.run();
+      each.tries.add(std::max(seconds_now() - begin, 1e-9));
+      agreed = agreed && each.tries.agree();
+    }
+    if (seconds_now() - start > kMostSeconds) break;
+  }
+  for (Work& each : all) *each.rate = each.flops / each.tries.least();
+  return agreed;
+}
+
+struct Measured {
+  ProductSpeeds speeds;
+  bool agreed;
+};
+
+Measured measured() {
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  // One thread: nothing waits for another that somebody else's work holds up.
+  struct OneThread {
+    int before = at::get_num_threads();
+    OneThread() { at::set_num_threads(1); }
+    ~OneThread() { at::set_num_threads(before); }
+  } const one_thread;
+  ProductSpeeds speeds;
+  std::vector<Work> all;
+  for (const DType dtype : kTypes) {
+    ProductSpeed& speed = speeds.of(dtype);
+    const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(at::kCPU);
+    const Tensor x = at::zeros({kRows, kDepth}, options), weight = at::zeros({kColumns, kDepth}, options);
+    Tensor out = at::empty({kRows, kColumns}, options), gradient = at::empty({kColumns, kDepth}, options);
+    all.push_back(
+        {[=]() mutable { products_into(out, gradient, x, weight, false); }, kProductFlops, &speed.libtorch, {}});
+    if (dtype != DType::float32)
+      all.push_back(
+          {[=]() mutable { products_into(out, gradient, x, weight, true); }, kProductFlops, &speed.blocks, {}});
+    const Tensor image = at::zeros({2, kChannels, kSide, kSide}, options),
+                 filter = at::zeros({kChannels, kChannels, 3, 3}, options);
+    all.push_back({[=] { at::conv2d(image, filter, {}, 1, 1); }, kConvolutionFlops, &speed.convolution, {}});
+  }
+  const bool agreed = measure(all);
+  speeds.of(DType::float32).blocks = speeds.of(DType::float32).libtorch;
+  return {speeds, agreed};
+}
+
+std::filesystem::path products_file() {
+  const std::filesystem::path folder = cache_folder();
+  if (folder.empty()) return folder;
+  const std::string masks = instruction_masks_in_a_name();
+  return folder / (masks.empty() ? "products.json" : fmt::format("products-{}.json", masks));
+}
+
+ProductSpeeds known_or_measured() {
+  const std::filesystem::path file = products_file();
+  if (!file.empty()) {
+    std::ifstream stream(file);
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    if (const auto known = products_of(text)) return *known;
+  }
+  const auto [speeds, agreed] = measured();
+  // What somebody else's work may have slowed down is not kept: other processes would go by it for good.
+  if (agreed && !file.empty()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(file.parent_path(), ignored);
+    try {
+      write_file_atomically(file, products_text(speeds));
+    } catch (const UserError&) {  // a full disk, or a folder that is not ours: measured anew the next time
+    }
+  }
+  return speeds;
+}
+
+std::optional<bool>& pinned() {
+  static std::optional<bool> value = []() -> std::optional<bool> {
+    const char* text = std::getenv("PLIMSOLL_16BIT_PRODUCTS");
+    if (!text || !*text) return std::nullopt;
+    if (std::string_view(text) == "float32") return true;
+    if (std::string_view(text) == "libtorch") return false;
+    throw UserError(fmt::format(
+        "PLIMSOLL_16BIT_PRODUCTS is '{}'; it may be float32 (in float32 blocks) or libtorch (libtorch's own), or not "
+        "set: as measured",
+        text));
+  }();
+  return value;
+}
+
+double rounded(double ratio) {
+  return std::exp2(std::round(4 * std::log2(ratio)) / 4);
+}
+
+}  // namespace
+
+const ProductSpeeds& product_speeds() {
+  static const ProductSpeeds known = known_or_measured();
+  return known;
+}
+
+std::string products_text(const ProductSpeeds& speeds) {
+  nlohmann::json json = {{"machine", machine_name()}};
+  for (const DType dtype : kTypes) {
+    const ProductSpeed& speed = speeds.of(dtype);
+    json["flops_per_second"][std::string(name_of(dtype))] = {
+        {"libtorch", speed.libtorch}, {"blocks", speed.blocks}, {"convolution", speed.convolution}};
+  }
+  return json.dump(1) + "\n";
+}
+
+std::optional<ProductSpeeds> products_of(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name()) return {};
+  try {
+    ProductSpeeds speeds;
+    for (const DType dtype : kTypes) {
+      ProductSpeed& speed = speeds.of(dtype);
+      const nlohmann::json& each = json.at("flops_per_second").at(std::string(name_of(dtype)));
+      speed = {each.at("libtorch").get<double>(), each.at("blocks").get<double>(),
+               each.at("convolution").get<double>()};
+      if (!(speed.libtorch > 0 && speed.blocks > 0 && speed.convolution > 0)) return {};
+    }
+    return speeds;
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+bool float32_products(DType dtype) {
+  if (dtype != DType::bfloat16 && dtype != DType::float16) return false;
+  if (pinned()) return *pinned();
+  static const auto slow = [](DType each) {
+    const ProductSpeed& speed = product_speeds().of(each);
+    return speed.libtorch < kSlowProduct * product_speeds().of(DType::float32).libtorch &&
+           speed.libtorch < speed.blocks;
+  };
+  static const bool bfloat16 = slow(DType::bfloat16), float16 = slow(DType::float16);
+  return dtype == DType::bfloat16 ? bfloat16 : float16;
+}
+
+double relative_product_speed(DType dtype) {
+  const ProductSpeed& speed = product_speeds().of(dtype);
+  return rounded((float32_products(dtype) ? speed.blocks : speed.libtorch) /
+                 product_speeds().of(DType::float32).libtorch);
+}
+
+double relative_convolution_speed(DType dtype) {
+  return rounded(product_speeds().of(dtype).convolution / product_speeds().of(DType::float32).convolution);
+}
+
+ProductsScope::ProductsScope(bool through_float32) : before_(pinned()) {
+  pinned() = through_float32;
+}
+ProductsScope::~ProductsScope() {
+  pinned() = before_;
+}
+
+}  // namespace plimsoll::ops

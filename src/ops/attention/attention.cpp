@@ -1,0 +1,183 @@
+#include "ops/attention/attention.h"
+
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "ops/attention/attention_cpu.h"
+#include "ops/attention/attention_results.h"
+#include "ops/op_support.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+using Results = std::tuple<Tensor, Tensor>;
+using Gradients = std::tuple<Tensor, Tensor, Tensor>;
+using Scale = std::optional<double>;
+using Forward = Results(const Tensor&, const Tensor&, const Tensor&, bool, int64_t, Scale, double);
+using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                           bool, int64_t, Scale, double);
+
+}  // namespace
+
+AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window,
+                               double softcap) {
+  constexpr const char* op = "plimsoll::attention";
+  require_floating(op, "q", q);
+  require(q.dim() == 4 && k.dim() == 4 && v.sizes() == k.sizes() && q.size(0) == k.size(0) && q.size(3) == k.size(3),
+          op, "q has shape ", q.sizes(), ", k ", k.sizes(), " and v ", v.sizes(),
+          "; they must be [batch, heads, tokens, width], k and v alike, batch and width all alike");
+  require(q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type(), op, "q is ",
+          c10::toString(q.scalar_type()), ", k ", c10::toString(k.scalar_type()), " and v ",
+          c10::toString(v.scalar_type()), "; they must be of one type");
+  require(k.size(1) > 0 && q.size(1) % k.size(1) == 0, op, "k has ", k.size(1), " heads, which do not divide the ",
+          q.size(1), " of q");
+  require(q.size(0) > 0 && q.size(1) > 0 && q.size(2) > 0 && k.size(2) > 0 && q.size(3) > 0, op, "q ", q.sizes(),
+          " or k ", k.sizes(), " is empty");
+  require(!causal || q.size(2) == k.size(2), op, "causal attention wants as many keys (", k.size(2), ") as queries (",
+          q.size(2), ")");
+  require(window == 0 || (window > 0 && causal), op, "window is ", window,
+          "; it must be 0 (none), or positive with causal attention");
+  require(softcap >= 0, op, "softcap is ", softcap, "; it must be 0 (none) or positive");
+  // A window as long as the sequence hides nothing; shorter numbers have room in the kernels' lanes.
+  return {q.size(0),  q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, std::min(window, k.size(2)),
+          softcap > 0};
+}
+
+/// [B, H, T, D] laid out as [B, T, H, D].
+static Tensor empty_heads(const Tensor& like) {
+  return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
+}
+
+Results attention_results(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                          double softcap) {
+  attention_shape(q, k, v, causal, window, softcap);
+  return {empty_heads(q),
+          at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(accumulator(q.scalar_type())))};
+}
+
+Gradients attention_gradients(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                              double softcap) {
+  attention_shape(q, k, v, causal, window, softcap);
+  require(grad_out.sizes() == q.sizes() && out.sizes() == q.sizes(), "plimsoll::attention_backward",
+          "grad_out has shape ", grad_out.sizes(), ", out ", out.sizes(), " and q ", q.sizes(), "; they must be alike");
+  return {empty_heads(q), empty_heads(k), empty_heads(v)};
+}
+
+namespace {
+
+Tensor side_by_side(const Tensor& tensor) {
+  return tensor.stride(3) == 1 ? tensor : tensor.contiguous();
+}
+
+double scale_of(const Tensor& q, Scale scale) {
+  return scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
+}
+
+Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                      double softcap) {
+  auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap);
+  attention_forward_cpu({attention_shape(q, k, v, causal, window, softcap), scale_of(q, scale), softcap,
+                         side_by_side(q), side_by_side(k), side_by_side(v)},
+                        out, logsumexp);
+  return {out, logsumexp};
+}
+
+Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
+                             const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                             double softcap) {
+  auto [dq, dk, dv] = attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
+  attention_backward_cpu({attention_shape(q, k, v, causal, window, softcap), scale_of(q, scale), softcap,
+                          side_by_side(q), side_by_side(k), side_by_side(v)},
+                         side_by_side(grad_out), side_by_side(out), logsumexp, dq, dk, dv);
+  return {dq, dk, dv};
+}
+
+Results call_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                       double softcap) {
+  static const auto handle = operator_handle<Forward>("plimsoll::attention");
+  return handle.call(q, k, v, causal, window, scale, softcap);
+}
+
+struct Attention : torch::autograd::Function<Attention> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q,
+                                                const Tensor& k, const Tensor& v, bool causal, int64_t window,
+                                                Scale scale, double softcap) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    auto [out, logsumexp] = call_attention(q, k, v, causal, window, scale, softcap);
+    context->save_for_backward({q, k, v, out, logsumexp});
+    context->mark_non_differentiable({logsumexp});
+    context->saved_data["causal"] = causal;
+    context->saved_data["window"] = window;
+    context->saved_data["scale"] = scale;
+    context->saved_data["softcap"] = softcap;
+    return {out, logsumexp};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    static const auto handle = operator_handle<Backward>("plimsoll::attention_backward");
+    torch::autograd::variable_list gradients(7);
+    if (!grads[0].defined()) return gradients;
+    const auto saved = context->get_saved_variables();
+    auto& data = context->saved_data;
+    std::tie(gradients[0], gradients[1], gradients[2]) =
+        handle.call(grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], data["causal"].toBool(),
+                    data["window"].toInt(), data["scale"].toOptional<double>(), data["softcap"].toDouble());
+    return gradients;
+  }
+};
+
+Results attention_autograd(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                           double softcap) {
+  auto results = Attention::apply(q, k, v, causal, window, scale, softcap);
+  return {results[0], results[1]};
+}
+
+template <c10::DeviceType device>
+Results attention_autocast(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
+                           double softcap) {
+  const AutocastOff off(device);
+  return call_attention(autocast(q, device), autocast(k, device), autocast(v, device), causal, window, scale, softcap);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
+  m.def(
+      "attention(Tensor q, Tensor k, Tensor v, bool causal, int window, float? scale=None, float softcap=0.0) -> "
+      "(Tensor out, Tensor "
+      "logsumexp)");
+  m.def(
+      "attention_backward(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor logsumexp, bool causal, "
+      "int "
+      "window, float? scale=None, float softcap=0.0) -> (Tensor dq, Tensor dk, Tensor dv)");
+}
+TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
+  m.impl("attention", attention_results);
+  m.impl("attention_backward", attention_gradients);
+}
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("attention", attention_cpu);
+  m.impl("attention_backward", attention_grad_cpu);
+}
+TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
+  m.impl("attention", attention_autograd);
+  m.impl("attention_backward", torch::autograd::autogradNotImplementedFallback());
+}
+PLIMSOLL_AUTOCAST("attention", attention_autocast)
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window) {
+  return std::get<0>(call_attention(q, k, v, causal, window, std::nullopt, 0.0));
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  return std::get<0>(call_attention(q, k, v, options.causal, options.window, options.scale, options.softcap));
+}
+
+}  // namespace plimsoll::ops

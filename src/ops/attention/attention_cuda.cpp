@@ -1,0 +1,107 @@
+// Attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") where they take the operands, which
+// know windows and grouped heads; else in blocks (attention_blocks_cuda.h).
+#include <ATen/Context.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+
+#include <cmath>
+
+#include "ops/attention/attention_cuda_plan.h"
+#include "ops/attention/attention_results.h"
+#include "ops/attention/attention_blocks_cuda.h"
+#include "ops/cuda_op_support.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+using Scale = std::optional<double>;
+
+/// The flash kernel's backward adds up the queries' gradient with atomics, in any order, unless libtorch is told not
+/// to. Its fill of memory that nobody has written yet stays off.
+class Deterministic {
+ public:
+  Deterministic()
+      : on_(context().deterministicAlgorithms()),
+        warn_only_(context().deterministicAlgorithmsWarnOnly()),
+        fill_(context().deterministicFillUninitializedMemory()) {
+    context().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    context().setDeterministicFillUninitializedMemory(false);
+  }
+  ~Deterministic() {
+    context().setDeterministicAlgorithms(on_, warn_only_);
+    context().setDeterministicFillUninitializedMemory(fill_);
+  }
+  Deterministic(const Deterministic&) = delete;
+  Deterministic& operator=(const Deterministic&) = delete;
+
+ private:
+  static at::Context& context() { return at::globalContext(); }
+  bool on_, warn_only_, fill_;
+};
+
+double scale_of(const AttentionShape& shape, Scale scale) {
+  return scale.value_or(1.0 / std::sqrt(static_cast<double>(shape.width)));
+}
+
+/// [B, H, T, D] as the [B, T, H, D] that flash kernels take, copied where they cannot read it.
+Tensor flash_operand(const Tensor& heads) {
+  const Tensor tokens = heads.transpose(1, 2);
+  const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(tokens.const_data_ptr()) % 16);
+  return flash_reads(tokens.sizes(), tokens.strides(), misaligned / 2) ? tokens : tokens.contiguous();
+}
+
+/// Token i sees (i - window, i]: so many to its left.
+struct Window {
+  std::optional<int64_t> left, right;
+};
+Window window_of(const AttentionShape& shape) {
+  if (shape.window == 0) return {};
+  return {shape.window - 1, 0};
+}
+
+std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                                          int64_t window, Scale scale, double softcap) {
+  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
+  const cuda::OnDevice on(q);
+  if (!flash_takes(shape, dtype_of(q))) {
+    auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap);
+    attention_blocks_forward(shape, scale_of(shape, scale), softcap, q, k, v, out, logsumexp, on.stream());
+    return {out, logsumexp};
+  }
+  // It makes the results itself, of the sizes that are planned for ours.
+  const Window seen = window_of(shape);
+  const auto results =
+      at::_flash_attention_forward(flash_operand(q), flash_operand(k), flash_operand(v), /*cum_seq_q=*/std::nullopt,
+                                   /*cum_seq_k=*/std::nullopt, shape.queries, shape.keys, /*dropout_p=*/0.0, causal,
+                                   /*return_debug_mask=*/false, scale_of(shape, scale), seen.left, seen.right);
+  return {std::get<0>(results).transpose(1, 2), std::get<1>(results)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_out, const Tensor& q, const Tensor& k,
+                                                           const Tensor& v, const Tensor& out, const Tensor& logsumexp,
+                                                           bool causal, int64_t window, Scale scale, double softcap) {
+  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
+  const cuda::OnDevice on(q);
+  if (!flash_takes(shape, dtype_of(q))) {
+    auto [dq, dk, dv] = attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
+    attention_blocks_backward(shape, scale_of(shape, scale), softcap, grad_out, q, k, v, logsumexp, dq, dk, dv,
+                              on.stream());
+    return {dq, dk, dv};
+  }
+  const Deterministic deterministic;
+  const Window seen = window_of(shape);
+  const auto [dq, dk, dv] = at::_flash_attention_backward(
+      grad_out.transpose(1, 2), flash_operand(q), flash_operand(k), flash_operand(v), out.transpose(1, 2), logsumexp,
+      /*cum_seq_q=*/Tensor(), /*cum_seq_k=*/Tensor(), shape.queries, shape.keys, /*dropout_p=*/0.0, causal,
+      /*rng_state=*/Tensor(), /*unused=*/Tensor(), scale_of(shape, scale), seen.left, seen.right);
+  return {dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2)};
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
+  m.impl("attention", attention_cuda);
+  m.impl("attention_backward", attention_backward_cuda);
+}
+
+}  // namespace
+}  // namespace plimsoll::ops

@@ -1,0 +1,276 @@
+#include "ops/attention/attention_softmax_cpu.h"
+
+#include <limits>
+#include <type_traits>
+
+#include "ops/kernel_dtypes.h"
+#include "ops/lanes.h"
+
+namespace plimsoll::ops {
+
+using c10::BFloat16;
+using namespace lanes;
+
+namespace {
+
+template <typename S>
+using Index = std::conditional_t<std::is_same_v<S, double>, Longs, Ints>;
+template <typename S>
+using IndexScalar = std::conditional_t<std::is_same_v<S, double>, int64_t, int32_t>;
+
+template <typename S>
+PLIMSOLL_INLINE Index<S> lane_numbers(int64_t first) {
+  Index<S> numbers{};
+  for (int i = 0; i < kLanes; ++i) numbers[i] = static_cast<IndexScalar<S>>(i);
+  return numbers + static_cast<IndexScalar<S>>(first);
+}
+
+/// Numbers of a block that its rows have in common.
+template <typename S>
+struct Scores {
+  using V = VectorOf<S>;
+  const ScoreBlock& block;
+  S factor, inner, cap;  ///< scale; scale / cap; cap
+
+  PLIMSOLL_INLINE explicit Scores(const ScoreBlock& all)
+      : block(all),
+        factor(static_cast<S>(all.scale)),
+        inner(static_cast<S>(all.cap > 0 ? all.scale / all.cap : 0)),
+        cap(static_cast<S>(all.cap)) {}
+
+  PLIMSOLL_INLINE S* row(int64_t key, int64_t lane) const {
+    return static_cast<S*>(block.scores) + key * block.lanes + lane;
+  }
+  /// Minus infinity where a query does not see the key.
+  PLIMSOLL_INLINE V seen(const V& score, int64_t key, const Index<S>& queries) const {
+    if (!block.causal) return score;
+    const V hidden = splat<V>(-std::numeric_limits<S>::infinity());
+    const auto at = static_cast<IndexScalar<S>>(block.lead + key);
+    V result = queries >= at ? score : hidden;
+    if (block.window > 0) result = queries < static_cast<IndexScalar<S>>(at + block.window) ? result : hidden;
+    return result;
+  }
+  /// Whether some query of the block does not see some key of it.
+  PLIMSOLL_INLINE bool any_hidden() const {
+    return block.causal &&
+           (block.lead + block.keys > 1 || (block.window > 0 && block.lead + block.window < block.lanes));
+  }
+};
+
+/// A product as it is when it has been stored. Without a comparison between, a compiler would make one operation of
+/// it and of what is taken from it, and a row's greatest score would not be at a distance of 0 from itself: of large
+/// scores by more than an exponential has room for.
+template <typename V>
+PLIMSOLL_INLINE V settled(const V& product) {
+  const V least = splat<V>(std::numeric_limits<std::remove_cvref_t<decltype(product[0])>>::lowest());
+  return least > product ? least : product;
+}
+
+/// `kPlain`: no cap, and every query sees every key.
+template <typename S, bool kPairs, bool kPlain>
+PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* result, int64_t width) {
+  using V = VectorOf<S>;
+  const ScoreBlock& block = scores.block;
+  const int64_t lanes = block.lanes;
+  const S factor = scores.factor, unit = static_cast<S>(kLog2E);
+  const auto exponential = [&](int64_t key, int64_t lane, const V& now) __attribute__((always_inline)) {
+    const V stored = load(static_cast<const S*>(scores.row(key, lane)));
+    return power_of_two(V(((kPlain ? settled(V(stored * factor)) : stored) - now) * unit));
+  };
+  for (int64_t lane = 0; lane < lanes; lane += kLanes) {
+    const V before = load(static_cast<const S*>(numbers) + lane);
+    V greatest[2] = {before, before};
+    if constexpr (kPlain) {
+      V tops[4] = {before, before, before, before};
+      int64_t key = 0;
+      for (; key + 4 <= block.keys; key += 4)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i)
+          tops[i] = larger(V(load(static_cast<const S*>(scores.row(key + i, lane))) * factor), tops[i]);
+      for (; key < block.keys; ++key)
+        tops[0] = larger(V(load(static_cast<const S*>(scores.row(key, lane))) * factor), tops[0]);
+      greatest[0] = larger(tops[0], tops[1]);
+      greatest[1] = larger(tops[2], tops[3]);
+    } else {
+      const Index<S> queries = lane_numbers<S>(lane);
+      for (int64_t key = 0; key < block.keys; ++key) {
+        const V product = load(static_cast<const S*>(scores.row(key, lane)));
+        V score = product * scores.factor;
+        if (block.cap > 0) score = lanes::tanh(V(product * scores.inner)) * scores.cap;
+        score = scores.seen(score, key, queries);
+        store(scores.row(key, lane), score);
+        greatest[0] = larger(score, greatest[0]);
+      }
+    }
+    const V now = larger(greatest[0], greatest[1]);
+    V sums[2]{};
+    int64_t key = 0;
+    for (; key + 2 <= block.keys; key += 2) {
+      const V even = exponential(key, lane, now);
+      const V odd = exponential(key + 1, lane, now);
+      sums[0] += even;
+      sums[1] += odd;
+      if constexpr (kPairs) {
+        store_pair(static_cast<Pair*>(block.scores) + key / 2 * lanes + lane, even, odd);
+      } else {
+        store(scores.row(key, lane), even);
+        store(scores.row(key + 1, lane), odd);
+      }
+    }
+    if (key < block.keys) {
+      const V last = exponential(key, lane, now);
+      sums[0] += last;
+      if constexpr (kPairs)
+        store_pair(static_cast<Pair*>(block.scores) + key / 2 * lanes + lane, last, V{});
+      else
+        store(scores.row(key, lane), last);
+    }
+    const V less = power_of_two(V((before - now) * unit));
+    store(numbers + lane, now);
+    S* sum_at = numbers + lanes + lane;
+    store(sum_at, load(static_cast<const S*>(sum_at)) * less + (sums[0] + sums[1]));
+    bool moved = false;
+    for (int i = 0; i < kLanes; ++i) moved |= before[i] != now[i];
+    if (!moved) continue;
+    for (int64_t d = 0; d < width; ++d) {
+      S* at = result + d * lanes + lane;
+      store(at, load(static_cast<const S*>(at)) * less);
+    }
+  }
+}
+
+template <typename S, bool kPairs>
+PLIMSOLL_INLINE void softmax_any_block(const ScoreBlock& block, void* numbers, void* result, int64_t width) {
+  const Scores<S> scores(block);
+  if (block.cap > 0 || scores.any_hidden())
+    softmax_block_of<S, kPairs, false>(scores, static_cast<S*>(numbers), static_cast<S*>(result), width);
+  else
+    softmax_block_of<S, kPairs, true>(scores, static_cast<S*>(numbers), static_cast<S*>(result), width);
+}
+
+/// Probabilities and gradients of the products of a key with sixteen queries. A score's distance from the logarithm of
+/// the sum is taken first, and in units of log 2 then: it is small where the two are large, and so is its rounding.
+template <typename S, bool kPlain>
+PLIMSOLL_INLINE void gradient_of(const Scores<S>& scores, int64_t key, int64_t lane, const Index<S>& queries,
+                                 const VectorOf<S>& log_sum, const VectorOf<S>& shared, VectorOf<S>& probability,
+                                 VectorOf<S>& gradient) {
+  using V = VectorOf<S>;
+  const V product = load(static_cast<const S*>(scores.row(key, lane)));
+  const S scale = static_cast<S>(scores.block.scale), unit = static_cast<S>(kLog2E);
+  if constexpr (kPlain) {
+    probability = power_of_two(V((settled(V(product * scale)) - log_sum) * unit));
+    gradient = (gradient - shared) * (probability * scale);
+  } else {
+    V distance = settled(V(product * scale)) - log_sum, slope = splat<V>(scale);
+    if (scores.block.cap > 0) {
+      const V share = lanes::tanh(V(product * scores.inner));
+      distance = share * static_cast<S>(scores.block.cap) - log_sum;
+      slope = slope * (1 - share * share);
+    }
+    probability = power_of_two(V(scores.seen(distance, key, queries) * unit));
+    gradient = (gradient - shared) * (probability * slope);
+  }
+}
+
+template <typename S, bool kPairs, bool kPlain>
+PLIMSOLL_INLINE void gradient_block_of(const Scores<S>& scores, const S* numbers, S* gradients, Pair* gradient_pairs) {
+  using V = VectorOf<S>;
+  const ScoreBlock& block = scores.block;
+  const int64_t lanes = block.lanes;
+  for (int64_t lane = 0; lane < lanes; lane += kLanes) {
+    const V log_sum = load(numbers + lane), shared = load(numbers + lanes + lane);
+    const Index<S> queries = lane_numbers<S>(lane);
+    for (int64_t key = 0; key < block.keys; key += 2) {
+      const bool two = key + 1 < block.keys;
+      V probabilities[2]{}, parts[2]{};
+      S* at[2] = {gradients + key * lanes + lane, gradients + (key + 1) * lanes + lane};
+      parts[0] = load(static_cast<const S*>(at[0]));
+      gradient_of<S, kPlain>(scores, key, lane, queries, log_sum, shared, probabilities[0], parts[0]);
+      if (two) {
+        parts[1] = load(static_cast<const S*>(at[1]));
+        gradient_of<S, kPlain>(scores, key + 1, lane, queries, log_sum, shared, probabilities[1], parts[1]);
+      }
+      if constexpr (kPairs) {
+        // A row of bfloat16 takes the first half of what was a row of float32: lanes yet to be read lie behind it.
+        store(reinterpret_cast<BFloat16*>(scores.row(key, 0)) + lane, probabilities[0]);
+        store(reinterpret_cast<BFloat16*>(gradients + key * lanes) + lane, parts[0]);
+        if (two) {
+          store(reinterpret_cast<BFloat16*>(scores.row(key + 1, 0)) + lane, probabilities[1]);
+          store(reinterpret_cast<BFloat16*>(gradients + (key + 1) * lanes) + lane, parts[1]);
+        }
+        store_pair(gradient_pairs + key / 2 * lanes + lane, parts[0], parts[1]);
+      } else {
+        store(scores.row(key, lane), probabilities[0]);
+        store(at[0], parts[0]);
+        if (two) {
+          store(scores.row(key + 1, lane), probabilities[1]);
+          store(at[1], parts[1]);
+        }
+      }
+    }
+  }
+}
+
+template <typename S, bool kPairs>
+PLIMSOLL_INLINE void gradient_any_block(const ScoreBlock& block, const void* numbers, void* gradients,
+                                        Pair* gradient_pairs) {
+  const Scores<S> scores(block);
+  const S* all = static_cast<const S*>(numbers);
+  if (block.cap > 0 || scores.any_hidden())
+    gradient_block_of<S, kPairs, false>(scores, all, static_cast<S*>(gradients), gradient_pairs);
+  else
+    gradient_block_of<S, kPairs, true>(scores, all, static_cast<S*>(gradients), gradient_pairs);
+}
+
+}  // namespace
+
+#define PLIMSOLL_SOFTMAX(S, pairs, suffix)                                                                            \
+  PLIMSOLL_VARIANTS(void, softmax_##suffix, (const ScoreBlock& block, void* numbers, void* result, int64_t width),    \
+                    (block, numbers, result, width), { softmax_any_block<S, pairs>(block, numbers, result, width); }) \
+  PLIMSOLL_VARIANTS(void, gradients_##suffix,                                                                         \
+                    (const ScoreBlock& block, const void* numbers, void* gradients, Pair* gradient_pairs),            \
+                    (block, numbers, gradients, gradient_pairs),                                                      \
+                    { gradient_any_block<S, pairs>(block, numbers, gradients, gradient_pairs); })
+PLIMSOLL_SOFTMAX(float, false, f32)
+PLIMSOLL_SOFTMAX(float, true, pairs)
+PLIMSOLL_SOFTMAX(double, false, f64)
+
+void softmax_block(const ScoreBlock& block, void* numbers, void* result, int64_t width) {
+  (block.is_double ? softmax_f64 : block.pairs ? softmax_pairs : softmax_f32)(block, numbers, result, width);
+}
+void softmax_gradient_block(const ScoreBlock& block, const void* numbers, void* gradients, Pair* gradient_pairs) {
+  (block.is_double ? gradients_f64
+   : block.pairs   ? gradients_pairs
+                   : gradients_f32)(block, numbers, gradients, gradient_pairs);
+}
+
+namespace {
+
+template <typename S>
+void start(S* numbers, int64_t lanes) {
+  // Not minus infinity, whose distance from a row that sees nothing yet would be no number.
+  for (int64_t i = 0; i < lanes; ++i) numbers[i] = std::numeric_limits<S>::lowest();
+  for (int64_t i = lanes; i < 2 * lanes; ++i) numbers[i] = 0;
+}
+
+template <typename S>
+void finish(S* numbers, int64_t lanes) {
+  for (int64_t i = 0; i < lanes; ++i) {
+    const double total = static_cast<double>(numbers[lanes + i]);
+    numbers[i] = static_cast<S>(static_cast<double>(numbers[i]) + std::log(total));
+    numbers[lanes + i] = static_cast<S>(1 / total);
+  }
+}
+
+}  // namespace
+
+void start_softmax(bool is_double, int64_t lanes, void* numbers) {
+  if (is_double) return start(static_cast<double*>(numbers), lanes);
+  start(static_cast<float*>(numbers), lanes);
+}
+void finish_softmax(bool is_double, int64_t lanes, void* numbers) {
+  if (is_double) return finish(static_cast<double*>(numbers), lanes);
+  finish(static_cast<float*>(numbers), lanes);
+}
+
+}  // namespace plimsoll::ops

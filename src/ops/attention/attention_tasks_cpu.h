@@ -1,0 +1,37 @@
+// One task of attention on the CPU: what a thread does between the blocks' kernels and products. No tensors.
+#pragma once
+
+#include "ops/attention/attention_cpu_plan.h"
+#include "ops/arithmetic/attention_rows_cpu.h"
+#include "ops/attention/attention_softmax_cpu.h"
+
+namespace plimsoll::ops {
+
+/// [batch, heads, tokens, width], last elements side by side; strides in elements.
+struct HeadTensor {
+  void* data = nullptr;
+  DType dtype = DType::float32;
+  int64_t batch_stride = 0, head_stride = 0, token_stride = 0;
+};
+
+struct AttentionWork {
+  AttentionShape shape;
+  DType dtype;
+  double scale, cap;
+  bool pairs;  ///< products of bfloat16 pairs
+  HeadTensor q, k, v, out;
+  HeadTensor logsumexp;             ///< wide [batch, heads, tokens]
+  HeadTensor grad_out, dq, dk, dv;  ///< backward's
+};
+
+/// Task `index` of forward_tasks(): a block of queries of a head.
+void attention_forward_task(const AttentionWork& work, const ForwardTiles& tiles, int64_t index, char* scratch);
+
+/// Task `index` of cut.key_tasks: the gradients of keys and values of a chunk, and where they are together those of
+/// all queries of the group.
+void attention_keys_task(const AttentionWork& work, const BackwardCut& cut, const BackwardTiles& tiles, int64_t index,
+                         char* scratch);
+/// Task `index` of cut.query_tasks: the gradient of a block of queries of a head.
+void attention_queries_task(const AttentionWork& work, const BackwardTiles& tiles, int64_t index, char* scratch);
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,54 @@
+#include "ops/attention/capped_softmax_kernels.cuh"
+#include "ops/attention/capped_softmax_launch.h"
+#include "ops/dtype_switch.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+template <typename S>
+ScoreShape<S> shape_of(const ScoreRows& args) {
+  const ops::CappedSoftmax& softmax = args.softmax;
+  return {softmax.width,
+          args.queries,
+          softmax.first_seen,
+          softmax.seen,
+          softmax.causal,
+          static_cast<S>(softmax.scale),
+          static_cast<S>(softmax.cap)};
+}
+
+/// Calls work.operator()<S, P>() with the types of the scores and of the probabilities.
+template <typename Work>
+void with_score_types(DType scores, DType probabilities, Work work) {
+  check(scores == DType::float32 || scores == DType::float64, "scores are of the accumulator's type");
+  with_types(scores, probabilities, [&]<typename S, typename P>() {
+    if constexpr (sizeof(S) >= 4) work.template operator()<S, P>();
+  });
+}
+
+}  // namespace
+
+void launch_capped_softmax(const ScoreRows& args, const ops::Rows& probabilities, cudaStream_t stream) {
+  if (args.rows == 0) return;
+  with_score_types(args.softmax.scores.dtype, probabilities.dtype, [&]<typename S, typename P>() {
+    launch(&capped_softmax<S, P>, dim3(static_cast<unsigned>(args.rows)), dim3(row_threads(args.softmax.width, 512)), 0,
+           stream, static_cast<const S*>(args.softmax.scores.data), args.softmax.scores.stride,
+           static_cast<P*>(probabilities.data), probabilities.stride, static_cast<S*>(args.softmax.logsumexp),
+           args.logsumexp_stride, shape_of<S>(args));
+  });
+}
+
+void launch_capped_softmax_backward(const ScoreRows& args, const ops::ConstRows& grad, const ops::Rows& probabilities,
+                                    const ops::Rows& grad_scores, cudaStream_t stream) {
+  if (args.rows == 0) return;
+  check(probabilities.dtype == grad_scores.dtype && grad.dtype == args.softmax.scores.dtype, "types of scores");
+  with_score_types(args.softmax.scores.dtype, probabilities.dtype, [&]<typename S, typename P>() {
+    launch(&capped_softmax_backward<S, P>, dim3(static_cast<unsigned>(args.rows)),
+           dim3(row_threads(args.softmax.width, 512)), 0, stream, static_cast<const S*>(args.softmax.scores.data),
+           args.softmax.scores.stride, static_cast<const S*>(grad.data), grad.stride,
+           static_cast<P*>(probabilities.data), probabilities.stride, static_cast<P*>(grad_scores.data),
+           grad_scores.stride, static_cast<const S*>(args.softmax.logsumexp), args.logsumexp_stride, shape_of<S>(args));
+  });
+}
+
+}  // namespace plimsoll::cuda

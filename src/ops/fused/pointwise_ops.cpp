@@ -1,0 +1,229 @@
+#include "ops/fused/pointwise_ops.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ops/op_call.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_reduced(DType dtype) {
+  return dtype == DType::bfloat16 || dtype == DType::float16;
+}
+bool is_result(DType dtype) {
+  return dtype == DType::float32 || is_reduced(dtype);
+}
+
+// One operator: its opcode, and which arguments of the schema are operands; the result is the one that is written.
+struct Operator {
+  Opcode opcode;
+  std::vector<int> operands;
+  /// Types in which the CPU's kernel gives the bits of the formula, rounded once. libtorch takes square roots of
+  /// float32 from MKL and error functions from oneDNN, and rounds some results in 16 bits at every step.
+  std::string_view on_cpu = "fbh";
+};
+
+char letter_of(DType dtype) {
+  return dtype == DType::bfloat16 ? 'b' : dtype == DType::float16 ? 'h' : 'f';
+}
+
+const std::map<std::string_view, Operator>& operators() {
+  static const std::map<std::string_view, Operator> table = {
+      {"aten::copy_", {Opcode::cast, {1}}},
+      {"aten::add.out", {Opcode::add, {0, 1}}},
+      {"aten::sub.out", {Opcode::sub, {0, 1}}},
+      {"aten::mul.out", {Opcode::mul, {0, 1}}},
+      {"aten::div.out", {Opcode::div, {0, 1}}},
+      {"aten::neg.out", {Opcode::neg, {0}}},
+      {"aten::abs.out", {Opcode::abs, {0}}},
+      {"aten::sqrt.out", {Opcode::sqrt, {0}, "bh"}},
+      {"aten::rsqrt.out", {Opcode::rsqrt, {0}, "f"}},
+      {"aten::reciprocal.out", {Opcode::reciprocal, {0}, "f"}},
+      {"aten::clamp_min.out", {Opcode::clamp_min, {0, 1}}},
+      {"aten::clamp_max.out", {Opcode::clamp_max, {0, 1}}},
+      {"aten::threshold_backward.grad_input", {Opcode::threshold_backward, {0, 1, 2}}},
+      {"aten::sigmoid_backward.grad_input", {Opcode::sigmoid_backward, {0, 1}, "fb"}},
+      {"aten::tanh_backward.grad_input", {Opcode::tanh_backward, {0, 1}}},
+      {"aten::sigmoid.out", {Opcode::sigmoid, {0}}},
+      {"aten::silu.out", {Opcode::silu, {0}}},
+      {"aten::silu_backward.grad_input", {Opcode::silu_backward, {0, 1}}},
+      {"aten::gelu.out", {Opcode::gelu, {0}, ""}},
+      {"aten::gelu_backward.grad_input", {Opcode::gelu_backward, {0, 1}, ""}},
+      {"aten::softplus.out", {Opcode::softplus, {0, 1, 2}}},
+      {"aten::softplus_backward.grad_input", {Opcode::softplus_backward, {0, 1, 2, 3}}},
+  };
+  return table;
+}
+
+class Translation {
+ public:
+  Translation(const Op& op, PointwiseDevice device) : op_(op), device_(device) {}
+
+  std::optional<PointwiseOp> run() {
+    if (!op_.call || op_.arguments.size() != op_.call->constants.size()) return std::nullopt;
+    const auto found = operators().find(op_.name);
+    const bool pow = op_.name == "aten::pow.Tensor_Scalar_out", relu = op_.name == "aten::relu";
+    if (found == operators().end() && !pow && !relu) return std::nullopt;
+    if (!take_result()) return std::nullopt;
+    const DType dtype = translated_.result.dtype;
+    if (pow || relu) {
+      const auto opcode = relu ? std::optional(Opcode::clamp_min) : opcode_of_power(1);
+      if (!opcode || !add_operand(0)) return std::nullopt;
+      translated_.opcode = *opcode;
+      if (relu) translated_.operands.push_back({{}, 0});
+    } else {
+      const Operator& known = found->second;
+      translated_.opcode = known.opcode;
+      for (const int argument : known.operands)
+        if (!add_operand(argument)) return std::nullopt;
+    }
+    if (!settle_scale() || !settle_approximation()) return std::nullopt;
+    settle_quotient();
+    const bool by_tanh = translated_.opcode == Opcode::gelu_tanh || translated_.opcode == Opcode::gelu_tanh_backward;
+    if (device_ == PointwiseDevice::cpu && !pow && !relu && !by_tanh &&
+        found->second.on_cpu.find(letter_of(dtype)) == std::string_view::npos)
+      return std::nullopt;
+    return types_are_plain() ? std::optional(std::move(translated_)) : std::nullopt;
+  }
+
+ private:
+  // The one tensor that is written, or made.
+  bool take_result() {
+    int written = 0;
+    for (const Argument& argument : op_.arguments) {
+      if (!argument.written) continue;
+      if (argument.kind != Argument::Kind::tensor || argument.views.size() != 1) return false;
+      translated_.result = argument.views[0];
+      ++written;
+    }
+    for (const View& view : op_.results) {
+      translated_.result = view;
+      ++written;
+    }
+    return written == 1 && translated_.result.buffer != kNoBuffer && is_result(translated_.result.dtype);
+  }
+
+  std::optional<double> number(int argument) const {
+    const c10::IValue& value = op_.call->constants[argument];
+    if (value.isDouble()) return value.toDouble();
+    if (value.isInt()) return static_cast<double>(value.toInt());
+    if (value.isBool()) return value.toBool() ? 1.0 : 0.0;
+    if (!value.isTensor()) return std::nullopt;
+    const at::Tensor& tensor = value.toTensor();
+    if (!tensor.defined() || tensor.dim() != 0 || !tensor.device().is_cpu() || tensor.is_complex()) return std::nullopt;
+    return tensor.item().toDouble();
+  }
+
+  bool add_operand(int index) {
+    const Argument& argument = op_.arguments[index];
+    if (argument.kind == Argument::Kind::tensor && argument.views.size() == 1 &&
+        argument.views[0].buffer != kNoBuffer) {
+      translated_.operands.push_back({argument.views[0], 0});
+      return true;
+    }
+    if (argument.kind != Argument::Kind::constant) return false;
+    const auto constant = number(index);
+    if (!constant) return false;
+    translated_.operands.push_back({{}, *constant});
+    return true;
+  }
+
+  std::optional<Opcode> opcode_of_power(int argument) const {
+    const auto exponent = number(argument);
+    if (!exponent) return std::nullopt;
+    const bool reduced = is_reduced(translated_.result.dtype);
+    if (*exponent == 2) return Opcode::square;
+    if (reduced) return std::nullopt;  // rounded more than once
+    if (*exponent == 3) return Opcode::cube;
+    if (*exponent == 0.5 && device_ != PointwiseDevice::cpu) return Opcode::sqrt;
+    if (*exponent == -0.5) return Opcode::rsqrt;
+    if (*exponent == -1) return Opcode::reciprocal;
+    return std::nullopt;
+  }
+
+  // a + alpha * b: with other factors libtorch rounds once or twice, by instruction set.
+  bool settle_scale() {
+    if (translated_.opcode != Opcode::add && translated_.opcode != Opcode::sub) return true;
+    const auto alpha = number(2);
+    if (!alpha || (*alpha != 1 && *alpha != -1)) return false;
+    if (*alpha == -1) translated_.opcode = translated_.opcode == Opcode::add ? Opcode::sub : Opcode::add;
+    return true;
+  }
+
+  // On CUDA libtorch multiplies by the reciprocal of a constant.
+  void settle_quotient() {
+    if (device_ != PointwiseDevice::cuda || translated_.opcode != Opcode::div) return;
+    PointwiseOp::Operand& divisor = translated_.operands[1];
+    if (divisor.view.buffer != kNoBuffer) return;
+    translated_.opcode = Opcode::mul;
+    divisor.constant = 1.0f / static_cast<float>(divisor.constant);
+  }
+
+  bool settle_approximation() {
+    const bool forward = translated_.opcode == Opcode::gelu;
+    if (!forward && translated_.opcode != Opcode::gelu_backward) return true;
+    const c10::IValue& word = op_.call->constants[forward ? 1 : 2];
+    if (!word.isString()) return false;
+    if (word.toStringRef() == "tanh") translated_.opcode = forward ? Opcode::gelu_tanh : Opcode::gelu_tanh_backward;
+    return word.toStringRef() == "tanh" || word.toStringRef() == "none";
+  }
+
+  // Operands with dimensions decide the type that libtorch computes in: it must be the result's.
+  bool types_are_plain() const {
+    const DType result = translated_.result.dtype;
+    const auto& operands = translated_.operands;
+    if (translated_.opcode == Opcode::cast) {
+      if (operands[0].view.buffer == kNoBuffer) return false;
+      const DType from = operands[0].view.dtype;
+      return is_result(from) || from == DType::boolean || from == DType::uint8 || from == DType::int64;
+    }
+    bool widest = false, any = false;
+    for (const PointwiseOp::Operand& operand : operands) {
+      const View& view = operand.view;
+      if (view.buffer == kNoBuffer) continue;
+      if (!is_result(view.dtype)) return false;
+      if (view.sizes.empty() && !translated_.result.sizes.empty()) continue;
+      any = true;
+      widest = widest || view.dtype == result;
+      // In 16 bits a wider operand would be computed in float32 and rounded at the end.
+      if (view.dtype != result && is_reduced(result)) return false;
+    }
+    if (!any || !widest) return false;
+    if (!is_reduced(result)) return true;
+    // A number beside 16 bits: libtorch keeps it in float32 where it is the second of a product or a quotient; on CUDA
+    // wherever it is a constant of the call.
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const View& view = operands[i].view;
+      const bool single = view.buffer == kNoBuffer || (view.sizes.empty() && !translated_.result.sizes.empty());
+      if (!single) continue;
+      const bool kept =
+          device_ == PointwiseDevice::cpu
+              ? i == 1 && (translated_.opcode == Opcode::mul || translated_.opcode == Opcode::div)
+              : view.buffer == kNoBuffer && translated_.opcode >= Opcode::add && translated_.opcode <= Opcode::div;
+      if (!kept) return false;
+    }
+    return true;
+  }
+
+  const Op& op_;
+  const PointwiseDevice device_;
+  PointwiseOp translated_;
+};
+
+}  // namespace
+
+std::optional<PointwiseOp> pointwise_op(const Op& op, PointwiseDevice device) {
+  return Translation(op, device).run();
+}
+
+std::shared_ptr<const OpCall> fused_op_call(const FusedProgram& program) {
+  static const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow("plimsoll::fused", "");
+  auto call = std::make_shared<OpCall>(OpCall{handle, {}});
+  call->constants.resize(2);
+  call->constants.emplace_back(program.code());
+  call->constants.emplace_back(program.constants);
+  return call;
+}
+
+}  // namespace plimsoll

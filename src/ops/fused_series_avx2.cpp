@@ -1,5 +1,0 @@
-// Compiled for AVX2 and FMA (src/CMakeLists.txt): nothing of it may run elsewhere.
-#ifdef CPU_CAPABILITY_AVX2
-#define PLIMSOLL_SERIES_STEP step_avx2
-#include "ops/fused_series_kernels.h"
-#endif

@@ -1,5 +1,0 @@
-// Compiled for AVX-512 (src/CMakeLists.txt): nothing of it may run elsewhere.
-#ifdef CPU_CAPABILITY_AVX512
-#define PLIMSOLL_SERIES_STEP step_avx512
-#include "ops/fused_series_kernels.h"
-#endif

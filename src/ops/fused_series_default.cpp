@@ -1,3 +1,0 @@
-// Compiled for any processor.
-#define PLIMSOLL_SERIES_STEP step_default
-#include "ops/fused_series_kernels.h"

@@ -1,0 +1,220 @@
+// Root mean square normalisation: a warp a row where rows are narrow, else a block a row. A row is read from memory
+// once; its second reading comes from the cache. Where x is a sum the first reading makes it; where dx goes into a sum
+// it is added there.
+#pragma once
+
+#include "ops/device_support.cuh"
+#include "ops/host_device.h"
+#include "plimsoll/dtype.h"
+
+namespace plimsoll::cuda {
+
+/// Elements from i on, in whatever type they are stored: all threads take the same branch.
+template <int pack, typename Wide>
+__device__ inline Pack<Wide, pack> load_wide(const void* from, DType dtype, int64_t i) {
+  Pack<Wide, pack> wide;
+  if constexpr (sizeof(Wide) == 4) {
+    if (dtype == DType::bfloat16) {
+      const auto narrow = load_pack<pack>(static_cast<const bfloat16*>(from) + i);
+      for (int j = 0; j < pack; ++j) wide[j] = widen(narrow[j]);
+      return wide;
+    }
+    if (dtype == DType::float16) {
+      const auto narrow = load_pack<pack>(static_cast<const float16*>(from) + i);
+      for (int j = 0; j < pack; ++j) wide[j] = widen(narrow[j]);
+      return wide;
+    }
+  }
+  return load_pack<pack>(static_cast<const Wide*>(from) + i);
+}
+
+/// The sum over the threads that share a row.
+template <bool by_warp, typename T>
+__device__ inline T sum_of_row(T value) {
+  if constexpr (by_warp)
+    return reduce_warp<Sum>(value);
+  else
+    return reduce_block<Sum>(value);
+}
+
+/// Where the forward has x from: as it lies in memory.
+template <typename X>
+struct StoredX {
+  const X* x;
+  int64_t stride;
+  template <int pack>
+  __device__ Pack<X, pack> first(int64_t row, int64_t i) const {
+    return again<pack>(row, i);
+  }
+  template <int pack>
+  __device__ Pack<X, pack> again(int64_t row, int64_t i) const {
+    return load_pack<pack>(x + row * stride + i);
+  }
+};
+
+/// The same of x = a + b, stored when it is first asked for. Each thread asks again for what it has stored itself.
+template <typename X>
+struct SummedX {
+  const X* a;
+  int64_t a_stride;
+  const void* b;
+  DType b_dtype;
+  int64_t b_stride;
+  X* sum;
+  int64_t sum_stride;
+  template <int pack>
+  __device__ Pack<X, pack> first(int64_t row, int64_t i) const {
+    const auto left = load_pack<pack>(a + row * a_stride + i);
+    const auto right = load_wide<pack, Accumulate<X>>(b, b_dtype, row * b_stride + i);
+    Pack<X, pack> total;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) total[j] = narrow<X>(widen(left[j]) + right[j]);
+    store_pack(sum + row * sum_stride + i, total);
+    return total;
+  }
+  template <int pack>
+  __device__ Pack<X, pack> again(int64_t row, int64_t i) const {
+    return load_pack<pack>(sum + row * sum_stride + i);
+  }
+};
+
+/// Where the backward puts dx: in rows of its own.
+template <typename X>
+struct StoreDx {
+  X* dx;
+  int64_t stride;
+  template <int pack>
+  __device__ void put(int64_t row, int64_t i, const Pack<X, pack>& values) const {
+    store_pack(dx + row * stride + i, values);
+  }
+};
+
+/// sum = grad + dx, dx rounded to X before: the sum has the type of X, or float32 as grad has.
+template <typename X>
+struct AddDx {
+  const void* grad;
+  DType grad_dtype;
+  int64_t grad_stride;
+  void* sum;
+  bool sum_is_wide;
+  int64_t sum_stride;
+  template <int pack>
+  __device__ void put(int64_t row, int64_t i, const Pack<X, pack>& values) const {
+    using A = Accumulate<X>;
+    const int64_t at = row * sum_stride + i;
+    auto total = load_wide<pack, A>(grad, grad_dtype, row * grad_stride + i);
+#pragma unroll
+    for (int j = 0; j < pack; ++j)  // not joined with the product that dx is
+      total[j] = static_cast<A>(ops::Unfused<A>(total[j]) + ops::Unfused<A>(widen(values[j])));
+    if (sum_is_wide) return store_pack(static_cast<A*>(sum) + at, total);
+    Pack<X, pack> rounded;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) rounded[j] = narrow<X>(total[j]);
+    store_pack(static_cast<X*>(sum) + at, rounded);
+  }
+};
+
+template <typename X, typename Y, int pack, bool by_warp, typename Source>
+__global__ void __launch_bounds__(1024)
+    rms_norm(Source x, Y* y, int64_t y_stride, const void* weight, DType weight_dtype, Accumulate<X>* rstd,
+             int64_t rows, int64_t width, Accumulate<X> eps) {
+  using A = Accumulate<X>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= rows) return;  // a whole warp, or a whole block
+  Y* to = y + row * y_stride;
+  const int64_t first = int64_t{threadIdx.x} * pack, step = int64_t{blockDim.x} * pack;
+  A squares = 0;
+  for (int64_t i = first; i < width; i += step) {
+    const auto values = x.template first<pack>(row, i);
+#pragma unroll
+    for (int j = 0; j < pack; ++j) squares += widen(values[j]) * widen(values[j]);
+  }
+  const A mean = sum_of_row<by_warp>(squares) / static_cast<A>(width);
+  const A scale = 1 / square_root(mean + eps);
+  if (threadIdx.x == 0) rstd[row] = scale;
+  for (int64_t i = first; i < width; i += step) {
+    const auto values = x.template again<pack>(row, i);
+    const auto weights = load_wide<pack, A>(weight, weight_dtype, i);
+    Pack<Y, pack> result;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) result[j] = narrow<Y>(widen(values[j]) * scale * weights[j]);
+    store_pack(to + i, result);
+  }
+}
+
+/// Block b takes the rows [b * block_rows, (b + 1) * block_rows), and leaves its sums of grad_y x rstd in row b of
+/// `partials`. While it adds them up they lie in shared memory, a row for each of its warps (by_warp) or for the block;
+/// or, where that has no room (`in_shared` false, by block only), in `partials` itself. Each thread has columns of its
+/// own.
+template <typename X, typename Y, int pack, bool by_warp, typename Target>
+__global__ void __launch_bounds__(1024)
+    rms_norm_backward(const Y* grad_y, int64_t grad_stride, const X* x, int64_t x_stride, Target dx, const void* weight,
+                      DType weight_dtype, const Accumulate<X>* rstd, int64_t rows, int64_t width, int64_t block_rows,
+                      Accumulate<X>* partials, bool in_shared) {
+  using A = Accumulate<X>;
+  PLIMSOLL_DYNAMIC_SHARED(A, shared);
+  A* const partial = partials + blockIdx.x * width;
+  A* const sums = in_shared ? shared + threadIdx.y * width : partial;
+  const int64_t first = int64_t{threadIdx.x} * pack, step = int64_t{blockDim.x} * pack;
+  for (int64_t i = first; i < width; i += step)
+    for (int j = 0; j < pack; ++j) sums[i + j] = 0;
+  const int64_t begin = blockIdx.x * block_rows;
+  const int64_t end = begin + block_rows < rows ? begin + block_rows : rows;
+  for (int64_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
+    const Y* grad = grad_y + row * grad_stride;
+    const X* from = x + row * x_stride;
+    const A scale = rstd[row];
+    A dot = 0;
+    for (int64_t i = first; i < width; i += step) {
+      const auto grads = load_pack<pack>(grad + i);
+      const auto values = load_pack<pack>(from + i);
+      const auto weights = load_wide<pack, A>(weight, weight_dtype, i);
+#pragma unroll
+      for (int j = 0; j < pack; ++j) {
+        const A product = widen(grads[j]) * (widen(values[j]) * scale);
+        dot += product * weights[j];
+        sums[i + j] += product;
+      }
+    }
+    const A mean = sum_of_row<by_warp>(dot) / static_cast<A>(width);
+    for (int64_t i = first; i < width; i += step) {
+      const auto grads = load_pack<pack>(grad + i);
+      const auto values = load_pack<pack>(from + i);
+      const auto weights = load_wide<pack, A>(weight, weight_dtype, i);
+      Pack<X, pack> result;
+#pragma unroll
+      for (int j = 0; j < pack; ++j)
+        result[j] = narrow<X>((widen(grads[j]) * weights[j] - widen(values[j]) * scale * mean) * scale);
+      dx.template put<pack>(row, i, result);
+    }
+  }
+  if (!in_shared) return;
+  __syncthreads();
+  const int64_t thread = int64_t{threadIdx.y} * blockDim.x + threadIdx.x, threads = int64_t{blockDim.x} * blockDim.y;
+  for (int64_t i = thread; i < width; i += threads) {
+    A total = 0;
+    for (unsigned warp = 0; warp < blockDim.y; ++warp) total += shared[warp * width + i];
+    partial[i] = total;
+  }
+}
+
+constexpr int kSumColumns = 32, kSumRows = 8;
+
+/// out[i] = the sum over `count` rows of `partials`, for 32 columns a block of (32, 8) threads.
+template <typename T>
+__global__ void sum_columns(const Accumulate<T>* partials, int64_t count, int64_t width, T* out) {
+  using A = Accumulate<T>;
+  __shared__ A sums[kSumRows][kSumColumns];
+  const int64_t column = int64_t{blockIdx.x} * kSumColumns + threadIdx.x;
+  A total = 0;
+  if (column < width)
+    for (int64_t row = threadIdx.y; row < count; row += kSumRows) total += partials[row * width + column];
+  sums[threadIdx.y][threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= width) return;
+  total = 0;
+  for (int row = 0; row < kSumRows; ++row) total += sums[row][threadIdx.x];
+  out[column] = narrow<T>(total);
+}
+
+}  // namespace plimsoll::cuda

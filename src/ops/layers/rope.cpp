@@ -1,0 +1,140 @@
+#include "ops/layers/rope.h"
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "ops/op_support.h"
+#include "ops/layers/rope_results.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+
+using Scaling = at::ArrayRef<double>;  // nothing, or factor, low, high, original length
+using Signature = Tensor(const Tensor&, int64_t, double, bool, Scaling);
+
+}  // namespace
+
+Tensor rope_result(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+  constexpr const char* op = "plimsoll::rope";
+  require_floating(op, "x", x);
+  require(x.dim() == 4 && x.size(3) % 2 == 0, op, "x has shape ", x.sizes(),
+          "; it must be [batch, tokens, heads, width] with an even width");
+  require(theta > 0, op, "theta is ", theta, "; it must be positive");
+  require(scaling.empty() ||
+              (scaling.size() == 4 && scaling[0] >= 1 && scaling[1] > 0 && scaling[2] > scaling[1] && scaling[3] > 0),
+          op, "scaling is ", scaling, "; it must be a factor of at least 1, 0 < low < high, and a length above 0");
+  return at::empty(x.sizes(), x.options());
+}
+
+namespace {
+
+/// Radians a position of pair `index` of `width` / 2.
+double frequency_of(int64_t index, int64_t width, double theta, Scaling scaling) {
+  const double frequency = std::pow(theta, -2.0 * static_cast<double>(index) / static_cast<double>(width));
+  if (scaling.empty()) return frequency;
+  const double factor = scaling[0], low = scaling[1], high = scaling[2], length = scaling[3];
+  const double turns = length * frequency / (2 * std::numbers::pi);  // in a text of the original length
+  const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+  return frequency * ((1 - kept) / factor + kept);
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(int64_t width, double theta, at::ArrayRef<double> scaling) {
+  std::vector<double> frequencies(static_cast<size_t>(width / 2));
+  for (int64_t i = 0; i < width / 2; ++i) frequencies[i] = frequency_of(i, width, theta, scaling);
+  return frequencies;
+}
+
+namespace {
+
+Tensor rope_cpu(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+  Tensor result = rope_result(x, position, theta, inverse, scaling);
+  if (result.numel() == 0) return result;
+  const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
+  const int64_t width = x.size(3), half = width / 2;
+  const Tensor frequencies = at::empty({half}, x.options().dtype(at::kDouble));
+  auto* frequency = frequencies.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < half; ++i) frequency[i] = frequency_of(i, width, theta, scaling);
+  const Rope args{.x = from.const_data_ptr(),
+                  .out = result.data_ptr(),
+                  .dtype = dtype_of(x),
+                  .batch = x.size(0),
+                  .tokens = x.size(1),
+                  .heads = x.size(2),
+                  .width = width,
+                  .batch_stride = from.stride(0),
+                  .token_stride = from.stride(1),
+                  .head_stride = from.stride(2),
+                  .frequencies = frequency,
+                  .position = position,
+                  .inverse = inverse};
+  at::parallel_for(0, args.tokens, row_grain(args.batch * args.heads * width),
+                   [&](int64_t begin, int64_t end) { rope_tokens(args, begin, end); });
+  return result;
+}
+
+Tensor call_rope(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+  static const auto handle = operator_handle<Signature>("plimsoll::rope");
+  return handle.call(x, position, theta, inverse, scaling);
+}
+
+struct RopeFunction : torch::autograd::Function<RopeFunction> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t position, double theta,
+                        bool inverse, const std::vector<double>& scaling) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    context->saved_data["position"] = position;
+    context->saved_data["theta"] = theta;
+    context->saved_data["inverse"] = inverse;
+    context->saved_data["scaling"] = scaling;
+    return call_rope(x, position, theta, inverse, scaling);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    torch::autograd::variable_list gradients(5);
+    if (!grads[0].defined()) return gradients;
+    auto& saved = context->saved_data;
+    gradients[0] = call_rope(grads[0], saved["position"].toInt(), saved["theta"].toDouble(), !saved["inverse"].toBool(),
+                             saved["scaling"].toDoubleVector());
+    return gradients;
+  }
+};
+
+Tensor rope_autograd(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+  return RopeFunction::apply(x, position, theta, inverse, scaling.vec());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
+  m.def("rope(Tensor x, int position, float theta, bool inverse, float[] scaling) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
+  m.impl("rope", rope_result);
+}
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("rope", rope_cpu);
+}
+TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
+  m.impl("rope", rope_autograd);
+}
+
+Tensor rope(const Tensor& x, int64_t position, double theta) {
+  return call_rope(x, position, theta, false, {});
+}
+
+Tensor rope(const Tensor& x, int64_t position, const RopeFrequencies& frequencies) {
+  const auto& [theta, factor, low, high, original_length] = frequencies;
+  if (factor == 1) return rope(x, position, theta);
+  return call_rope(x, position, theta, false, std::array{factor, low, high, original_length});
+}
+
+}  // namespace plimsoll::ops

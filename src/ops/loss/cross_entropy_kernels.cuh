@@ -1,0 +1,147 @@
+// Softmax, loss and its gradient over rows of logits: a block a row. The greatest logit and the sum of exponentials are
+// found in one reading, the gradient is written over the logits in a second, which finds most of the row in the cache.
+#pragma once
+
+#include "ops/device_support.cuh"
+
+namespace plimsoll::cuda {
+
+/// The greatest of some numbers, and the sum of e^(x - greatest).
+template <typename A>
+struct RunningSoftmax {
+  A greatest = lowest<A>();
+  A total = 0;
+
+  /// The largest of `values` first, so that the sum is rescaled once for all of them.
+  template <int count>
+  __device__ void add(const A (&values)[count]) {
+    A top = values[0];
+#pragma unroll
+    for (int j = 1; j < count; ++j) top = values[j] > top ? values[j] : top;
+    if (top > greatest) {
+      if (greatest != lowest<A>()) total *= exponential(greatest - top);
+      greatest = top;
+    }
+    if (greatest == lowest<A>()) {  // nothing but minus infinity so far, or not numbers, which must not be lost
+#pragma unroll
+      for (int j = 0; j < count; ++j) total += values[j] != values[j] ? values[j] : A(0);
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < count; ++j) total += exponential(values[j] - greatest);
+  }
+
+  /// Over all threads of a block: log(sum of e^x). All must call.
+  __device__ A log_sum_of_block() const {
+    const A top = reduce_block<Largest>(greatest);
+    const A share = greatest == lowest<A>() ? (total != total ? total : A(0)) : total * exponential(greatest - top);
+    return top + logarithm(reduce_block<Sum>(share));
+  }
+};
+
+template <typename T, int pack>
+__global__ void __launch_bounds__(1024)
+    cross_entropy(T* logits, int64_t stride, const int64_t* targets, int64_t target_stride, int64_t ignore_index,
+                  Accumulate<T>* losses, int64_t width, bool gradient, Accumulate<T> cap) {
+  using A = Accumulate<T>;
+  const int64_t row = blockIdx.x, target = targets[row * target_stride];
+  T* const x = logits + row * stride;
+  const int64_t first = int64_t{threadIdx.x} * pack, step = int64_t{blockDim.x} * pack;
+  const bool ignored = target == ignore_index;
+  if (ignored || target < 0 || target >= width) {
+    const A value = ignored ? A(0) : static_cast<A>(NAN);
+    if (threadIdx.x == 0) losses[row] = value;
+    if (!gradient) return;
+    Pack<T, pack> filled;
+    for (int j = 0; j < pack; ++j) filled[j] = narrow<T>(value);
+    for (int64_t i = first; i < width; i += step) store_pack(x + i, filled);
+    return;
+  }
+  const A inner = cap > 0 ? 1 / cap : A(0);
+  const auto capped = [cap, inner](A value) { return cap > 0 ? hyperbolic_tangent(value * inner) * cap : value; };
+  RunningSoftmax<A> softmax;
+  for (int64_t i = first; i < width; i += step) {
+    const auto raw = load_pack<pack>(x + i);
+    A values[pack];
+#pragma unroll
+    for (int j = 0; j < pack; ++j) values[j] = capped(widen(raw[j]));
+    softmax.add(values);
+  }
+  const A log_sum = softmax.log_sum_of_block();
+  const A at_target = capped(widen(x[target]));  // everybody before anybody writes
+  if (threadIdx.x == 0) losses[row] = log_sum - at_target;
+  if (!gradient) return;
+  __syncthreads();
+  for (int64_t i = first; i < width; i += step) {
+    const auto raw = load_pack<pack>(x + i);
+    Pack<T, pack> result;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) {
+      const A value = capped(widen(raw[j]));
+      const A share = cap > 0 ? value * inner : A(0);  // minus infinity may be a logit: no product with 0
+      const A probability = exponential(value - log_sum) - (i + j == target ? A(1) : A(0));
+      result[j] = narrow<T>(probability * (1 - share * share));
+    }
+    store_pack(x + i, result);
+  }
+}
+
+/// One block: few numbers a token.
+template <typename A>
+__global__ void __launch_bounds__(1024) mean_loss(const A* losses, const int64_t* targets, int64_t target_stride,
+                                                  int64_t ignore_index, int64_t tokens, A* loss, A* count) {
+  double total = 0, counted = 0;
+  for (int64_t i = threadIdx.x; i < tokens; i += blockDim.x) {
+    total += static_cast<double>(losses[i]);
+    if (targets[i * target_stride] != ignore_index) counted += 1;
+  }
+  total = reduce_block<Sum>(total);
+  counted = reduce_block<Sum>(counted);
+  if (threadIdx.x != 0) return;
+  if (counted < 1) counted = 1;
+  *loss = static_cast<A>(total / counted);
+  if (count != nullptr) *count = static_cast<A>(counted);
+}
+
+/// high + low += part, a sum in two numbers of one type.
+template <typename T>
+__global__ void __launch_bounds__(256)
+    split_add(const T* part, int64_t part_stride, T* high, int64_t high_stride, T* low, int64_t low_stride,
+              bool read_low, bool write_low, int64_t rows, int64_t width) {
+  using A = Accumulate<T>;
+  for (int64_t i = grid_index(); i < rows * width; i += grid_threads()) {
+    const int64_t row = i / width, column = i % width;
+    T& top = high[row * high_stride + column];
+    A total = widen(part[row * part_stride + column]);
+    if (read_low) total += widen(low[row * low_stride + column]);
+    total += widen(top);
+    const T rounded = narrow<T>(total);
+    top = rounded;
+    if (write_low) low[row * low_stride + column] = narrow<T>(total - widen(rounded));
+  }
+}
+
+/// The same where all three lie side by side from their first element to their last.
+template <typename T, int pack>
+__global__ void __launch_bounds__(256)
+    split_add_dense(const T* part, T* high, T* low, bool read_low, bool write_low, int64_t count) {
+  using A = Accumulate<T>;
+  for (int64_t i = grid_index() * pack; i < count; i += grid_threads() * pack) {
+    const auto parts = load_pack<pack>(part + i);
+    auto tops = load_pack<pack>(high + i);
+    Pack<T, pack> rests = parts;
+    if (read_low) rests = load_pack<pack>(low + i);
+#pragma unroll
+    for (int j = 0; j < pack; ++j) {
+      A total = widen(parts[j]);
+      if (read_low) total += widen(rests[j]);
+      total += widen(tops[j]);
+      tops[j] = narrow<T>(total);
+      rests[j] = narrow<T>(total - widen(tops[j]));
+    }
+    store_pack(high + i, tops);
+    if (write_low) store_pack(low + i, rests);
+  }
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,295 @@
+#include "ops/loss/linear_cross_entropy_blocks.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <limits>
+
+#include "ops/loss/linear_cross_entropy_blocks_plan.h"
+#include "ops/loss/loss_tiles_cpu.h"
+#include "ops/op_support.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+
+struct Problem {
+  LossShape shape;
+  HeadRows x, weight;
+  MutableHeadRows grad_x, grad_weight;  ///< no data where they are not wanted
+  const int64_t* targets;
+  int64_t target_stride, ignore_index;
+  double cap;
+  float* losses;
+};
+
+template <typename Data>
+HeadRowsOf<Data> part_of(const HeadRowsOf<Data>& rows, int64_t first, int64_t count, int64_t column, int64_t width) {
+  using Byte = std::conditional_t<std::is_const_v<Data>, const char, char>;
+  const int64_t offset = (first * rows.stride + column) * static_cast<int64_t>(element_bytes(rows.dtype));
+  return {static_cast<Byte*>(rows.data) + offset, rows.dtype, rows.stride, count, width};
+}
+template <typename Data>
+HeadRowsOf<Data> part_of(const HeadRowsOf<Data>& rows, int64_t first, int64_t count) {
+  return part_of(rows, first, count, 0, rows.width);
+}
+
+/// A chunk of tokens.
+class Chunk {
+ public:
+  Chunk(const Problem& problem, const LossBlocks& places, char* scratch, int64_t index)
+      : p_(problem),
+        places_(places),
+        scratch_(scratch),
+        index_(index),
+        first_(index * places.chunks.rows),
+        tokens_(std::min(places.chunks.rows, problem.shape.tokens - first_)),
+        lanes_(loss_lanes(tokens_)),
+        pairs_(problem.shape.dtype == DType::bfloat16) {}
+
+  void run() const {
+    pack();
+    // Lanes are apart from each other: where there are few stretches for the threads, their tokens are shared out.
+    const int64_t strips_of_tokens = div_up(lanes_, kLossBlock);
+    const int64_t groups =
+        std::clamp<int64_t>(div_up(4 * at::get_num_threads(), places_.stretches), 1, strips_of_tokens);
+    const int64_t group = div_up(strips_of_tokens, groups) * kLossBlock;
+    parallel(places_.stretches * groups, [&](int64_t task) {
+      const int64_t begin = task % groups * group;
+      if (begin < lanes_) scores(task / groups, begin, std::min(lanes_, begin + group));
+    });
+    finish_losses();
+    if (!p_.grad_x.data && !p_.grad_weight.data) return;
+    const int64_t vocabulary = p_.shape.vocabulary;
+    for (int64_t panel = 0; panel < vocabulary; panel += places_.panel) {
+      const int64_t rows = std::min(places_.panel, vocabulary - panel);
+      parallel(div_up(rows, kLossBlock), [&](int64_t block) {
+        const int64_t begin = block * kLossBlock;
+        gradients(panel, begin, std::min(kLossBlock, rows - begin));
+      });
+      if (!p_.grad_x.data) continue;
+      const int64_t strips = div_up(places_.columns, kLossBlock);
+      parallel(div_up(tokens_, kLossBlock) * strips,
+               [&](int64_t task) { x_gradients(panel, rows, task / strips * kLossBlock, task % strips * kLossBlock); });
+    }
+    if (!p_.grad_x.data) return;
+    parallel(div_up(tokens_, kLossBlock), [&](int64_t block) {
+      const int64_t begin = block * kLossBlock, count = std::min(kLossBlock, tokens_ - begin);
+      store_rows(at<float>(places_.grad_x) + begin * places_.columns, places_.columns,
+                 part_of(p_.grad_x, first_ + begin, count));
+    });
+  }
+
+ private:
+  template <typename T>
+  T* at(int64_t place) const {
+    return reinterpret_cast<T*>(scratch_ + place);
+  }
+  float* log_sum() const { return at<float>(places_.numbers); }
+  float* counts() const { return log_sum() + lanes_; }
+  float* target_logits() const { return log_sum() + 2 * lanes_; }
+  int64_t bytes() const { return static_cast<int64_t>(element_bytes(p_.shape.dtype)); }
+  int64_t target(int64_t token) const { return p_.targets[(first_ + token) * p_.target_stride]; }
+  /// Columns of a strip that begins at `column`.
+  int64_t strip(int64_t column) const { return std::min(kLossBlock, places_.columns - column); }
+
+  template <typename Task>
+  static void parallel(int64_t count, const Task& task) {
+    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) task(i);
+    });
+  }
+
+  /// x as the products read it, and which tokens count.
+  void pack() const {
+    const HeadRows x = part_of(p_.x, first_, tokens_);
+    parallel(div_up(lanes_, kLossBlock), [&](int64_t block) {
+      const int64_t begin = block * kLossBlock, lanes = std::min(kLossBlock, lanes_ - begin);
+      const HeadRows rows = part_of(x, begin, std::min(lanes, tokens_ - begin));
+      if (pairs_)
+        turn_pairs(rows, lanes, at<Pair>(places_.turned) + begin * (x.width / 2));
+      else
+        turn_rows(rows, lanes, at<float>(places_.turned) + begin * x.width);
+    });
+    if (p_.grad_weight.data)
+      parallel(div_up(places_.columns, kLossBlock),
+               [&](int64_t block) { pack_strip(x, block * kLossBlock, places_.rows, tokens_, 0); });
+    for (int64_t token = 0; token < lanes_; ++token)
+      counts()[token] = token < tokens_ && target(token) != p_.ignore_index ? 1 : 0;
+  }
+
+  /// The strip of columns from `column` on, as rows from `first` (even) on of all that are packed at `place`.
+  void pack_strip(const HeadRows& rows, int64_t column, int64_t place, int64_t all_rows, int64_t first) const {
+    const HeadRows part = part_of(rows, 0, rows.count, column, std::min(kLossBlock, rows.width - column));
+    const int64_t columns = strip(column);
+    if (pairs_)
+      pair_rows(part, columns, at<Pair>(place) + column * div_up(all_rows, 2) + first / 2 * columns);
+    else
+      widen_rows(part, columns, at<float>(place) + column * all_rows + first * columns);
+  }
+
+  /// The logits of a stretch of the vocabulary for lanes [first, last), and what their softmax wants of them.
+  void scores(int64_t stretch, int64_t first, int64_t last) const {
+    const int64_t begin = stretch * kLossStretch, end = std::min(p_.shape.vocabulary, begin + kLossStretch);
+    float* greatest = at<float>(places_.greatest) + stretch * lanes_;
+    float* sums = at<float>(places_.sums) + stretch * lanes_;
+    std::fill_n(greatest + first, last - first, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums + first, last - first, 0.f);
+    const bool kept = p_.grad_x.data || p_.grad_weight.data;
+    alignas(64) float tile[kLossBlock * kLossBlock];
+    for (int64_t row = begin; row < end; row += kLossBlock) {
+      const int64_t rows = std::min(kLossBlock, end - row);
+      const HeadRows weight = part_of(p_.weight, row, rows);
+      for (int64_t token = first; token < last; token += kLossBlock) {
+        const int64_t lanes = std::min(kLossBlock, last - token);
+        if (pairs_)
+          block_product(tile, lanes, {static_cast<const uint16_t*>(weight.data), weight.stride, 2},
+                        at<Pair>(places_.turned) + token * (weight.width / 2), lanes, rows, weight.width / 2, lanes,
+                        /*add=*/false);
+        else
+          block_product(tile, lanes, {static_cast<const float*>(weight.data), weight.stride, 1},
+                        at<float>(places_.turned) + token * weight.width, lanes, rows, weight.width, lanes,
+                        /*add=*/false);
+        logit_tile({.scores = tile,
+                    .rows = rows,
+                    .lanes = lanes,
+                    .cap = p_.cap,
+                    .greatest = greatest + token,
+                    .sums = sums + token,
+                    .logits = kept ? at<char>(places_.logits) + (row * lanes_ + token) * bytes() : nullptr,
+                    .dtype = p_.shape.dtype,
+                    .stride = lanes_});
+        for (int64_t i = 0; i < std::min(lanes, tokens_ - token); ++i)
+          if (const int64_t its = target(token + i); its >= row && its < row + rows)
+            target_logits()[token + i] = tile[(its - row) * lanes + i];
+      }
+    }
+  }
+
+  void finish_losses() const {
+    logarithm_of_sums(at<float>(places_.greatest), at<float>(places_.sums), places_.stretches, lanes_, log_sum());
+    for (int64_t token = 0; token < tokens_; ++token)
+      p_.losses[first_ + token] = counts()[token] != 0 ? log_sum()[token] - target_logits()[token] : 0;
+  }
+
+  /// The gradients of the logits of a block of a panel, and what they make of the weight's gradient.
+  void gradients(int64_t panel, int64_t begin, int64_t rows) const {
+    const int64_t row = panel + begin;
+    const LogitGradients args{
+        .logits = at<char>(places_.logits) + row * lanes_ * bytes(),
+        .dtype = p_.shape.dtype,
+        .rows = rows,
+        .lanes = lanes_,
+        .cap = p_.cap,
+        .log_sum = log_sum(),
+        .counts = counts(),
+        .gradients = pairs_ && !p_.grad_weight.data ? nullptr : at<char>(places_.gradients) + begin * lanes_ * bytes(),
+        .pairs = pairs_ && p_.grad_x.data ? at<Pair>(places_.pairs) + begin / 2 * lanes_ : nullptr};
+    logit_gradients(args);
+    for (int64_t token = 0; token < tokens_; ++token)
+      if (const int64_t its = target(token); its >= row && its < row + rows && counts()[token] != 0)
+        target_gradient(args, its - row, token);
+    if (p_.grad_x.data) pack_weight(row, begin, rows);
+    if (p_.grad_weight.data)
+      for (int64_t column = 0; column < places_.columns; column += kLossBlock) weight_gradients(args, row, column);
+  }
+
+  /// Some rows at a time: they are read as they lie.
+  void pack_weight(int64_t row, int64_t begin, int64_t rows) const {
+    constexpr int64_t kRows = 8;
+    for (int64_t i = 0; i < rows; i += kRows)
+      for (int64_t column = 0; column < places_.columns; column += kLossBlock)
+        pack_strip(part_of(p_.weight, row + i, std::min(kRows, rows - i)), column, places_.weight, places_.panel,
+                   begin + i);
+  }
+
+  void weight_gradients(const LogitGradients& from, int64_t row, int64_t column) const {
+    const int64_t columns = strip(column);
+    const MutableHeadRows to =
+        part_of(p_.grad_weight, row, from.rows, column, std::min(kLossBlock, p_.shape.width - column));
+    const bool split = pairs_ && places_.chunks.count > 2;
+    // The remainders lie as a contiguous gradient does.
+    char* low = split ? at<char>(places_.low) + (row * p_.grad_weight.stride + column) * 2 : nullptr;
+    alignas(64) float tile[kLossBlock * kLossBlock];
+    const bool add = index_ > 0;
+    if (pairs_) {
+      if (add) load_split({to, low}, columns, tile);
+      block_product(tile, columns, {static_cast<const uint16_t*>(from.gradients), lanes_, 2},
+                    at<Pair>(places_.rows) + column * div_up(tokens_, 2), columns, from.rows, div_up(tokens_, 2),
+                    columns, add);
+      store_split(tile, columns, {to, index_ + 1 < places_.chunks.count ? low : nullptr});
+    } else {
+      if (add) widen_rows({to.data, to.dtype, to.stride, to.count, to.width}, columns, tile);
+      block_product(tile, columns, {static_cast<const float*>(from.gradients), lanes_, 1},
+                    at<float>(places_.rows) + column * tokens_, columns, from.rows, tokens_, columns, add);
+      store_rows(tile, columns, to);
+    }
+  }
+
+  /// A panel's share of the gradient of a block of tokens, a strip of it.
+  void x_gradients(int64_t panel, int64_t rows, int64_t token, int64_t column) const {
+    // Rows of the panel whose strip stays in the first cache.
+    constexpr int64_t kDepth = 128;
+    const int64_t count = std::min(kLossBlock, tokens_ - token), columns = strip(column);
+    float* to = at<float>(places_.grad_x) + token * places_.columns + column;
+    for (int64_t begin = 0; begin < rows; begin += kDepth) {
+      const int64_t depth = std::min(kDepth, rows - begin);
+      const bool add = panel > 0 || begin > 0;
+      if (pairs_)
+        block_product(
+            to, places_.columns,
+            {reinterpret_cast<const uint16_t*>(at<Pair>(places_.pairs) + begin / 2 * lanes_ + token), 2, 2 * lanes_},
+            at<Pair>(places_.weight) + column * (places_.panel / 2) + begin / 2 * columns, columns, count,
+            div_up(depth, 2), columns, add);
+      else
+        block_product(to, places_.columns, {at<float>(places_.gradients) + begin * lanes_ + token, 1, lanes_},
+                      at<float>(places_.weight) + column * places_.panel + begin * columns, columns, count, depth,
+                      columns, add);
+    }
+  }
+
+  const Problem& p_;
+  const LossBlocks& places_;
+  char* scratch_;
+  int64_t index_, first_, tokens_, lanes_;
+  bool pairs_;
+};
+
+HeadRows const_matrix(const Tensor& matrix) {
+  return {matrix.const_data_ptr(), dtype_of(matrix), matrix.stride(0), matrix.size(0), matrix.size(1)};
+}
+MutableHeadRows matrix(const Tensor& matrix) {
+  if (!matrix.defined() || matrix.numel() == 0) return {};
+  return {matrix.data_ptr(), dtype_of(matrix), matrix.stride(0), matrix.size(0), matrix.size(1)};
+}
+
+}  // namespace
+
+Tensor linear_cross_entropy_blocks(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                                   double softcap, const Tensor& grad_x, const Tensor& grad_weight) {
+  const Tensor from = matrix_rows(x), rows_of_weight = matrix_rows(weight);
+  const Tensor losses = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
+  const Problem problem{.shape = {.tokens = x.size(0),
+                                  .vocabulary = weight.size(0),
+                                  .width = x.size(1),
+                                  .dtype = dtype_of(x),
+                                  .wants_x = grad_x.defined() && grad_x.numel() > 0,
+                                  .wants_weight = grad_weight.defined() && grad_weight.numel() > 0},
+                        .x = const_matrix(from),
+                        .weight = const_matrix(rows_of_weight),
+                        .grad_x = matrix(grad_x),
+                        .grad_weight = matrix(grad_weight),
+                        .targets = targets.const_data_ptr<int64_t>(),
+                        .target_stride = targets.stride(0),
+                        .ignore_index = ignore_index,
+                        .cap = softcap,
+                        .losses = losses.mutable_data_ptr<float>()};
+  const LossBlocks blocks = loss_blocks(problem.shape, at::get_num_threads());
+  const Tensor scratch = at::empty({blocks.total}, x.options().dtype(at::kByte));
+  for (int64_t chunk = 0; chunk < blocks.chunks.count; ++chunk)
+    Chunk(problem, blocks, static_cast<char*>(scratch.data_ptr()), chunk).run();
+  return losses;
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,53 @@
+#include "ops/loss/linear_cross_entropy_blocks_plan.h"
+
+#include "ops/arithmetic/block_products_cpu.h"
+
+namespace plimsoll::ops {
+namespace {
+
+/// Hands out places one after the other.
+struct Places {
+  int64_t next = 0;
+  int64_t take(bool wanted, int64_t bytes) {
+    const int64_t place = next;
+    if (wanted) next += div_up(bytes, 64) * 64;
+    return place;
+  }
+};
+
+}  // namespace
+
+bool loss_in_blocks(const LossShape& shape) {
+  if (shape.tokens < 32 || shape.vocabulary < kLossStretch || shape.width < 32) return false;
+  if (shape.dtype == DType::float32) return has_wide_tiles();
+  return shape.dtype == DType::bfloat16 && shape.width % 2 == 0 && has_pair_products() && !has_tile_products();
+}
+
+LossBlocks loss_blocks(const LossShape& shape, int threads) {
+  const bool pairs = shape.dtype == DType::bfloat16, wants_any = shape.wants_x || shape.wants_weight;
+  const int64_t bytes = element_bytes(shape.dtype);
+  LossBlocks blocks{};
+  blocks.chunks = loss_chunks(shape.tokens, shape.vocabulary, bytes, kLossChunkBytes);
+  const int64_t rows = blocks.chunks.rows, halved = pairs ? 2 : 1;
+  const int64_t lanes = loss_lanes(rows), columns = blocks.columns = loss_lanes(shape.width);
+  blocks.stretches = div_up(shape.vocabulary, kLossStretch);
+  // Two blocks a thread even out what they differ; eight threads' worth and less share one size.
+  blocks.panel = std::min(div_up(shape.vocabulary, kLossBlock), std::max<int64_t>(16, 2 * threads)) * kLossBlock;
+  Places places;
+  blocks.logits = places.take(wants_any, shape.vocabulary * lanes * bytes);
+  blocks.greatest = places.take(true, blocks.stretches * lanes * 4);
+  blocks.sums = places.take(true, blocks.stretches * lanes * 4);
+  blocks.numbers = places.take(true, 3 * lanes * 4);
+  blocks.turned = places.take(true, shape.width / halved * lanes * 4);
+  blocks.rows = places.take(shape.wants_weight, div_up(rows, halved) * columns * 4);
+  blocks.weight = places.take(shape.wants_x, blocks.panel / halved * columns * 4);
+  blocks.gradients = places.take(shape.wants_weight || (shape.wants_x && !pairs), blocks.panel * lanes * bytes);
+  blocks.pairs = places.take(pairs && shape.wants_x, blocks.panel / 2 * lanes * 4);
+  blocks.grad_x = places.take(shape.wants_x, rows * columns * 4);
+  blocks.low =
+      places.take(pairs && shape.wants_weight && blocks.chunks.count > 2, shape.vocabulary * shape.width * bytes);
+  blocks.total = places.next;
+  return blocks;
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,106 @@
+#include "ops/optimizer/optimizer_kernels.cuh"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 2048;  ///< enough for any GPU there is; each works out the step's numbers once
+
+/// Of blocks that hold two thousand numbers at a time.
+unsigned blocks_for(int64_t count) {
+  constexpr int64_t kAtATime = int64_t{kThreads} / kLanesOfBlock * ops::kDrawnAtATime;
+  return static_cast<unsigned>(div_up_blocks(count, kAtATime, kMostBlocks));
+}
+
+template <template <typename> typename Rule>
+void launch_rule(const UpdateTarget& target, const StepPointers& scalars, const RuleNumbers& numbers,
+                 cudaStream_t stream) {
+  const auto kernel =
+      target.parameter.format == ops::Format::float64 ? update_elements<double, Rule> : update_elements<float, Rule>;
+  launch(kernel, blocks_for(target.count), kThreads, 0, stream, target, scalars, numbers);
+}
+
+template <template <typename> typename Rule>
+void launch_rule(const UpdateTable& table, unsigned blocks, const StepPointers& scalars, const RuleNumbers& numbers,
+                 cudaStream_t stream) {
+  const auto kernel = table.targets[0].parameter.format == ops::Format::float64 ? update_targets<double, Rule>
+                                                                                : update_targets<float, Rule>;
+  launch(kernel, blocks, kThreads, 0, stream, table, scalars, numbers);
+}
+
+void launch_table(ElementRule rule, const UpdateTable& table, unsigned blocks, const StepPointers& scalars,
+                  const RuleNumbers& numbers, cudaStream_t stream) {
+  switch (rule) {
+    case ElementRule::adamw:
+      return launch_rule<AdamW>(table, blocks, scalars, numbers, stream);
+    case ElementRule::lion:
+      return launch_rule<Lion>(table, blocks, scalars, numbers, stream);
+    case ElementRule::sgd:
+      return launch_rule<Sgd>(table, blocks, scalars, numbers, stream);
+    case ElementRule::momentum_sgd:
+      return launch_rule<MomentumSgd>(table, blocks, scalars, numbers, stream);
+  }
+}
+
+}  // namespace
+
+void launch_update(ElementRule rule, const UpdateTarget& target, const StepPointers& scalars,
+                   const RuleNumbers& numbers, cudaStream_t stream) {
+  if (target.count == 0) return;
+  switch (rule) {
+    case ElementRule::adamw:
+      return launch_rule<AdamW>(target, scalars, numbers, stream);
+    case ElementRule::lion:
+      return launch_rule<Lion>(target, scalars, numbers, stream);
+    case ElementRule::sgd:
+      return launch_rule<Sgd>(target, scalars, numbers, stream);
+    case ElementRule::momentum_sgd:
+      return launch_rule<MomentumSgd>(target, scalars, numbers, stream);
+  }
+}
+
+void launch_updates(ElementRule rule, const UpdateTarget* targets, int64_t count, const StepPointers& scalars,
+                    const RuleNumbers& numbers, cudaStream_t stream) {
+  UpdateTable table;
+  unsigned blocks = 0;
+  const auto run = [&] {
+    if (table.count > 0) launch_table(rule, table, blocks, scalars, numbers, stream);
+    table.count = 0;
+    blocks = 0;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    if (targets[i].count == 0) continue;
+    table.targets[table.count] = targets[i];
+    table.first_block[table.count++] = blocks;
+    blocks += blocks_for(targets[i].count);
+    if (table.count == kMostTargets) run();
+  }
+  run();
+}
+
+void launch_nesterov_momentum(const ops::Values& gradient, const ops::Values& momentum, const ops::Values& result,
+                              int64_t count, const StepPointers& scalars, float decay, bool stochastic_state,
+                              int64_t seed, cudaStream_t stream) {
+  if (count == 0) return;
+  launch(nesterov_momentum, blocks_for(count), kThreads, 0, stream, gradient, momentum, result, count, scalars, decay,
+         stochastic_state, seed);
+}
+
+void launch_accumulate(const ops::Values& sum, const ops::Values& part, int64_t count, bool overwrite,
+                       const ops::Draw& draw, cudaStream_t stream) {
+  if (count == 0) return;
+  launch(accumulate, blocks_for(count), kThreads, 0, stream, sum, part, count, overwrite, draw);
+}
+
+void launch_unpack(const ops::Values& values, int64_t count, float* to, cudaStream_t stream) {
+  if (count == 0) return;
+  launch(unpack_numbers, blocks_for(count), kThreads, 0, stream, values, count, to);
+}
+
+void launch_block_norm(const ops::Values& values, int64_t count, double* parts, float* norm, cudaStream_t stream) {
+  const unsigned blocks = std::min(blocks_for(count), static_cast<unsigned>(kNormParts));
+  launch(sum_squares_of_blocks, blocks, kThreads, 0, stream, values, count, parts);
+  launch(root_of_sum, 1, kThreads, 0, stream, parts, static_cast<int64_t>(blocks), norm);
+}
+
+}  // namespace plimsoll::cuda

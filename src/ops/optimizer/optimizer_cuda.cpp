@@ -1,0 +1,204 @@
+// The optimizers' operators on CUDA. Scalars (step, learning rate, the gradient's scale, whether to skip) are read
+// where they lie, on the device: nothing waits for them, and a captured graph of the step stays true.
+#include "ops/optimizer/optimizer_launch.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+
+#include "ops/cuda_op_support.h"
+#include "ops/optimizer/results.h"
+#include "ops/optimizer/update_group.h"
+#include "ops/optimizer/update_op.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+using at::Tensor;
+using Optional = std::optional<Tensor>;
+
+void require_beside(const char* op, const char* name, const Tensor& scalar, const Tensor& parameter) {
+  ops::require(scalar.device() == parameter.device(), op, name, " is on ", scalar.device(), ", the parameter on ",
+               parameter.device(), "; it must be there too");
+}
+
+StepPointers pointers(const ops::UpdateCall& call) {
+  const ops::UpdateTensors& tensors = call.tensors;
+  require_beside(tensors.op, "step", call.step, tensors.parameter);
+  require_beside(tensors.op, "learning_rate", call.learning_rate, tensors.parameter);
+  require_beside(tensors.op, "grad_scale", tensors.grad_scale, tensors.parameter);
+  require_beside(tensors.op, "skipped", tensors.skipped, tensors.parameter);
+  return {call.step.const_data_ptr<float>(), call.learning_rate.const_data_ptr<double>(),
+          tensors.grad_scale.const_data_ptr<float>(), tensors.skipped.const_data_ptr<float>()};
+}
+
+UpdateTarget target_of(const ops::ElementUpdate& update, const ops::UpdateCall& call) {
+  UpdateTarget target{.parameter = update.parameter,
+                      .gradient = update.gradient,
+                      .state = {update.state[0], update.state[1]},
+                      .count = update.count,
+                      .seed = call.seed,
+                      .states = static_cast<uint8_t>(update.states),
+                      .stochastic_parameter = update.parameter_rounding.stochastic,
+                      .stochastic_state = call.tensors.stochastic_state,
+                      .random = update.random};
+  return target;
+}
+
+RuleNumbers numbers_of(const ops::UpdateCall& call) {
+  RuleNumbers numbers;
+  std::copy(call.numbers.begin(), call.numbers.end(), std::begin(numbers.values));
+  return numbers;
+}
+
+template <const ops::UpdateOp& op, ElementRule rule>
+void update(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const ops::UpdateCall call = ops::pop_call(op, stack);
+  const OnDevice device(call.tensors.parameter);
+  const ops::ElementUpdate bound = ops::bind_update(call.tensors, {});
+  launch_update(rule, target_of(bound, call), pointers(call), numbers_of(call), device.stream());
+}
+
+template <const ops::UpdateOp& op, ElementRule rule>
+void update_group(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const std::vector<ops::UpdateCall> calls = ops::pop_group(op, stack);
+  if (calls.empty()) return;
+  const OnDevice device(calls[0].tensors.parameter);
+  std::vector<ops::ElementUpdate> bound;  // which hold copies of gradients until the kernels have been launched
+  std::vector<UpdateTarget> targets;
+  for (const ops::UpdateCall& call : calls) {
+    bound.push_back(ops::bind_update(call.tensors, {}));
+    targets.push_back(target_of(bound.back(), call));
+  }
+  launch_updates(rule, targets.data(), static_cast<int64_t>(targets.size()), pointers(calls[0]), numbers_of(calls[0]),
+                 device.stream());
+}
+
+void adafactor(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const ops::UpdateCall call = ops::pop_call(ops::kAdafactor, stack);
+  const Tensor& parameter = call.tensors.parameter;
+  const OnDevice device(parameter);
+  const ops::ElementUpdate bound = ops::bind_update(call.tensors, {});
+  if (bound.count == 0) return;
+  const ops::MatrixShape shape = ops::matrix_shape(parameter.sizes(), parameter.strides());
+  const Tensor scratch = at::empty({adafactor_scratch_bytes(shape)}, parameter.options().dtype(at::kByte));
+  UpdateTarget target = target_of(bound, call);
+  target.stochastic_parameter = target.stochastic_parameter && bound.random;
+  launch_adafactor(target, shape, call.tensors.state[0].values.mutable_data_ptr<float>(),
+                   call.tensors.state[1].values.mutable_data_ptr<float>(), pointers(call), numbers_of(call),
+                   scratch.data_ptr(), device.stream());
+}
+
+ops::Values values_of(const char* op, const char* name, const Tensor& tensor, const Optional& scales,
+                      const Tensor& like, bool squares = false) {
+  const Tensor of_blocks = scales.value_or(Tensor());
+  return {tensor.data_ptr(), of_blocks.defined() ? static_cast<uint8_t*>(of_blocks.data_ptr()) : nullptr,
+          ops::format_of(op, name, tensor, of_blocks, like), squares};
+}
+
+Tensor nesterov_momentum(const Tensor& gradient, const Optional& gradient_scales, const Tensor& momentum,
+                         const Optional& momentum_scales, const Tensor& step, const Tensor& grad_scale,
+                         const Tensor& skipped, double decay, at::ScalarType dtype, bool stochastic_state,
+                         int64_t seed) {
+  constexpr const char* op = "plimsoll::nesterov_momentum_";
+  const OnDevice device(gradient);
+  Tensor result =
+      ops::empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
+  require_beside(op, "step", step, gradient);
+  require_beside(op, "grad_scale", grad_scale, gradient);
+  require_beside(op, "skipped", skipped, gradient);
+  const Tensor from = gradient.is_contiguous() ? gradient : ops::contiguous_copy(gradient);
+  launch_nesterov_momentum(
+      values_of(op, "the gradient", from, gradient_scales, from),
+      values_of(op, "momentum", momentum, momentum_scales, from), values_of(op, "the result", result, {}, from),
+      from.numel(),
+      {step.const_data_ptr<float>(), nullptr, grad_scale.const_data_ptr<float>(), skipped.const_data_ptr<float>()},
+      static_cast<float>(decay), stochastic_state, seed, device.stream());
+  return result;
+}
+
+void accumulate_by(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool overwrite,
+                   bool random, const ops::Draw& draw) {
+  constexpr const char* op = "plimsoll::accumulate_";
+  const OnDevice device(accumulator);
+  const ops::Format format = ops::check_accumulator(accumulator, scales, gradient, random);
+  if (format == ops::Format::float64) {
+    if (overwrite)
+      accumulator.copy_(gradient);
+    else
+      accumulator.add_(gradient);
+    return;
+  }
+  // Both are walked through in the accumulator's order.
+  Tensor from = gradient;
+  if (!ops::same_order(gradient.sizes(), gradient.strides(), accumulator.strides())) {
+    from = at::empty_strided(accumulator.sizes(), accumulator.strides(), gradient.options());
+    from.copy_(gradient);
+  }
+  launch_accumulate(values_of(op, "the accumulator", accumulator, scales, from),
+                    values_of(op, "the gradient", from, {}, from), gradient.numel(), overwrite, draw, device.stream());
+}
+
+void accumulate(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool overwrite) {
+  accumulate_by(accumulator, scales, gradient, overwrite, false, {});
+}
+
+/// What a CPU's generator of the same seed gives first: the executor seeds before each operator that draws. After that
+/// the generator's offset tells one call from the next.
+ops::Draw draw_from(const std::optional<at::Generator>& given, const Tensor& tensor) {
+  at::Generator generator = given && given->defined() ? *given : at::globalContext().defaultGenerator(tensor.device());
+  const std::lock_guard lock(generator.mutex());
+  uint64_t offset = 0;
+  if (generator.device().is_cuda()) {
+    offset = generator.get_offset();
+    generator.set_offset(offset + 4);
+  }
+  auto first = at::make_generator<at::CPUGeneratorImpl>(generator.current_seed());
+  const uint64_t key = at::check_generator<at::CPUGeneratorImpl>(first)->random64();
+  return ops::draw_from_key(offset == 0 ? key : ops::mixed(key ^ ops::mixed(offset)));
+}
+
+void accumulate_random(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool overwrite,
+                       std::optional<at::Generator> generator) {
+  accumulate_by(accumulator, scales, gradient, overwrite, true, draw_from(generator, accumulator));
+}
+
+Tensor block_norm(const Tensor& codes, const Tensor& scales) {
+  const OnDevice device(codes);
+  Tensor norm = ops::empty_block_norm(codes, scales);
+  const Tensor parts = at::empty({kNormParts}, codes.options().dtype(at::kDouble));
+  launch_block_norm(values_of("plimsoll::block_norm", "the accumulator", codes, scales, codes), codes.numel(),
+                    parts.mutable_data_ptr<double>(), norm.mutable_data_ptr<float>(), device.stream());
+  return norm;
+}
+
+Tensor unpacked(const Tensor& codes, const Tensor& scales, const Tensor& like, bool squares) {
+  const OnDevice device(codes);
+  Tensor result = ops::empty_unpacked(codes, scales, like);
+  launch_unpack(values_of("plimsoll::unpacked", "the tensor", codes, scales, like, squares), like.numel(),
+                result.mutable_data_ptr<float>(), device.stream());
+  return result;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
+  using torch::CppFunction;
+  m.impl("adamw_", CppFunction::makeFromBoxedFunction<&update<ops::kAdamW, ElementRule::adamw>>());
+  m.impl("lion_", CppFunction::makeFromBoxedFunction<&update<ops::kLion, ElementRule::lion>>());
+  m.impl("sgd_", CppFunction::makeFromBoxedFunction<&update<ops::kSgd, ElementRule::sgd>>());
+  m.impl("momentum_sgd_", CppFunction::makeFromBoxedFunction<&update<ops::kMomentumSgd, ElementRule::momentum_sgd>>());
+  m.impl("adamw_group_", CppFunction::makeFromBoxedFunction<&update_group<ops::kAdamW, ElementRule::adamw>>());
+  m.impl("lion_group_", CppFunction::makeFromBoxedFunction<&update_group<ops::kLion, ElementRule::lion>>());
+  m.impl("sgd_group_", CppFunction::makeFromBoxedFunction<&update_group<ops::kSgd, ElementRule::sgd>>());
+  m.impl("momentum_sgd_group_",
+         CppFunction::makeFromBoxedFunction<&update_group<ops::kMomentumSgd, ElementRule::momentum_sgd>>());
+  m.impl("adafactor_", CppFunction::makeFromBoxedFunction<&adafactor>());
+  m.impl("nesterov_momentum_", nesterov_momentum);
+  m.impl("accumulate_", accumulate);
+  m.impl("accumulate_.random", accumulate_random);
+  m.impl("block_norm", block_norm);
+  m.impl("unpacked", unpacked);
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,198 @@
+// The element-wise optimizers, gradient accumulators and numbers unpacked, one pass each. Arithmetic and rounding are
+// the CPU's (element_arithmetic.h, small_float.h), rounded operation by operation: the bits are the same.
+#pragma once
+
+#include "ops/optimizer/optimizer_launch.h"
+#include "ops/arithmetic/packed_numbers.cuh"
+#include "ops/optimizer/element_arithmetic.h"
+
+namespace plimsoll::cuda {
+
+template <typename Number>
+struct AdamW {
+  using Step = ops::AdamWStep<Number>;
+  __device__ static Step step(const ops::StepNumbers& of, const double* numbers) {
+    return ops::adamw_step<Number>(of, numbers);
+  }
+  __device__ static void apply(Number& p, Number g, Number& first, Number& second, const Step& step) {
+    ops::adamw_element(p, g, first, second, step);
+  }
+};
+template <typename Number>
+struct Lion {
+  using Step = ops::LionStep<Number>;
+  __device__ static Step step(const ops::StepNumbers& of, const double* numbers) {
+    return ops::lion_step<Number>(of, numbers);
+  }
+  __device__ static void apply(Number& p, Number g, Number& first, Number&, const Step& step) {
+    ops::lion_element(p, g, first, step);
+  }
+};
+template <typename Number>
+struct MomentumSgd {
+  using Step = ops::SgdStep<Number>;
+  __device__ static Step step(const ops::StepNumbers& of, const double* numbers) {
+    return ops::sgd_step<Number>(of, numbers[0], numbers[1]);
+  }
+  __device__ static void apply(Number& p, Number g, Number& first, Number&, const Step& step) {
+    ops::momentum_sgd_element(p, g, first, step);
+  }
+};
+template <typename Number>
+struct Sgd {
+  using Step = ops::SgdStep<Number>;
+  __device__ static Step step(const ops::StepNumbers& of, const double* numbers) {
+    return ops::sgd_step<Number>(of, 0, numbers[0]);
+  }
+  __device__ static void apply(Number& p, Number g, Number&, Number&, const Step& step) {
+    ops::sgd_element(p, g, step);
+  }
+};
+
+__device__ inline ops::StepNumbers read_scalars(const StepPointers& scalars) {
+  return {*scalars.step, scalars.learning_rate != nullptr ? *scalars.learning_rate : 0.0, *scalars.grad_scale};
+}
+
+/// The part of an update that falls to this thread's block, the `index`th of so many. The parameter's `Number`s are
+/// float, or double for float64 parameters.
+template <typename Number, template <typename> typename Rule>
+__device__ inline void update_by_block(const UpdateTarget& target, const StepPointers& scalars,
+                                       const RuleNumbers& numbers, unsigned index, unsigned blocks) {
+  using Exact = ops::Unfused<Number>;
+  using Formula = Rule<Exact>;
+  // Of the block: a whole power takes as long as updating many elements.
+  __shared__ typename Formula::Step step_of_block;
+  __shared__ uint32_t key_of_block[2];
+  if (*scalars.skipped != 0) return;
+  if (threadIdx.x == 0) {
+    const ops::StepNumbers of = read_scalars(scalars);
+    step_of_block = Formula::step(of, numbers.values);
+    const ops::Draw draw = ops::draw_of_step(target.seed, of.step);
+    key_of_block[0] = draw.key[0];
+    key_of_block[1] = draw.key[1];
+  }
+  __syncthreads();
+  const typename Formula::Step step = step_of_block;
+  const ops::Draw draw{{key_of_block[0], key_of_block[1]}, 0};
+  for_each_place(target.count, index, blocks, [&](const Place& at) {
+    Number p[kEach], g[kEach], state[2][kEach] = {};
+    load_weights(target.parameter, at, p);
+    load_numbers(target.gradient, at, g);
+    for (int s = 0; s < target.states; ++s) load_numbers(target.state[s], at, state[s]);
+#pragma unroll
+    for (int v = 0; v < kEach; ++v) {
+      Exact parameter(p[v]), first(state[0][v]), second(state[1][v]);
+      Formula::apply(parameter, Exact(g[v]), first, second, step);
+      const bool there = at.has(v);  // else it must stay 0: a block's scale looks at it
+      p[v] = there ? parameter.value : Number(0);
+      state[0][v] = there ? first.value : Number(0);
+      state[1][v] = there ? second.value : Number(0);
+    }
+    const Drawn8 drawn = target.random ? draw_eight(draw, at) : Drawn8{};
+    for (int s = 0; s < target.states; ++s)
+      store_numbers(target.state[s], at, state[s], target.stochastic_state, drawn);
+    store_weights(target.parameter, at, p, target.stochastic_parameter, drawn);
+  });
+}
+
+template <typename Number, template <typename> typename Rule>
+__global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleNumbers numbers) {
+  update_by_block<Number, Rule>(target, scalars, numbers, blockIdx.x, gridDim.x);
+}
+
+/// Each block works on one of the targets. The table stays where the launch put it (constant memory): all threads of a
+/// block read the same entry.
+template <typename Number, template <typename> typename Rule>
+__global__ void update_targets(const __grid_constant__ UpdateTable table, StepPointers scalars, RuleNumbers numbers) {
+  // The last one whose first block is not behind this one.
+  int at = 0, beyond = table.count;
+  while (at + 1 < beyond) {
+    const int middle = (at + beyond) / 2;
+    if (table.first_block[middle] <= blockIdx.x)
+      at = middle;
+    else
+      beyond = middle;
+  }
+  const unsigned first = table.first_block[at], end = at + 1 < table.count ? table.first_block[at + 1] : gridDim.x;
+  update_by_block<Number, Rule>(table.targets[at], scalars, numbers, blockIdx.x - first, end - first);
+}
+
+__global__ void nesterov_momentum(ops::Values gradient, ops::Values momentum, ops::Values result, int64_t count,
+                                  StepPointers scalars, float decay, bool stochastic_state, int64_t seed) {
+  using Exact = ops::Unfused<float>;
+  const bool skipped = *scalars.skipped != 0;
+  const Exact grad_scale(*scalars.grad_scale), kept(decay);
+  // Stream 1, as of the other optimizers' first mean; 0 is the parameter's.
+  const ops::Draw draw = ops::draw_of_step(seed, *scalars.step).of(1);
+  for_each_place(count, [&](const Place& at) {
+    float g[kEach], mean[kEach], out[kEach] = {};
+    if (!skipped) {
+      load_floats(gradient, at, g);
+      load_floats(momentum, at, mean);
+#pragma unroll
+      for (int v = 0; v < kEach; ++v) {
+        Exact now(mean[v]);
+        const Exact ahead = ops::nesterov_element(Exact(g[v]), now, grad_scale, kept);
+        mean[v] = at.has(v) ? now.value : 0.0f;
+        out[v] = ahead.value;
+      }
+      store_floats(momentum, at, mean, stochastic_state, draw_eight(draw, at));
+    }
+    store_floats(result, at, out, false, Drawn8{});
+  });
+}
+
+__global__ void accumulate(ops::Values sum, ops::Values part, int64_t count, bool overwrite, ops::Draw draw) {
+  const bool random = sum.format != ops::Format::float32;
+  for_each_place(count, [&](const Place& at) {
+    float total[kEach], added[kEach];
+    load_floats(part, at, added);
+    if (overwrite) {
+#pragma unroll
+      for (int v = 0; v < kEach; ++v) total[v] = added[v];
+    } else {
+      load_floats(sum, at, total);
+#pragma unroll
+      for (int v = 0; v < kEach; ++v) total[v] += added[v];
+    }
+    store_floats(sum, at, total, true, random ? draw_eight(draw, at) : Drawn8{});
+  });
+}
+
+__global__ void unpack_numbers(ops::Values values, int64_t count, float* to) {
+  for_each_place(count, [&](const Place& at) {
+    float numbers[kEach];
+    load_floats(values, at, numbers);
+    store_plain<float>(to, at, numbers);
+  });
+}
+
+/// Squares are summed without their block's scale, which squared is too much for float32.
+__global__ void sum_squares_of_blocks(ops::Values values, int64_t count, double* parts) {
+  double total = 0;
+  for_each_place(count, [&](const Place& at) {
+    if (!at.any()) return;
+    const double scale = ops::power_of_two(values.scales[at.block]);
+    float sum = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t word = load_codes8(static_cast<const uint8_t*>(values.data), at, half);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float x = ops::numbers_of<ops::E4M3, false, 8, float>(word >> (8 * k), 1.0f);
+        sum += x * x;  // codes that are not there are 0
+      }
+    }
+    total += static_cast<double>(sum) * scale * scale;
+  });
+  total = reduce_block<Sum>(total);
+  if (threadIdx.x == 0) parts[blockIdx.x] = total;
+}
+__global__ void root_of_sum(const double* parts, int64_t count, float* norm) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
+  sum = reduce_block<Sum>(sum);
+  if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,362 @@
+// What there is to the state-space scan beside products of matrices (ops/scan/ssd_kernels_cpu.h has the formulas):
+// tiles put together and taken apart. Behind a short chunk's end operands are 0 and the sums stay as they are, so that
+// nothing comes of it.
+#pragma once
+
+#include "ops/any_type.cuh"
+#include "ops/scan/ssd_scan_launch.h"
+
+namespace plimsoll::cuda {
+
+/// A chunk of a panel: most kernels have one for each blockIdx.z, and a head or group for each blockIdx.y.
+struct SsdChunk {
+  int64_t task, batch, index, length;
+  __device__ SsdChunk(const SsdPanel& panel, int64_t of_panel) : task(panel.first + of_panel) {
+    const ops::SsdShape& s = panel.shape;
+    batch = task / s.chunks();
+    index = task % s.chunks();
+    const int64_t left = s.time - index * s.chunk;
+    length = left < s.chunk ? left : s.chunk;
+  }
+  /// Where position `i` of the chunk lies in time.
+  __device__ int64_t time(const ops::SsdShape& s, int64_t i) const {
+    const int64_t position = index * s.chunk + i;
+    return s.reverse ? s.time - 1 - position : position;
+  }
+};
+
+template <typename T>
+__device__ inline const T* row_of(const ops::SsdTensor& tensor, const ops::SsdShape& s, const SsdChunk& chunk, int i,
+                                  int64_t head) {
+  return static_cast<const T*>(tensor.data) + chunk.batch * tensor.batch_stride +
+         chunk.time(s, i) * tensor.time_stride + head * tensor.head_stride;
+}
+/// The state of a head that belongs to the chunk.
+template <typename S>
+__device__ inline S* state_of(S* states, const ops::SsdShape& s, const SsdChunk& chunk, int64_t head) {
+  return states + ((chunk.batch * s.heads + head) * s.chunks() + chunk.index) * s.state_elements();
+}
+/// This thread's number among those that share blockIdx.y and z.
+__device__ inline int inner_index() {
+  return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+template <typename S>
+__device__ inline S leaving_weight(const S* steps, const S* sums, int length, int i) {
+  return exponential(sums[length - 1] - sums[i]) * steps[i];
+}
+
+/// A warp for each head of each chunk: 32 positions at a time are summed up by doubling.
+template <typename S>
+__global__ void ssd_decays(SsdPanel panel, ops::SsdTensor dt, const S* a, S* steps, S* sums) {
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), lane = threadIdx.x % kWarp;
+  const int64_t task = grid_index() / kWarp;
+  if (task >= panel.tasks * s.heads) return;
+  const SsdChunk chunk(panel, task / s.heads);
+  const int64_t head = task % s.heads;
+  S before = 0;
+  for (int first = 0; first < length; first += kWarp) {
+    const int i = first + lane;
+    const S step = i < chunk.length ? *row_of<S>(dt, s, chunk, i, head) : S(0);
+    S sum = step * a[head];
+#pragma unroll
+    for (int apart = 1; apart < kWarp; apart *= 2) {
+      const S lower = __shfl_up_sync(kAllLanes, sum, apart);
+      if (lane >= apart) sum += lower;
+    }
+    sum += before;
+    before = __shfl_sync(kAllLanes, sum, kWarp - 1);
+    if (i >= length) continue;
+    steps[task * length + i] = step;
+    sums[task * length + i] = sum;
+  }
+}
+
+template <typename T>
+__global__ void ssd_pack(SsdPanel panel, ops::SsdTensor from, int width, SsdWeight weight, bool grouped,
+                         const Accumulate<T>* steps, const Accumulate<T>* sums, T* to) {
+  using S = Accumulate<T>;
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), at = inner_index();
+  if (at >= length * width) return;
+  const SsdChunk chunk(panel, blockIdx.z);
+  const int64_t heads = gridDim.y, head = blockIdx.y;
+  const int i = at / width, j = at % width;
+  S value = i < chunk.length ? static_cast<S>(widen(row_of<T>(from, s, chunk, i, head)[j])) : S(0);
+  if (weight != SsdWeight::none) {
+    const int64_t row = (blockIdx.z * heads + head) * length;
+    value *=
+        weight == SsdWeight::arriving ? exponential(sums[row + i]) : leaving_weight(steps + row, sums + row, length, i);
+  }
+  const int64_t shared = s.heads_of_group();
+  const int64_t out = grouped
+                          ? (((blockIdx.z * s.groups + head / shared) * length + i) * shared + head % shared) * width
+                          : ((blockIdx.z * heads + head) * length + i) * width;
+  to[out + j] = narrow<T>(value);
+}
+
+/// A thread for each number of a sequence's states: blockIdx.y counts the panel's sequences. `back`: from the last
+/// chunk to the first.
+template <typename S, bool back>
+__global__ void ssd_pass(SsdPanel panel, const S* local, const S* sums, S* states) {
+  const ops::SsdShape& s = panel.shape;
+  const int64_t at = grid_index(), size = s.state_elements(), chunks = s.chunks(), length = s.longest();
+  if (at >= s.heads * size) return;
+  const int64_t head = at / size, n = at % size / s.width, p = at % s.width, shared = s.heads_of_group();
+  const int64_t batch = panel.first / chunks + blockIdx.y, start = batch * chunks;
+  const int64_t begin = panel.first > start ? panel.first : start;
+  const int64_t end = panel.first + panel.tasks < start + chunks ? panel.first + panel.tasks : start + chunks;
+  S* const to = states + (batch * s.heads + head) * chunks * size + at % size;
+  const auto added = [&](int64_t task) {
+    const int64_t of_panel = task - panel.first;
+    return local[(((of_panel * s.groups + head / shared) * s.state + n) * shared + head % shared) * s.width + p];
+  };
+  const auto kept = [&](int64_t task) {
+    return exponential(sums[((task - panel.first) * s.heads + head) * length + length - 1]);
+  };
+  if (back) {
+    if (end == start + chunks) to[(chunks - 1) * size] = 0;
+    if (chunks == 1) return;
+    for (int64_t task = end - 1; task >= begin && task > start; --task)
+      to[(task - start - 1) * size] = kept(task) * to[(task - start) * size] + added(task);
+  } else {
+    if (begin == start) to[0] = 0;
+    if (chunks == 1) return;
+    for (int64_t task = begin; task < end && task + 1 < start + chunks; ++task)
+      to[(task - start + 1) * size] = kept(task) * to[(task - start) * size] + added(task);
+  }
+}
+
+template <typename T>
+__global__ void ssd_left(SsdPanel panel, const Accumulate<T>* scores, const T* c, const Accumulate<T>* steps,
+                         const Accumulate<T>* sums, T* left) {
+  using S = Accumulate<T>;
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), width = length + n;
+  const int at = inner_index();
+  if (at >= length * width) return;
+  const int i = at / width, j = at % width;
+  const int64_t head = blockIdx.z * s.heads + blockIdx.y;
+  const int64_t group = blockIdx.z * s.groups + blockIdx.y / s.heads_of_group();
+  const S* sum = sums + head * length;
+  S value = 0;
+  if (j >= length)
+    value = exponential(sum[i]) * widen(c[(group * length + i) * n + j - length]);
+  else if (j <= i)
+    value = scores[(group * length + i) * length + j] * exponential(sum[i] - sum[j]) * steps[head * length + j];
+  left[head * length * width + at] = narrow<T>(value);
+}
+
+template <typename T>
+__global__ void ssd_right(SsdPanel panel, ops::SsdTensor rows, const Accumulate<T>* states, T* right) {
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), width = static_cast<int>(s.width), at = inner_index();
+  const int depth = length + static_cast<int>(s.state);
+  if (at >= depth * width) return;
+  const SsdChunk chunk(panel, blockIdx.z);
+  const int i = at / width, j = at % width;
+  T value = narrow<T>(0);
+  if (i >= length)
+    value = narrow<T>(state_of(states, s, chunk, blockIdx.y)[(i - length) * width + j]);
+  else if (i < chunk.length)
+    value = row_of<T>(rows, s, chunk, i, blockIdx.y)[j];
+  right[(blockIdx.z * s.heads + blockIdx.y) * depth * width + at] = value;
+}
+
+template <typename T>
+__global__ void ssd_narrow_states(SsdPanel panel, const Accumulate<T>* states, T* to) {
+  const ops::SsdShape& s = panel.shape;
+  const int at = inner_index();
+  if (at >= s.state_elements()) return;
+  const SsdChunk chunk(panel, blockIdx.z);
+  to[(blockIdx.z * s.heads + blockIdx.y) * s.state_elements() + at] =
+      narrow<T>(state_of(states, s, chunk, blockIdx.y)[at]);
+}
+
+template <typename T>
+__global__ void ssd_add_through(SsdPanel panel, const Accumulate<T>* product, ops::SsdTensor rows,
+                                const Accumulate<T>* d, T* out) {
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), width = static_cast<int>(s.width), at = inner_index();
+  const SsdChunk chunk(panel, blockIdx.z);
+  const int i = at / width, j = at % width;
+  if (i >= chunk.length) return;
+  const int64_t head = blockIdx.y;
+  const Accumulate<T> value = product[(blockIdx.z * s.heads + head) * length * width + at] +
+                              d[head] * widen(row_of<T>(rows, s, chunk, i, head)[j]);
+  out[((chunk.batch * s.time + chunk.time(s, i)) * s.heads + head) * width + j] = narrow<T>(value);
+}
+
+/// A thread takes one pair of positions of a group and goes through its heads. blockIdx.y is the group.
+template <typename T>
+__global__ void ssd_weigh_back(SsdPanel panel, const Accumulate<T>* scores, const T* b, const Accumulate<T>* steps,
+                               const Accumulate<T>* sums, Accumulate<T>* products, T* score_gradients, T* left) {
+  using S = Accumulate<T>;
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), at = inner_index();
+  const int depth = length + n;
+  if (at >= depth * length) return;
+  const int i = at / length, j = at % length;
+  const int64_t group = blockIdx.z * s.groups + blockIdx.y, shared = s.heads_of_group();
+  const int64_t first = blockIdx.z * s.heads + blockIdx.y * shared;
+  if (i >= length) {  // B, turned over
+    const S value = widen(b[(group * length + j) * n + i - length]);
+    for (int64_t head = first; head < first + shared; ++head)
+      left[head * depth * length + at] =
+          narrow<T>(value * leaving_weight(steps + head * length, sums + head * length, length, j));
+    return;
+  }
+  const bool seen = j <= i;
+  const S score = seen ? scores[group * length * length + at] : S(0);
+  S gradient = 0;
+  for (int64_t head = first; head < first + shared; ++head) {
+    S weight = 0, undone = 0;
+    if (seen) {
+      const S decay = exponential(sums[head * length + i] - sums[head * length + j]), step = steps[head * length + j];
+      const S product = products[head * length * length + at];
+      gradient += product * decay * step;
+      undone = product * score * decay;
+      weight = score * decay * step;
+    }
+    products[head * length * length + at] = undone;
+    left[head * depth * length + at] = narrow<T>(weight);
+  }
+  score_gradients[group * length * length + at] = narrow<T>(gradient);
+}
+
+/// A block for each head of each chunk.
+template <typename S>
+__global__ void ssd_sum_products(SsdPanel panel, const S* products, const S* steps, S* step_gradients,
+                                 S* sum_gradients) {
+  const int length = static_cast<int>(panel.shape.longest());
+  const int64_t head = blockIdx.x;
+  products += head * length * length;
+  steps += head * length;
+  for (int j = threadIdx.x; j < length; j += blockDim.x) {
+    S sum = 0;
+    for (int i = j; i < length; ++i) sum += products[static_cast<int64_t>(i) * length + j];
+    step_gradients[head * length + j] = sum;
+    sum_gradients[head * length + j] = -steps[j] * sum;
+  }
+  __syncthreads();
+  const int lane = threadIdx.x % kWarp;
+  for (int i = threadIdx.x / kWarp; i < length; i += blockDim.x / kWarp) {
+    S sum = 0;
+    for (int j = lane; j <= i; j += kWarp) sum += products[static_cast<int64_t>(i) * length + j] * steps[j];
+    sum = reduce_warp<Sum>(sum);
+    if (lane == 0) sum_gradients[head * length + i] += sum;
+  }
+}
+
+/// A warp for each position (x) of each group (y) of each chunk (z): its rows of `part`, head after head. `leaving`: of
+/// x G^T, else of dy H^T.
+template <typename T, bool leaving>
+__global__ void ssd_states_back(SsdPanel panel, const Accumulate<T>* part, const T* b_or_c, const Accumulate<T>* steps,
+                                const Accumulate<T>* sums, Accumulate<T>* group_sums, Accumulate<T>* step_gradients,
+                                Accumulate<T>* sum_gradients, Accumulate<T>* given) {
+  using S = Accumulate<T>;
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), lane = threadIdx.x % kWarp;
+  const int i = inner_index() / kWarp;
+  if (i >= length) return;
+  const int64_t group = blockIdx.z * s.groups + blockIdx.y, shared = s.heads_of_group();
+  const int64_t first = blockIdx.z * s.heads + blockIdx.y * shared;
+  const T* own = b_or_c + (group * length + i) * n;
+  S* to = group_sums + (group * length + i) * n;
+  for (int64_t head = first; head < first + shared; ++head) {
+    const S* sum = sums + head * length;
+    const S decay = exponential(leaving ? sum[length - 1] - sum[i] : sum[i]);
+    const S weight = leaving ? decay * steps[head * length + i] : decay;
+    const S* from = part + (head * length + i) * n;
+    S dot = 0;
+    for (int k = lane; k < n; k += kWarp) {
+      dot += widen(own[k]) * from[k];
+      to[k] = (head == first ? S(0) : to[k]) + weight * from[k];
+    }
+    dot = reduce_warp<Sum>(dot);
+    if (lane != 0) continue;
+    if (leaving) {
+      step_gradients[head * length + i] += decay * dot;
+      sum_gradients[head * length + i] -= weight * dot;
+      given[head * length + i] = weight * dot;
+    } else {
+      sum_gradients[head * length + i] += weight * dot;
+    }
+  }
+}
+
+template <typename T>
+__global__ void ssd_store_sum(SsdPanel panel, const Accumulate<T>* sums, const Accumulate<T>* product, T* out) {
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), at = inner_index();
+  const SsdChunk chunk(panel, blockIdx.z);
+  const int i = at / n, j = at % n;
+  if (i >= chunk.length) return;
+  const int64_t from = (blockIdx.z * s.groups + blockIdx.y) * length * n + at;
+  out[((chunk.batch * s.time + chunk.time(s, i)) * s.groups + blockIdx.y) * n + j] =
+      narrow<T>(sums[from] + product[from]);
+}
+
+/// A block for each head of each chunk. The sums' gradients, back to each position's dt A, from the last to the first:
+/// by the first warp, 32 positions at a time.
+template <typename T>
+__global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
+  using S = Accumulate<T>;
+  const ops::SsdShape& s = panel.shape;
+  const int length = static_cast<int>(s.longest()), width = static_cast<int>(s.width);
+  const SsdChunk chunk(panel, blockIdx.x / s.heads);
+  const int64_t head = blockIdx.x % s.heads, row = static_cast<int64_t>(blockIdx.x) * length;
+  const S *steps = static_cast<const S*>(args.steps) + row, *sums = static_cast<const S*>(args.sums) + row;
+  const S* state = state_of(static_cast<const S*>(args.states), s, chunk, head);
+  const S* leaving = state_of(static_cast<const S*>(args.state_gradients), s, chunk, head);
+  S through = 0, last = 0, kept = 0;
+  for (int at = threadIdx.x; at < chunk.length * width; at += blockDim.x) {
+    const int i = at / width, j = at % width;
+    through += static_cast<S>(widen(row_of<T>(args.dy, s, chunk, i, head)[j])) *
+               static_cast<S>(widen(row_of<T>(args.x, s, chunk, i, head)[j]));
+  }
+  for (int i = threadIdx.x; i < length; i += blockDim.x) last += static_cast<const S*>(args.given)[row + i];
+  // The first chunk's state and the last one's gradient are 0.
+  if (chunk.index > 0 && chunk.index + 1 < s.chunks())
+    for (int64_t i = threadIdx.x; i < s.state_elements(); i += blockDim.x) kept += leaving[i] * state[i];
+  through = reduce_block<Sum>(through);
+  last = reduce_block<Sum>(last);
+  kept = reduce_block<Sum>(kept);
+  last += exponential(sums[length - 1]) * kept;
+  if (threadIdx.x >= kWarp) return;
+  const S a = static_cast<const S*>(args.a)[head];
+  const int lane = threadIdx.x;
+  S behind = last, a_gradient = 0;  // of the positions behind: what the last one is given counts for all
+  for (int first = length - 1; first >= 0; first -= kWarp) {
+    const int i = first - lane;
+    S running = i >= 0 ? static_cast<const S*>(args.sum_gradients)[row + i] : S(0);
+#pragma unroll
+    for (int apart = 1; apart < kWarp; apart *= 2) {
+      const S later = __shfl_up_sync(kAllLanes, running, apart);
+      if (lane >= apart) running += later;
+    }
+    running += behind;
+    behind = __shfl_sync(kAllLanes, running, kWarp - 1);
+    if (i < 0) continue;
+    a_gradient += steps[i] * running;
+    if (i < chunk.length)
+      static_cast<S*>(args.dt)[(chunk.batch * s.time + chunk.time(s, i)) * s.heads + head] =
+          static_cast<const S*>(args.step_gradients)[row + i] + a * running;
+  }
+  a_gradient = reduce_warp<Sum>(a_gradient);
+  if (lane != 0) return;
+  static_cast<S*>(args.a_shares)[chunk.task * s.heads + head] = a_gradient;
+  static_cast<S*>(args.d_shares)[chunk.task * s.heads + head] = through;
+}
+
+/// A block a head.
+template <typename S>
+__global__ void ssd_sum_shares(const S* shares, int64_t count, S* to) {
+  S sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += shares[i * gridDim.x + blockIdx.x];
+  sum = reduce_block<Sum>(sum);
+  if (threadIdx.x == 0) to[blockIdx.x] = sum;
+}
+
+}  // namespace plimsoll::cuda

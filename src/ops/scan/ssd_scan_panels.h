@@ -1,0 +1,94 @@
+// The scratch of the state-space scan's CUDA kernels. No libtorch, no CUDA: the operator and the figures for its
+// workspace (workspace_cuda_rules.h) must agree.
+//
+// Chunks are worked on in panels of as many as fit ssd_panel_bytes (at least one): tiles of the operands, all padded
+// with zeros to the length of the longest chunk, and the products that are made of them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "ops/scan/ssd_scan_chunks.h"
+
+namespace plimsoll::cuda {
+
+/// Never changed but by tests, which want several panels of small tensors.
+inline int64_t ssd_panel_bytes = int64_t{64} << 20;
+
+/// What a panel holds for each of its chunks; L positions, H heads, G groups, N state, P width.
+enum class SsdTile : uint8_t {
+  // float32, or float64
+  steps,           ///< dt [H, L]
+  sums,            ///< of dt A, up to and with each position [H, L]
+  local,           ///< what the chunk adds to the states, or to their gradients [G, N, H / G, P]
+  scores,          ///< C_i . B_j [G, L, L]
+  product,         ///< what becomes of y, or of the gradient of x [H, L, P]
+  products,        ///< dy_i . x_j, then times what its weight is without dt_j [H, L, L]
+  part,            ///< dy H^T, then x G^T [H, L, N]
+  c_sums,          ///< of all heads of a group, the gradient of C from the states [G, L, N]
+  b_sums,          ///< and that of B
+  group_product,   ///< what they have from within the chunk [G, L, N]
+  step_gradients,  ///< [H, L]
+  sum_gradients,   ///< of `sums` [H, L]
+  given,           ///< what position j gives the state, times its gradient [H, L]
+  // of the operands' type
+  b,                ///< [G, L, N]
+  c,                ///< [G, L, N]
+  grouped,          ///< x or dy, weighted [G, L, H / G, P]
+  x,                ///< [H, L, P]
+  left,             ///< [H, L, L + N], in the backward [H, L + N, L]
+  right,            ///< x and the state that enters, or dy and the gradient of the one that leaves [H, L + N, P]
+  state,            ///< what enters [H, N, P]
+  score_gradients,  ///< [G, L, L]
+  end,
+};
+
+struct SsdPanels {
+  static constexpr size_t kTiles = static_cast<size_t>(SsdTile::end);
+
+  ops::SsdShape shape;
+  int64_t tasks = 1;  ///< chunks of a panel
+  int64_t bytes = 0;  ///< of one panel
+  std::array<int64_t, kTiles> offsets{};
+
+  /// `element` bytes of an operand's number; others have 4, or 8 where that has.
+  SsdPanels(const ops::SsdShape& of, int64_t element, bool backward) : shape(of) {
+    const int64_t l = of.longest(), h = of.heads, g = of.groups, n = of.state, p = of.width;
+    const int64_t wide = element == 8 ? 8 : 4;
+    std::array<int64_t, kTiles> each{};
+    const auto set = [&](SsdTile tile, int64_t elements, int64_t size) {
+      each[static_cast<size_t>(tile)] = elements * size;
+    };
+    set(SsdTile::steps, h * l, wide);
+    set(SsdTile::sums, h * l, wide);
+    set(SsdTile::local, h * n * p, wide);
+    set(SsdTile::scores, g * l * l, wide);
+    set(SsdTile::product, h * l * p, wide);
+    set(SsdTile::b, g * l * n, element);
+    set(SsdTile::c, g * l * n, element);
+    set(SsdTile::grouped, h * l * p, element);
+    set(SsdTile::left, h * l * (l + n), element);
+    set(SsdTile::right, h * (l + n) * p, element);
+    if (backward) {
+      set(SsdTile::products, h * l * l, wide);
+      set(SsdTile::part, h * l * n, wide);
+      for (SsdTile tile : {SsdTile::c_sums, SsdTile::b_sums, SsdTile::group_product}) set(tile, g * l * n, wide);
+      for (SsdTile tile : {SsdTile::step_gradients, SsdTile::sum_gradients, SsdTile::given}) set(tile, h * l, wide);
+      set(SsdTile::x, h * l * p, element);
+      set(SsdTile::state, h * n * p, element);
+      set(SsdTile::score_gradients, g * l * l, element);
+    }
+    int64_t of_task = 0;
+    for (int64_t size : each) of_task += size;
+    const int64_t all = of.batch * of.chunks();
+    tasks = std::clamp<int64_t>(ssd_panel_bytes / of_task, 1, std::min<int64_t>(all, 65535));
+    for (size_t tile = 0; tile < kTiles; ++tile) {
+      offsets[tile] = bytes;
+      bytes += ops::div_up(tasks * each[tile], 256) * 256;
+    }
+  }
+  int64_t offset(SsdTile tile) const { return offsets[static_cast<size_t>(tile)]; }
+};
+
+}  // namespace plimsoll::cuda

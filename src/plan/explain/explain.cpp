@@ -1,0 +1,148 @@
+#include "plan/explain/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "plimsoll/bytes.h"
+
+namespace plimsoll {
+namespace {
+
+// "swiglu in layers.7.mlp.up" -> "swiglu in layers.*.mlp.up": what blocks have in common.
+std::string common_name(const std::string& label) {
+  std::string name;
+  for (size_t i = 0; i < label.size(); ++i) {
+    const bool digit = label[i] >= '0' && label[i] <= '9';
+    const bool part = digit && (i == 0 || label[i - 1] == '.');
+    if (!part) {
+      name += label[i];
+      continue;
+    }
+    while (i + 1 < label.size() && label[i + 1] >= '0' && label[i + 1] <= '9') ++i;
+    name += '*';
+  }
+  return name;
+}
+
+struct Kind {
+  int64_t count = 0, bytes = 0, cost = 0;
+  double held = 0;  // sum of shares of the segment's time
+};
+
+std::string milliseconds(int64_t picoseconds) {
+  return fmt::format("{:.3g} ms", static_cast<double>(picoseconds) * 1e-9);
+}
+
+}  // namespace
+
+std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
+                                          size_t most) {
+  std::map<int32_t, int64_t> again;  // steps that run again, and what they cost
+  for (const Rebuild& rebuild : rebuilds_of(graph, kept))
+    for (int32_t step : rebuild.steps) again[step] = graph.steps[step].cost;
+  const auto length = static_cast<double>(graph.segment.end - graph.segment.begin);
+  std::map<std::string, Kind> kinds;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const ForwardValue& value = graph.values[v];
+    if (kept[v] || !value.needed()) continue;
+    Kind& kind = kinds[common_name(trace.buffers[value.buffer].label)];
+    ++kind.count;
+    kind.bytes += value.bytes;
+    for (int32_t maker : value.makers)
+      if (const auto found = again.find(maker); found != again.end()) {
+        kind.cost += found->second;
+        again.erase(found);  // another result of the same op costs nothing more
+      }
+    const int32_t last =
+        value.readers.empty() ? value.makers.back() : std::max(value.makers.back(), value.readers.back());
+    kind.held += static_cast<double>(value.uses.front() - graph.steps[last].op) / length;
+  }
+  std::vector<std::pair<std::string, Kind>> order(kinds.begin(), kinds.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::vector<Reason> reasons;
+  int64_t rest_bytes = 0, rest_cost = 0;
+  size_t rest = 0;
+  for (const auto& [name, kind] : order) {
+    if (reasons.size() < most) {
+      const std::string each = kind.count > 1 ? fmt::format("{} values, ", kind.count) : "";
+      reasons.push_back({"recompute: " + name,
+                         fmt::format("{}{}, unused for {:.0f} % of the step's ops; recomputing takes {}", each,
+                                     format_bytes(kind.bytes), 100 * kind.held / static_cast<double>(kind.count),
+                                     milliseconds(kind.cost))});
+    } else {
+      ++rest;
+      rest_bytes += kind.bytes;
+      rest_cost += kind.cost;
+    }
+  }
+  int64_t between = 0;  // what is only run to rebuild something else
+  for (const auto& [step, cost] : again) between += cost;
+  if (rest > 0 || between > 0)
+    reasons.push_back({"recompute: other values",
+                       fmt::format("{} kinds of values, {}; recomputing takes {}, and {} for ops between them", rest,
+                                   format_bytes(rest_bytes), milliseconds(rest_cost), milliseconds(between))});
+  return reasons;
+}
+
+std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& moved,
+                                    const CostModel& cost, const Plan& plan) {
+  std::vector<Reason> reasons;
+  const auto milliseconds_of = [](double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); };
+  std::map<std::string, std::pair<int64_t, int64_t>> kinds;  // bytes, count
+  int64_t count = 0, rebuilding = 0;
+  std::set<int32_t> makers;  // of several results each
+  for (size_t v = 0; v < moved.size(); ++v) {
+    if (!moved[v]) continue;
+    auto& [bytes, values] = kinds[common_name(trace.buffers[graph.values[v].buffer].label)];
+    bytes += graph.values[v].bytes;
+    ++values;
+    ++count;
+    for (int32_t maker : graph.values[v].makers)
+      if (makers.insert(maker).second) rebuilding += graph.steps[maker].cost;
+  }
+  if (count > 0) {
+    const auto most = std::max_element(kinds.begin(), kinds.end(),
+                                       [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
+    reasons.push_back(
+        {"offload: saved values",
+         fmt::format("{} in {} values stay in host memory until the backward pass, mostly {} of {}; copies take {} in "
+                     "each direction, ops wait {} for copies; recomputing the values takes {}",
+                     format_bytes(plan.moved_bytes), count, format_bytes(most->second.first), most->first,
+                     milliseconds_of(copy_seconds(cost, plan.moved_bytes)), milliseconds_of(plan.time.offload),
+                     milliseconds(rebuilding))});
+  }
+  const std::string where = plan.disk_bytes == 0   ? "in host memory"
+                            : plan.host_bytes == 0 ? "on disk"
+                                                   : "in host memory, or on disk";
+  if (plan.moved_state_bytes > 0)
+    reasons.push_back(
+        {"offload: optimizer state",
+         fmt::format("{} are stored {}; the update waits {} for {}", format_bytes(plan.moved_state_bytes), where,
+                     milliseconds_of(plan.time.update_offload),
+                     plan.moved_gradient_bytes + plan.moved_parameter_bytes > 0 ? "all copies" : "these copies")});
+  if (plan.moved_gradient_bytes > 0)
+    reasons.push_back(
+        {"offload: gradients",
+         fmt::format("{} leave the device as soon as each gradient is complete, and are stored {} until the update",
+                     format_bytes(plan.moved_gradient_bytes), where)});
+  if (plan.moved_parameter_bytes > 0)
+    reasons.push_back({"offload: parameters", fmt::format("{} are stored {} and copied in for each use, mostly while "
+                                                          "earlier ops run; a micro batch waits {} for the link",
+                                                          format_bytes(plan.moved_parameter_bytes), where,
+                                                          milliseconds_of(plan.time.offload))});
+  if (plan.host_updates > 0)
+    reasons.push_back({"update: on the host", fmt::format("{} parameters are updated where their state is stored; "
+                                                          "their gradients are copied there, and no state is copied in",
+                                                          plan.host_updates)});
+  if (plan.disk_bytes > 0)
+    reasons.push_back(
+        {"offload: disk", fmt::format("{} do not fit in host_memory_budget, {}", format_bytes(plan.disk_bytes),
+                                      plan.host_budget_bytes > 0 ? format_bytes(plan.host_budget_bytes) : "none")});
+  return reasons;
+}
+
+}  // namespace plimsoll

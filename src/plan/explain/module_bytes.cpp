@@ -1,0 +1,71 @@
+#include "plan/explain/module_bytes.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "plan/types/add_to_breakdown.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+std::string first_word(std::string_view path) {
+  return std::string(path.substr(0, path.find('.')));
+}
+
+// "gradient of llm.norm.weight" and "optimizer.exp_avg.llm.norm.weight" are of llm.
+std::string_view parameter_of(std::string_view label) {
+  if (const size_t of = label.rfind(" of "); of != std::string_view::npos) label.remove_prefix(of + 4);
+  constexpr std::string_view state = "optimizer.";
+  if (!label.starts_with(state)) return label;
+  const size_t kind = label.find('.', state.size());
+  return kind == std::string_view::npos ? std::string_view() : label.substr(kind + 1);
+}
+
+bool of_parameter(Role role) {
+  return role == Role::parameter || role == Role::gradient || role == Role::optimizer_state;
+}
+
+}  // namespace
+
+std::vector<ModuleBytes> bytes_by_module(const Plan& plan) {
+  const Trace& trace = plan.trace;
+  const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  std::vector<int32_t> module(trace.buffers.size(), -1);  // of the op that wrote it first
+  for (const Op& op : trace.ops)
+    for_each_view(op, [&](const View& view, bool written) {
+      if (written && module[view.buffer] < 0) module[view.buffer] = op.module;
+    });
+  const auto word_of = [&](size_t b) -> std::string {
+    const Buffer& buffer = trace.buffers[b];
+    if (of_parameter(buffer.role)) return first_word(parameter_of(buffer.label));
+    if (buffer.role == Role::input || module[b] < 0) return "";
+    return first_word(trace.modules[module[b]]);
+  };
+  std::map<std::string, Breakdown> by_word;
+  for (size_t b = 0; b < trace.buffers.size(); ++b) {
+    const Buffer& buffer = trace.buffers[b];
+    if (buffer.on_device() && (buffer.persistent || lifetimes[b].live_at(plan.peak_op)))
+      add_to_breakdown(by_word[word_of(b)], buffer.role, placed_bytes(trace, buffer.bytes));
+  }
+  Breakdown& none = by_word[""];
+  if (!trace.ops.empty() && !trace.ops[plan.peak_op].on_host) {
+    const Op& op = trace.ops[plan.peak_op];
+    if (op.workspace_bytes > 0) by_word[first_word(trace.modules[op.module])].workspace += op.workspace_bytes;
+  }
+  int64_t workspace = 0;
+  for (const auto& [word, bytes] : by_word) workspace += bytes.workspace;
+  none.workspace += plan.breakdown.workspace - workspace;  // what libraries set aside
+  none.context = plan.breakdown.context;
+  none.fragmentation = plan.breakdown.fragmentation;
+
+  std::vector<ModuleBytes> result;
+  for (auto& [word, bytes] : by_word)
+    if (!word.empty()) result.push_back({word, bytes});
+  std::ranges::stable_sort(result, [](const auto& a, const auto& b) { return a.bytes.total() > b.bytes.total(); });
+  result.push_back({"", none});
+  return result;
+}
+
+}  // namespace plimsoll

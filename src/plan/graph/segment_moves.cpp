@@ -1,0 +1,254 @@
+#include "plan/graph/segment_moves.h"
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// Copies for ops on the host are at most so many of these ops ahead of, or behind, the one that runs: a double buffer.
+constexpr size_t kHostedAhead = 2;
+// What is as small as that is copied for the host once, for all ops that want it: the step's scalars.
+constexpr int64_t kSharedBytes = 4096;
+
+bool is_set(const std::vector<char>& list, size_t index) {
+  return index < list.size() && list[index];
+}
+
+}  // namespace
+
+SegmentMoves::SegmentMoves(const Context& context, const Segment& segment) : segment_(segment) {
+  for (int32_t i = segment.begin; i < segment.end; ++i) {
+    const bool on_host = context.trace.ops[i].on_host;
+    if (on_host) hosted_.push_back(i);
+    for_each_view(context.trace.ops[i], [&](const View& view, bool written) {
+      const bool elsewhere = !context.trace.buffers[view.buffer].on_device();
+      if (on_host) {
+        if (elsewhere) hosted_uses_[view.buffer].push_back(i);
+        return;
+      }
+      if (!elsewhere && !is_set(context.saved, view.buffer)) return;
+      auto& list = accesses_[view.buffer];
+      if (!list.empty() && list.back().op == i)
+        list.back().written = list.back().written || written;
+      else
+        list.push_back({i, written});
+    });
+  }
+}
+
+void SegmentMoves::plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live) {
+  for (const auto& [buffer, list] : accesses_) {
+    if (context.trace.buffers[buffer].on_device())
+      plan_absence(context, rewriter, buffer, live);
+    else
+      plan_visits(context, rewriter, buffer, live);
+  }
+  plan_mirrors(context, rewriter);
+  schedule_copies(context, live);
+  for (const Move& move : moves_) by_buffer_[move.buffer].push_back(&move);
+  for (int32_t op : hosted_)
+    for_each_view(context.trace.ops[op], [&](const View& view, bool written) {
+      if (written) context.written_before[view.buffer] = 1;
+    });
+}
+
+// A saved value: away in its longest idle time.
+void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter, BufferId buffer,
+                                std::vector<int64_t>& live) {
+  const Trace& trace = context.trace;
+  const std::vector<Access>& list = accesses_[buffer];
+  check(!trace.buffers[buffer].persistent, "only what is made in the segment can be moved away within it");
+  if (idle_before_.empty()) {
+    double clock = 0;
+    for (int32_t i = segment_.begin; i < segment_.end; ++i) {
+      idle_before_.push_back(clock);
+      clock += seconds_of(context.cost, trace.ops[i]);
+    }
+  }
+  size_t best = 0;
+  double longest = 0;
+  for (size_t i = 1; i < list.size(); ++i) {
+    if (list[i].op <= list[i - 1].op + 1) continue;
+    const double idle = idle_before_[list[i].op - segment_.begin] - idle_before_[list[i - 1].op + 1 - segment_.begin];
+    if (best == 0 || idle > longest) {
+      best = i;
+      longest = idle;
+    }
+  }
+  if (best == 0) return;  // always in use
+  int32_t last_write = list.front().op;
+  for (size_t i = 0; i < best; ++i)
+    if (list[i].written) last_write = list[i].op;
+  const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
+  const int32_t gone = list[best - 1].op, back = list[best].op;
+  Move move{buffer};
+  move.absence = true;
+  move.begin = back;
+  move.end = segment_.end;
+  Buffer copy = trace.buffers[buffer];
+  move.device = rewriter.add_buffer(copy);
+  copy.memory = Memory::host;
+  move.far = rewriter.add_buffer(std::move(copy));
+  move.out = static_cast<int>(outs_.size());
+  outs_.push_back({bytes, last_write + 1, gone, back, 0, 0});
+  move.in = static_cast<int>(ins_.size());
+  ins_.push_back({bytes, back, back, 0});
+  for (int32_t op = gone + 1; op < back; ++op) live[op] -= bytes;
+  moves_.push_back(move);
+}
+
+// What lies elsewhere: a visit of the device for each cluster of uses. A use on the host lies between two visits.
+void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live) {
+  const Buffer description = context.trace.buffers[buffer];  // more are added below
+  const int64_t bytes = placed_bytes(context.trace, description.bytes);
+  const std::vector<Access>& list = accesses_[buffer];
+  const auto found = hosted_uses_.find(buffer);
+  const std::vector<int32_t> hosted = found == hosted_uses_.end() ? std::vector<int32_t>{} : found->second;
+  const auto hosted_after = [&](int32_t op) { return std::upper_bound(hosted.begin(), hosted.end(), op); };
+  for (size_t i = 0; i < list.size();) {
+    size_t end = i;
+    bool written = list[i].written;
+    while (end + 1 < list.size() && list[end + 1].op - list[end].op <= kOneVisit &&
+           hosted_after(list[end].op) == hosted_after(list[end + 1].op))
+      written = list[++end].written || written;
+    Move move{buffer};
+    move.begin = list[i].op;
+    move.end = list[end].op;
+    move.far = buffer;
+    // What the visit before it wrote must be there by then.
+    if (!moves_.empty() && moves_.back().buffer == buffer && moves_.back().out >= 0) {
+      int32_t& latest = outs_[moves_.back().out].latest;
+      latest = std::min(latest, move.begin);
+    }
+    Buffer copy = description;
+    copy.persistent = false;
+    copy.memory = Memory::device;
+    move.device = rewriter.add_buffer(std::move(copy));
+    // What nobody has written yet is not fetched: it is being made.
+    if (context.written_before[buffer] || !list[i].written) {
+      const auto after = std::lower_bound(hosted.begin(), hosted.end(), move.begin);
+      const int32_t earliest = after == hosted.begin() ? segment_.begin : *std::prev(after) + 1;
+      move.in = static_cast<int>(ins_.size());
+      ins_.push_back({bytes, earliest, move.begin, 0, description.memory});
+    }
+    if (written) context.written_before[buffer] = 1;
+    // What nobody wants any more stays where it is until it is made anew.
+    if (written && (description.persistent || context.lifetimes[buffer].death > move.end + 1)) {
+      const auto next = hosted_after(move.end);
+      move.out = static_cast<int>(outs_.size());
+      outs_.push_back(
+          {bytes, move.end + 1, move.end, next == hosted.end() ? segment_.end : *next, 0, 0, description.memory});
+    }
+    for (int32_t op = move.begin; op <= move.end; ++op) live[op] += bytes;
+    moves_.push_back(move);
+    i = end + 1;
+  }
+}
+
+// Ops on the host: what they use of the device is copied for them and, if they write it, back.
+void SegmentMoves::plan_mirrors(Context& context, TraceRewriter& rewriter) {
+  if (hosted_.empty()) return;
+  const Trace& trace = context.trace;
+  std::map<BufferId, int32_t> written_at;  // on the device, so far
+  std::map<BufferId, size_t> shared;
+  size_t k = 0;
+  for (int32_t i = segment_.begin; i < segment_.end; ++i) {
+    if (k == hosted_.size()) break;
+    if (hosted_[k] != i) {
+      for_each_view(trace.ops[i], [&](const View& view, bool written) {
+        if (!written) return;
+        written_at[view.buffer] = i;
+        shared.erase(view.buffer);
+      });
+      continue;
+    }
+    std::map<BufferId, bool> operands;
+    for_each_view(trace.ops[i], [&](const View& view, bool written) {
+      if (trace.buffers[view.buffer].on_device()) operands[view.buffer] = operands[view.buffer] || written;
+    });
+    for (const auto& [buffer, written] : operands) {
+      if (const auto there = shared.find(buffer); there != shared.end()) {
+        mirrored_[i][buffer] = mirrors_[there->second].host;
+        continue;
+      }
+      const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
+      const bool small = bytes <= kSharedBytes && !written;
+      const auto at = written_at.find(buffer);
+      int32_t ready = at == written_at.end() ? segment_.begin : at->second + 1;
+      if (!small && k >= kHostedAhead) ready = std::max(ready, hosted_[k - kHostedAhead] + 1);
+      Buffer copy = trace.buffers[buffer];
+      copy.persistent = copy.output = false;
+      copy.memory = Memory::host;
+      Mirror mirror{buffer, rewriter.add_buffer(std::move(copy)), i, static_cast<int>(outs_.size())};
+      outs_.push_back({bytes, ready, i - 1, i, 0, 0});
+      if (written && trace.buffers[buffer].persistent)
+        mirror.back = k + kHostedAhead < hosted_.size() ? hosted_[k + kHostedAhead] : segment_.end;
+      mirrored_[i][buffer] = mirror.host;
+      if (small) shared[buffer] = mirrors_.size();
+      mirrors_.push_back(mirror);
+    }
+    ++k;
+  }
+}
+
+void SegmentMoves::schedule_copies(const Context& context, const std::vector<int64_t>& live) {
+  CopySchedule schedule(context.cost, context.trace, segment_, live, context.limit);
+  schedule.place(outs_);
+  std::map<BufferId, int32_t> away_since;
+  for (const Move& move : moves_) {
+    // What is fetched must have arrived there: by its own copy out, or by that of the visit before.
+    if (move.absence)
+      ins_[move.in].earliest = outs_[move.out].wait;
+    else if (const auto found = away_since.find(move.buffer); move.in >= 0 && found != away_since.end())
+      ins_[move.in].earliest = std::max(ins_[move.in].earliest, found->second);
+    if (!move.absence && move.out >= 0) away_since[move.buffer] = outs_[move.out].wait;
+  }
+  schedule.place(ins_);
+  // Waits come first: they give bytes back. But not before the start.
+  const auto add_out = [&](const CopyOut& out, BufferId target, BufferId source) {
+    copies_[out.start].push_back({1, CopyStage::start, target, source});
+    copies_[out.wait].push_back({out.wait == out.start ? 2 : 0, CopyStage::wait, target, source});
+  };
+  const auto add_in = [&](int32_t start, int32_t need, BufferId target, BufferId source) {
+    copies_[start].push_back({3, CopyStage::start, target, source});
+    copies_[need].push_back({4, CopyStage::wait, target, source});
+  };
+  for (const Move& move : moves_) {
+    if (move.out >= 0) add_out(outs_[move.out], move.far, move.absence ? move.buffer : move.device);
+    if (move.in >= 0) add_in(ins_[move.in].start, ins_[move.in].need, move.device, move.far);
+  }
+  for (const Mirror& mirror : mirrors_) {
+    add_out(outs_[mirror.out], mirror.host, mirror.buffer);
+    if (mirror.back >= 0) add_in(mirror.made + 1, mirror.back, mirror.buffer, mirror.host);
+  }
+  for (auto& [op, list] : copies_)
+    std::stable_sort(list.begin(), list.end(), [](const Copy& a, const Copy& b) { return a.order < b.order; });
+}
+
+Op SegmentMoves::renamed(Op op, int32_t index) const {
+  const auto hosted = mirrored_.find(index);
+  const auto rename = [&, on_host = op.on_host](View& view) {
+    if (on_host) {
+      if (hosted == mirrored_.end()) return;
+      if (const auto mirror = hosted->second.find(view.buffer); mirror != hosted->second.end())
+        view.buffer = mirror->second;
+      return;
+    }
+    const auto found = by_buffer_.find(view.buffer);
+    if (found == by_buffer_.end()) return;
+    for (const Move* move : found->second)
+      if (move->begin <= index && index <= move->end) {
+        view.buffer = move->device;
+        return;
+      }
+  };
+  for (Argument& argument : op.arguments)
+    for (View& view : argument.views) rename(view);
+  for (View& view : op.results) rename(view);
+  return op;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,191 @@
+#include "plan/graph/training_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// Of one op. 2^60 picoseconds are 13 days.
+constexpr double kMostSeconds = 20;
+
+void insert_once(std::vector<int32_t>& list, int32_t value) {
+  const auto at = std::lower_bound(list.begin(), list.end(), value);
+  if (at == list.end() || *at != value) list.insert(at, value);
+}
+
+class GraphBuilder {
+ public:
+  GraphBuilder(const Trace& trace, const Segment& segment, const CostModel& cost)
+      : trace_(trace), cost_(cost), last_write_(trace.buffers.size(), -1), first_write_(trace.buffers.size(), -1) {
+    graph_.segment = segment;
+    graph_.value_of.assign(trace.buffers.size(), -1);
+  }
+
+  TrainingGraph build() {
+    const Segment& segment = graph_.segment;
+    graph_.first_backward = segment.begin;
+    while (graph_.first_backward < segment.end && trace_.ops[graph_.first_backward].phase == Phase::forward)
+      ++graph_.first_backward;
+    find_writes();
+    find_values();
+    for (int32_t i = segment.begin; i < graph_.first_backward; ++i) add_step(i);
+    for (int32_t i = graph_.first_backward; i < segment.end; ++i) add_uses(i);
+    for (ForwardStep& step : graph_.steps) {
+      // Two results of which one is also written by others would have to be made anew together, all the way.
+      if (step.writes.size() > 1)
+        for (int32_t value : step.writes) step.repeatable = step.repeatable && graph_.values[value].makers.size() == 1;
+    }
+    for (const ForwardStep& step : graph_.steps)
+      if (!step.repeatable)
+        for (int32_t value : step.writes) graph_.values[value].repeatable = false;
+    for (size_t v = 0; v < graph_.values.size(); ++v)
+      if (graph_.values[v].needed()) graph_.by_use.push_back(static_cast<int32_t>(v));
+    std::ranges::stable_sort(graph_.by_use, {}, [&](int32_t v) { return graph_.values[v].uses.front(); });
+    return std::move(graph_);
+  }
+
+ private:
+  void find_writes() {
+    for (int32_t i = graph_.segment.begin; i < graph_.segment.end; ++i) {
+      for_each_view(trace_.ops[i], [&](const View& view, bool written) {
+        // An update among backward ops comes after all that reads the parameter (settle_updates sees to it).
+        if (!written || trace_.ops[i].phase == Phase::update) return;
+        last_write_[view.buffer] = i;
+        if (first_write_[view.buffer] < 0) first_write_[view.buffer] = i;
+      });
+    }
+  }
+
+  void find_values() {
+    // Buffers that another segment touches too (gradients) are not this segment's own.
+    std::vector<char> elsewhere(trace_.buffers.size(), 0);
+    for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i)
+      if (i < graph_.segment.begin || i >= graph_.segment.end)
+        for_each_view(trace_.ops[i], [&](const View& view, bool) { elsewhere[view.buffer] = 1; });
+    for (int32_t i = graph_.segment.begin; i < graph_.first_backward; ++i) {
+      for_each_view(trace_.ops[i], [&](const View& view, bool written) {
+        const BufferId buffer = view.buffer;
+        const Buffer& description = trace_.buffers[buffer];
+        if (!written || graph_.value_of[buffer] >= 0 || first_write_[buffer] != i) return;
+        if (description.persistent || description.output || description.bytes == 0 || elsewhere[buffer]) return;
+        if (last_write_[buffer] >= graph_.first_backward) return;
+        graph_.value_of[buffer] = static_cast<int32_t>(graph_.values.size());
+        ForwardValue& value = graph_.values.emplace_back();
+        value.buffer = buffer;
+        value.bytes = placed_bytes(trace_, description.bytes);
+      });
+    }
+  }
+
+  void add_step(int32_t index) {
+    const Op& op = trace_.ops[index];
+    const auto number = static_cast<int32_t>(graph_.steps.size());
+    ForwardStep step;
+    step.op = index;
+    // Beyond that only their order would matter, and sums of thousands must stay in range.
+    const double seconds = std::min(std::max(seconds_of(cost_, op), 0.0), kMostSeconds);
+    step.cost = std::llround(seconds * 1e12);
+    for_each_view(op, [&](const View& view, bool written) {
+      if (!written) return;
+      const int32_t value = graph_.value_of[view.buffer];
+      if (value < 0)
+        step.repeatable = step.repeatable && trace_.buffers[view.buffer].bytes == 0;
+      else
+        insert_once(step.writes, value);
+    });
+    for_each_view(op, [&](const View& view, bool written) {
+      const int32_t value = graph_.value_of[view.buffer];
+      if (written || (value >= 0 && std::binary_search(step.writes.begin(), step.writes.end(), value))) return;
+      if (last_write_[view.buffer] > index) step.repeatable = false;
+      if (value >= 0) insert_once(step.reads, value);
+    });
+    for (int32_t value : step.writes) graph_.values[value].makers.push_back(number);
+    for (int32_t value : step.reads) graph_.values[value].readers.push_back(number);
+    graph_.steps.push_back(std::move(step));
+  }
+
+  void add_uses(int32_t index) {
+    for_each_view(trace_.ops[index], [&](const View& view, bool) {
+      if (const int32_t value = graph_.value_of[view.buffer]; value >= 0) insert_once(graph_.values[value].uses, index);
+    });
+  }
+
+  const Trace& trace_;
+  const CostModel& cost_;
+  TrainingGraph graph_;
+  std::vector<int32_t> last_write_, first_write_;  // by buffer, within the segment
+};
+
+}  // namespace
+
+TrainingGraph training_graph(const Trace& trace, const Segment& segment, const CostModel& cost) {
+  return GraphBuilder(trace, segment, cost).build();
+}
+
+bool same_shape(const TrainingGraph& a, const TrainingGraph& b) {
+  if (a.steps.size() != b.steps.size() || a.values.size() != b.values.size()) return false;
+  for (size_t i = 0; i < a.steps.size(); ++i)
+    if (a.steps[i].reads != b.steps[i].reads || a.steps[i].writes != b.steps[i].writes ||
+        a.steps[i].repeatable != b.steps[i].repeatable)
+      return false;
+  for (size_t v = 0; v < a.values.size(); ++v)
+    if (a.values[v].needed() != b.values[v].needed()) return false;
+  return true;
+}
+
+KeptValues keep_all(const TrainingGraph& graph) {
+  KeptValues kept(graph.values.size());
+  for (size_t v = 0; v < kept.size(); ++v) kept[v] = graph.values[v].needed();
+  return kept;
+}
+
+Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept) {
+  Reruns reruns;
+  std::vector<char> there(kept.begin(), kept.end()), again(graph.steps.size(), 0);
+  std::vector<int32_t> work;
+  std::ptrdiff_t begin = 0;  // of the steps before the op at hand
+  for (const int32_t needed : graph.by_use) {
+    if (there[needed]) continue;
+    const int32_t op = graph.values[needed].uses.front();
+    if (!reruns.before.empty() && reruns.before.back() != op) {
+      std::sort(reruns.steps.begin() + begin, reruns.steps.end());
+      begin = static_cast<std::ptrdiff_t>(reruns.steps.size());
+    }
+    work.assign(1, needed);
+    while (!work.empty()) {
+      const int32_t value = work.back();
+      work.pop_back();
+      if (there[value]) continue;
+      there[value] = 1;
+      check(graph.values[value].repeatable, "a value that cannot be rebuilt is not kept");
+      for (int32_t maker : graph.values[value].makers) {
+        if (again[maker]) continue;
+        again[maker] = 1;
+        reruns.steps.push_back(maker);
+        reruns.before.push_back(op);
+        const ForwardStep& step = graph.steps[maker];
+        for (int32_t read : step.reads)
+          if (!there[read]) work.push_back(read);
+        for (int32_t written : step.writes) there[written] = 1;  // a kernel's other outputs come with it
+      }
+    }
+  }
+  std::sort(reruns.steps.begin() + begin, reruns.steps.end());
+  return reruns;
+}
+
+std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& kept) {
+  const Reruns reruns = reruns_of(graph, kept);
+  std::vector<Rebuild> rebuilds;
+  for (size_t i = 0; i < reruns.steps.size(); ++i) {
+    if (rebuilds.empty() || rebuilds.back().before != reruns.before[i]) rebuilds.push_back({reruns.before[i], {}});
+    rebuilds.back().steps.push_back(reruns.steps[i]);
+  }
+  return rebuilds;
+}
+
+}  // namespace plimsoll

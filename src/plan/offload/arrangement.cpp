@@ -1,0 +1,36 @@
+#include "plan/offload/arrangement.h"
+
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+
+Arrangements::Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options)
+    : trace_(trace),
+      options_(options),
+      candidates_(trace, options.micro_batches),
+      moving_(trace, search, options.cost) {}
+
+const Arrangement& Arrangements::at(double part, int64_t host_room) const {
+  const int64_t disk_room = options_.cost.disk_link > 0 ? options_.disk_budget : 0;
+  AwayChoice away = candidates_.choose(part, host_room, disk_room);
+  auto& made = made_[away.memory];
+  if (made) return *made;
+  made = std::make_unique<Arrangement>();
+  made->away = std::move(away);
+  made->trace = trace_;
+  for (size_t b = 0; b < trace_.buffers.size(); ++b) {
+    Buffer& buffer = made->trace.buffers[b];
+    buffer.memory = made->away.memory[b];
+    if (buffer.persistent && buffer.on_device()) made->persistent_bytes += placed_bytes(trace_, buffer.bytes);
+  }
+  if (made->away.in_training) {
+    made->own_search = std::make_unique<RecomputeSearch>(made->trace, options_.cost);
+    made->own_moving = std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost);
+    made->moving = made->own_moving.get();
+  } else {
+    made->moving = &moving_;  // what the update alone uses changes nothing there
+  }
+  return *made;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,178 @@
+#include "plan/offload/away.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "plan/graph/segment_moves.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// What is so many times smaller than the largest is not worth a copy's overhead.
+constexpr int64_t kSmall = 1024;
+
+bool is_training(std::string_view segment) {
+  return segment == "norms" || segment == "micro" || segment == "accumulate" || segment == "remainder" ||
+         segment == "last";
+}
+
+// How often a step of so many micro batches runs a segment.
+double runs_of(const Trace& trace, std::string_view segment, int64_t micro_batches) {
+  const bool several = micro_batches > 1;
+  const bool ragged = several && trace.segment("remainder") != nullptr;
+  const bool in_last = several && trace.segment("last") != nullptr;  // where updates run, unless it is the remainder
+  if (segment == "accumulate") return static_cast<double>(several ? micro_batches - (ragged || in_last ? 2 : 1) : 0);
+  if (segment == "remainder") return ragged ? 1 : 0;
+  if (segment == "last") return in_last && !ragged ? 1 : 0;
+  if (segment == "update") return in_last ? 0 : 1;
+  if (segment == "finish") return in_last ? 1 : 0;
+  return segment == "evaluate" || segment == "initialize" ? 0 : 1;
+}
+
+}  // namespace
+
+AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches)
+    : trace_(trace), micro_batches_(micro_batches) {
+  std::vector<char> fixed(trace.buffers.size(), 0), trained(trace.buffers.size(), 0);
+  for (const NamedView& input : trace.inputs) fixed[input.view.buffer] = 1;
+  for (const NamedView& output : trace.outputs) fixed[output.view.buffer] = 1;
+  std::vector<int32_t> segments(trace.buffers.size(), 0), seen(trace.buffers.size(), -1);
+  std::vector<Crossings> crossings(trace.buffers.size());
+  const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  std::vector<char> made(trace.buffers.size(), 0);
+  for (size_t s = 0; s < trace.segments.size(); ++s) {
+    const Segment& segment = trace.segments[s];
+    const bool training = is_training(segment.name);
+    const double times = runs_of(trace, segment.name, micro_batches);
+    struct Visit {
+      int32_t last;
+      bool fetched, written;
+    };
+    std::map<BufferId, Visit> open;
+    const auto close = [&](BufferId buffer, const Visit& visit) {
+      const bool wanted = trace.buffers[buffer].persistent || lifetimes[buffer].death > visit.last + 1;
+      crossings[buffer].in[training ? 0 : 1] += visit.fetched ? times : 0;
+      crossings[buffer].out[training ? 0 : 1] += visit.written && wanted ? times : 0;
+    };
+    for (int32_t i = segment.begin; i < segment.end; ++i)
+      for_each_view(trace.ops[i], [&](const View& view, bool written) {
+        const BufferId b = view.buffer;
+        if (seen[b] != static_cast<int32_t>(s)) ++segments[b];
+        seen[b] = static_cast<int32_t>(s);
+        if (segment.name != "initialize" && written) trained[b] = 1;
+        const auto [at, added] = open.try_emplace(b, Visit{i, made[b] || !written, written});
+        if (!added && i - at->second.last > kOneVisit) {
+          close(b, at->second);
+          at->second = {i, true, written};
+        }
+        at->second.last = i;
+        at->second.written = at->second.written || written;
+        made[b] = made[b] || written;
+      });
+    for (const auto& [buffer, visit] : open) close(buffer, visit);
+  }
+
+  std::vector<std::vector<Candidate>> kinds(4);
+  int64_t largest = 0;
+  for (size_t b = 0; b < trace.buffers.size(); ++b) {
+    const Buffer& buffer = trace.buffers[b];
+    if (fixed[b] || buffer.output) continue;
+    int kind;
+    if (buffer.role == Role::optimizer_state && buffer.persistent)
+      kind = 0;
+    else if (buffer.role == Role::parameter && buffer.persistent)
+      kind = trained[b] ? 3 : 1;
+    else if (buffer.role == Role::gradient && (buffer.persistent || segments[b] > 1))
+      kind = 2;
+    else
+      continue;
+    kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(trace, buffer.bytes), crossings[b]});
+    largest = std::max(largest, buffer.bytes);
+  }
+  const int64_t least = std::max(largest / kSmall, trace.alignment + 1);
+  std::vector<std::pair<double, std::vector<Candidate>>> order;
+  for (std::vector<Candidate>& kind : kinds) {
+    std::erase_if(kind, [&](const Candidate& each) { return trace.buffers[each.buffer].bytes < least; });
+    double bytes = 0, crossed = 0;
+    for (const Candidate& each : kind) {
+      bytes += static_cast<double>(each.bytes);
+      crossed += static_cast<double>(each.bytes) * each.crossings.all();
+    }
+    if (!kind.empty()) order.emplace_back(crossed / bytes, std::move(kind));
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [crossed, kind] : order) kinds_.push_back(std::move(kind));
+}
+
+AwayChoice AwayCandidates::choose(double part, int64_t host_room, int64_t disk_room) const {
+  AwayChoice choice;
+  choice.memory.assign(trace_.buffers.size(), Memory::device);
+  std::vector<const Candidate*> picked;
+  int64_t bytes = 0;
+  for (size_t k = 0; k < kinds_.size(); ++k) {
+    const double share = std::clamp(part - static_cast<double>(k), 0.0, 1.0);
+    double owed = 0;
+    for (const Candidate& each : kinds_[k]) {
+      owed += share * static_cast<double>(each.bytes);
+      if (share < 1 && owed < static_cast<double>(each.bytes) / 2) continue;
+      if (share == 0 || bytes + each.bytes > host_room + disk_room) continue;
+      owed -= static_cast<double>(each.bytes);
+      bytes += each.bytes;
+      picked.push_back(&each);
+    }
+  }
+  int64_t over = bytes - host_room;
+  for (const Candidate* each : picked) {
+    Memory& memory = choice.memory[each->buffer];
+    memory = Memory::host;
+    if (over <= 0 || choice.disk + each->bytes > disk_room) continue;
+    memory = Memory::disk;
+    choice.disk += each->bytes;
+    over -= each->bytes;
+  }
+  // Sizes do not always go into both.
+  while (over > 0) {
+    const Candidate* last = picked.back();
+    if (choice.memory[last->buffer] == Memory::disk)
+      choice.disk -= last->bytes;
+    else
+      over -= last->bytes;
+    choice.memory[last->buffer] = Memory::device;
+    picked.pop_back();
+  }
+  for (const Candidate* each : picked) {
+    if (choice.memory[each->buffer] == Memory::host) choice.host += each->bytes;
+    const Role role = trace_.buffers[each->buffer].role;
+    (role == Role::optimizer_state ? choice.state
+     : role == Role::gradient      ? choice.gradients
+                                   : choice.parameters) += each->bytes;
+    choice.in_training = choice.in_training || each->crossings.in[0] > 0 || each->crossings.out[0] > 0;
+  }
+  return choice;
+}
+
+double AwayCandidates::least_seconds(const AwayChoice& choice, const CostModel& cost) const {
+  double in[2] = {0, 0}, out[2] = {0, 0};
+  for (const auto& kind : kinds_)
+    for (const Candidate& each : kind) {
+      const Memory memory = choice.memory[each.buffer];
+      if (memory == Memory::device) continue;
+      const double seconds = copy_seconds(cost, each.bytes, memory);
+      for (int phase : {0, 1}) {
+        in[phase] += seconds * each.crossings.in[phase];
+        out[phase] += seconds * each.crossings.out[phase];
+      }
+    }
+  if (!cost.copies_overlap) return in[0] + in[1] + out[0] + out[1];
+  double ops[2] = {0, 0};
+  for (const Segment& segment : trace_.segments)
+    if (const double times = runs_of(trace_, segment.name, micro_batches_); times > 0)
+      ops[is_training(segment.name) ? 0 : 1] += times * segment_seconds(cost, trace_, segment.name);
+  double least = 0;
+  for (int phase : {0, 1}) least += std::max(std::max(in[phase], out[phase]) - ops[phase], 0.0);
+  return least;
+}
+
+}  // namespace plimsoll

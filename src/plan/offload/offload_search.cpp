@@ -1,0 +1,274 @@
+#include "plan/offload/offload_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "plan/passes/offload.h"
+#include "plan/passes/recompute.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+// Combinations that are few enough to try all.
+constexpr size_t kFewCombinations = 128;
+// Ops looked at in carrying choices out, for one limit: about a second.
+constexpr size_t kWork = 60'000;
+constexpr int kLeastEvaluations = 10, kMostEvaluations = 40;
+// A value that is so many times smaller than the largest is not worth a copy's overhead.
+constexpr int64_t kSmall = 256;
+// How often a combination is asked for in less because in the end it took more.
+constexpr int kMostAims = 3;
+
+bool better(const OffloadAnswer& a, const OffloadAnswer& b) {
+  if (a.seconds != b.seconds) return a.seconds < b.seconds;
+  return a.peak < b.peak;
+}
+
+bool leaner(const OffloadAnswer& a, const OffloadAnswer& b) {
+  if (a.peak != b.peak) return a.peak < b.peak;
+  return a.seconds < b.seconds;
+}
+
+// Of training segments who uses what, and how long that takes (as `flops`, by bare_cost); of the others only what
+// buffers live from and until. The same indices; one op may come behind the last.
+Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
+  Trace result;
+  result.buffers = trace.buffers;
+  result.segments = trace.segments;
+  result.alignment = trace.alignment;
+  result.constants.reserve(trace.constants.size());
+  for (const ConstantData& constant : trace.constants) result.constants.push_back({constant.buffer, {}});
+  // What is made before training is there, as a constant is: it is fetched for its first use.
+  for (int32_t i = 0; i < search.graphs().front().segment.begin; ++i)
+    for_each_view(trace.ops[i], [&](const View& view, bool written) {
+      if (written && !trace.buffers[view.buffer].on_device()) result.constants.push_back({view.buffer, {}});
+    });
+  for (Buffer& buffer : result.buffers) buffer.label.clear();
+  result.ops.resize(trace.ops.size());
+  std::vector<char> training(trace.ops.size(), 0);
+  for (const TrainingGraph& graph : search.graphs())
+    std::fill(training.begin() + graph.segment.begin, training.begin() + graph.segment.end, 1);
+  for (size_t i = 0; i < trace.ops.size(); ++i) {
+    if (!training[i]) continue;
+    const Op& op = trace.ops[i];
+    Op& slim = result.ops[i];
+    slim.phase = op.phase;
+    slim.flops = seconds_of(cost, op);
+    slim.workspace_bytes = op.workspace_bytes;
+    std::vector<View> read, written;
+    for_each_view(op, [&](const View& view, bool writes) { (writes ? written : read).push_back({view.buffer}); });
+    slim.arguments.push_back({Argument::Kind::tensor_list, false, std::move(read)});
+    slim.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
+  }
+  const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  Op beyond;  // reads what lies elsewhere and is wanted after training. It is of no segment: it adds no visit
+  for (size_t b = 0; b < trace.buffers.size(); ++b) {
+    if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
+    const int32_t last = lifetimes[b].death - 1;
+    const Argument argument{Argument::Kind::tensor, false, {{static_cast<BufferId>(b)}}};
+    if (!trace.buffers[b].on_device()) {
+      if (!training[last]) beyond.arguments.push_back(argument);
+      continue;
+    }
+    for (int32_t at : {lifetimes[b].birth, last})
+      if (!training[at]) result.ops[at].arguments.push_back(argument);
+  }
+  if (!beyond.arguments.empty()) result.ops.push_back(std::move(beyond));
+  return result;
+}
+
+CostModel bare_cost(CostModel cost) {
+  cost.timed = [](const Op& op) { return op.flops; };
+  return cost;
+}
+
+}  // namespace
+
+OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost)
+    : trace_(trace),
+      search_(search),
+      cost_(cost),
+      bare_(bare(trace, search, cost)),
+      bare_cost_(bare_cost(cost)),
+      micro_seconds_(segment_seconds(cost, trace, "micro")) {}
+
+Trace OffloadSearch::carried_out(const Trace& trace, const KeptValues& kept, const std::vector<char>& moved,
+                                 bool host_updates, int64_t limit) const {
+  return carried_out(trace, cost_, kept, moved, host_updates, limit);
+}
+
+Trace OffloadSearch::carried_out(const Trace& whole, const CostModel& cost, const KeptValues& kept,
+                                 const std::vector<char>& moved, bool host_updates, int64_t limit) const {
+  std::vector<RecomputeChoice> choices;
+  for (const TrainingGraph& graph : search_.graphs()) choices.push_back({&graph, kept});
+  Trace trace = recompute(whole, choices);
+  OffloadChoice choice{std::vector<char>(trace.buffers.size(), 0), host_updates};
+  for (const TrainingGraph& graph : search_.graphs())
+    for (size_t v = 0; v < moved.size(); ++v)
+      if (moved[v]) choice.saved[graph.values[v].buffer] = 1;
+  return offload(std::move(trace), choice, cost, limit);
+}
+
+OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const {
+  const Trace trace = carried_out(bare_, bare_cost_, kept, moved, /*host_updates=*/false, limit);
+  OffloadAnswer answer;
+  const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes_of(trace));
+  for (const TrainingGraph& graph : search_.graphs()) {
+    const Segment* segment = trace.segment(graph.segment.name);
+    for (int32_t op = segment->begin; op < segment->end; ++op) answer.peak = std::max(answer.peak, live[op]);
+  }
+  answer.seconds = segment_seconds(bare_cost_, trace, "micro") - micro_seconds_;
+  const TrainingGraph& graph = search_.graphs().front();
+  for (size_t v = 0; v < moved.size(); ++v)
+    if (moved[v]) answer.host += graph.values[v].bytes;
+  answer.kept = kept;
+  answer.moved = std::move(moved);
+  return answer;
+}
+
+// Of what is kept, the values that gain from a stay in host memory, in the order in which they are made, as many as
+// there is room for.
+std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_limit) const {
+  const TrainingGraph& graph = search_.graphs().front();
+  std::vector<char> moved(kept.size(), 0);
+  int64_t host = 0, largest = 0;
+  for (const ForwardValue& value : graph.values)
+    if (value.needed()) largest = std::max(largest, value.bytes);
+  for (size_t v = 0; v < kept.size(); ++v) {
+    const ForwardValue& value = graph.values[v];
+    if (!kept[v] || !value.needed() || value.bytes < largest / kSmall) continue;
+    if (host + value.bytes > host_limit) continue;
+    host += value.bytes;
+    moved[v] = 1;
+  }
+  return moved;
+}
+
+// What is moved at the tightest moment has crossed the link by then.
+double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
+  const auto recomputed = [&](double seconds) {
+    const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
+    const double moved = std::min(static_cast<double>(host_limit), link * cost_.host_link);
+    return static_cast<double>(search_.bound(limit + static_cast<int64_t>(moved))) * 1e-12;
+  };
+  double low = 0, high = recomputed(0);
+  if (high <= 0) return 0;
+  for (int i = 0; i < 6; ++i) {
+    const double middle = (low + high) / 2;
+    (recomputed(middle) > middle ? low : high) = middle;
+  }
+  return low;
+}
+
+std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned,
+                                                     bool by_value) const {
+  std::optional<OffloadAnswer> best;
+  std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;  // proposals repeat themselves
+  const auto consider = [&](const KeptValues& kept, std::vector<char> moved) -> int64_t {
+    const auto [at, added] = considered.try_emplace({kept, moved});
+    if (!added) return at->second;
+    OffloadAnswer answer = evaluate(kept, std::move(moved), limit);
+    const int64_t excess = at->second = answer.peak - limit;
+    if (excess <= 0 && (!best || better(answer, *best))) best = std::move(answer);
+    return excess;
+  };
+  const TrainingGraph& graph = search_.graphs().front();
+  const auto nothing = [&] { return std::vector<char>(graph.values.size(), 0); };
+  consider(pinned ? *pinned : keep_all(graph), nothing());
+  if (best) return best;  // everything stays where it is
+
+  // Everything, where that is little.
+  const size_t decisions = pinned ? 0 : search_.decisions().size();
+  size_t combinations = size_t{1} << std::min<size_t>(decisions, 20);
+  for (const ForwardValue& value : graph.values)
+    combinations *= value.needed() && combinations <= kFewCombinations ? 2 : 1;
+  if (combinations <= kFewCombinations) {
+    if (const auto without = pinned ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
+    for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
+      KeptValues kept = pinned ? *pinned : keep_all(graph);
+      for (size_t d = 0; d < decisions; ++d) kept[search_.decisions()[d]] = (set >> d) & 1;
+      if (!pinned) kept = search_.made_sound(std::move(kept));
+      std::vector<int32_t> can;
+      const std::vector<char> all = movable(kept, host_limit);
+      for (size_t v = 0; v < all.size(); ++v)
+        if (all[v]) can.push_back(static_cast<int32_t>(v));
+      for (size_t away = 1; away < (size_t{1} << can.size()); ++away) {
+        std::vector<char> moved = nothing();
+        for (size_t i = 0; i < can.size(); ++i) moved[can[i]] = (away >> i) & 1;
+        consider(kept, std::move(moved));
+      }
+    }
+  } else {
+    const std::vector<int32_t> region = search_.region_of_values();
+    const int32_t regions = search_.regions();
+    int evaluations =
+        std::clamp<int>(static_cast<int>(kWork / (trace_.ops.size() + 1)), kLeastEvaluations, kMostEvaluations);
+    // What the first k regions keep is moved.
+    const auto propose = [&](int32_t k, double price) {
+      int64_t aim = limit;
+      for (int attempt = 0; attempt < kMostAims && evaluations > 0; ++attempt, --evaluations) {
+        const KeptValues kept = pinned ? *pinned : search_.cheapest_beside(k, price, aim);
+        std::vector<char> moved = movable(kept, host_limit);
+        for (size_t v = 0; v < moved.size(); ++v) moved[v] = moved[v] && region[v] < k;
+        const int64_t excess = consider(kept, std::move(moved));
+        if (pinned || excess <= 0) break;
+        aim -= excess;
+      }
+    };
+    const double link = 1e12 / cost_.host_link;  // picoseconds a byte
+    const std::vector<double> prices =
+        cost_.copies_overlap ? std::vector<double>{link, link / 8, link / 2} : std::vector<double>{2 * link};
+    int32_t best_k = regions;
+    for (double price : prices) {
+      std::set<int32_t> asked;
+      const auto ask = [&](int32_t k) {
+        if (k < 0 || k > regions || evaluations <= 0 || !asked.insert(k).second) return;
+        const double before = best ? best->seconds : std::numeric_limits<double>::infinity();
+        propose(k, price);
+        if (best && best->seconds < before) best_k = k;
+      };
+      for (int quarter = 4; quarter >= 0; --quarter) ask(regions * quarter / 4);
+      for (int32_t step = regions / 8; step >= 1; step /= 2) {
+        const int32_t around = best_k;
+        ask(around - step);
+        ask(around + step);
+      }
+    }
+  }
+  const OffloadAnswer least = by_value ? leanest_by_value(host_limit) : leanest(host_limit, pinned);
+  if (least.peak <= limit) consider(least.kept, least.moved);
+  return best;
+}
+
+OffloadAnswer OffloadSearch::leanest_of(const std::vector<KeptValues>& proposals, int64_t host_limit) const {
+  std::optional<OffloadAnswer> best;
+  const auto consider = [&](const KeptValues& kept, std::vector<char> moved) {
+    OffloadAnswer answer = evaluate(kept, std::move(moved), 0);
+    if (!best || leaner(answer, *best)) best = std::move(answer);
+  };
+  for (const KeptValues& kept : proposals) {
+    consider(kept, std::vector<char>(kept.size(), 0));
+    consider(kept, movable(kept, host_limit));
+  }
+  return std::move(*best);
+}
+
+OffloadAnswer OffloadSearch::leanest_by_value(int64_t host_limit) const {
+  if (const auto found = leanest_by_value_.find(host_limit); found != leanest_by_value_.end()) return found->second;
+  const double link = 1e12 / cost_.host_link;
+  const std::vector<KeptValues> proposals{search_.leanest().kept, keep_all(search_.graphs().front()),
+                                          search_.cheapest_beside(search_.regions(), link, 0)};
+  return leanest_by_value_[host_limit] = leanest_of(proposals, host_limit);
+}
+
+OffloadAnswer OffloadSearch::leanest(int64_t host_limit, const KeptValues* pinned) const {
+  const std::pair key{host_limit, pinned ? *pinned : KeptValues{}};
+  if (const auto found = leanest_.find(key); found != leanest_.end()) return found->second;
+  OffloadAnswer best = leanest_of({pinned ? *pinned : search_.drop_blocks().kept}, host_limit);
+  if (!pinned && !leaner(best, leanest_by_value(host_limit))) best = leanest_by_value(host_limit);
+  return leanest_[key] = std::move(best);
+}
+
+}  // namespace plimsoll

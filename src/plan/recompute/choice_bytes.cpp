@@ -1,0 +1,146 @@
+#include "plan/recompute/choice_bytes.h"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/graph/segment_moves.h"
+
+namespace plimsoll {
+
+ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
+    : trace_(trace), graph_(graph), begin_(graph.segment.begin) {
+  const int32_t count = graph.segment.end - begin_;
+  std::vector<int64_t> change(count + 1, 0), change_before(count + 1, 0);
+  const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  for (size_t b = 0; b < trace.buffers.size(); ++b) {
+    const Buffer& buffer = trace.buffers[b];
+    if (!buffer.on_device() || buffer.persistent || graph.value_of[b] >= 0) continue;
+    const int64_t bytes = placed_bytes(trace, trace.buffers[b].bytes);
+    const int32_t birth = std::max(lifetimes[b].birth - begin_, 0);
+    const int32_t death = std::min(lifetimes[b].death - begin_, count);
+    if (birth >= death) continue;
+    change[birth] += bytes;
+    change[death] -= bytes;
+    // Before an op it is live if it was made earlier; one from an earlier segment is live from the start.
+    const int32_t first_gap = lifetimes[b].birth < begin_ ? 0 : birth + 1;
+    if (first_gap < death) {
+      change_before[first_gap] += bytes;
+      change_before[death] -= bytes;
+    }
+  }
+  // What lies elsewhere is there while an op uses it, and from the first of the ops of one visit to the last.
+  std::map<BufferId, int32_t> last_use;
+  for (int32_t i = 0; i < count; ++i)
+    for_each_view(trace.ops[begin_ + i], [&](const View& view, bool) {
+      const Buffer& buffer = trace.buffers[view.buffer];
+      if (buffer.on_device()) return;
+      const int64_t bytes = placed_bytes(trace, buffer.bytes);
+      const auto [at, first] = last_use.try_emplace(view.buffer, i);
+      const bool stays = !first && i - at->second <= kOneVisit;
+      if (!first && at->second == i) return;  // a second operand of the same op
+      const int32_t from = stays ? at->second + 1 : i;
+      at->second = i;
+      change[from] += bytes;
+      change[i + 1] -= bytes;
+      if (!stays) return;
+      change_before[from] += bytes;
+      change_before[i + 1] -= bytes;
+    });
+  int64_t live = 0, live_before = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    live += change[i];
+    live_before += change_before[i];
+    fixed_.push_back(live + (trace.ops[begin_ + i].on_host ? 0 : trace.ops[begin_ + i].workspace_bytes));
+    fixed_before_.push_back(live_before);
+  }
+}
+
+ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::vector<char>& chosen) const {
+  Timeline line;
+  const Reruns reruns = reruns_of(graph_, kept);
+  const int32_t count = graph_.segment.end - begin_;
+  line.ticks.reserve(count + reruns.steps.size());
+  std::vector<int32_t> tick_of(count);  // by op of the segment
+  std::vector<int32_t> written_again(graph_.values.size(), -1),
+      read_again(graph_.values.size(), -1);  // by value: ticks
+  size_t next = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    for (; next < reruns.steps.size() && reruns.before[next] == begin_ + i; ++next) {
+      const int32_t number = reruns.steps[next];
+      const auto tick = static_cast<int32_t>(line.ticks.size());
+      const ForwardStep& step = graph_.steps[number];
+      bool counted = false;
+      for (int32_t value : step.writes) {
+        if (written_again[value] < 0) written_again[value] = tick;
+        if (!kept[value]) read_again[value] = tick;  // a fresh buffer lives at least while it is made
+        counted = counted || chosen[value];
+      }
+      for (int32_t value : step.reads) read_again[value] = tick;
+      line.ticks.push_back({begin_ + i, number, counted ? trace_.ops[step.op].workspace_bytes : 0});
+      line.cost += step.cost;
+    }
+    tick_of[i] = static_cast<int32_t>(line.ticks.size());
+    line.ticks.push_back({begin_ + i, -1, 0});
+  }
+
+  std::vector<int64_t> change(line.ticks.size() + 1, 0);
+  const auto live = [&](int32_t first, int32_t last, int64_t bytes) {
+    if (first > last) return;
+    change[first] += bytes;
+    change[last + 1] -= bytes;
+  };
+  for (size_t v = 0; v < graph_.values.size(); ++v) {
+    const ForwardValue& value = graph_.values[v];
+    const int32_t made = tick_of[graph_.steps[value.makers.front()].op - begin_];
+    int32_t last_step = value.makers.back();
+    if (!value.readers.empty()) last_step = std::max(last_step, value.readers.back());
+    const int32_t forward_end = tick_of[graph_.steps[last_step].op - begin_];
+    const int32_t use_end = value.needed() ? tick_of[value.uses.back() - begin_] : forward_end;
+    // Made by a step that ran for the sake of another of its results: dead again at once.
+    const bool bystander = kept[v] && written_again[v] >= 0;
+    if (!chosen[v]) {
+      if (read_again[v] > use_end && written_again[v] < 0) live(use_end + 1, read_again[v], value.bytes);
+      continue;
+    }
+    if (bystander) live(written_again[v], written_again[v], value.bytes);
+    if (kept[v]) {
+      live(made, std::max({use_end, forward_end, read_again[v]}), value.bytes);
+    } else {
+      live(made, forward_end, value.bytes);
+      if (written_again[v] >= 0)
+        live(written_again[v], std::max(read_again[v], value.needed() ? use_end : 0), value.bytes);
+    }
+  }
+  int64_t sum = 0;
+  for (size_t tick = 0; tick < line.ticks.size(); ++tick) {
+    sum += change[tick];
+    line.ticks[tick].bytes += sum;
+  }
+  return line;
+}
+
+std::pair<int64_t, int32_t> ChoiceBytes::peak_and_op(const KeptValues& kept) const {
+  const Timeline line = timeline(kept, std::vector<char>(graph_.values.size(), 1));
+  std::pair<int64_t, int32_t> peak{0, begin_};
+  for (const Timeline::Tick& tick : line.ticks) {
+    const int64_t bytes = tick.bytes + (tick.step < 0 ? fixed_at(tick.op) : fixed_before(tick.op));
+    if (bytes > peak.first) peak = {bytes, tick.op};
+  }
+  return peak;
+}
+
+int64_t ChoiceBytes::peak(const KeptValues& kept) const {
+  return peak_and_op(kept).first;
+}
+
+int32_t ChoiceBytes::peak_op(const KeptValues& kept) const {
+  return peak_and_op(kept).second;
+}
+
+int64_t ChoiceBytes::cost(const KeptValues& kept) const {
+  int64_t cost = 0;
+  for (const int32_t step : reruns_of(graph_, kept).steps) cost += graph_.steps[step].cost;
+  return cost;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,471 @@
+#include "plan/recompute/recompute_search.h"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/recompute/region_weights.h"
+#include "plan/recompute/rerun_cost.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+// How many kept-or-not decisions are few enough to try all.
+constexpr size_t kFewDecisions = 12;
+// Steps and values looked at in refining an answer: about a tenth of a second.
+constexpr size_t kRefinementWork = 4'000'000;
+// Larger regions are not tried for less than a hundredth of the time.
+constexpr double kCloseEnough = 1.01;
+// Larger graphs are not searched for a still leaner choice.
+constexpr size_t kValuesLookedAround = 400;
+// Partial answers kept a region; what is thinned out beyond is the best for almost the same bytes.
+constexpr size_t kMostPartial = 1024;
+
+struct Partial {
+  int64_t held = 0;
+  int64_t cost = 0;
+  int32_t choice = 0;  // of the last region
+  int32_t before = 0;  // index among the partial answers up to the region before
+};
+
+bool holds_less(const Partial& a, const Partial& b) {
+  return a.held != b.held ? a.held < b.held : a.cost < b.cost;
+}
+
+// Those that no other beats in both bytes and time, by rising bytes. `runs`: where parts begin that are in order.
+void keep_front(std::vector<Partial>& list, std::vector<size_t> runs) {
+  runs.push_back(list.size());
+  while (runs.size() > 2) {
+    std::vector<size_t> merged;
+    for (size_t i = 0; i + 1 < runs.size(); i += 2) {
+      merged.push_back(runs[i]);
+      if (i + 2 >= runs.size()) continue;
+      const auto at = [&](size_t run) { return list.begin() + static_cast<std::ptrdiff_t>(runs[run]); };
+      std::inplace_merge(at(i), at(i + 1), at(i + 2), holds_less);
+    }
+    merged.push_back(list.size());
+    runs = std::move(merged);
+  }
+  size_t count = 0;
+  for (const Partial& partial : list)
+    if (count == 0 || partial.cost < list[count - 1].cost) list[count++] = partial;
+  list.resize(count);
+  if (count <= kMostPartial) return;
+  std::vector<Partial> thinned;
+  const int64_t first = list.front().held, span = list.back().held - first;
+  int64_t bucket = -1;
+  for (const Partial& partial : list) {
+    const auto here = static_cast<int64_t>(static_cast<double>(partial.held - first) / static_cast<double>(span) *
+                                           static_cast<double>(kMostPartial - 1));
+    // By rising bytes the last of a bucket is its cheapest.
+    if (here == bucket)
+      thinned.back() = partial;
+    else
+      thinned.push_back(partial);
+    bucket = here;
+  }
+  thinned.front() = list.front();  // the least bytes decide what fits at all
+  list = std::move(thinned);
+}
+
+}  // namespace
+
+struct RecomputeSearch::Impl {
+  Impl(const Trace& recorded, const CostModel& cost) : trace(recorded) {
+    for (const Segment& segment : trace.segments) {
+      static const std::set<std::string> training{"norms", "micro", "accumulate", "remainder", "last"};
+      if (!training.contains(segment.name)) continue;
+      TrainingGraph graph = training_graph(trace, segment, cost);
+      // One choice holds for all. A segment of another shape (a gradient that is made in forward, say) keeps
+      // everything.
+      if (graphs.empty() || same_shape(graphs.front(), graph))
+        graphs.push_back(std::move(graph));
+      else
+        fixed_peak = std::max(fixed_peak, ChoiceBytes(trace, graph).peak(keep_all(graph)));
+    }
+    check(!graphs.empty(), "a trace without a training segment");
+    for (const TrainingGraph& graph : graphs) bytes.emplace_back(trace, graph);
+    find_decisions();
+    const int32_t blocks = count_blocks(trace, graphs.front());
+    for (int32_t group : {1, 2, 3, 4, 6, 8})
+      if (group == 1 || 2 * group <= blocks) groups.push_back(group);
+    cuts.resize(groups.size());
+  }
+
+  // Values over which there is anything to decide: droppable ones, and temporaries that could be kept to save steps.
+  void find_decisions() {
+    const TrainingGraph& graph = graphs.front();
+    for (size_t v = 0; v < graph.values.size(); ++v)
+      if (graph.values[v].repeatable && (graph.values[v].needed() || !graph.values[v].readers.empty()))
+        decisions.push_back(static_cast<int32_t>(v));
+  }
+
+  // Cuts into larger regions are wanted by tight limits only: made on demand.
+  const RegionCut& cut(size_t index) {
+    if (!cuts[index]) {
+      cuts[index].emplace();
+      cuts[index]->regions = regions_of(trace, graphs.front(), groups[index]);
+      cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions);
+      weigh_regions(graphs, bytes, *cuts[index]);
+    }
+    return *cuts[index];
+  }
+
+  int64_t peak_of(const KeptValues& kept) const {
+    int64_t peak = fixed_peak;
+    for (const ChoiceBytes& each : bytes) peak = std::max(peak, each.peak(kept));
+    return peak;
+  }
+
+  // Keeps what steps that run again read and cannot have otherwise.
+  KeptValues made_sound(KeptValues kept) const {
+    const TrainingGraph& graph = graphs.front();
+    std::vector<char> there(kept.begin(), kept.end());
+    std::vector<int32_t> work;
+    for (size_t v = 0; v < kept.size(); ++v)
+      if (!kept[v] && graph.values[v].needed()) work.push_back(static_cast<int32_t>(v));
+    while (!work.empty()) {
+      const int32_t v = work.back();
+      work.pop_back();
+      if (there[v]) continue;
+      there[v] = 1;
+      if (!graph.values[v].repeatable) {
+        kept[v] = 1;
+        continue;
+      }
+      for (int32_t maker : graph.values[v].makers)
+        for (int32_t read : graph.steps[maker].reads)
+          if (!there[read]) work.push_back(read);
+    }
+    return kept;
+  }
+
+  template <typename Visit>
+  void for_every_choice(const Visit& visit) const {
+    for (uint32_t set = 0; set < (1u << decisions.size()); ++set) {
+      KeptValues kept = keep_all(graphs.front());
+      for (size_t d = 0; d < decisions.size(); ++d) kept[decisions[d]] = (set >> d) & 1;
+      visit(made_sound(std::move(kept)));
+    }
+  }
+  bool few() const { return decisions.size() <= kFewDecisions; }
+
+  RecomputeAnswer answer(KeptValues kept) const {
+    RecomputeAnswer result;
+    result.cost = bytes.front().cost(kept);
+    result.peak = peak_of(kept);
+    result.kept = std::move(kept);
+    return result;
+  }
+
+  KeptValues kept_by(const RegionCut& cut, const std::vector<int32_t>& picks) const {
+    KeptValues kept = keep_all(graphs.front());
+    for (size_t r = 0; r < picks.size(); ++r)
+      for (int32_t v : cut.regions[r].values) kept[v] = 0;
+    for (size_t r = 0; r < picks.size(); ++r) {
+      for (int32_t v : cut.weighed[r][picks[r]].choice->kept) kept[v] = 1;
+      for (int32_t v : cut.weighed[r][picks[r]].choice->foreign) kept[v] = 1;
+    }
+    return made_sound(std::move(kept));
+  }
+
+  // The cheapest combination of a cut's choices by what was weighed, with at most `limit` bytes. The first regions may
+  // have their choice made already.
+  std::optional<KeptValues> best_of(const RegionCut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
+    std::vector<std::vector<Partial>> fronts{{Partial{}}};
+    for (size_t r = 0; r < cut.regions.size(); ++r) {
+      std::vector<Partial> next;
+      if (r < made.size()) {  // what it keeps does not stay
+        const RegionCut::Weighed& weighed = cut.weighed[r][made[r]];
+        const Partial& partial = fronts.back().front();
+        fronts.push_back({{partial.held, partial.cost + weighed.cost, made[r], 0}});
+        continue;
+      }
+      std::vector<size_t> runs;
+      for (size_t c = 0; c < cut.weighed[r].size(); ++c) {
+        const RegionCut::Weighed& weighed = cut.weighed[r][c];
+        runs.push_back(next.size());
+        for (size_t p = 0; p < fronts.back().size(); ++p) {
+          const Partial& partial = fronts.back()[p];
+          if (partial.held + weighed.peak > limit) break;  // the others hold more
+          next.push_back({partial.held + weighed.held, partial.cost + weighed.cost, static_cast<int32_t>(c),
+                          static_cast<int32_t>(p)});
+        }
+      }
+      keep_front(next, std::move(runs));
+      if (next.empty()) return std::nullopt;
+      fronts.push_back(std::move(next));
+    }
+    std::vector<int32_t> picks(cut.regions.size());
+    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, the least time
+    for (size_t r = cut.regions.size(); r-- > 0;) {
+      const Partial& partial = fronts[r + 1][at];
+      picks[r] = partial.choice;
+      at = partial.before;
+    }
+    return kept_by(cut, picks);
+  }
+
+  // The first regions choose at a price of a byte, the others under the limit, or as lean as can be.
+  KeptValues beside(int32_t moved, double price, int64_t limit) {
+    const RegionCut& whole = cut(0);
+    std::vector<int32_t> made;
+    for (int32_t r = 0; r < moved; ++r) {
+      const auto& weighed = whole.weighed[r];
+      const auto worth = [&](const RegionCut::Weighed& each) {
+        return static_cast<double>(each.cost) + price * static_cast<double>(each.held);
+      };
+      const auto best = std::min_element(weighed.begin(), weighed.end(),
+                                         [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
+      made.push_back(static_cast<int32_t>(best - weighed.begin()));
+    }
+    // What several regions share was weighed as staying.
+    const TrainingGraph& graph = graphs.front();
+    const auto first_that_stays =
+        moved < static_cast<int32_t>(whole.regions.size()) ? whole.regions[moved].begin : graph.steps.size();
+    for (const ForwardValue& value : graph.values)
+      if (value.needed() && value.makers.front() < static_cast<int32_t>(first_that_stays)) limit += value.bytes;
+    for (int32_t r = 0; r < moved; ++r)
+      for (int32_t v : whole.regions[r].values)
+        if (graph.values[v].needed()) limit -= graph.values[v].bytes;
+    if (auto kept = best_of(whole, limit, made)) return *kept;
+    for (size_t r = made.size(); r < whole.regions.size(); ++r) {
+      const auto& weighed = whole.weighed[r];
+      const auto least = std::min_element(weighed.begin(), weighed.end(),
+                                          [](const auto& a, const auto& b) { return a.held < b.held; });
+      made.push_back(static_cast<int32_t>(least - weighed.begin()));
+    }
+    return kept_by(whole, made);
+  }
+
+  // Of a cut, the choice that holds least under a limit, region by region: whether there is one at all.
+  std::optional<KeptValues> leanest_of(const RegionCut& cut, int64_t limit) const {
+    int64_t held = 0;
+    std::vector<int32_t> picks;
+    for (const auto& weighed : cut.weighed) {
+      int32_t best = -1;
+      for (size_t c = 0; c < weighed.size(); ++c) {
+        if (held + weighed[c].peak > limit) continue;
+        if (best < 0 || weighed[c].held < weighed[best].held) best = static_cast<int32_t>(c);
+      }
+      if (best < 0) return std::nullopt;
+      held += weighed[best].held;
+      picks.push_back(best);
+    }
+    return kept_by(cut, picks);
+  }
+
+  // What a combination of regions' choices leaves of the limit: values are kept after all, one by one, where that fits
+  // and saves time, the dearest to rebuild for their bytes first.
+  KeptValues refined(KeptValues kept, int64_t limit) const {
+    const TrainingGraph& graph = graphs.front();
+    std::vector<std::pair<double, int32_t>> order;
+    for (const int32_t step : reruns_of(graph, kept).steps)
+      for (int32_t v : graph.steps[step].writes)
+        if (!kept[v])
+          order.emplace_back(-static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes),
+                             v);
+    std::sort(order.begin(), order.end());
+    const size_t most = kRefinementWork / (graph.values.size() + graph.steps.size() + 1) + 1;
+    if (order.size() > most) order.resize(most);
+    RerunCost cost(graph, kept);
+    size_t tightest = 0;  // the graph that was too much last: it mostly is the next time too
+    const auto fits = [&] {
+      for (size_t i = 0; i < bytes.size(); ++i)
+        if (const size_t g = (tightest + i) % bytes.size(); bytes[g].peak(kept) > limit) {
+          tightest = g;
+          return false;
+        }
+      return fixed_peak <= limit;
+    };
+    for (const auto& [worth, v] : order) {
+      if (kept[v]) continue;  // several makers, several entries
+      kept[v] = 1;
+      if (cost.keep(v) > 0 && fits()) continue;
+      kept[v] = 0;
+      cost.undo();
+    }
+    return kept;
+  }
+
+  // The ops at which most bytes are live under a choice, in each graph.
+  std::vector<int32_t> peak_ops(const KeptValues& kept) const {
+    std::vector<int32_t> ops;
+    for (size_t g = 0; g < graphs.size(); ++g) ops.push_back(bytes[g].peak_op(kept));
+    return ops;
+  }
+
+  // The best of the bounds at the moments that are tight: the beginning of backward, and the peaks with everything kept
+  // and under the answer.
+  int64_t bound(int64_t limit, const KeptValues& kept) const {
+    int64_t best = 0;
+    const std::vector<int32_t> all = peak_ops(keep_all(graphs.front())), chosen = peak_ops(kept);
+    for (size_t g = 0; g < graphs.size(); ++g) {
+      const TrainingGraph& graph = graphs[g];
+      if (graph.first_backward >= graph.segment.end) continue;
+      for (int32_t at : std::set<int32_t>{graph.first_backward, all[g], chosen[g]})
+        best = std::max(best, recompute_cost_bound(graph, at, limit - bytes[g].fixed_at(at) - given_bytes(graph, at)));
+    }
+    return best;
+  }
+
+  // The answer with the least peak, over all cuts.
+  const RecomputeAnswer& least() {
+    if (least_) return *least_;
+    const auto consider = [&](const KeptValues& kept) {
+      RecomputeAnswer candidate = answer(kept);
+      if (!least_ || candidate.peak < least_->peak || (candidate.peak == least_->peak && candidate.cost < least_->cost))
+        least_ = std::move(candidate);
+    };
+    consider(keep_all(graphs.front()));
+    if (few()) {
+      for_every_choice(consider);
+      return *least_;
+    }
+    for (size_t index = 0; index < groups.size(); ++index) {
+      std::optional<KeptValues> leanest;
+      for (int64_t low = 0, high = least_->peak; low < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        if (auto kept = leanest_of(cut(index), middle)) {
+          leanest = std::move(kept);
+          high = middle;
+        } else {
+          low = middle + 1;
+        }
+      }
+      if (leanest) consider(*leanest);
+    }
+    // What was weighed region by region is too much at most: what is said to take more may take less.
+    const int rounds = graphs.front().values.size() <= kValuesLookedAround ? 4 : 0;
+    for (int round = 0; round < rounds; ++round) {
+      const int64_t before = least_->peak;
+      for (size_t index = 0; index < groups.size(); ++index)
+        for (int percent : {100, 105, 110, 120})
+          if (const auto kept = best_of(cut(index), before / 100 * percent)) {
+            consider(*kept);
+            consider(refined(*kept, before));  // what is kept need not be made again beside others
+          }
+      if (least_->peak == before) break;
+    }
+    return *least_;
+  }
+
+  const Trace& trace;
+  std::vector<TrainingGraph> graphs;
+  std::vector<ChoiceBytes> bytes;
+  int64_t fixed_peak = 0;       // of training segments that nothing is chosen for
+  std::vector<int32_t> groups;  // blocks a region
+  std::vector<std::optional<RegionCut>> cuts;
+  std::vector<int32_t> decisions;
+  std::optional<RecomputeAnswer> least_;
+};
+
+RecomputeSearch::RecomputeSearch(const Trace& trace, const CostModel& cost)
+    : impl_(std::make_unique<Impl>(trace, cost)) {}
+RecomputeSearch::~RecomputeSearch() = default;
+
+const std::vector<TrainingGraph>& RecomputeSearch::graphs() const {
+  return impl_->graphs;
+}
+
+RecomputeAnswer RecomputeSearch::keep_everything() const {
+  RecomputeAnswer result = impl_->answer(keep_all(impl_->graphs.front()));
+  result.exact = true;
+  return result;
+}
+
+RecomputeAnswer RecomputeSearch::drop_blocks(const std::string& module) const {
+  const Trace& trace = impl_->trace;
+  KeptValues kept = keep_all(impl_->graphs.front());
+  for (const Region& region : regions_of(trace, impl_->graphs.front(), 1)) {
+    if (!region.block) continue;
+    const std::string& path = trace.modules[trace.ops[impl_->graphs.front().steps[region.begin].op].module];
+    if (!module.empty() && !path.starts_with(module + ".")) continue;
+    for (int32_t v : region.values)
+      if (impl_->graphs.front().droppable(v)) kept[v] = 0;
+  }
+  return impl_->answer(impl_->made_sound(std::move(kept)));
+}
+
+std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
+  RecomputeAnswer all = keep_everything();
+  if (all.peak <= limit) return all;
+  std::optional<RecomputeAnswer> best;
+  const auto consider = [&](KeptValues kept) {
+    RecomputeAnswer candidate = impl_->answer(std::move(kept));
+    if (candidate.peak > limit) return false;
+    if (!best || candidate.cost < best->cost || (candidate.cost == best->cost && candidate.peak < best->peak))
+      best = std::move(candidate);
+    return true;
+  };
+  if (impl_->few()) {
+    impl_->for_every_choice(consider);
+    if (best) {
+      best->exact = true;
+      best->bound = best->cost;
+    }
+    return best;
+  }
+  int64_t bound = impl_->bound(limit, all.kept);
+  for (size_t index = 0; index < impl_->groups.size(); ++index) {
+    // What was weighed region by region may fall short of the whole by values that live on: aim lower by as much.
+    int64_t aim = limit;
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const auto kept = impl_->best_of(impl_->cut(index), aim);
+      if (!kept) break;
+      if (consider(*kept)) {
+        consider(impl_->refined(*kept, limit));
+        break;
+      }
+      aim -= impl_->peak_of(*kept) - limit;
+    }
+    if (best && static_cast<double>(best->cost) <= kCloseEnough * static_cast<double>(bound)) break;
+  }
+  consider(impl_->least().kept);
+  if (!best) return best;
+  bound = std::max(bound, impl_->bound(limit, best->kept));
+  best->bound = std::min(best->cost, bound);
+  return best;
+}
+
+int32_t RecomputeSearch::regions() const {
+  return static_cast<int32_t>(impl_->cut(0).regions.size());
+}
+
+std::vector<int32_t> RecomputeSearch::region_of_values() const {
+  const TrainingGraph& graph = graphs().front();
+  const std::vector<Region>& regions = impl_->cut(0).regions;
+  std::vector<int32_t> result;
+  for (const ForwardValue& value : graph.values) {
+    const auto after = std::upper_bound(regions.begin(), regions.end(), value.makers.front(),
+                                        [](int32_t step, const Region& region) { return step < region.begin; });
+    result.push_back(static_cast<int32_t>(after - regions.begin()) - 1);
+  }
+  return result;
+}
+
+KeptValues RecomputeSearch::cheapest_beside(int32_t moved, double price, int64_t limit) const {
+  return impl_->beside(moved, price, limit);
+}
+
+int64_t RecomputeSearch::bound(int64_t limit) const {
+  return impl_->bound(limit, keep_all(impl_->graphs.front()));
+}
+
+const std::vector<int32_t>& RecomputeSearch::decisions() const {
+  return impl_->decisions;
+}
+
+KeptValues RecomputeSearch::made_sound(KeptValues kept) const {
+  return impl_->made_sound(std::move(kept));
+}
+
+int64_t RecomputeSearch::least_limit() const {
+  return impl_->least().peak;
+}
+
+RecomputeAnswer RecomputeSearch::leanest() const {
+  return impl_->least();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,256 @@
+#include "plan/recompute/region_weights.h"
+
+#include <algorithm>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+class CutWeigher {
+ public:
+  CutWeigher(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut)
+      : graphs_(graphs), bytes_(bytes), cut_(cut) {
+    for (size_t g = 0; g < graphs.size(); ++g) find_base(g);
+    const size_t values = graphs.front().values.size();
+    needed_ = there_ = keep_all(graphs.front());
+    again_.assign(graphs.front().steps.size(), 0);
+    own_.assign(values, kOthers);
+    written_again_.assign(values, -1);
+    read_again_.assign(values, -1);
+  }
+
+  void run() {
+    cut_.weighed.resize(cut_.regions.size());
+    for (size_t r = 0; r < cut_.regions.size(); ++r)
+      for (const RegionChoice& choice : cut_.choices[r]) cut_.weighed[r].push_back(weigh(r, choice));
+  }
+
+ private:
+  // What lies there besides the regions' own values: by op of the segment, and in the gap before it. And which region
+  // each op belongs to: in backward, the last one that is not done yet.
+  void find_base(size_t g) {
+    const TrainingGraph& graph = graphs_[g];
+    std::vector<char> shared(graph.values.size(), 1);
+    for (const Region& region : cut_.regions)
+      for (int32_t v : region.values) shared[v] = 0;
+    const auto line = bytes_[g].timeline(keep_all(graph), shared);
+    Base& base = bases_.emplace_back();
+    for (const auto& tick : line.ticks) {
+      base.at.push_back(tick.bytes + bytes_[g].fixed_at(tick.op));
+      // Values that others share are counted as if the op's own were there already: too much at most.
+      base.before.push_back(tick.bytes + bytes_[g].fixed_before(tick.op));
+    }
+    const int32_t begin = graph.segment.begin;
+    base.region.assign(graph.segment.end - begin, 0);
+    for (size_t r = 0; r < cut_.regions.size(); ++r)
+      for (int32_t s = cut_.regions[r].begin; s < cut_.regions[r].end; ++s)
+        base.region[graph.steps[s].op - begin] = static_cast<int32_t>(r);
+    int32_t active = -1;
+    std::vector<int32_t> last_use(cut_.regions.size(), -1);
+    for (size_t r = 0; r < cut_.regions.size(); ++r)
+      for (int32_t v : cut_.regions[r].values)
+        if (graph.values[v].needed()) last_use[r] = std::max(last_use[r], graph.values[v].uses.back());
+    for (int32_t op = graph.segment.end; op-- > graph.first_backward;) {
+      for (size_t r = 0; r < last_use.size(); ++r)
+        if (last_use[r] >= op) active = std::max(active, static_cast<int32_t>(r));
+      base.region[op - begin] = active;
+    }
+    base.ops.resize(cut_.regions.size());
+    for (size_t at = 0; at < base.region.size(); ++at)
+      if (base.region[at] >= 0) base.ops[base.region[at]].push_back(static_cast<int32_t>(at));
+  }
+
+  // As a timeline of the whole segment would have it, but only what a choice of this region changes: there are as many
+  // timelines as regions have choices, and each would go through all that is forward and backward.
+  RegionCut::Weighed weigh(size_t r, const RegionChoice& choice) {
+    RegionCut::Weighed result{&choice};
+    for (size_t g = 0; g < graphs_.size(); ++g) {
+      const TrainingGraph& graph = graphs_[g];
+      const Rebuilt rebuilt = rebuilt_by(graph, cut_.regions[r], choice);
+      result.peak = std::max(result.peak, peak_of(g, r, choice, rebuilt));
+      if (g == 0)  // as answers count it
+        for (const int32_t step : rebuilt.steps) result.cost += graph.steps[step].cost;
+      int64_t held = 0;
+      for (int32_t v : choice.kept) held += graph.values[v].bytes;
+      for (int32_t v : choice.foreign) held += graph.values[v].bytes;
+      result.held = std::max(result.held, held);
+    }
+    return result;
+  }
+
+  // Steps that run again, in the order in which they do, each before an op.
+  struct Rebuilt {
+    std::vector<int32_t> steps, before;
+  };
+
+  // As rebuilds_of where everything is kept but this region's values that the choice does not keep.
+  Rebuilt rebuilt_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
+    for (int32_t v : region.values) there_[v] = 0;
+    for (int32_t v : choice.kept) there_[v] = 1;
+    for (int32_t v : choice.foreign) set_there(v);
+    std::vector<std::pair<int32_t, int32_t>> uses;  // (op, value)
+    for (int32_t v : region.values)
+      if (!there_[v] && graph.values[v].needed()) uses.emplace_back(graph.values[v].uses.front(), v);
+    std::sort(uses.begin(), uses.end());
+    Rebuilt rebuilt;
+    std::vector<int32_t> work;
+    size_t begin = 0;  // of the steps before the op at hand
+    const auto in_order = [&] {
+      std::sort(rebuilt.steps.begin() + static_cast<std::ptrdiff_t>(begin), rebuilt.steps.end());
+    };
+    for (const auto& [op, needed] : uses) {
+      if (there_[needed]) continue;
+      if (!rebuilt.before.empty() && rebuilt.before.back() != op) {
+        in_order();
+        begin = rebuilt.steps.size();
+      }
+      work.assign(1, needed);
+      while (!work.empty()) {
+        const int32_t value = work.back();
+        work.pop_back();
+        if (there_[value]) continue;
+        set_there(value);
+        check(graph.values[value].repeatable, "a value that cannot be rebuilt is not kept");
+        for (int32_t maker : graph.values[value].makers) {
+          if (again_[maker]) continue;
+          again_[maker] = 1;
+          rebuilt.steps.push_back(maker);
+          rebuilt.before.push_back(op);
+          for (int32_t read : graph.steps[maker].reads)
+            if (!there_[read]) work.push_back(read);
+          for (int32_t written : graph.steps[maker].writes) set_there(written);
+        }
+      }
+    }
+    in_order();
+    for (int32_t step : rebuilt.steps) again_[step] = 0;
+    for (int32_t v : changed_) there_[v] = needed_[v];
+    changed_.clear();
+    for (int32_t v : region.values) there_[v] = needed_[v];
+    return rebuilt;
+  }
+  void set_there(int32_t value) {
+    there_[value] = 1;
+    changed_.push_back(value);
+  }
+
+  // The clock runs over the segment's ops and, before some of them, the steps that run again.
+  int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Rebuilt& rebuilt) {
+    const TrainingGraph& graph = graphs_[g];
+    const Base& base = bases_[g];
+    const int32_t begin = graph.segment.begin;
+    const auto tick_of = [&](int32_t op) {
+      const auto before = std::upper_bound(rebuilt.before.begin(), rebuilt.before.end(), op) - rebuilt.before.begin();
+      return op - begin + static_cast<int32_t>(before);
+    };
+    const auto tick_of_step = [&](size_t i) { return rebuilt.before[i] - begin + static_cast<int32_t>(i); };
+
+    for (int32_t v : cut_.regions[r].values) own_[v] = kDropped;
+    for (int32_t v : choice.kept) own_[v] = kKept;
+    const auto is_kept = [&](int32_t v) {
+      if (own_[v] != kOthers) return own_[v] == kKept;
+      return needed_[v] != 0 || std::ranges::find(choice.foreign, v) != choice.foreign.end();
+    };
+    std::vector<int32_t> touched;
+    for (size_t i = 0; i < rebuilt.steps.size(); ++i) {
+      const ForwardStep& step = graph.steps[rebuilt.steps[i]];
+      const int32_t tick = tick_of_step(i);
+      for (int32_t v : step.writes) {
+        touched.push_back(v);
+        if (written_again_[v] < 0) written_again_[v] = tick;
+        if (!is_kept(v)) read_again_[v] = tick;  // a fresh buffer lives at least while it is made
+      }
+      for (int32_t v : step.reads) {
+        touched.push_back(v);
+        read_again_[v] = tick;
+      }
+    }
+
+    events_.clear();
+    const auto live = [&](int32_t first, int32_t last, int64_t bytes) {
+      if (first > last) return;
+      events_.emplace_back(first, bytes);
+      events_.emplace_back(last + 1, -bytes);
+    };
+    const auto ends_of = [&](const ForwardValue& value) {
+      int32_t last_step = value.makers.back();
+      if (!value.readers.empty()) last_step = std::max(last_step, value.readers.back());
+      const int32_t forward_end = tick_of(graph.steps[last_step].op);
+      return std::pair(forward_end, value.needed() ? tick_of(value.uses.back()) : forward_end);
+    };
+    for (int32_t v : touched) {
+      if (own_[v] != kOthers) continue;
+      const auto [forward_end, use_end] = ends_of(graph.values[v]);
+      if (read_again_[v] > use_end && written_again_[v] < 0) live(use_end + 1, read_again_[v], graph.values[v].bytes);
+      read_again_[v] = -1;  // once
+    }
+    for (int32_t v : cut_.regions[r].values) {
+      const ForwardValue& value = graph.values[v];
+      const int32_t made = tick_of(graph.steps[value.makers.front()].op);
+      const auto [forward_end, use_end] = ends_of(value);
+      if (own_[v] == kKept) {
+        if (written_again_[v] >= 0) live(written_again_[v], written_again_[v], value.bytes);
+        live(made, std::max({use_end, forward_end, read_again_[v]}), value.bytes);
+      } else {
+        live(made, forward_end, value.bytes);
+        if (written_again_[v] >= 0)
+          live(written_again_[v], std::max(read_again_[v], value.needed() ? use_end : 0), value.bytes);
+      }
+    }
+    std::sort(events_.begin(), events_.end());
+
+    int64_t peak = 0, sum = 0;
+    size_t next = 0;
+    const auto sum_at = [&](int32_t tick) {
+      for (; next < events_.size() && events_[next].first <= tick; ++next) sum += events_[next].second;
+      return sum;
+    };
+    size_t step = 0;
+    const auto run_steps_before = [&](int32_t op) {
+      for (; step < rebuilt.steps.size() && rebuilt.before[step] <= op; ++step) {
+        const int32_t at = rebuilt.before[step] - begin;
+        if (base.region[at] != static_cast<int32_t>(r)) continue;
+        const ForwardStep& again = graph.steps[rebuilt.steps[step]];
+        const bool counted = std::ranges::any_of(again.writes, [&](int32_t v) { return own_[v] != kOthers; });
+        const int64_t scratch = counted ? bytes_[g].scratch_of(again.op) : 0;
+        peak = std::max(peak, sum_at(tick_of_step(step)) + scratch + base.before[at]);
+      }
+    };
+    for (const int32_t at : base.ops[r]) {
+      run_steps_before(at + begin);
+      peak = std::max(peak, sum_at(tick_of(at + begin)) + base.at[at]);
+    }
+
+    for (int32_t v : touched) written_again_[v] = read_again_[v] = -1;
+    for (int32_t v : cut_.regions[r].values) own_[v] = kOthers;
+    return peak;
+  }
+
+  struct Base {
+    std::vector<int64_t> at, before;        // by op of the segment
+    std::vector<int32_t> region;            // -1: of none
+    std::vector<std::vector<int32_t>> ops;  // by region: its ops of the segment, ascending
+  };
+  const std::vector<TrainingGraph>& graphs_;
+  const std::vector<ChoiceBytes>& bytes_;
+  RegionCut& cut_;
+  std::vector<Base> bases_;
+
+  // Room to work in, as it is between two choices. All graphs have the same values and steps.
+  enum Own : char { kOthers, kDropped, kKept };
+  KeptValues needed_, there_;     // by value
+  std::vector<char> again_;       // by step
+  std::vector<int32_t> changed_;  // values of there_
+  std::vector<char> own_;         // by value: of the region at hand, and what the choice does with it
+  std::vector<int32_t> written_again_, read_again_;  // by value: ticks
+  std::vector<std::pair<int32_t, int64_t>> events_;  // (tick, change of live bytes)
+};
+
+}  // namespace
+
+void weigh_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut) {
+  CutWeigher(graphs, bytes, cut).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,172 @@
+#include "run/machine_cost.h"
+
+#include <ATen/Version.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/atomic_file.h"
+#include "base/cache_folder.h"
+#include "device/host_memory.h"
+#include "ops/processor.h"
+#include "ops/arithmetic/product_speed.h"
+#include "plimsoll/error.h"
+#include "plimsoll/machine.h"
+#include "run/machine_rates.h"
+#include "run/op_times.h"
+
+namespace plimsoll {
+namespace {
+
+// Of a machine that is kept from some of its instructions the file is another: whoever measures both ways loses
+// neither.
+std::filesystem::path file_of(const char* what, int threads) {
+  const std::filesystem::path folder = measurements_folder();
+  if (folder.empty()) return folder;
+  const std::string masks = instruction_masks_in_a_name();
+  return folder / fmt::format("{}-{}-threads{}{}.json", what, threads, masks.empty() ? "" : "-", masks);
+}
+
+std::filesystem::path rates_file(int threads) {
+  return file_of("rates", threads);
+}
+
+void save_rates(const std::filesystem::path& file, const CostModel& model) {
+  nlohmann::json rates;
+  for (int kind = 0; kind < kOpKinds; ++kind)
+    for (int type = 0; type < kSpeedTypes; ++type)
+      rates[kind][type] = {model.rates[kind][type].flops, model.rates[kind][type].bytes};
+  const nlohmann::json json = {{"machine", machine_name()},
+                               {"overhead_seconds", model.overhead_seconds},
+                               {"host_link", model.host_link},
+                               {"rates", rates}};
+  std::error_code ignored;
+  std::filesystem::create_directories(file.parent_path(), ignored);
+  try {
+    write_file_atomically(file, json.dump(1) + "\n");
+  } catch (const UserError&) {  // a full disk: measured anew the next time
+  }
+}
+
+// Nothing where the file is missing, damaged, or of another machine.
+std::optional<CostModel> load_rates(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name()) return {};
+  try {
+    CostModel model;
+    model.source = "measured";
+    model.copies_overlap = false;  // as they were measured: by the cores that run the ops
+    model.overhead_seconds = json.at("overhead_seconds").get<double>();
+    model.host_link = json.at("host_link").get<double>();
+    model.disk_link = kTypicalDiskLink;
+    bool good = model.overhead_seconds > 0 && model.host_link > 0;
+    for (int kind = 0; kind < kOpKinds; ++kind) {
+      for (int type = 0; type < kSpeedTypes; ++type) {
+        const nlohmann::json& rate = json.at("rates").at(kind).at(type);
+        model.rates[kind][type] = {rate.at(0).get<double>(), rate.at(1).get<double>()};
+        good = good && model.rates[kind][type].flops >= 0 && model.rates[kind][type].bytes > 0;
+      }
+    }
+    model.host_bytes = model.rate(OpKind::update, DType::float32).bytes;
+    return good ? std::optional(model) : std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+bool can_load(const char* library) {
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  if (handle) dlclose(handle);
+  return handle != nullptr;
+}
+
+}  // namespace
+
+std::filesystem::path measurements_folder() {
+  return cache_folder();
+}
+
+std::filesystem::path op_times_file(int threads) {
+  return file_of("op-times", threads);
+}
+
+CostModel typical_cost_model(int threads) {
+  CostModel model;
+  model.device = fmt::format("this machine, {} thread{}", threads, threads == 1 ? "" : "s");
+  model.source = "typical";
+  const double cores = threads;
+  const double bytes = 12e9 * std::min(cores, 16.0);
+  for (auto& kind : model.rates) kind.fill({0, bytes});
+  for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::loss_head}) {
+    model.rate(kind, DType::float32) = {60e9 * cores, bytes};
+    model.rate(kind, DType::float64) = {30e9 * cores, bytes};
+    // What products of 16 bits are worth no name or feature of the processor tells: it was measured.
+    for (DType dtype : {DType::bfloat16, DType::float16})
+      model.rate(kind, dtype) = {60e9 * cores *
+                                     (kind == OpKind::convolution ? ops::relative_convolution_speed(dtype)
+                                                                  : ops::relative_product_speed(dtype)),
+                                 bytes};
+  }
+  for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})
+    model.rate(OpKind::attention, dtype) = {30e9 * cores, bytes};
+  model.rate(OpKind::attention, DType::float64) = {15e9 * cores, bytes};
+  model.overhead_seconds = 3e-6;
+  model.host_link = 8e9;
+  model.disk_link = kTypicalDiskLink;
+  model.host_bytes = bytes;
+  model.copies_overlap = false;
+  return model;
+}
+
+CostModel machine_cost_model(int threads) {
+  CostModel model = typical_cost_model(threads);
+  const std::filesystem::path file = op_times_file(threads);
+  if (file.empty()) return model;
+  if (std::optional<CostModel> rates = load_rates(rates_file(threads))) {
+    rates->device = model.device;
+    model = std::move(*rates);
+  }
+  const auto times = std::make_shared<OpTimes>(threads);
+  times->load(file);
+  if (times->size() == 0) return model;
+  model.source = model.source == "measured" ? "measured, ops timed" : "typical, ops timed";
+  model.timed = [times](const Op& op) { return times->find(op); };
+  return model;
+}
+
+MachineReport inspect_machine(int threads, bool again) {
+  MachineReport report;
+  report.processor = machine_name();
+  report.instructions = at::get_cpu_capability();
+  report.cores = static_cast<int>(std::thread::hardware_concurrency());
+  report.threads = threads > 0 ? threads : std::max(report.cores, 1);
+  report.available_memory = host_memory_now();
+  report.folder = measurements_folder();
+  report.nvidia_driver = can_load("libcuda.so.1");
+  report.amd_driver = can_load("libamdhip64.so");
+  std::optional<CostModel> rates;
+  if (!again && !report.folder.empty()) rates = load_rates(rates_file(report.threads));
+  if (!rates) {
+    rates = measure_rates(report.threads);
+    rates->source = "measured";
+    report.measured_now = true;
+    if (!report.folder.empty()) save_rates(rates_file(report.threads), *rates);
+  }
+  report.cost = std::move(*rates);
+  report.cost.device = fmt::format("this machine, {} thread{}", report.threads, report.threads == 1 ? "" : "s");
+  if (!report.folder.empty()) {
+    OpTimes times(report.threads);
+    times.load(op_times_file(report.threads));
+    report.ops_timed = times.size();
+  }
+  return report;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,21 @@
+#include "run/measured.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use) {
+  Breakdown measured = planned;
+  measured.context = 0;  // counted bytes are the arena's and the heap's
+  int64_t unused = measured.total() - use.measured_peak();
+  for (int64_t* part : {&measured.fragmentation, &measured.workspace, &measured.activations, &measured.gradients,
+                        &measured.inputs, &measured.optimizer_state, &measured.parameters}) {
+    const int64_t taken = std::clamp<int64_t>(unused, 0, *part);
+    *part -= taken;
+    unused -= taken;
+  }
+  measured.workspace -= unused;  // negative: scratch that nobody had planned
+  return measured;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+#include "run/optimizer/accumulators.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "ops/arithmetic/formats.h"
+#include "ops/optimizer/ops.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+class Accumulators::Hook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(Accumulators& all, size_t index) : all_(all), index_(index) {}
+  void operator()(const torch::autograd::Variable& parameter) override { all_.add(index_, parameter); }
+
+ private:
+  Accumulators& all_;
+  size_t index_;
+};
+
+Accumulators::Accumulators(const std::vector<OptimizedParameter>& parameters, AccumulatorDtype dtype)
+    : parameters_(parameters), dtype_(dtype), sums_(parameters.size()) {
+  for (size_t i = 0; i < parameters.size(); ++i)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters[i].value, std::make_unique<Hook>(*this, i));
+}
+
+Accumulators::~Accumulators() {
+  for (const OptimizedParameter& parameter : parameters_)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter.value, nullptr);
+}
+
+// Called by the autograd engine once a parameter's gradient of this micro batch is complete.
+void Accumulators::add(size_t index, const at::Tensor& parameter) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& gradient = parameter.mutable_grad();
+  ops::Packed& sum = sums_[index];
+  const bool fresh = !sum.values.defined();
+  check(!fresh || first_, "a gradient that the first micro batch did not have");
+  if (fresh) {
+    // Numbers lie as the parameter's do: the update walks through both alike.
+    const auto like = [&](at::ScalarType type) {
+      return at::empty_like(parameter.detach(), parameter.options().dtype(type).requires_grad(false));
+    };
+    // Few elements are not worth their blocks.
+    const bool small = gradient.numel() < optimizer::kFewestShrunk;
+    switch (dtype_) {
+      case AccumulatorDtype::bits8:
+        if (!small) {
+          const int64_t scales = ops::scales_of(ops::Format::bits8, gradient.numel());
+          sum.values = like(at::kByte);
+          sum.scales = at::empty({scales}, sum.values.options());
+          break;
+        }
+        [[fallthrough]];
+      case AccumulatorDtype::float32:
+        sum.values = like(at::kFloat);
+        break;
+      case AccumulatorDtype::bfloat16:
+        sum.values = like(at::kBFloat16);
+        break;
+      default:
+        throw InternalError("no accumulators of this kind");
+    }
+  }
+  ops::accumulate_(sum, gradient, first_);
+  gradient = at::Tensor();
+}
+
+}  // namespace plimsoll

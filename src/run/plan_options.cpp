@@ -1,0 +1,75 @@
+#include "run/plan_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "trace/pointwise.h"
+#include "device/backend.h"
+#include "device/cpu_workspace.h"
+#include "device/cuda_workspace.h"
+#include "device/nvrtc.h"
+#include "ops/fused/fused_norms.h"
+#include "ops/fused/pointwise_ops.h"
+#include "ops/optimizer/update_groups.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+int threads_of(const TrainingOptions& options) {
+  if (options.threads > 0) return options.threads;
+  // As libtorch itself has it. "4,2" is of nested teams, whose first number is ours.
+  if (const char* text = std::getenv("OMP_NUM_THREADS")) {
+    int said = 0;
+    if (std::from_chars(text, text + std::strlen(text), said).ec == std::errc() && said > 0)
+      return std::min(said, 1024);
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+namespace {
+
+// Devices that have kernels for fused ops and for updates in groups.
+std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Backend* here) {
+  const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
+  if (options.device != "cpu" && options.device != "cuda") return nullptr;
+  Fusing fusing{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); },
+                fused_op_call};
+  // Kernels of chains for CUDA are compiled here where the device is here.
+  const bool cuda_here = device == PointwiseDevice::cuda && here;
+  if (cuda_here && options.compile == Choice::automatic && !has_nvrtc())
+    fusing.translate = [](const Op&) { return std::nullopt; };
+  fusing.pair = [device](const Op& first, const Op& second) { return fused_norm(first, second, device); };
+  if (!cuda_here || has_update_groups(c10::DispatchKey::CUDA)) fusing.updates = update_grouping();
+  return std::make_shared<const Fusing>(std::move(fusing));
+}
+
+}  // namespace
+
+PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here) {
+  PlanOptions result;
+  result.memory_budget = options.memory_budget;
+  result.micro_batches = options.micro_batches;
+  result.host_memory_budget = options.host_memory_budget;
+  result.disk_budget = options.disk_budget;
+  result.gradient_checkpointing = options.gradient_checkpointing;
+  result.checkpointed_module = options.checkpointed_module;
+  result.update_in_backward = options.update_in_backward;
+  result.context_bytes = options.context_bytes;
+  result.library_bytes = options.library_bytes;
+  result.cost = options.cost;
+  if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
+  if (options.device == "cuda")
+    result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
+  if (options.compile != Choice::off) result.fusing = fusing_of(options, here);
+  if (options.compile == Choice::on && !result.fusing)
+    throw UserError(fmt::format(
+        "compile: true is for the devices cpu and cuda; the device is {}: leave compile at auto", options.device));
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,310 @@
+// A training step, recorded: what eager libtorch would do, in the same order.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <set>
+
+#include "device/backend.h"
+#include "plimsoll/error.h"
+#include "plimsoll/plan_scope.h"
+#include "plimsoll/training.h"
+#include "record/autocast.h"
+#include "record/plan_device.h"
+#include "record/recorder.h"
+#include "run/optimizer/accumulators.h"
+#include "run/evaluation_sums.h"
+#include "run/optimizer/optimizer.h"
+#include "run/optimizer/update_step.h"
+#include "fine_tuning/weight_types.h"
+
+namespace plimsoll {
+namespace {
+
+// Factory functions without a dtype make this one while the model is built.
+class DefaultDtype {
+ public:
+  explicit DefaultDtype(c10::ScalarType dtype) : previous_(c10::get_default_dtype()) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+  }
+  ~DefaultDtype() { c10::set_default_dtype(previous_); }
+
+ private:
+  caffe2::TypeMeta previous_;
+};
+
+std::string owner_of(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+class StepRecorder {
+ public:
+  StepRecorder(const Step& step, const TrainingOptions& options)
+      : step_(step),
+        options_(options),
+        optimizer_(options.optimizer, options.seed),
+        update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {}
+
+  Trace run() {
+    try {
+      return record();
+    } catch (const c10::Error& error) {  // what libtorch itself refuses: shapes that do not go together, and the like
+      const std::string what = error.what_without_backtrace();
+      throw UserError(
+          fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
+    }
+  }
+
+ private:
+  Trace record() {
+    build();
+    if (options_.accumulate && options_.accumulator_dtype != AccumulatorDtype::as_gradients)
+      accumulators_.emplace(parameters_, options_.accumulator_dtype);
+    micro("micro");
+    collect_gradients();
+    if (options_.accumulate) {
+      micro("accumulate");
+      check_gradients();
+      if (options_.last_micro_batch != 0) remainder();
+    }
+    update();
+    if (options_.evaluate) evaluate();
+    Trace trace = recorder_.finish();
+    trace.alignment = place_alignment(options_.device);
+    return trace;
+  }
+
+  at::Tensor scalar_input(const std::string& name, c10::ScalarType dtype) {
+    at::Tensor tensor = at::empty({}, at::TensorOptions().dtype(dtype).device(kPlanDevice));
+    recorder_.add_input(name, tensor);
+    return tensor;
+  }
+
+  // A scalar that the host reads. It keeps its place between segments.
+  at::Tensor scalar_output(const std::string& name) {
+    at::Tensor tensor = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(kPlanDevice));
+    recorder_.mark(tensor, Role::input, name, /*persistent=*/true);
+    recorder_.mark_output(tensor, name);
+    return tensor;
+  }
+
+  void add_model_tensor(const std::string& name, const at::Tensor& tensor) {
+    if (!is_plan(tensor))
+      throw UserError(
+          fmt::format("'{}' of the model was made on device {}; make it without naming a device, inside the model's "
+                      "constructor",
+                      name, tensor.device().str()));
+    if (!known_.insert(buffer_of(tensor)).second) return;  // shared with another module
+    recorder_.mark(tensor, Role::parameter, name, /*persistent=*/true);
+    recorder_.set_owner(tensor, owner_of(name));
+    recorder_.add_state(name, tensor);
+  }
+
+  void build() {
+    recorder_.begin_segment("initialize");
+    recorder_.set_phase(Phase::initialize);
+    {
+      const DefaultDtype dtype(weight_type(options_));
+      model_ = step_.model();
+    }
+    if (!model_) throw UserError("the step's model function gave no module");
+    model::fine_tune(*model_, options_.fine_tuning, fine_tune_types(options_));
+    std::set<const void*> embeddings;
+    for (const auto& module : model_->modules())
+      if (const auto* embedding = module->as<torch::nn::EmbeddingImpl>())
+        embeddings.insert(embedding->weight.unsafeGetTensorImpl());
+    for (const auto& entry : model_->named_modules({}, /*include_self=*/true))
+      if (entry.value()->as<torch::nn::MultiheadAttentionImpl>() != nullptr)
+        recorder_.set_early_caller("aten::equal", entry.key(), "torch::nn::MultiheadAttention");
+    std::vector<std::string> names;
+    for (const auto& entry : model_->named_parameters()) {
+      names.push_back(entry.key());
+      const bool fresh = is_plan(entry.value()) && !known_.contains(buffer_of(entry.value()));
+      add_model_tensor(entry.key(), entry.value());
+      if (fresh && entry.value().requires_grad())
+        parameters_.push_back({.name = entry.key(),
+                               .value = entry.value(),
+                               .embedding = embeddings.contains(entry.value().unsafeGetTensorImpl())});
+    }
+    optimizer::check_patterns(options_.optimizer, names);
+    for (const auto& entry : model_->named_buffers()) add_model_tensor(entry.key(), entry.value());
+    if (parameters_.empty()) throw UserError("the model has no parameter that requires a gradient");
+
+    const at::NoGradGuard no_grad;
+    for (const NamedState& state : optimizer_.make_state(parameters_)) {
+      recorder_.mark(state.tensor, Role::optimizer_state, state.name, /*persistent=*/true);
+      recorder_.add_state(state.name, state.tensor);
+    }
+    for (const at::Tensor& scalar : update_step_.make_scalars(parameters_))
+      recorder_.mark(scalar, Role::input, "scalars of the update", /*persistent=*/true);
+    loss_out_ = scalar_output("loss");
+    norm_out_ = scalar_output("gradient_norm");
+    skipped_out_ = scalar_output("skipped");
+    if (options_.evaluate) evaluation_out_ = scalar_output("evaluation_loss");
+    loss_factor_ = scalar_input("loss_factor", at::kFloat);
+    loss_scale_ = scalar_input("loss_scale", at::kFloat);
+    learning_rate_ = scalar_input("learning_rate", at::kDouble);
+    for (const InputSpec& spec : step_.inputs) {
+      at::Tensor tensor =
+          at::empty(spec.sizes, at::TensorOptions().dtype(input_type(options_, spec.dtype)).device(kPlanDevice));
+      recorder_.add_input(spec.name, tensor);
+      inputs_.emplace_back(spec.name, tensor);
+    }
+  }
+
+  at::Tensor checked(const at::Tensor& loss) const {
+    if (!loss.defined() || loss.numel() != 1 || !at::isFloatingType(loss.scalar_type()))
+      throw UserError("the step's loss must be one floating-point number" +
+                      (loss.defined()
+                           ? fmt::format("; it has {} elements of {}", loss.numel(), c10::toString(loss.scalar_type()))
+                           : std::string("; it is undefined")));
+    return loss.reshape({}).to(at::kFloat);
+  }
+
+  // The step's function of model and inputs, in the precision asked for.
+  template <typename Function>
+  auto computed(const Function& function) {
+    StepInputs inputs;
+    for (const auto& [name, tensor] : inputs_) inputs.set(name, tensor);
+    std::optional<AutocastScope> autocast;
+    if (is_mixed(options_.precision))
+      autocast.emplace(options_.device == "cpu" ? AutocastTarget::cpu : AutocastTarget::cuda,
+                       options_.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16);
+    return function(*model_, inputs);
+  }
+
+  at::Tensor loss() { return checked(computed(step_.loss)); }
+
+  void micro(const std::string& segment) {
+    recorder_.begin_segment(segment);
+    recorder_.set_phase(Phase::forward);
+    model_->train();
+    const at::Tensor loss = this->loss();
+    if (!loss.requires_grad()) throw UserError("the step's loss does not depend on any parameter of the model");
+    {
+      const at::NoGradGuard no_grad;
+      loss_out_.copy_(loss);
+    }
+    // Loss scale over micro batches: 1 in most jobs, and then exact.
+    const at::Tensor scaled = loss * loss_factor_;
+    recorder_.set_phase(Phase::backward);
+    if (accumulators_) accumulators_->begin_micro_batch(segment == "micro");
+    scaled.backward();
+  }
+
+  // The last micro batch of a step, on the first rows of the same inputs.
+  void remainder() {
+    const int64_t rows = options_.last_micro_batch;
+    const std::vector<int64_t>* first = nullptr;
+    for (const InputSpec& spec : step_.inputs) {
+      if (spec.sizes.empty() || (first && spec.sizes[0] != first->at(0)))
+        throw UserError(
+            fmt::format("last_micro_batch is {}: the first size of every input must be the samples of a micro batch; "
+                        "'{}' is [{}]{}",
+                        rows, spec.name, fmt::join(spec.sizes, ", "),
+                        first ? fmt::format(", '{}' [{}]", step_.inputs[0].name, fmt::join(*first, ", ")) : ""));
+      first = &step_.inputs[0].sizes;
+    }
+    if (!first || rows < 0 || rows >= first->at(0))
+      throw UserError(fmt::format("last_micro_batch is {}; it must be less than the {} samples of a micro batch, or 0",
+                                  rows, first ? first->at(0) : 0));
+    const auto whole = inputs_;
+    for (auto& [name, tensor] : inputs_) tensor = tensor.narrow(0, 0, rows);
+    micro("remainder");
+    inputs_ = whole;
+    check_gradients();
+  }
+
+  void collect_gradients() {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      OptimizedParameter& parameter = parameters_[i];
+      parameter.gradient = accumulators_ ? accumulators_->sum(i) : parameter.value.grad();
+      if (!parameter.gradient.defined()) continue;  // it takes no part in the loss and stays as it is
+      recorder_.mark(parameter.gradient, Role::gradient, "gradient of " + parameter.name, /*persistent=*/false);
+      if (!accumulators_ || !accumulators_->scales(i).defined()) continue;
+      parameter.gradient_scales = accumulators_->scales(i);
+      recorder_.mark(parameter.gradient_scales, Role::gradient, "scales of the gradient of " + parameter.name, false);
+    }
+  }
+
+  void check_gradients() const {
+    for (const OptimizedParameter& parameter : parameters_)
+      if (parameter.gradient.defined() && !accumulators_)
+        check(buffer_of(parameter.gradient) == buffer_of(parameter.value.grad()),
+              "the gradient of " + parameter.name + " is not accumulated in place");
+  }
+
+  void update() {
+    recorder_.begin_segment("update");
+    recorder_.set_phase(Phase::update);
+    const at::NoGradGuard no_grad;
+    const UpdateOutputs outputs =
+        update_step_.run(parameters_, {learning_rate_, loss_scale_}, [this](UpdatePiece::Kind kind, int64_t index) {
+          UpdatePiece piece{kind};
+          if (index >= 0) {
+            piece.parameter = buffer_of(parameters_[index].value);
+            piece.gradient = buffer_of(parameters_[index].gradient);
+          }
+          recorder_.begin_update_piece(piece);
+        });
+    norm_out_.copy_(outputs.gradient_norm);
+    skipped_out_.copy_(outputs.skipped);
+  }
+
+  void evaluate() {
+    recorder_.begin_segment("evaluate");
+    recorder_.set_phase(Phase::evaluate);
+    const at::NoGradGuard no_grad;
+    model_->eval();
+    if (step_.evaluation) {
+      const Evaluation evaluation = computed(step_.evaluation);
+      evaluation_out_.copy_(checked(evaluation.loss));
+      for (const auto& [name, sum] : evaluation.sums) {
+        if (!sum.defined() || !at::isFloatingType(sum.scalar_type()))
+          throw UserError(fmt::format("the evaluation's sum '{}' must be a tensor of floating type", name));
+        // A copy of its own: what the executor hands out must not be a view of something that is given back.
+        at::Tensor out = at::empty(sum.sizes(), sum.options().dtype(at::kFloat));
+        out.copy_(sum);
+        recorder_.mark_output(out, kSumPrefix + name);
+      }
+    } else {
+      evaluation_out_.copy_(loss());
+    }
+    model_->train();
+  }
+
+  const Step& step_;
+  const TrainingOptions& options_;
+  Recorder recorder_;
+  PlanScope scope_;
+  Optimizer optimizer_;
+  UpdateStep update_step_;
+  std::shared_ptr<torch::nn::Module> model_;
+  std::set<BufferId> known_;
+  std::vector<OptimizedParameter> parameters_;
+  std::optional<Accumulators> accumulators_;
+  std::vector<std::pair<std::string, at::Tensor>> inputs_;
+  at::Tensor loss_out_, norm_out_, skipped_out_, evaluation_out_, loss_factor_, loss_scale_, learning_rate_;
+};
+
+}  // namespace
+
+Trace record_step(const Step& step, const TrainingOptions& options) {
+  return StepRecorder(step, options).run();
+}
+
+const at::Tensor& StepInputs::operator[](const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found != tensors_.end()) return found->second;
+  std::string known;
+  for (const auto& [other, tensor] : tensors_) known += (known.empty() ? "'" : ", '") + other + "'";
+  throw UserError(fmt::format("the step has no input '{}'; it declares {}", name, known.empty() ? "none" : known));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,80 @@
+#include "run/step_profile.h"
+
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t nanoseconds(ProfileClock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+ProfiledSpan span_of(const TimeSpan& span) {
+  return {nanoseconds(span.begin), nanoseconds(span.end)};
+}
+
+}  // namespace
+
+StepProfile::StepProfile(ProfileOptions options, ProfileTitle title)
+    : options_(std::move(options)), title_(std::move(title)) {
+  const AtomicFile probe(options_.file);  // never committed: leaves no trace
+}
+
+bool StepProfile::wants(int64_t number) const {
+  return !written_ && number >= options_.first_step && done_ < options_.steps;
+}
+
+void StepProfile::begin_step(int64_t number, const Plan& plan) {
+  if (!plan_) plan_ = std::make_shared<ProfiledPlan>(plan);
+  now_ = {};
+  now_.number = number;
+  now_.plan = plan_;
+  now_.ops.reserve(plan.trace.ops.size());
+  now_.copies.reserve(plan.trace.ops.size() / 4);
+  now_.span.begin = nanoseconds(ProfileClock::now());
+}
+
+void StepProfile::add_part(const char* name, const TimeSpan& span) {
+  now_.parts.push_back({name, span_of(span)});
+}
+
+void StepProfile::ran(int32_t op, const TimeSpan& span) {
+  now_.ops.push_back({op, span_of(span)});
+}
+
+void StepProfile::copied(int32_t op, const TimeSpan& span) {
+  const std::lock_guard lock(copies_mutex_);
+  now_.copies.push_back({op, span_of(span)});
+}
+
+void StepProfile::end_step() {
+  now_.span.end = nanoseconds(ProfileClock::now());
+  steps_.push_back(std::exchange(now_, {}));
+  ++done_;
+}
+
+void StepProfile::drop_step() {
+  now_ = {};
+}
+
+void StepProfile::write_when_complete() {
+  if (done_ != options_.steps) return;
+  try {
+    write();
+  } catch (const UserError&) {  // tried again when the run ends, which then says so: it is no reason to lose steps
+  }
+}
+
+int64_t StepProfile::write() {
+  if (!written_ && done_ > 0) {
+    write_profile(options_.file, title_, steps_);
+    written_ = true;
+    steps_ = {};
+  }
+  return done_;
+}
+
+}  // namespace plimsoll

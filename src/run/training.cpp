@@ -1,0 +1,497 @@
+#include "plimsoll/training.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <charconv>
+
+#include "base/bytes_up.h"
+#include "device/backend.h"
+#include "device/disk_arena.h"
+#include "device/host_memory.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
+#include "run/executor.h"
+#include "run/learned_workspace.h"
+#include "run/op_times.h"
+#include "run/evaluation_sums.h"
+#include "run/optimizer/loss_scaler.h"
+#include "run/plan_options.h"
+#include "run/step_profile.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kIgnored = -100;  // the target that losses leave out, as libtorch has it
+
+}  // namespace
+
+struct Training::Impl {
+  explicit Impl(const Step& step, const TrainingOptions& training_options)
+      : options(training_options),
+        backend(find_backend(options.device)),  // before libtorch is first asked what devices there are
+        recorded(record_step(step, options)),
+        ragged_steps(options.accumulate && options.last_micro_batch > 0),
+        samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
+        workspace(plan_options_of(options, backend).workspace),
+        scaler(options.precision == Precision::fp16_mixed) {
+    at::set_num_threads(threads_of(options));
+    for (const InputSpec& spec : step.inputs) {
+      declared_types[spec.name] = spec.dtype;
+      if (spec.values > 0) declared_bounds[spec.name] = spec.values;
+    }
+    // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
+    if (backend) workspace.probe(recorded, kProbedBytes, *backend);
+    make_plan_anew();
+  }
+
+  void make_plan_anew() {
+    PlanOptions plan_options = plan_options_of(options, backend);
+    plan_options.workspace = workspace.model();
+    plan_options.library_bytes += workspace.beside_bytes();
+    plan = make_plan(recorded, plan_options);
+  }
+
+  // Whoever has the state's tensors may have written to them on streams that the step's does not wait for.
+  void wait_for_others() const {
+    if (given_out && backend->device().type() != c10::kCPU) backend->synchronize_device();
+  }
+
+  void require_fit(const char* when, const std::string& why = {}) const {
+    if (plan.fits) return;
+    throw UserError(fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
+                                format_bytes_up(plan.minimum_budget_bytes), format_bytes(plan.budget_bytes), why),
+                    UserError::Kind::does_not_fit);
+  }
+
+  // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
+  // What the program has already counts. `scratch`: what is wanted of the host for a moment beside it.
+  void require_memory(int64_t scratch = 0) const {
+    const int64_t of_device = plan.arena_bytes - (arena ? arena->bytes() : 0);
+    const int64_t of_host = plan.host_bytes - (host_arena ? host_arena->bytes() : 0) + scratch;
+    using Whose = MemoryUnavailable::Whose;
+    const auto require = [](const std::optional<int64_t>& available, int64_t wanted, const std::string& who,
+                            Whose whose) {
+      if (available && *available < wanted)
+        throw MemoryUnavailable(fmt::format("{} has {} available now, and the arena takes {}", who,
+                                            format_bytes(*available), format_bytes(wanted)),
+                                wanted, whose);
+    };
+    if (backend->shares_host_memory())
+      return require(host_memory_now(), of_device + of_host, "the machine", Whose::host);
+    require(backend->available_bytes(), of_device, backend->name(), Whose::device);
+    require(host_memory_now(), of_host, "the machine", Whose::host);
+  }
+
+  void start() {
+    require_fit("");
+    if (!backend) backend = &backend_for(options.device);  // says what is missing
+    require_memory();                                      // before large ops are tried out
+    workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend);
+    make_plan_anew();
+    require_fit(" with the scratch that its kernels take");
+    require_memory();
+    arena = backend->take_arena(plan.arena_bytes);
+    take_other_arenas();
+    make_executor();
+    backend->reset_outside_peak();
+    allocations_at_start = backend->outside_allocations();
+    run("initialize", 0);
+    reset_scalars();
+  }
+
+  void make_executor() {
+    executor = std::make_unique<Executor>(plan, *backend, *arena, host_arena.get(), disk_arena.get());
+  }
+
+  // As large as the plan has them, or larger where they were.
+  void take_other_arenas() {
+    if (host_arena) host_arena->grow(plan.host_bytes);
+    if (!host_arena && plan.host_bytes > 0)
+      host_arena = backend->take_host_arena(plan.host_bytes, options.host_memory_budget);
+    if (disk_arena) disk_arena->grow(plan.disk_bytes);
+    if (!disk_arena && plan.disk_bytes > 0)
+      disk_arena = std::make_unique<DiskArena>(options.disk_path, plan.disk_bytes, options.disk_budget);
+  }
+
+  void reset_scalars() {
+    write("loss_factor", 1.0);
+    write("loss_scale", scaler.scale());
+    write("learning_rate", 0.0);
+  }
+
+  const Segment& segment(const char* name) const {
+    const Segment* found = plan.trace.segment(name);
+    if (!found)
+      throw UserError(fmt::format("this training was recorded without '{}'; ask for it in TrainingOptions", name));
+    return *found;
+  }
+
+  void run(const char* name, int64_t micro) {
+    const TimedPart timed(profiled, name);
+    executor->run(segment(name), {options.seed, steps, micro});
+  }
+
+  // The executor tells the profile of a step that is timed; of one that fails nothing stays.
+  class TimedStep {
+   public:
+    explicit TimedStep(Impl& self) : self_(self) {
+      if (!self.profile || !self.profile->wants(++self.steps_begun)) return;
+      self.profile->begin_step(self.steps + 1, self.plan);
+      self.profiled = self.profile.get();
+      self.executor->set_observer(self.profiled);
+    }
+    ~TimedStep() {
+      try {
+        if (stop()) self_.profile->drop_step();
+      } catch (...) {  // a device that has failed; what failed first is on its way
+        self_.profile->drop_step();
+      }
+    }
+    TimedStep(const TimedStep&) = delete;
+    TimedStep& operator=(const TimedStep&) = delete;
+
+    void done() {
+      if (stop()) self_.profile->end_step();
+    }
+
+   private:
+    bool stop() {
+      if (!self_.profiled) return false;
+      self_.profiled = nullptr;
+      self_.executor->set_observer(nullptr);
+      return true;
+    }
+    Impl& self_;
+  };
+
+  // A scalar of float32 or float64 that the host gives, or is given.
+  static const View& scalar(const std::vector<NamedView>& list, const std::string& name) {
+    const NamedView* found = Trace::find(list, name);
+    check(found != nullptr, "no scalar '" + name + "'");
+    return found->view;
+  }
+  void write(const std::string& name, double value) {
+    const View& view = scalar(plan.trace.inputs, name);
+    const auto single = static_cast<float>(value);
+    const bool is_double = view.dtype == DType::float64;
+    executor->write(view, is_double ? static_cast<const void*>(&value) : &single, element_bytes(view.dtype));
+  }
+  double read(const std::string& name) {
+    const View& view = scalar(plan.trace.outputs, name);
+    check(view.dtype == DType::float32, "the scalar '" + name + "' is not float32");
+    float value = 0;
+    executor->read(view, &value, sizeof value);
+    return value;
+  }
+
+  // Whether a step's last micro batch is the smaller one that was recorded. If its tensors disagree, bind() says so.
+  bool is_remainder(const std::map<std::string, at::Tensor>& batch) const {
+    return ragged_steps && std::ranges::all_of(batch, [&](const auto& entry) {
+             return entry.second.dim() > 0 && entry.second.size(0) == options.last_micro_batch;
+           });
+  }
+
+  // A kernel of a device finds an index that is too large later, without a name, and the device is lost for the
+  // program.
+  void require_in_range(const std::string& name, const at::Tensor& values) const {
+    const auto bound = declared_bounds.find(name);
+    if (bound == declared_bounds.end() || values.numel() == 0) return;
+    const auto [least, most] = at::aminmax(values);
+    const auto low = least.item<int64_t>(), high = most.item<int64_t>();
+    if (low >= kIgnored && high < bound->second) return;
+    throw UserError(
+        fmt::format("input '{}' has values from {} to {}; they must be below {}", name, low, high, bound->second),
+        UserError::Kind::failure);
+  }
+
+  // `rows` > 0: into the first so many of every input.
+  void bind(const std::map<std::string, at::Tensor>& batch, int64_t rows = 0) {
+    for (const NamedView& input : plan.trace.inputs) {
+      if (input.name == "loss_factor" || input.name == "loss_scale" || input.name == "learning_rate") continue;
+      const auto found = batch.find(input.name);
+      if (found == batch.end()) throw UserError(fmt::format("the micro batch has no '{}'", input.name));
+      at::Tensor target = executor->tensor(input.view);
+      if (rows > 0) target = target.narrow(0, 0, rows);
+      const at::Tensor& source = found->second;
+      const c10::ScalarType declared = declared_types.at(input.name);
+      if (source.sizes() != target.sizes() ||
+          (source.scalar_type() != declared && source.scalar_type() != target.scalar_type()))
+        throw UserError(fmt::format(
+            "input '{}' is {} [{}]; the step declares {} [{}]{}", input.name, c10::toString(source.scalar_type()),
+            fmt::join(source.sizes(), ", "), c10::toString(declared), fmt::join(target.sizes(), ", "),
+            rows > 0 ? " of the last micro batch"
+            : ragged_steps
+                ? fmt::format(", and of the last of several micro batches {} samples", options.last_micro_batch)
+                : ""));
+      if (target.device().is_cpu()) {
+        target.copy_(source);
+      } else {  // cast by the host: what crosses is what the step reads
+        check(target.is_contiguous(), "an input of the plan is not contiguous");
+        require_in_range(input.name, source);
+        const at::Tensor cast = source.to(target.scalar_type()).contiguous();
+        executor->write(input.view, cast.const_data_ptr(), static_cast<int64_t>(cast.nbytes()));
+      }
+    }
+  }
+
+  std::byte* place_of(const Plan& where, BufferId buffer) const {
+    const Memory memory = where.trace.buffers[buffer].memory;
+    std::byte* const begin = memory == Memory::device ? arena->data()
+                             : memory == Memory::host ? host_arena->data()
+                                                      : disk_arena->data();
+    return begin + where.offsets[buffer];
+  }
+  // Persistent buffers that another plan has elsewhere. Without other memories they keep their places, whatever is
+  // planned above them; with them, what lies there may change sides.
+  std::vector<BufferId> what_moves(const Plan& before) const {
+    std::vector<BufferId> moved;
+    for (BufferId b = 0; b < static_cast<BufferId>(recorded.buffers.size()); ++b) {
+      const Buffer &was = before.trace.buffers[b], &is = plan.trace.buffers[b];
+      if (!was.persistent || before.offsets[b] < 0) continue;
+      if (was.memory != is.memory || before.offsets[b] != plan.offsets[b]) moved.push_back(b);
+    }
+    return moved;
+  }
+  // Within the arenas, which are all that there is room in.
+  void move_from(const Plan& before, const std::vector<BufferId>& moved) {
+    if (moved.empty()) return;
+    std::vector<ByteMove> moves;
+    moves.reserve(moved.size());
+    for (const BufferId b : moved)
+      moves.push_back(
+          {place_of(before, b), place_of(plan, b), placed_bytes(before.trace, before.trace.buffers[b].bytes)});
+    backend->move_all(std::move(moves));
+    if (disk_arena) disk_arena->let_go(0, disk_arena->bytes(), /*written=*/true);
+  }
+
+  // What kernels took beyond the plan is planned from now on. The arenas only grow at their ends. Nothing but
+  // persistent buffers lives between two steps.
+  void learn() {
+    bool learned = workspace.learn_beside(executor->beside_bytes());
+    int64_t most = 0;
+    std::string whose;
+    for (const auto& [index, bytes] : executor->unplanned_workspace()) {
+      learned |= workspace.learn(plan.trace.ops[index], bytes);
+      if (bytes <= most) continue;
+      most = bytes;
+      whose = fmt::format("; the most is {} for {}", format_bytes(bytes), plan.trace.ops[index].name);
+    }
+    if (!learned) return;
+    note_use();
+    executor.reset();  // it refers to the plan
+    if (profile) profile->forget_plan();
+    const Plan before = std::move(plan);
+    make_plan_anew();
+    require_fit(" with the scratch that its kernels turned out to take", whose);
+    backend->reset_outside_peak();
+    const std::vector<BufferId> moved = what_moves(before);
+    int64_t moved_bytes = 0;
+    for (const BufferId b : moved) moved_bytes += placed_bytes(before.trace, before.trace.buffers[b].bytes);
+    require_memory(backend->scratch_of_moves(moved_bytes));
+    arena->grow(plan.arena_bytes);
+    take_other_arenas();
+    move_from(before, moved);
+    make_executor();
+  }
+
+  // What was in use at a time under the plan that is in force.
+  void note_use(bool look_through = true) {
+    if (!executor) return;
+    use.outside_allocations = backend->outside_allocations() - allocations_at_start;
+    use.arena = std::max(use.arena, executor->arena_bytes_used());
+    if (look_through) use.touched = std::max(use.touched, arena->touched_bytes());
+    use.workspace = std::max(use.workspace, backend->outside_peak());
+    use.host = std::max(use.host, executor->host_bytes_used());
+    use.disk = std::max(use.disk, executor->disk_bytes_used());
+    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak());
+  }
+
+  // Only a training that runs has tensors.
+  void require_started() const {
+    if (!executor) throw UserError("start() was not called, or the step did not fit");
+  }
+
+  TrainingOptions options;
+  std::map<std::string, c10::ScalarType> declared_types;  // of inputs, which may lie in memory as a narrower one
+  std::map<std::string, int64_t> declared_bounds;         // of whole numbers
+  Backend* backend;
+  Trace recorded;
+  bool ragged_steps;  // a step may end with a smaller micro batch
+  int64_t samples;    // of the others, where it may
+  LearnedWorkspace workspace;
+  LossScaler scaler;
+  Plan plan;
+  std::unique_ptr<Arena> arena, host_arena;
+  std::unique_ptr<DiskArena> disk_arena;
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<StepProfile> profile;
+  StepProfile* profiled = nullptr;  // while a step runs that is timed: `profile`
+  bool given_out = false;           // tensors in the arenas, to whoever asked for the state
+  int64_t steps = 0, skipped = 0;
+  int64_t allocations_at_start = 0;
+  int64_t steps_begun = 0;  // by this object, those that failed included
+  MemoryUse use;
+};
+
+Training::Training(const Step& step, const TrainingOptions& options) : impl_(std::make_unique<Impl>(step, options)) {}
+Training::~Training() = default;
+
+const Plan& Training::plan() const {
+  return impl_->plan;
+}
+
+void Training::start() {
+  impl_->start();
+}
+
+StepResult Training::step(const std::vector<std::map<std::string, at::Tensor>>& micro_batches, double learning_rate) {
+  return step(
+      static_cast<int64_t>(micro_batches.size()), [&](int64_t index) -> const auto& { return micro_batches[index]; },
+      learning_rate, micro_batches.size() > 1 && impl_->is_remainder(micro_batches.back()));
+}
+
+StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, double learning_rate, bool ragged) {
+  if (micro_batches < 1) throw UserError("a step needs at least one micro batch");
+  Impl& self = *impl_;
+  self.require_started();
+  if (ragged && (micro_batches == 1 || !self.ragged_steps))
+    throw UserError(
+        "only the last of several micro batches may be smaller, and only with TrainingOptions::last_micro_batch");
+  Impl::TimedStep timed(self);
+  self.wait_for_others();
+  self.write("loss_scale", self.scaler.scale());
+  self.write("learning_rate", learning_rate);
+  // What a micro batch counts for: its samples of those of the step.
+  const int64_t last = ragged ? self.options.last_micro_batch : 0;
+  const auto total = static_cast<double>(ragged ? self.samples * (micro_batches - 1) + last : micro_batches);
+  const bool in_last = self.plan.trace.segment("last") != nullptr;
+  StepResult result;
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    const bool smaller = ragged && i + 1 == micro_batches;
+    const auto share = static_cast<double>(smaller ? last : ragged ? self.samples : 1);
+    if (i == 0 || smaller) self.write("loss_factor", self.scaler.scale() * share / total);
+    {
+      const TimedPart waiting(self.profiled, "inputs");
+      self.bind(next(i), smaller ? last : 0);
+    }
+    if (i == 0 && self.plan.trace.segment("norms")) self.run("norms", i);
+    const bool last_of_several = in_last && i > 0 && i + 1 == micro_batches;
+    self.run(i == 0 ? "micro" : smaller ? "remainder" : last_of_several ? "last" : "accumulate", i);
+    result.loss += self.read("loss") * share / total;
+  }
+  self.run(in_last && micro_batches > 1 ? "finish" : "update", 0);
+  result.gradient_norm = self.read("gradient_norm");
+  result.skipped = self.read("skipped") != 0;
+  self.scaler.update(result.skipped);
+  ++self.steps;
+  self.skipped += result.skipped;
+  timed.done();
+  self.learn();
+  if (self.profile) self.profile->write_when_complete();
+  return result;
+}
+
+double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch) {
+  std::map<std::string, at::Tensor> sums;
+  return evaluate(micro_batch, sums);
+}
+
+double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
+                          std::map<std::string, at::Tensor>& sums) {
+  impl_->require_started();
+  impl_->wait_for_others();
+  impl_->bind(micro_batch);
+  impl_->run("evaluate", 0);
+  const double loss = impl_->read("evaluation_loss");
+  for (const NamedView& output : impl_->plan.trace.outputs) {
+    if (!output.name.starts_with(kSumPrefix)) continue;
+    at::Tensor part = at::empty(output.view.sizes, at::kFloat);
+    impl_->executor->read(output.view, part.mutable_data_ptr(), static_cast<int64_t>(part.nbytes()));
+    part = part.to(at::kDouble);
+    at::Tensor& sum = sums[output.name.substr(kSumPrefix.size())];
+    sum = sum.defined() ? sum + part : part;
+  }
+  impl_->learn();
+  return loss;
+}
+
+void Training::profile(const ProfileOptions& options) {
+  impl_->profile = std::make_unique<StepProfile>(options, ProfileTitle{machine_name(), threads_of(impl_->options)});
+}
+
+int64_t Training::write_profile() {
+  return impl_->profile ? impl_->profile->write() : 0;
+}
+
+MemoryUse Training::used() const {
+  impl_->note_use();
+  return impl_->use;
+}
+
+int64_t Training::peak_bytes_used() const {
+  impl_->note_use(/*look_through=*/false);
+  return impl_->use.measured_peak();
+}
+
+int64_t Training::steps_done() const {
+  return impl_->steps;
+}
+int64_t Training::steps_skipped() const {
+  return impl_->skipped;
+}
+double Training::loss_scale() const {
+  return impl_->scaler.scale();
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Training::state() {
+  impl_->require_started();
+  impl_->backend->synchronize();  // whoever reads them does so on a stream of his own
+  impl_->given_out = true;
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  for (const NamedView& entry : impl_->plan.trace.state)
+    state.emplace_back(entry.name, impl_->executor->tensor(entry.view));
+  return state;
+}
+
+std::map<std::string, std::string> Training::counters() const {
+  return {{"steps", std::to_string(impl_->steps)},
+          {"steps_skipped", std::to_string(impl_->skipped)},
+          {"loss_scale", fmt::format("{}", impl_->scaler.scale())},
+          {"loss_scale_growth", std::to_string(impl_->scaler.growth_tracker())}};
+}
+
+void Training::restore_counters(const std::map<std::string, std::string>& counters) {
+  const auto refuse = [](const char* name) -> UserError {
+    return UserError(fmt::format("the checkpoint's counter '{}' is missing or damaged", name),
+                     UserError::Kind::failure);
+  };
+  const auto number = [&]<typename Number>(const char* name, Number least, Number most) {
+    const auto found = counters.find(name);
+    if (found == counters.end()) throw refuse(name);
+    Number value{};
+    const char* const end = found->second.data() + found->second.size();
+    const auto [stop, error] = std::from_chars(found->second.data(), end, value);
+    if (error != std::errc() || stop != end || !(value >= least && value <= most)) throw refuse(name);
+    return value;
+  };
+  constexpr int64_t kMost = int64_t{1} << 62;
+  const auto steps = number("steps", int64_t{0}, kMost), skipped = number("steps_skipped", int64_t{0}, steps);
+  const auto scale = number("loss_scale", 1e-30, 1e30);
+  const auto growth = number("loss_scale_growth", int64_t{0}, kMost);
+  impl_->steps = steps;
+  impl_->skipped = skipped;
+  impl_->scaler.restore(scale, growth);
+}
+
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * KiB;  // Linux counts in KiB
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,116 @@
+#include "weights/checkpoint_weights.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "base/quoted.h"
+#include "ops/quantized/quantized_linear.h"
+#include "plimsoll/error.h"
+#include "ops/dtypes.h"
+#include "weights/wanted_weights.h"
+#include "checkpoint/weight_companions.h"
+
+namespace plimsoll {
+namespace {
+
+/// What an adapter is scaled by, as the checkpoint says it.
+double lora_scale(const std::filesystem::path& checkpoint) {
+  double numbers[2] = {0, 0};
+  const char* keys[] = {"lora.alpha", "lora.rank"};
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = checkpoint_origin(checkpoint, keys[i]).value_or("");
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), numbers[i]);
+    if (error != std::errc() || end != text.data() + text.size() || !(numbers[i] > 0))
+      throw corrupt_file(checkpoint.string(), fmt::format("it has adapters, and its {} cannot be read", keys[i]));
+  }
+  return numbers[0] / numbers[1];
+}
+
+}  // namespace
+
+at::Tensor tensor_of(const StoredTensor& stored) {
+  at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
+  if (!stored.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+  return tensor;
+}
+
+CheckpointWeights::CheckpointWeights(const std::filesystem::path& checkpoint, const ExportOptions& options)
+    : path_(checkpoint), options_(options), file_(SafetensorsFile::open(checkpoint)) {
+  file_.verify();
+  for (const auto& [name, stored] : file_.tensors()) {
+    if (name.starts_with(kState)) continue;
+    if (is_scales(name, [&](const std::string& other) { return file_.tensors().contains(other); })) continue;
+    if (const auto other = other_half(name)) {
+      this->stored(*other);
+      adapters_ += name.ends_with(kLoraA);
+      if (options.merge) continue;
+    }
+    add(name);
+  }
+  if (options.merge && adapters_ == 0)
+    throw UserError(fmt::format("{} has no adapters to merge; leave --merge out", checkpoint.string()));
+  if (options.merge) scale_ = lora_scale(checkpoint);
+}
+
+const StoredTensor& CheckpointWeights::stored(const std::string& name) const {
+  const auto found = file_.tensors().find(name);
+  if (found == file_.tensors().end())
+    throw corrupt_file(path_.string(), fmt::format("the tensor {} is missing", in_quotes(name)));
+  return found->second;
+}
+
+void CheckpointWeights::add(const std::string& name) {
+  const auto codes = owner_of(name, kCodes), plain = owner_of(name, "weight");
+  const std::string owner = codes.value_or(plain.value_or(""));
+  const bool merged = options_.merge && (codes || plain) && file_.tensors().contains(owner + std::string(kLoraA));
+  const DType held = codes ? DType::bfloat16 : stored(name).dtype;
+  const at::ScalarType type = scalar_type_of(options_.dtype && is_floating(held) ? *options_.dtype : held);
+  made_.emplace_back(codes ? owner + "weight" : name, [=, this] {
+    if (!codes && !merged && type == scalar_type_of(held)) return tensor_of(stored(name));
+    // Of the types only float64 has more bits than what the updates work on.
+    if (!codes && !merged && held == DType::float64) return tensor_of(stored(name)).to(type);
+    at::Tensor weight = codes ? taken_apart(owner) : whole(name);
+    if (merged) weight = with_adapter(owner, weight);
+    return weight.to(type).contiguous();
+  });
+}
+
+/// A weight as float32, with what a 16-bit one has kept beside itself.
+at::Tensor CheckpointWeights::whole(const std::string& name) const {
+  const at::Tensor weight = tensor_of(stored(name));
+  for (const char* kind : kCompanionKinds) {
+    const auto found = file_.tensors().find(companion_name(kind, name));
+    if (found == file_.tensors().end()) continue;
+    const at::Tensor companion = tensor_of(found->second);
+    if (!companion_fits(kind, weight.sizes(), weight.scalar_type(), companion.sizes(), companion.scalar_type()))
+      throw corrupt_file(path_.string(),
+                         fmt::format("the tensor {} does not fit {}", in_quotes(found->first), in_quotes(name)));
+    return whole_weights(weight, companion);
+  }
+  return weight.to(at::kFloat);
+}
+
+at::Tensor CheckpointWeights::taken_apart(const std::string& owner) const {
+  ops::QuantizedTensors weight{
+      tensor_of(stored(owner + std::string(kCodes))), tensor_of(stored(owner + std::string(kScales))), {}};
+  if (file_.tensors().contains(owner + std::string(kSecond)))
+    weight.second = tensor_of(stored(owner + std::string(kSecond)));
+  if (weight.codes.dim() != 2)
+    throw corrupt_file(path_.string(), fmt::format("the codes of {} are no matrix", in_quotes(owner)));
+  // Two 4-bit codes a byte; widths are even (LinearImpl::quantize).
+  const int64_t width = weight.codes.size(1) * (weight.codes.scalar_type() == at::kByte ? 2 : 1);
+  return ops::dequantize_weight(weight, width, at::kFloat);
+}
+
+at::Tensor CheckpointWeights::with_adapter(const std::string& owner, const at::Tensor& weight) const {
+  const at::Tensor a = whole(owner + std::string(kLoraA)), b = whole(owner + std::string(kLoraB));
+  if (a.dim() != 2 || b.dim() != 2 || a.size(0) != b.size(1) || b.size(0) != weight.size(0) ||
+      a.size(1) != weight.size(1))
+    throw corrupt_file(path_.string(), fmt::format("the adapter of {} does not fit its weight", in_quotes(owner)));
+  return weight + at::mm(b, a) * scale_;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,106 @@
+#include "weights/config_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/quoted.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::weights {
+
+const nlohmann::json& ConfigReader::at(const char* key) const {
+  static const nlohmann::json none;
+  const auto found = json_.find(key);
+  return found == json_.end() ? none : *found;
+}
+
+bool ConfigReader::has(const char* key) const {
+  return !at(key).is_null();
+}
+
+bool ConfigReader::is_null(const char* key) const {
+  return json_.contains(key) && at(key).is_null();
+}
+
+void ConfigReader::refuse_whole(const std::string& what) const {
+  throw UserError(fmt::format("{}: {}", file_, what), UserError::Kind::failure);
+}
+
+void ConfigReader::refuse(const char* key, const std::string& what) const {
+  // Replaced, not thrown about: text that is no UTF-8 may stand in a message.
+  const std::string value = at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  refuse_whole(fmt::format("{} is {}; {}", key, at(key).is_null() ? "missing" : one_line(value), what));
+}
+
+int64_t ConfigReader::integer(const char* key, int64_t least, int64_t most, std::optional<int64_t> fallback) const {
+  if (!has(key) && fallback) return *fallback;
+  const nlohmann::json& value = at(key);
+  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(most)
+                                               : value.is_number_integer() && value.get<int64_t>() <= most;
+  if (!fits || value.get<int64_t>() < least)
+    refuse(key, fmt::format("it must be a whole number from {} to {}", least, most));
+  return value.get<int64_t>();
+}
+
+double ConfigReader::number(const char* key, double fallback, bool positive) const {
+  if (!has(key)) return fallback;
+  const nlohmann::json& value = at(key);
+  const double number = value.is_number() ? value.get<double>() : -1;
+  if (!std::isfinite(number) || number < 0 || (positive && number == 0))
+    refuse(key, positive ? "it must be a number above 0" : "it must be a number that is not negative");
+  return number;
+}
+
+bool ConfigReader::boolean(const char* key, bool fallback) const {
+  if (!has(key)) return fallback;
+  if (!at(key).is_boolean()) refuse(key, "it must be true or false");
+  return at(key).get<bool>();
+}
+
+std::string ConfigReader::word(const char* key, const std::vector<std::string>& allowed,
+                               const std::string& fallback) const {
+  if (!has(key)) return fallback;
+  if (!at(key).is_string() || std::ranges::find(allowed, at(key).get<std::string>()) == allowed.end())
+    refuse(key, fmt::format("known are {}", fmt::join(allowed, ", ")));
+  return at(key).get<std::string>();
+}
+
+ConfigReader ConfigReader::object(const char* key) const {
+  static const nlohmann::json empty = nlohmann::json::object();
+  if (!has(key)) return {empty, file_};
+  if (!at(key).is_object()) refuse(key, "it must be an object");
+  return {at(key), file_};
+}
+
+std::vector<double> ConfigReader::numbers(const char* key, size_t count, std::vector<double> fallback) const {
+  if (!has(key)) return fallback;
+  const nlohmann::json& list = at(key);
+  std::vector<double> all;
+  if (list.is_array() && list.size() == count)
+    for (const nlohmann::json& each : list) {
+      if (each.is_number()) {
+        all.push_back(each.get<double>());
+      } else if (each.is_object() && each.size() == 1 && each.contains("__float__") &&
+                 each.at("__float__") == "Infinity") {
+        all.push_back(std::numeric_limits<double>::infinity());
+      }
+    }
+  if (all.size() != count || std::ranges::any_of(all, [](double each) { return std::isnan(each); }))
+    refuse(key, fmt::format("it must be a list of {} numbers", count));
+  return all;
+}
+
+std::vector<std::string> ConfigReader::words(const char* key, size_t most) const {
+  if (!has(key)) return {};
+  const nlohmann::json& value = at(key);
+  if (!value.is_array() || value.size() > most ||
+      !std::ranges::all_of(value, [](const nlohmann::json& each) { return each.is_string(); }))
+    refuse(key, fmt::format("it must be a list of at most {} words", most));
+  return value.get<std::vector<std::string>>();
+}
+
+}  // namespace plimsoll::weights

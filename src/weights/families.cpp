@@ -1,0 +1,358 @@
+#include "weights/families.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/quoted.h"
+#include "base/json_file.h"
+#include "models/size_limits.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "weights/config_reader.h"
+#include "weights/decoder_fields.h"
+
+namespace plimsoll::weights {
+namespace {
+
+using Json = nlohmann::json;
+constexpr int64_t kLargestConfig = 4 * MiB;
+
+// Defaults below are those of transformers' configuration classes: what a config.json does not say.
+constexpr int64_t kUsualWindow = 4096;
+
+/// What Llama and its descendants have in common. `kv_heads` as a file has that does not speak of them; where it says
+/// null, or 0 here, there are as many as heads.
+DecoderConfig llama_like(const ConfigReader& read, bool tied, int64_t kv_heads) {
+  DecoderConfig config;
+  config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary);
+  config.hidden_size = read.integer("hidden_size", 1, model::kMaxWidth);
+  config.num_layers = read.integer("num_hidden_layers", 1, model::kMaxLayers);
+  config.num_heads = read.integer("num_attention_heads", 1, model::kMaxHeads);
+  if (read.is_null("num_key_value_heads") || kv_heads == 0) kv_heads = config.num_heads;
+  config.num_kv_heads = read.integer("num_key_value_heads", 1, model::kMaxHeads, kv_heads);
+  config.intermediate_size = read.integer("intermediate_size", 1, model::kMaxFeedForward);
+  config.head_dim = read.integer("head_dim", 1, model::kMaxWidth, 0);
+  config.norm = "rmsnorm";
+  config.norm_eps = read.number("rms_norm_eps", 1e-6);
+  config.positions = "rope";
+  config.tie_embeddings = read.boolean("tie_word_embeddings", tied);
+  return config;
+}
+
+void read_silu(const ConfigReader& read, DecoderConfig& config) {
+  read.word("hidden_act", {"silu", "swish"}, "silu");
+  config.activation = "swiglu";
+}
+
+/// transformers 5 keeps all of it under rope_parameters, earlier ones rope_theta beside rope_scaling.
+void read_rope(const ConfigReader& read, DecoderConfig& config) {
+  const bool together = read.has("rope_parameters");
+  const ConfigReader scaling = read.object(together ? "rope_parameters" : "rope_scaling");
+  config.rope_theta = (together ? scaling : read).number("rope_theta", 10000.0);
+  if (config.rope_theta < 1) (together ? scaling : read).refuse("rope_theta", "it must be at least 1");
+  for (const ConfigReader* each : {&read, &scaling})
+    if (each->number("partial_rotary_factor", 1) != 1)
+      each->refuse("partial_rotary_factor", "positions turn all of a head here");
+  const char* kind = scaling.has("rope_type") ? "rope_type" : "type";
+  if (scaling.word(kind, {"default", "llama3"}, "default") == "default") return;
+  config.rope_scaling.factor = scaling.number("factor", 1);
+  config.rope_scaling.low_frequency_factor = scaling.number("low_freq_factor", 1);
+  config.rope_scaling.high_frequency_factor = scaling.number("high_freq_factor", 4);
+  config.rope_scaling.original_length = scaling.integer("original_max_position_embeddings", 1, int64_t{1} << 32, 8192);
+  if (config.rope_scaling.factor < 1) scaling.refuse("factor", "it must be at least 1");
+  if (config.rope_scaling.high_frequency_factor <= config.rope_scaling.low_frequency_factor)
+    scaling.refuse("high_freq_factor", "it must be above low_freq_factor");
+}
+
+/// Which layers look back on a window, where the file lists them or `usual` says it. Ours repeat: the first of every n.
+template <typename Usual>
+void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) {
+  const std::vector<std::string> listed = read.words("layer_types", static_cast<size_t>(model::kMaxLayers));
+  if (!listed.empty() && static_cast<int64_t>(listed.size()) != config.num_layers)
+    read.refuse("layer_types", fmt::format("it must name the {} layers", config.num_layers));
+  std::vector<bool> sliding;
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    if (!listed.empty() && listed[i] != "sliding_attention" && listed[i] != "full_attention")
+      read.refuse("layer_types", "known are sliding_attention and full_attention");
+    sliding.push_back(listed.empty() ? usual(i) : listed[i] == "sliding_attention");
+  }
+  if (std::ranges::none_of(sliding, [](bool each) { return each; })) return;
+  for (int64_t every = 1; every <= config.num_layers; ++every) {
+    bool fits = true;
+    for (int64_t i = 0; i < config.num_layers && fits; ++i) fits = sliding[i] == (i % every == 0);
+    if (!fits) continue;
+    config.sliding_window = read.integer("sliding_window", 1, model::kMaxSequence, kUsualWindow);
+    config.sliding_window_every = every;
+    return;
+  }
+  read.refuse_whole("its layers with a sliding window do not come at even distances from the first");
+}
+
+DecoderConfig read_llama(const ConfigReader& read) {
+  DecoderConfig config = llama_like(read, false, 0);
+  read_silu(read, config);
+  read_rope(read, config);
+  config.attention_bias = read.boolean("attention_bias", false);
+  config.mlp_bias = read.boolean("mlp_bias", false);
+  return config;
+}
+
+DecoderConfig read_mistral(const ConfigReader& read) {
+  DecoderConfig config = llama_like(read, false, 8);
+  read_silu(read, config);
+  read_rope(read, config);
+  config.sliding_window =
+      read.integer("sliding_window", 1, model::kMaxSequence, read.is_null("sliding_window") ? 0 : kUsualWindow);
+  return config;
+}
+
+DecoderConfig read_gemma2(const ConfigReader& read) {
+  DecoderConfig config = llama_like(read, true, 4);
+  read_rope(read, config);
+  const char* activation = read.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  read.word(activation, {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
+  if (read.boolean("use_bidirectional_attention", false))
+    read.refuse("use_bidirectional_attention", "tokens see what is before them only");
+  config.activation = "geglu";
+  if (config.head_dim == 0) config.head_dim = 256;
+  config.attention_bias = read.boolean("attention_bias", false);
+  config.post_norms = config.embedding_scale = true;
+  config.query_scale = read.number("query_pre_attn_scalar", 256);
+  const auto cap = [&](const char* key, double usual) { return read.is_null(key) ? 0 : read.number(key, usual); };
+  config.attention_softcap = cap("attn_logit_softcapping", 50);
+  config.logit_softcap = cap("final_logit_softcapping", 30);
+  read_windows(read, config, [&](int64_t layer) { return !read.is_null("sliding_window") && layer % 2 == 0; });
+  return config;
+}
+
+DecoderConfig read_qwen2(const ConfigReader& read) {
+  DecoderConfig config = llama_like(read, false, 32);
+  read_silu(read, config);
+  read_rope(read, config);
+  config.qkv_bias = true;
+  const bool windows = read.boolean("use_sliding_window", false) && !read.is_null("sliding_window");
+  const int64_t first = read.integer("max_window_layers", 0, std::numeric_limits<int32_t>::max(), 28);
+  read_windows(read, config, [&](int64_t layer) { return windows && layer >= first; });
+  return config;
+}
+
+DecoderConfig read_qwen3(const ConfigReader& read) {
+  DecoderConfig config = read_qwen2(read);
+  if (config.head_dim == 0) config.head_dim = 128;
+  config.attention_bias = read.boolean("attention_bias", false);
+  config.qkv_bias = false;
+  config.qk_norm = true;
+  return config;
+}
+
+DecoderConfig read_gpt2(const ConfigReader& read) {
+  DecoderConfig config;
+  config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 50257);
+  config.hidden_size = read.integer("n_embd", 1, model::kMaxWidth, 768);
+  config.num_layers = read.integer("n_layer", 1, model::kMaxLayers, 12);
+  config.num_heads = read.integer("n_head", 1, model::kMaxHeads, 12);
+  config.max_positions = read.integer("n_positions", 1, model::kMaxSequence, 1024);
+  config.intermediate_size = read.integer("n_inner", 1, model::kMaxFeedForward, 4 * config.hidden_size);
+  config.norm = "layernorm";
+  config.norm_eps = read.number("layer_norm_epsilon", 1e-5);
+  config.positions = "learned";
+  const std::string gelu = read.word("activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu"}, "gelu_new");
+  config.activation = gelu == "gelu" ? "gelu" : "gelu_tanh";
+  config.tie_embeddings = read.boolean("tie_word_embeddings", true);
+  config.attention_bias = config.mlp_bias = true;
+  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"})
+    if (read.boolean(key, false)) read.refuse(key, "Plimsoll's decoder does not have it");
+  if (!read.boolean("scale_attn_weights", true)) read.refuse("scale_attn_weights", "scores are always scaled here");
+  return config;
+}
+
+Json write_llama_like(const DecoderConfig& config) {
+  Json json = {{"vocab_size", config.vocab_size},
+               {"hidden_size", config.hidden_size},
+               {"num_hidden_layers", config.num_layers},
+               {"num_attention_heads", config.num_heads},
+               {"num_key_value_heads", config.num_kv_heads},
+               {"intermediate_size", config.intermediate_size},
+               {"head_dim", config.head_dim},
+               {"rms_norm_eps", config.norm_eps},
+               {"tie_word_embeddings", config.tie_embeddings},
+               {"hidden_act", "silu"},
+               {"rope_theta", config.rope_theta},
+               {"rope_scaling", nullptr}};
+  if (const RopeScaling& scaling = config.rope_scaling; scaling.factor != 1)
+    json["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", scaling.factor},
+                            {"low_freq_factor", scaling.low_frequency_factor},
+                            {"high_freq_factor", scaling.high_frequency_factor},
+                            {"original_max_position_embeddings", scaling.original_length}};
+  return json;
+}
+
+Json write_llama(const DecoderConfig& config) {
+  Json json = write_llama_like(config);
+  json["attention_bias"] = config.attention_bias;
+  json["mlp_bias"] = config.mlp_bias;
+  return json;
+}
+
+Json window_of(const DecoderConfig& config) {
+  return config.sliding_window > 0 ? Json(config.sliding_window) : Json();
+}
+
+Json write_mistral(const DecoderConfig& config) {
+  Json json = write_llama_like(config);
+  json["sliding_window"] = window_of(config);
+  return json;
+}
+
+Json layer_types_of(const DecoderConfig& config) {
+  Json types = Json::array();
+  for (int64_t i = 0; i < config.num_layers; ++i)
+    types.push_back(config.sliding_window > 0 && i % config.sliding_window_every == 0 ? "sliding_attention"
+                                                                                      : "full_attention");
+  return types;
+}
+
+Json write_gemma2(const DecoderConfig& config) {
+  Json json = write_llama_like(config);
+  const auto cap = [](double value) { return value > 0 ? Json(value) : Json(); };
+  json["hidden_act"] = json["hidden_activation"] = "gelu_pytorch_tanh";
+  json["attention_bias"] = config.attention_bias;
+  json["query_pre_attn_scalar"] = config.query_scale;
+  json["attn_logit_softcapping"] = cap(config.attention_softcap);
+  json["final_logit_softcapping"] = cap(config.logit_softcap);
+  json["sliding_window"] = window_of(config);
+  json["layer_types"] = layer_types_of(config);
+  return json;
+}
+
+Json write_qwen2(const DecoderConfig& config) {
+  Json json = write_llama_like(config);
+  json["use_sliding_window"] = config.sliding_window > 0;
+  json["sliding_window"] = window_of(config);
+  json["max_window_layers"] = config.sliding_window > 0 ? 0 : config.num_layers;
+  json["layer_types"] = layer_types_of(config);
+  return json;
+}
+
+Json write_qwen3(const DecoderConfig& config) {
+  Json json = write_qwen2(config);
+  json["attention_bias"] = config.attention_bias;
+  return json;
+}
+
+Json write_gpt2(const DecoderConfig& config) {
+  return {{"vocab_size", config.vocab_size},
+          {"n_embd", config.hidden_size},
+          {"n_layer", config.num_layers},
+          {"n_head", config.num_heads},
+          {"n_positions", config.max_positions},
+          {"n_inner", config.intermediate_size},
+          {"layer_norm_epsilon", config.norm_eps},
+          {"activation_function", config.activation == "gelu" ? "gelu" : "gelu_new"},
+          {"tie_word_embeddings", config.tie_embeddings}};
+}
+
+struct Family {
+  std::string name;          // model_type
+  std::string architecture;  // transformers' class
+  DecoderConfig (*read)(const ConfigReader&);
+  Json (*write)(const DecoderConfig&);  // of settings that it has; others are lost
+};
+
+// Where several have the settings, the first is written.
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {{"llama", "LlamaForCausalLM", read_llama, write_llama},
+                                          {"mistral", "MistralForCausalLM", read_mistral, write_mistral},
+                                          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2},
+                                          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3},
+                                          {"gemma2", "Gemma2ForCausalLM", read_gemma2, write_gemma2},
+                                          {"gpt2", "GPT2LMHeadModel", read_gpt2, write_gpt2}};
+  return all;
+}
+
+const Family* find_family(const std::string& name) {
+  const auto found = std::ranges::find(families(), name, &Family::name);
+  return found == families().end() ? nullptr : &*found;
+}
+
+/// What heads and widths must hold to before they are divided by each other.
+void check_sizes(const ConfigReader& read, const DecoderConfig& config) {
+  if (config.head_dim == 0 && config.hidden_size % config.num_heads != 0)
+    read.refuse_whole(fmt::format("its {} heads do not divide its width {}", config.num_heads, config.hidden_size));
+  if (config.num_kv_heads > 0 && config.num_heads % config.num_kv_heads != 0)
+    read.refuse_whole(
+        fmt::format("its {} key heads do not divide its {} heads", config.num_kv_heads, config.num_heads));
+}
+
+}  // namespace
+
+const std::vector<std::string>& family_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Family& family : families()) all.push_back(family.name);
+    return all;
+  }();
+  return names;
+}
+
+Architecture architecture_of(const Json& json, const std::string& name) {
+  const ConfigReader read(json, name);
+  if (!read.has("model_type")) read.refuse("model_type", fmt::format("known are {}", fmt::join(family_names(), ", ")));
+  if (json["model_type"] == "mamba2") read.refuse("model_type", "such a model is read with model.type: mamba");
+  const Family* family = find_family(read.word("model_type", family_names(), ""));
+  if (read.has("quantization_config"))
+    read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
+  const DecoderConfig config = family->read(read);
+  check_sizes(read, config);
+  return {family->name, canonical(config)};
+}
+
+Architecture read_architecture(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
+  return architecture_of(read_python_json_file(file, kLargestConfig), file.string());
+}
+
+Architecture family_of(const DecoderConfig& settings) {
+  // A family has the settings if they come back from what is written of it.
+  const DecoderConfig config = canonical(settings);
+  std::vector<std::string> best;
+  for (const Family& family : families()) {
+    std::vector<std::string> other;
+    try {
+      const DecoderConfig back = canonical(family.read(ConfigReader(family.write(config), family.name)));
+      other = differences(back, config);
+    } catch (const UserError& error) {
+      other.emplace_back(error.what());
+    }
+    if (other.empty()) return {family.name, config};
+    if (best.empty() || other.size() < best.size()) {
+      best = std::move(other);
+      best.front() = family.name + " has " + best.front();
+    }
+  }
+  throw UserError(fmt::format("transformers has no family of models with these settings: the nearest, {}; known are {}",
+                              fmt::join(best, "; "), fmt::join(family_names(), ", ")));
+}
+
+Json config_json_of(const Architecture& architecture, const std::string& dtype, int64_t positions) {
+  const Family* family = find_family(architecture.family);
+  check(family != nullptr, "no family " + architecture.family);
+  Json json = family->write(architecture.config);
+  json["model_type"] = family->name;
+  json["architectures"] = Json::array({family->architecture});
+  json["torch_dtype"] = dtype;
+  json["use_cache"] = true;
+  // transformers asks for these, and would take ids that the vocabulary may not have.
+  json["bos_token_id"] = json["eos_token_id"] = nullptr;
+  if (architecture.config.positions == "rope") json["max_position_embeddings"] = positions;
+  return json;
+}
+
+}  // namespace plimsoll::weights

@@ -1,0 +1,254 @@
+#include "weights/huggingface_export.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+
+#include "base/atomic_file.h"
+#include "base/file_error.h"
+#include "base/quoted.h"
+#include "base/json_file.h"
+#include "safetensors/safetensors.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "ops/dtypes.h"
+#include "weights/checkpoint_weights.h"
+#include "weights/decoder_fields.h"
+#include "weights/families.h"
+#include "weights/mamba_family.h"
+#include "weights/source.h"
+#include "weights/tensor_names.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+constexpr int64_t kLargestConfig = 4 * MiB;
+
+/// One tensor that is written: some rows of a parameter of ours.
+struct Part {
+  const weights::Parameter* parameter;
+  const weights::Piece* piece;
+  int64_t row;
+  int64_t bytes;
+};
+
+/// Whether the folder was not there before.
+bool make_empty_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  const bool made = std::filesystem::create_directories(folder, error);
+  if (error) throw_file_error("make the folder", folder, error.value());
+  // Shards of another model beside ours would be taken for its.
+  if (!std::filesystem::is_empty(folder, error))
+    throw UserError(fmt::format("the folder {} is not empty; name another", folder.string()));
+  return made;
+}
+
+void write_json(const std::filesystem::path& path, const Json& json) {
+  write_file_atomically(path, json.dump(2) + "\n");
+}
+
+/// Returns the config.json that the job took its architecture from, or nothing.
+std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
+  std::error_code error;
+  for (std::filesystem::path path : {model.config, model.weights}) {
+    if (path.empty()) continue;
+    if (std::filesystem::is_directory(path, error)) path /= "config.json";
+    if (path.extension() == ".json" && std::filesystem::exists(path, error)) return path;
+  }
+  return std::nullopt;
+}
+
+// The type that the checkpoint holds its weights in. They are taken out as float32, whatever is written: a norm's 1 + w
+// in 16 bits has lost what 1 is then taken from.
+DType held_type(const std::filesystem::path& checkpoint, const ExportOptions& options) {
+  const CheckpointWeights weights(checkpoint, options);
+  for (const auto& [name, make] : weights.all())
+    if (name == "embedding") return dtype_of(make().scalar_type());
+  return DType::float32;
+}
+
+class FolderExport {
+ public:
+  FolderExport(const ModelConfig& model, int64_t sequence_length, const std::filesystem::path& checkpoint,
+               const std::filesystem::path& out, const ExportOptions& options)
+      : out_(out), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
+    const bool mamba = model.type == "mamba";
+    if (model.type != "decoder" && !mamba)
+      throw UserError(fmt::format("model.type is {}; allowed with --format huggingface: decoder, mamba", model.type));
+    if (from_.adapters() > 0 && !options.merge)
+      throw UserError("the checkpoint has LoRA adapters, which a folder for transformers cannot hold; add --merge");
+    for (const auto& [name, make] : from_.all()) made_[name] = &make;
+    const at::Tensor embedding = tensor("embedding");
+    dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);
+    if (mamba) {
+      MambaConfig config = model.mamba;
+      config.vocab_size = embedding.size(0);
+      choose(model, config);
+      check_surplus();
+      return;
+    }
+    DecoderConfig config = model.decoder;
+    config.vocab_size = embedding.size(0);
+    if (made_.contains("positions")) config.max_positions = tensor("positions").size(0);
+    choose(model, config, sequence_length);
+    check_surplus();
+  }
+
+  int64_t merged() const { return from_.adapters(); }
+
+  ExportReport write(int64_t shard_bytes) {
+    std::vector<std::vector<Part>> shards = {{}};
+    ExportReport report;
+    int64_t in_shard = 0;
+    for (const weights::Parameter& parameter : parameters_) {
+      int64_t row = 0;
+      for (const weights::Piece& piece : parameter.pieces) {
+        const int64_t bytes = *safetensors_bytes(dtype_, piece.sizes);
+        if (in_shard > 0 && in_shard + bytes > shard_bytes) {
+          shards.emplace_back();
+          in_shard = 0;
+        }
+        shards.back().push_back({&parameter, &piece, row, bytes});
+        row += piece.rows();
+        in_shard += bytes;
+        report.bytes += bytes;
+        ++report.tensors;
+      }
+    }
+    const bool made = make_empty_folder(out_);
+    try {
+      write(shards, report.bytes);
+    } catch (...) {
+      // Shards without the rest are no model.
+      std::error_code ignored;
+      for (const std::filesystem::path& file : written_) std::filesystem::remove(file, ignored);
+      if (made) std::filesystem::remove(out_, ignored);
+      throw;
+    }
+    return report;
+  }
+
+ private:
+  void write(const std::vector<std::vector<Part>>& shards, int64_t bytes) {
+    Json places = Json::object();
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const std::string name = shards.size() == 1
+                                   ? "model.safetensors"
+                                   : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      written_.push_back(out_ / name);
+      write_shard(name, shards[i]);
+      for (const Part& part : shards[i]) places[part.piece->name] = name;
+    }
+    if (shards.size() > 1) {
+      written_.push_back(out_ / "model.safetensors.index.json");
+      write_json(written_.back(), {{"metadata", {{"total_size", bytes}}}, {"weight_map", places}});
+    }
+    written_.push_back(out_ / "config.json");
+    write_json(written_.back(), json_);
+  }
+
+  /// What the checkpoint has and the folder would not.
+  void check_surplus() const {
+    std::set<std::string_view> known;
+    for (const weights::Parameter& parameter : parameters_) known.insert(parameter.name);
+    for (const auto& [name, make] : made_)
+      if (!known.contains(name))
+        throw UserError(fmt::format("the checkpoint has {}, which the job's model does not; it is of another model",
+                                    in_quotes(name)));
+  }
+
+  at::Tensor tensor(const std::string& name) const {
+    const auto found = made_.find(name);
+    if (found == made_.end())
+      throw UserError(fmt::format("the checkpoint has no {}; it is of another model than the job's", in_quotes(name)));
+    return (*found->second)();
+  }
+
+  void choose(const ModelConfig& model, const DecoderConfig& config, int64_t sequence_length) {
+    if (const auto file = config_of(model)) {
+      json_ = read_python_json_file(*file, kLargestConfig);
+      const weights::Architecture architecture = weights::architecture_of(json_, file->string());
+      parameters_ = weights::parameters_of(architecture.family, architecture.config);
+      if (weights::differences(architecture.config, weights::canonical(config)).empty()) return set_type();
+    }
+    const weights::Architecture architecture = weights::family_of(config);
+    parameters_ = weights::parameters_of(architecture.family, architecture.config);
+    json_ = weights::config_json_of(architecture, std::string(name_of(dtype_)), sequence_length);
+  }
+
+  void choose(const ModelConfig& model, const MambaConfig& config) {
+    parameters_ = weights::mamba_layout_of(config).parameters;
+    if (const auto file = config_of(model)) {
+      json_ = read_python_json_file(*file, kLargestConfig);
+      if (weights::differences(weights::mamba_config_of(json_, file->string()), config).empty()) return set_type();
+    }
+    json_ = weights::mamba_config_json_of(config, std::string(name_of(dtype_)));
+  }
+
+  void set_type() { json_[json_.contains("dtype") ? "dtype" : "torch_dtype"] = name_of(dtype_); }
+
+  void write_shard(const std::string& name, const std::vector<Part>& parts) {
+    std::vector<TensorDeclaration> declarations;
+    for (const Part& part : parts) declarations.push_back({part.piece->name, dtype_, part.piece->sizes, {}});
+    SafetensorsWriter writer(out_ / name, declarations, {{"format", "pt"}});
+    at::Tensor whole;  // the parts of one follow one another
+    const weights::Parameter* of = nullptr;
+    for (const Part& part : parts) {
+      if (part.parameter != of) {
+        whole.reset();  // before the next is made
+        whole = tensor(part.parameter->name);
+        of = part.parameter;
+      }
+      check_size(part, whole);
+      at::Tensor piece = whole.narrow(0, part.row, part.piece->rows());
+      if (!part.piece->here.empty()) piece = piece.reshape(part.piece->sizes);
+      if (part.piece->transposed) piece = piece.t();
+      if (part.parameter->less_one) piece = piece.to(at::kDouble) - 1;
+      writer.write(part.piece->name, bytes_of(piece.to(scalar_type_of(dtype_)).contiguous()));
+    }
+    writer.commit();
+  }
+
+  static void check_size(const Part& part, const at::Tensor& whole) {
+    int64_t rows = 0;
+    for (const weights::Piece& piece : part.parameter->pieces) rows += piece.rows();
+    const std::vector<int64_t>& sizes = part.piece->ours();
+    const bool matrix = sizes.size() == 2;
+    const int64_t columns = matrix ? sizes[part.piece->transposed ? 0 : 1] : 1;
+    if (whole.dim() != (matrix ? 2 : 1) || whole.size(0) != rows || (matrix && whole.size(1) != columns))
+      throw UserError(
+          fmt::format("the checkpoint's '{}' is not of the size that the job's model has; it is of another "
+                      "model",
+                      part.parameter->name));
+  }
+
+  std::filesystem::path out_;
+  CheckpointWeights from_;
+  std::map<std::string, const std::function<at::Tensor()>*> made_;
+  DType dtype_ = DType::float32;
+  std::vector<weights::Parameter> parameters_;
+  Json json_;
+  std::vector<std::filesystem::path> written_;
+};
+
+}  // namespace
+
+ExportReport export_huggingface(const ModelConfig& model, int64_t sequence_length,
+                                const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+                                const ExportOptions& options, int64_t shard_bytes) {
+  const at::NoGradGuard no_grad;
+  const CheckpointInfo info = describe_checkpoint(checkpoint);
+  FolderExport writing(model, sequence_length, checkpoint, out, options);
+  ExportReport report = writing.write(shard_bytes);
+  report.step = info.step;
+  report.merged = options.merge ? writing.merged() : 0;
+  return report;
+}
+
+}  // namespace plimsoll

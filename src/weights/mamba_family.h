@@ -1,0 +1,53 @@
+// Mamba2 language models as Hugging Face's transformers keeps them (model_type mamba2).
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "plimsoll/mamba.h"
+#include "weights/tensor_names.h"
+
+namespace plimsoll::weights {
+
+/// What the config.json of `path` (the file, or the folder that it lies in) says. Throws UserError that names the file,
+/// and the key where one is at fault: another family, a setting that Plimsoll's layers do not have, a size that is
+/// missing, not a whole number or out of bounds, heads and groups that do not divide.
+MambaConfig read_mamba_config(const std::filesystem::path& path);
+
+/// The same from what stands in the file; `name` stands for it in messages.
+MambaConfig mamba_config_of(const nlohmann::json& json, const std::string& name);
+
+/// The config.json of that model, as transformers reads it. `dtype`: "float32", "bfloat16", "float16".
+nlohmann::json mamba_config_json_of(const MambaConfig& config, const std::string& dtype);
+
+Layout mamba_layout_of(const MambaConfig& config);
+
+/// "hidden_size: 64, not 32" for every setting in which two differ, but for the length of chunks.
+std::vector<std::string> differences(const MambaConfig& of, const MambaConfig& than);
+
+/// Calls visit(name, place) for every setting that a job must not say otherwise; place(config) is a reference to it.
+template <typename Visit>
+void for_each_mamba_field(Visit&& visit) {
+#define PLIMSOLL_FIELD(key, name) \
+  visit(                          \
+      key, [](auto& config) -> auto& { return config.name; })
+  PLIMSOLL_FIELD("vocab_size", vocab_size);
+  PLIMSOLL_FIELD("hidden_size", hidden_size);
+  PLIMSOLL_FIELD("num_layers", num_layers);
+  PLIMSOLL_FIELD("state_size", state_size);
+  PLIMSOLL_FIELD("expand", expand);
+  PLIMSOLL_FIELD("head_dim", head_dim);
+  PLIMSOLL_FIELD("num_groups", num_groups);
+  PLIMSOLL_FIELD("conv_width", conv_width);
+  PLIMSOLL_FIELD("conv_bias", conv_bias);
+  PLIMSOLL_FIELD("projection_bias", projection_bias);
+  PLIMSOLL_FIELD("time_step_limit", least_step);
+  PLIMSOLL_FIELD("time_step_limit", most_step);
+  PLIMSOLL_FIELD("tie_embeddings", tie_embeddings);
+  PLIMSOLL_FIELD("norm_eps", norm_eps);
+#undef PLIMSOLL_FIELD
+}
+
+}  // namespace plimsoll::weights

@@ -1,0 +1,158 @@
+#include "weights/tensor_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace plimsoll::weights {
+namespace {
+
+/// The words that differ between those who name the same parts. Layers' names stand behind `layer`.
+struct Names {
+  const char *embedding, *head, *norm, *layer;
+  const char *attention_norm, *mlp_norm, *attention_post_norm, *mlp_post_norm;
+  const char *q, *k, *v, *out, *q_norm, *k_norm, *gate, *up, *down;
+};
+
+constexpr Names kLlama{"model.embed_tokens.weight",
+                       "lm_head.weight",
+                       "model.norm.weight",
+                       "model.layers",
+                       "input_layernorm",
+                       "post_attention_layernorm",
+                       nullptr,
+                       nullptr,
+                       "self_attn.q_proj",
+                       "self_attn.k_proj",
+                       "self_attn.v_proj",
+                       "self_attn.o_proj",
+                       "self_attn.q_norm",
+                       "self_attn.k_norm",
+                       "mlp.gate_proj",
+                       "mlp.up_proj",
+                       "mlp.down_proj"};
+
+constexpr Names kGguf{"token_embd.weight",
+                      "output.weight",
+                      "output_norm.weight",
+                      "blk",
+                      "attn_norm",
+                      "ffn_norm",
+                      nullptr,
+                      nullptr,
+                      "attn_q",
+                      "attn_k",
+                      "attn_v",
+                      "attn_output",
+                      "attn_q_norm",
+                      "attn_k_norm",
+                      "ffn_gate",
+                      "ffn_up",
+                      "ffn_down"};
+
+Names names_of(const std::string& family) {
+  if (family == "gguf") return kGguf;
+  Names names = kLlama;
+  if (family == "gemma2") {
+    names.attention_post_norm = "post_attention_layernorm";
+    names.mlp_norm = "pre_feedforward_layernorm";
+    names.mlp_post_norm = "post_feedforward_layernorm";
+  }
+  return names;
+}
+
+std::vector<Parameter> llama_like(const std::string& family, const DecoderConfig& c) {
+  const Names names = names_of(family);
+  const bool less_one = family == "gemma2";
+  const int64_t queries = c.num_heads * c.head_dim, keys = c.num_kv_heads * c.head_dim;
+  std::vector<Parameter> all = {{"embedding", {{names.embedding, {c.vocab_size, c.hidden_size}}}}};
+  for (int64_t i = 0; i < c.num_layers; ++i) {
+    const auto ours = [&](const char* name) { return fmt::format("layers.{}.{}", i, name); };
+    const auto theirs = [&](const char* name, const char* ending) {
+      return fmt::format("{}.{}.{}.{}", names.layer, i, name, ending);
+    };
+    const auto norm = [&](const char* name, const char* of_file, int64_t size) {
+      all.push_back({ours(name), {{theirs(of_file, "weight"), {size}}}, less_one});
+    };
+    // GGUF files of this architecture hold the rows of queries' and keys' heads in pairs.
+    const int64_t q_pairs = family == "gguf" ? c.num_heads : 0, k_pairs = family == "gguf" ? c.num_kv_heads : 0;
+    const auto linear = [&](const char* name, int64_t in, bool bias, const auto&... parts) {
+      all.push_back(
+          {ours(name) + ".weight", {Piece{theirs(parts.name, "weight"), {parts.rows, in}, false, parts.pairs}...}});
+      if (bias)
+        all.push_back({ours(name) + ".bias", {Piece{theirs(parts.name, "bias"), {parts.rows}, false, parts.pairs}...}});
+    };
+    struct Part {
+      const char* name;
+      int64_t rows, pairs = 0;
+    };
+    norm("attention_norm.weight", names.attention_norm, c.hidden_size);
+    linear("attention.qkv", c.hidden_size, c.attention_bias || c.qkv_bias, Part{names.q, queries, q_pairs},
+           Part{names.k, keys, k_pairs}, Part{names.v, keys});
+    linear("attention.out", queries, c.attention_bias, Part{names.out, c.hidden_size});
+    if (c.qk_norm) {
+      norm("attention.q_norm.weight", names.q_norm, c.head_dim);
+      norm("attention.k_norm.weight", names.k_norm, c.head_dim);
+    }
+    norm("mlp_norm.weight", names.mlp_norm, c.hidden_size);
+    linear("mlp.up", c.hidden_size, c.mlp_bias, Part{names.gate, c.intermediate_size},
+           Part{names.up, c.intermediate_size});
+    linear("mlp.down", c.intermediate_size, c.mlp_bias, Part{names.down, c.hidden_size});
+    if (c.post_norms) {
+      norm("attention_post_norm.weight", names.attention_post_norm, c.hidden_size);
+      norm("mlp_post_norm.weight", names.mlp_post_norm, c.hidden_size);
+    }
+  }
+  all.push_back({"norm.weight", {{names.norm, {c.hidden_size}}}, less_one});
+  if (!c.tie_embeddings) all.push_back({"head", {{names.head, {c.vocab_size, c.hidden_size}}}});
+  return all;
+}
+
+std::vector<Parameter> gpt2(const DecoderConfig& c) {
+  const int64_t width = c.hidden_size;
+  std::vector<Parameter> all = {{"embedding", {{"transformer.wte.weight", {c.vocab_size, width}}}},
+                                {"positions", {{"transformer.wpe.weight", {c.max_positions, width}}}}};
+  const auto norm = [&](const std::string& ours, const std::string& theirs) {
+    for (const char* part : {".weight", ".bias"}) all.push_back({ours + part, {{theirs + part, {width}}}});
+  };
+  for (int64_t i = 0; i < c.num_layers; ++i) {
+    const std::string ours = fmt::format("layers.{}.", i), theirs = fmt::format("transformer.h.{}.", i);
+    const auto linear = [&](const char* name, const char* of_file, int64_t in, int64_t out) {
+      all.push_back({ours + name + ".weight", {{theirs + of_file + ".weight", {in, out}, /*transposed=*/true}}});
+      all.push_back({ours + name + ".bias", {{theirs + of_file + ".bias", {out}}}});
+    };
+    norm(ours + "attention_norm", theirs + "ln_1");
+    linear("attention.qkv", "attn.c_attn", width, 3 * width);
+    linear("attention.out", "attn.c_proj", width, width);
+    norm(ours + "mlp_norm", theirs + "ln_2");
+    linear("mlp.up", "mlp.c_fc", width, c.intermediate_size);
+    linear("mlp.down", "mlp.c_proj", c.intermediate_size, width);
+  }
+  norm("norm", "transformer.ln_f");
+  if (!c.tie_embeddings) all.push_back({"head", {{"lm_head.weight", {c.vocab_size, width}}}});
+  return all;
+}
+
+}  // namespace
+
+std::vector<Parameter> parameters_of(const std::string& family, const DecoderConfig& config) {
+  return family == "gpt2" ? gpt2(config) : llama_like(family, config);
+}
+
+Layout layout_of(const std::string& family, const DecoderConfig& config) {
+  const bool tied = config.tie_embeddings;
+  return {parameters_of(family, config),
+          family == "gguf"   ? ""
+          : family == "gpt2" ? "transformer."
+                             : "model.",
+          [tied](std::string_view name) {
+            if (tied && (name == "lm_head.weight" || name == "output.weight")) return true;
+            // Buffers that older versions of transformers saved: the causal mask, what it is filled with, rotary
+            // frequencies.
+            constexpr std::array endings = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+            return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+          }};
+}
+
+}  // namespace plimsoll::weights

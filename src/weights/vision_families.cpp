@@ -1,0 +1,235 @@
+#include "weights/vision_families.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/json_file.h"
+#include "models/size_limits.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "weights/config_reader.h"
+
+namespace plimsoll::weights {
+namespace {
+
+using Json = nlohmann::json;
+constexpr int64_t kLargestConfig = 4 * MiB;
+constexpr int64_t kMostPixels = int64_t{1} << 12, kMostDepth = 1024, kWidest = int64_t{1} << 16;
+constexpr int64_t kChannels = 3;
+
+using Colours = std::array<double, 3>;
+constexpr Colours kHalf = {0.5, 0.5, 0.5};
+// Of the pictures that CLIP was trained on (its image processor's defaults in transformers).
+constexpr Colours kClipMean = {0.48145466, 0.4578275, 0.40821073}, kClipStd = {0.26862954, 0.26130258, 0.27577711};
+
+std::string activation_of(const ConfigReader& read, const char* usual) {
+  const std::string word = read.word("hidden_act", {"gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu"}, usual);
+  return word == "gelu_new" || word == "gelu_pytorch_tanh" ? "gelu_tanh" : word;
+}
+
+/// What the three have in common. Defaults are those of transformers' configuration classes.
+VisionArchitecture read_encoder(const ConfigReader& read, const std::string& family) {
+  const bool clip = family == "clip", siglip = family == "siglip";
+  VisionArchitecture found;
+  found.family = family;
+  VisionConfig& config = found.config;
+  found.image_size = read.integer("image_size", 1, kMostPixels, 224);
+  config.patch = read.integer("patch_size", 1, kMostPixels, clip ? 32 : 16);
+  config.width = read.integer("hidden_size", 1, kWidest, 768);
+  config.depth = read.integer("num_hidden_layers", 1, kMostDepth, 12);
+  config.num_heads = read.integer("num_attention_heads", 1, model::kMaxHeads, 12);
+  config.intermediate_size = read.integer("intermediate_size", 1, model::kMaxFeedForward, 3072);
+  config.norm = "layernorm";
+  config.norm_eps = read.number("layer_norm_eps", clip ? 1e-5 : siglip ? 1e-6 : 1e-12);
+  config.activation = activation_of(read, clip ? "quick_gelu" : siglip ? "gelu_pytorch_tanh" : "gelu");
+  config.bias = true;
+  config.patch_bias = !clip;
+  config.class_token = !siglip;
+  config.pre_norm = clip;
+  config.final_norm = !clip;
+  if (read.integer("num_channels", 1, 1 << 10, kChannels) != kChannels)
+    read.refuse("num_channels", "frames have 3 channels here");
+  if (!read.boolean("qkv_bias", true)) read.refuse("qkv_bias", "all projections of such an encoder have biases here");
+  if (config.patch > found.image_size)
+    read.refuse("patch_size", fmt::format("it must not exceed image_size {}", found.image_size));
+  if (config.width % config.num_heads != 0)
+    read.refuse("num_attention_heads", fmt::format("it must divide hidden_size {}", config.width));
+  config.cropped = found.image_size % config.patch != 0;
+  config.image_mean = clip ? kClipMean : kHalf;
+  config.image_std = clip ? kClipStd : kHalf;
+  return found;
+}
+
+/// What an image processor does to colours beside scaling them to [0, 1].
+void read_colours(const ConfigReader& read, VisionConfig& config) {
+  constexpr double kUsual = 1.0 / 255;
+  if (!read.boolean("do_rescale", true) || std::abs(read.number("rescale_factor", kUsual) / kUsual - 1) > 1e-6)
+    read.refuse(read.boolean("do_rescale", true) ? "rescale_factor" : "do_rescale",
+                "pixels are divided by 255 here before mean and deviation are taken off");
+  if (!read.boolean("do_normalize", true)) {
+    config.image_mean = {0, 0, 0};
+    config.image_std = {1, 1, 1};
+    return;
+  }
+  const auto three = [&](const char* key, Colours& colours) {
+    const std::vector<double> said = read.numbers(key, 3, {colours.begin(), colours.end()});
+    std::ranges::copy(said, colours.begin());
+    if (!std::ranges::all_of(said, [](double each) { return std::isfinite(each); }))
+      read.refuse(key, "it must be a list of 3 numbers");
+  };
+  three("image_mean", config.image_mean);
+  three("image_std", config.image_std);
+  if (!std::ranges::all_of(config.image_std, [](double each) { return each > 0; }))
+    read.refuse("image_std", "its numbers must be above 0");
+}
+
+void read_preprocessor(const std::filesystem::path& folder, VisionConfig& config) {
+  std::error_code error;
+  if (const auto file = folder / "preprocessor_config.json"; std::filesystem::exists(file, error)) {
+    const Json json = read_python_json_file(file, kLargestConfig);
+    return read_colours(ConfigReader(json, file.string()), config);
+  }
+  // transformers 5 may keep it among the settings of the whole processor.
+  const auto file = folder / "processor_config.json";
+  if (!std::filesystem::exists(file, error)) return;
+  const Json json = read_python_json_file(file, kLargestConfig);
+  read_colours(ConfigReader(json, file.string()).object("image_processor"), config);
+}
+
+struct Names {
+  const char *prefix, *class_token, *positions, *patches, *pre_norm, *layers, *norm;
+  const char *attention_norm, *q, *k, *v, *out, *mlp_norm, *up, *down;
+};
+
+constexpr Names kVit{"vit.",
+                     "embeddings.cls_token",
+                     "embeddings.position_embeddings",
+                     "embeddings.patch_embeddings.projection",
+                     nullptr,
+                     "encoder.layer",
+                     "layernorm",
+                     "layernorm_before",
+                     "attention.attention.query",
+                     "attention.attention.key",
+                     "attention.attention.value",
+                     "attention.output.dense",
+                     "layernorm_after",
+                     "intermediate.dense",
+                     "output.dense"};
+
+constexpr Names kClip{"vision_model.",
+                      "embeddings.class_embedding",
+                      "embeddings.position_embedding.weight",
+                      "embeddings.patch_embedding",
+                      "pre_layrnorm",  // as CLIP's authors spell it
+                      "encoder.layers",
+                      "post_layernorm",
+                      "layer_norm1",
+                      "self_attn.q_proj",
+                      "self_attn.k_proj",
+                      "self_attn.v_proj",
+                      "self_attn.out_proj",
+                      "layer_norm2",
+                      "mlp.fc1",
+                      "mlp.fc2"};
+
+/// The number of the block that a tensor belongs to, where it is one of blocks.
+std::optional<int64_t> block_of(std::string_view name, const Names& names) {
+  const std::string beginning = std::string(names.layers) + ".";
+  if (!name.starts_with(beginning)) return std::nullopt;
+  name.remove_prefix(beginning.size());
+  int64_t number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end == name.data() + name.size() || *end != '.') return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+const std::vector<std::string>& vision_family_names() {
+  static const std::vector<std::string> names = {"clip", "clip_vision_model", "siglip", "siglip_vision_model", "vit"};
+  return names;
+}
+
+VisionArchitecture read_vision_architecture(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
+  const Json json = read_python_json_file(file, kLargestConfig);
+  const ConfigReader read(json, file.string());
+  if (!read.has("model_type"))
+    read.refuse("model_type", fmt::format("known are {}", fmt::join(vision_family_names(), ", ")));
+  const std::string type = read.word("model_type", vision_family_names(), "");
+  if (read.has("quantization_config"))
+    read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
+  const bool both = type == "clip" || type == "siglip";
+  const std::string family = type.substr(0, type.find('_'));
+  VisionArchitecture found = read_encoder(both ? read.object("vision_config") : read, family);
+  read_preprocessor(file.parent_path(), found.config);
+  return found;
+}
+
+Layout vision_layout_of(const VisionArchitecture& architecture, int64_t depth_in_file) {
+  const VisionConfig& c = architecture.config;
+  const bool vit = architecture.family == "vit";
+  const Names names = vit ? kVit : kClip;
+  const auto named = [&](const std::string& name) { return names.prefix + name; };
+  const int64_t side = architecture.image_size / c.patch, tokens = side * side + (c.class_token ? 1 : 0);
+  Layout layout;
+  layout.optional_prefix = names.prefix;
+  std::vector<Parameter>& all = layout.parameters;
+  // A convolution whose steps are as long as it is wide is a projection of each patch.
+  all.push_back({"embed.weight",
+                 {{.name = named(names.patches) + std::string(".weight"),
+                   .sizes = {c.width, kChannels, c.patch, c.patch},
+                   .here = {c.width, kChannels * c.patch * c.patch}}}});
+  if (c.patch_bias) all.push_back({"embed.bias", {{named(names.patches) + std::string(".bias"), {c.width}}}});
+  if (c.class_token) {
+    Piece token{named(names.class_token), {c.width}};
+    if (vit) token = {.name = token.name, .sizes = {1, 1, c.width}, .here = {c.width}};
+    all.push_back({"class_token", {token}});
+  }
+  Piece positions{named(names.positions), {tokens, c.width}};
+  if (vit) positions = {.name = positions.name, .sizes = {1, tokens, c.width}, .here = {tokens, c.width}};
+  all.push_back({"positions", {positions}});
+  const auto norm = [&](const std::string& ours, const std::string& theirs) {
+    for (const char* part : {".weight", ".bias"}) all.push_back({ours + part, {{named(theirs) + part, {c.width}}}});
+  };
+  if (c.pre_norm) norm("pre_norm", names.pre_norm);
+  const int64_t inner = c.intermediate_size > 0 ? c.intermediate_size : 4 * c.width;
+  for (int64_t i = 0; i < c.depth; ++i) {
+    const std::string ours = fmt::format("blocks.{}.", i), theirs = fmt::format("{}.{}.", names.layers, i);
+    const auto linear = [&](const char* name, const std::vector<const char*>& of_file, int64_t in, int64_t out) {
+      Parameter weight{ours + name + ".weight", {}}, bias{ours + name + ".bias", {}};
+      for (const char* part : of_file) {
+        weight.pieces.push_back({named(theirs + part + ".weight"), {out, in}});
+        bias.pieces.push_back({named(theirs + part + ".bias"), {out}});
+      }
+      all.push_back(std::move(weight));
+      all.push_back(std::move(bias));
+    };
+    norm(ours + "norm", theirs + names.attention_norm);
+    linear("qkv", {names.q, names.k, names.v}, c.width, c.width);
+    linear("out", {names.out}, c.width, c.width);
+    norm(ours + "mlp.norm", theirs + names.mlp_norm);
+    linear("mlp.up", {names.up}, c.width, inner);
+    linear("mlp.down", {names.down}, inner, c.width);
+  }
+  if (c.final_norm) norm("norm", names.norm);
+  layout.left_alone = [names, c, depth_in_file](std::string_view name) {
+    for (const std::string_view part :
+         {"text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias", "classifier.",
+          "pooler.", "head.", "embeddings.position_ids", "embeddings.mask_token"})
+      if (part.ends_with('.') ? name.starts_with(part) : name == part) return true;
+    if (!c.final_norm && name.starts_with(std::string(names.norm) + ".")) return true;
+    const auto block = block_of(name, names);
+    return block && *block >= c.depth && *block < depth_in_file;
+  };
+  return layout;
+}
+
+}  // namespace plimsoll::weights

@@ -1,0 +1,57 @@
+// The families of vision transformers whose weights are read as Hugging Face's transformers keeps them: ViT, and the
+// encoders of CLIP and SigLIP, alone or beside their text encoders.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plimsoll/video_llm.h"
+#include "weights/tensor_names.h"
+
+namespace plimsoll::weights {
+
+/// "clip", "clip_vision_model", "siglip", "siglip_vision_model", "vit": `model_type` of the config.json.
+const std::vector<std::string>& vision_family_names();
+
+struct VisionArchitecture {
+  std::string family;  ///< "vit", "clip", "siglip"
+  VisionConfig config;
+  int64_t image_size = 0;
+};
+
+/// What the config.json of `path` (the file, or the folder that it lies in) says, with the mean and deviation of a
+/// preprocessor_config.json beside it; without one, those that the family's image processor has by default.
+///
+/// The encoder's result is the last hidden state as transformers has it: ViT's and SigLIP's after the last norm, CLIP's
+/// before it (there it belongs to the pooling of the class token). Throws UserError that names the file, and the key
+/// where one is at fault: another family (with those that are known), a setting that the encoder does not have, a size
+/// that is missing, not a whole number or out of bounds.
+VisionArchitecture read_vision_architecture(const std::filesystem::path& path);
+
+/// The tensors of such an encoder: the first config.depth of its `depth_in_file` blocks. Left alone are later blocks,
+/// what only pools or classifies, and the text encoder.
+Layout vision_layout_of(const VisionArchitecture& architecture, int64_t depth_in_file);
+
+/// Calls visit(name, place) for every setting that a job must not say otherwise; place(config) is a reference to it.
+template <typename Visit>
+void for_each_vision_field(Visit&& visit) {
+#define PLIMSOLL_FIELD(name) \
+  visit(                     \
+      #name, [](auto& config) -> auto& { return config.name; })
+  PLIMSOLL_FIELD(patch);
+  PLIMSOLL_FIELD(width);
+  PLIMSOLL_FIELD(num_heads);
+  PLIMSOLL_FIELD(intermediate_size);
+  PLIMSOLL_FIELD(norm);
+  PLIMSOLL_FIELD(norm_eps);
+  PLIMSOLL_FIELD(activation);
+  PLIMSOLL_FIELD(bias);
+  PLIMSOLL_FIELD(patch_bias);
+  PLIMSOLL_FIELD(class_token);
+  PLIMSOLL_FIELD(pre_norm);
+#undef PLIMSOLL_FIELD
+}
+
+}  // namespace plimsoll::weights

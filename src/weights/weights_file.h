@@ -1,0 +1,42 @@
+// A model's weights in a safetensors file: out of a checkpoint, and into a training that starts from them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "plimsoll/dtype.h"
+#include "checkpoint/checkpoint.h"
+
+namespace plimsoll {
+
+struct ExportOptions {
+  bool merge = false;          ///< add the adapters to the weights that they stand beside, and leave them out
+  std::optional<DType> dtype;  ///< of all floating-point weights; empty: as they are held, quantised ones bfloat16
+};
+
+struct ExportReport {
+  int64_t step = 0;     ///< steps that the checkpoint had been trained for
+  int64_t tensors = 0;  ///< written
+  int64_t merged = 0;   ///< of these, with an adapter added
+  int64_t bytes = 0;    ///< of the tensors
+};
+
+/// Writes the model's weights of a checkpoint, whole or not at all; quantised ones are taken apart. Merged weights are
+/// summed in float32 and rounded once; where 16-bit weights have kept more bits beside themselves
+/// (`optimizer.weight_update`), those count wherever the type is another than the one they are held in. Holds one
+/// weight at a time in memory. Throws UserError: a file that is no checkpoint of ours or damaged (failure), one without
+/// adapters where they are to be merged (usage).
+ExportReport export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+                            const ExportOptions& options);
+
+/// Copies the weights of `file` into `state`, Training::state(): cast, and quantised, as the state holds them; bits
+/// that 16-bit weights keep beside themselves are the file's too. Adapters that the file does not have stay as they
+/// are; half of one is refused. What is not floating has the same type in both. Throws UserError where the file is
+/// damaged or its tensors are not the model's, naming them; nothing is written then.
+/// `key` is the job's that names the file.
+void load_weights(const std::filesystem::path& file, const NamedTensors& state,
+                  const std::string& key = "model.weights");
+
+}  // namespace plimsoll

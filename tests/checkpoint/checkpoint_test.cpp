@@ -1,0 +1,377 @@
+#include "checkpoint/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "safetensors/safetensors.h"
+#include "data/test_files.h"
+#include "job/origin.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::HasSubstr;
+
+NamedTensors sample_state(int seed) {
+  at::manual_seed(static_cast<uint64_t>(seed));
+  return {{"layers.0.weight", at::randn({3, 5})},
+          {"layers.0.bias", at::randn({5}).to(at::kBFloat16)},
+          {"permuted", at::randn({4, 2}).t()},
+          {"counts", at::randint(1000, {2, 2}, at::kLong)},
+          {"flags", at::rand({3}).gt(0.5)},
+          {"empty", at::empty({0, 4})},
+          {"optimizer.step", at::full({}, 7.0f + static_cast<float>(seed))}};
+}
+
+NamedTensors copy_of(const NamedTensors& state) {
+  NamedTensors copy;
+  for (const auto& [name, tensor] : state) copy.emplace_back(name, tensor.clone());
+  return copy;
+}
+
+void expect_equal(const NamedTensors& a, const NamedTensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b[i].first);
+    EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first;
+  }
+}
+
+CheckpointInfo sample_info() {
+  CheckpointInfo info;
+  info.step = 12;
+  info.position = 480;
+  info.epoch = 3;
+  info.counters = {{"steps", "12"}, {"loss_scale", "32768"}};
+  info.origin = {{"model.hidden_size", "32"}, {"optimizer.name", "adamw"}};
+  return info;
+}
+
+class CheckpointTest : public testing::Test {
+ protected:
+  /// What reading `file` into `state` says; the state must not have changed.
+  std::string refusal(const std::filesystem::path& file, const NamedTensors& state,
+                      const std::map<std::string, std::string>& origin = sample_info().origin) {
+    const NamedTensors before = copy_of(state);
+    const std::string said = user_error_of([&] { read_checkpoint(file, origin, state); });
+    expect_equal(state, before);
+    return said;
+  }
+
+  TempFolder folder_;
+  const std::filesystem::path file_ = folder_ / "step-00000012.safetensors";
+};
+
+TEST_F(CheckpointTest, BringsBackEveryTensorAndTheRest) {
+  const NamedTensors saved = sample_state(1), loaded = sample_state(2);
+  write_checkpoint(file_, sample_info(), saved);
+  const CheckpointInfo info = read_checkpoint(file_, sample_info().origin, loaded);
+  expect_equal(loaded, saved);
+  EXPECT_EQ(info.step, 12);
+  EXPECT_EQ(info.position, 480);
+  EXPECT_EQ(info.epoch, 3);
+  EXPECT_EQ(info.counters, sample_info().counters);
+  EXPECT_EQ(info.origin, sample_info().origin);
+}
+
+TEST_F(CheckpointTest, SameStateSameBytes) {
+  write_checkpoint(folder_ / "a", sample_info(), sample_state(1));
+  write_checkpoint(folder_ / "b", sample_info(), sample_state(1));
+  EXPECT_EQ(get_file(folder_ / "a"), get_file(folder_ / "b"));
+}
+
+TEST_F(CheckpointTest, NamesTheTensorAndBothShapes) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  NamedTensors state = sample_state(2);
+  state[0].second = at::zeros({3, 6});
+  EXPECT_THAT(refusal(file_, state),
+              HasSubstr("the tensor 'layers.0.weight' is float32 [3, 6] in the job, float32 [3, 5] "
+                        "in the checkpoint"));
+}
+
+TEST_F(CheckpointTest, NamesTheTensorAndBothTypes) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  NamedTensors state = sample_state(2);
+  state[1].second = state[1].second.to(at::kHalf);
+  EXPECT_THAT(refusal(file_, state),
+              HasSubstr("'layers.0.bias' is float16 [5] in the job, bfloat16 [5] in the checkpoint"));
+}
+
+TEST_F(CheckpointTest, NamesMissingAndSurplusTensors) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  NamedTensors state = sample_state(2);
+  state[3].first = "total";
+  const std::string said = refusal(file_, state);
+  EXPECT_THAT(said, HasSubstr("the tensor 'total' (int64 [2, 2]) is missing in the checkpoint"));
+  EXPECT_THAT(said, HasSubstr("the tensor 'counts' (int64 [2, 2]) is in the checkpoint only"));
+}
+
+TEST_F(CheckpointTest, NamesSettingsThatDiffer) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  auto origin = sample_info().origin;
+  origin["optimizer.name"] = "sgd";
+  const std::string said = refusal(file_, sample_state(2), origin);
+  EXPECT_THAT(said, HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint"));
+  EXPECT_THAT(said, Not(HasSubstr("hidden_size")));
+  EXPECT_THAT(said, HasSubstr("nothing was loaded"));
+}
+
+TEST_F(CheckpointTest, CountsTheSettingsThatItDoesNotShow) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  auto origin = sample_info().origin;
+  for (int i = 0; i < 12; ++i) origin["model.key" + std::to_string(i)] = "1";
+  EXPECT_THAT(refusal(file_, sample_state(2), origin), HasSubstr("\n  and 4 more settings differ\n"));
+}
+
+TEST_F(CheckpointTest, CountsTheDifferencesThatItDoesNotShow) {
+  NamedTensors many;
+  for (int i = 0; i < 20; ++i) many.emplace_back("w" + std::to_string(i), at::zeros({1}));
+  write_checkpoint(file_, sample_info(), many);
+  for (auto& [name, tensor] : many) tensor = at::ones({2});
+  EXPECT_THAT(refusal(file_, many), HasSubstr("and 12 more tensors that differ"));
+}
+
+// A model of another width differs in every tensor; the setting says why.
+TEST_F(CheckpointTest, ShowsOneTensorNextToSettingsThatDiffer) {
+  NamedTensors many;
+  for (int i = 0; i < 20; ++i) many.emplace_back("w" + std::to_string(i), at::zeros({1}));
+  write_checkpoint(file_, sample_info(), many);
+  for (auto& [name, tensor] : many) tensor = at::ones({2});
+  auto origin = sample_info().origin;
+  origin["optimizer.name"] = "sgd";
+  const std::string said = refusal(file_, many, origin);
+  EXPECT_THAT(said, HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint\n  the tensor 'w0' is "));
+  EXPECT_THAT(said, HasSubstr("\n  and 19 more tensors that differ\n"));
+}
+
+TEST_F(CheckpointTest, RefusesAFileCutShortAnywhere) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  const std::string whole = get_file(file_);
+  const NamedTensors state = sample_state(2);
+  for (size_t bytes = 0; bytes < whole.size(); bytes += 1 + bytes / 10) {
+    put_file(file_, whole.substr(0, bytes));
+    EXPECT_THAT(refusal(file_, state), HasSubstr("step-00000012.safetensors")) << bytes;
+  }
+  put_file(file_, whole.substr(0, whole.size() - 1));
+  EXPECT_THAT(refusal(file_, state), HasSubstr("truncated"));
+}
+
+TEST_F(CheckpointTest, AFlippedBitIsRefusedOrChangesNothing) {
+  const NamedTensors saved = sample_state(1);
+  write_checkpoint(file_, sample_info(), saved);
+  const std::string whole = get_file(file_);
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string spoilt = whole;
+    const size_t at = random() % whole.size();
+    spoilt[at] = static_cast<char>(spoilt[at] ^ (1 << random() % 8));
+    put_file(file_, spoilt);
+    const NamedTensors state = sample_state(2), before = copy_of(state);
+    try {
+      const CheckpointInfo info = read_checkpoint(file_, sample_info().origin, state);
+      expect_equal(state, saved);
+      EXPECT_EQ(info.position, sample_info().position);
+      EXPECT_EQ(info.counters, sample_info().counters);
+    } catch (const UserError&) {
+      ++refused;
+      expect_equal(state, before);
+    }
+  }
+  EXPECT_GT(refused, 280);  // all but some of the header's padding
+}
+
+TEST_F(CheckpointTest, RefusesAFileOfAnotherProgram) {
+  SafetensorsWriter writer(file_, {{"w", DType::float32, {1}, {}}});
+  writer.write("w", std::vector<std::byte>(4));
+  writer.commit();
+  EXPECT_THAT(refusal(file_, {{"w", at::zeros({1})}}), HasSubstr("is not a checkpoint of Plimsoll"));
+}
+
+TEST_F(CheckpointTest, RefusesDescriptionsThatMakeNoSense) {
+  const std::string counters = R"("epoch":0,"counters":{},"origin":{})";
+  for (const std::string& text :
+       {std::string("step"), std::string("{}"), std::string("[]"),
+        R"({"format_version":1,"step":-1,"position":0,)" + counters + "}",
+        R"({"format_version":1,"step":1,"position":-5,)" + counters + "}",
+        R"({"format_version":1,"step":1,"position":9000000000000000000,)" + counters + "}",
+        R"({"format_version":1,"step":"1","position":0,)" + counters + "}",
+        R"({"format_version":3,"step":1,"position":0,)" + counters + "}",
+        std::string(R"({"format_version":1,"step":1,"position":0,"epoch":0,"counters":{"steps":1},"origin":{}})")}) {
+    SafetensorsWriter writer(file_, {}, {{"plimsoll.checkpoint", text}});
+    writer.commit();
+    EXPECT_THAT(refusal(file_, {}, {}), HasSubstr(file_.string())) << text;
+  }
+}
+
+TEST_F(CheckpointTest, RefusesTensorsWithoutAChecksum) {
+  SafetensorsWriter writer(
+      file_, {{"w", DType::float32, {1}, {}}},
+      {{"plimsoll.checkpoint", R"({"format_version":1,"step":1,"position":0,"epoch":0,"counters":{},"origin":{}})"}});
+  writer.write("w", std::vector<std::byte>(4));
+  writer.commit();
+  EXPECT_THAT(refusal(file_, {{"w", at::zeros({1})}}, {}), HasSubstr("1 of its 1 tensors have no checksum"));
+}
+
+TEST_F(CheckpointTest, RefusesAHeaderWithoutAChecksum) {
+  write_checkpoint(file_, sample_info(), sample_state(1));
+  std::string renamed = get_file(file_);
+  renamed.replace(renamed.find("hash:__metadata__"), 4, "hush");
+  put_file(file_, renamed);
+  EXPECT_THAT(refusal(file_, sample_state(2)), HasSubstr("its header has no checksum"));
+}
+
+class CheckpointFolderTest : public testing::Test {
+ protected:
+  CheckpointFolderTest() { config_.directory = folder_.path(); }
+
+  void save(int64_t step) {
+    CheckpointInfo info = sample_info();
+    info.step = step;
+    save_checkpoint(config_, info, state_);
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> steps;
+    for (const auto& [step, file] : checkpoints_in(config_.directory)) steps.push_back(step);
+    return steps;
+  }
+
+  TempFolder folder_;
+  CheckpointConfig config_;
+  NamedTensors state_ = {{"w", at::zeros({1})}};
+};
+
+TEST_F(CheckpointFolderTest, SeesCheckpointsAndNothingElse) {
+  for (const char* name : {"step-00000004.safetensors", "step-123456789.safetensors",
+                           ".step-00000005.safetensors.x.tmp", ".step-00000006.safetensors", "step-7.safetensors",
+                           "step-0000000a.safetensors", "step-00000008.safetensors.bak", "step--0000009.safetensors",
+                           "step-.safetensors", "step-99999999999999999999.safetensors", "model.safetensors"})
+    put_file(folder_ / name, "");
+  EXPECT_THAT(steps(), testing::ElementsAre(4, 123456789));
+}
+
+TEST_F(CheckpointFolderTest, HasNoneWhereThereIsNoFolder) {
+  EXPECT_THAT(checkpoints_in(folder_ / "none"), testing::IsEmpty());
+}
+
+TEST_F(CheckpointFolderTest, KeepsTheNewest) {
+  config_.keep = 2;
+  for (int64_t step : {1, 2, 3, 4}) save(step);
+  EXPECT_THAT(steps(), testing::ElementsAre(3, 4));
+}
+
+TEST_F(CheckpointFolderTest, KeepsAllWhereKeepIsZero) {
+  config_.keep = 0;
+  for (int64_t step : {1, 2, 3}) save(step);
+  EXPECT_THAT(steps(), testing::ElementsAre(1, 2, 3));
+}
+
+// A run that resumes from an older checkpoint writes into a folder that holds later ones.
+TEST_F(CheckpointFolderTest, KeepsTheFileJustWrittenNextToLaterOnes) {
+  for (const int64_t keep : {1, 2}) {
+    config_.keep = 0;
+    for (int64_t step : {10, 20, 30}) save(step);
+    config_.keep = keep;
+    save(5);
+    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
+    save(5);
+    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep << ", written twice";
+    std::filesystem::remove(folder_ / "step-00000005.safetensors");
+  }
+}
+
+TEST_F(CheckpointFolderTest, DeletesEarlierFilesAndKeepsLaterOnes) {
+  for (const int64_t keep : {1, 2}) {
+    config_.keep = 0;
+    for (int64_t step : {1, 2, 3, 10, 20, 30}) save(step);
+    config_.keep = keep;
+    save(5);
+    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
+    save(15);  // earlier than 20 and 30 only
+    EXPECT_THAT(steps(), testing::ElementsAre(15, 20, 30)) << "keep " << keep;
+    for (int64_t step : {15, 20, 30}) std::filesystem::remove(folder_ / fmt::format("step-{:08}.safetensors", step));
+  }
+}
+
+TEST_F(CheckpointFolderTest, DeletesEarlierFilesOnlyUntilKeepAreLeft) {
+  config_.keep = 0;
+  for (int64_t step : {1, 2, 30}) save(step);
+  config_.keep = 3;
+  save(5);
+  EXPECT_THAT(steps(), testing::ElementsAre(2, 5, 30));
+}
+
+TEST_F(CheckpointFolderTest, DeletesNothingUntilTheNewOneIsInPlace) {
+  config_.keep = 1;
+  save(1);
+  std::filesystem::create_directory(folder_ / "step-00000002.safetensors");  // cannot be replaced by a file
+  user_error_of([&] { save(2); });
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "step-00000001.safetensors"));
+}
+
+TEST_F(CheckpointFolderTest, ResumesFromTheNewestOrAnew) {
+  EXPECT_EQ(checkpoint_to_resume(config_), std::nullopt);
+  save(9);
+  save(10);
+  EXPECT_EQ(checkpoint_to_resume(config_), folder_ / "step-00000010.safetensors");
+}
+
+TEST_F(CheckpointFolderTest, ResumesFromTheOneThatIsNamed) {
+  config_.resume = (folder_ / "elsewhere.safetensors").string();
+  EXPECT_THAT(user_error_of([&] { checkpoint_to_resume(config_); }), HasSubstr("does not exist"));
+  put_file(config_.resume, "a checkpoint");
+  EXPECT_EQ(checkpoint_to_resume(config_), config_.resume);
+}
+
+TEST_F(CheckpointFolderTest, NeverStartsAnewInAnEmptyFolderOnly) {
+  config_.resume = "never";
+  EXPECT_EQ(checkpoint_to_resume(config_), std::nullopt);
+  save(5);
+  EXPECT_THAT(user_error_of([&] { checkpoint_to_resume(config_); }),
+              testing::AllOf(HasSubstr("step-00000005.safetensors"), HasSubstr("checkpoint.resume: auto")));
+}
+
+TEST_F(CheckpointFolderTest, DoesNotResumeFromAnOlderOneWhileLaterOnesAreThere) {
+  save(5);
+  save(6);
+  config_.resume = (folder_ / "step-00000005.safetensors").string();
+  EXPECT_THAT(user_error_of([&] { checkpoint_to_resume(config_); }), HasSubstr("step-00000006.safetensors"));
+  config_.resume = (folder_ / "step-00000006.safetensors").string();
+  EXPECT_EQ(checkpoint_to_resume(config_), config_.resume);
+}
+
+// What neither the model's tensors nor other keys say, and what another number of would be another training.
+TEST_F(CheckpointTest, SamplesAndLossesBelongToTheOrigin) {
+  Job job;
+  job.model.type = "fmri_autoencoder";
+  job.data.type = "synthetic";
+  job.data.samples = 64;
+  const auto origin = job::origin_of(job, nullptr);
+  write_checkpoint(file_, {.origin = origin}, sample_state(1));
+  EXPECT_NO_THROW(read_checkpoint(file_, origin, sample_state(2)));
+  const auto refused = [&](const std::function<void(Job&)>& change) {
+    Job other = job;
+    change(other);
+    return refusal(file_, sample_state(2), job::origin_of(other, nullptr));
+  };
+  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }),
+              HasSubstr("data.samples is 32 in the job, 64 in the checkpoint"));
+  EXPECT_THAT(refused([](Job& other) { other.data.validation_fraction = 0.25; }),
+              HasSubstr("data.validation_fraction is 0.25 in the job"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.fmri = 3; }), HasSubstr("model.loss.fmri is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.video = 3; }), HasSubstr("model.loss.video is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.audio = 3; }), HasSubstr("model.loss.audio is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.text = 3; }), HasSubstr("model.loss.text is 3"));
+  EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.agreement = 3; }), HasSubstr("model.loss.agreement is 3"));
+  job.model.type = "decoder";
+  write_checkpoint(file_, {.origin = job::origin_of(job, nullptr)}, sample_state(1));
+  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }), HasSubstr("data.samples is 32 in the job"));
+}
+
+}  // namespace
+}  // namespace plimsoll

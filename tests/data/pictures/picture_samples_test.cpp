@@ -1,0 +1,275 @@
+#include "data/pictures/picture_samples.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "data/jpeg_files.h"
+#include "data/slices/mask_baselines.h"
+#include "data/picture_files.h"
+#include "data/pictures/picture_list.h"
+#include "data/slices/slice_prompt.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class PictureSamplesTest : public testing::Test {
+ protected:
+  std::unique_ptr<SampleSource> open(const SliceShape& shape = {kSceneSide, 1, 48}) {
+    return picture_samples(config_, shape, *tokenizer_, {});
+  }
+  std::string refusal() {
+    return user_error_of([&] { open(); });
+  }
+  static Batch all(const SampleSource& source, Split split) {
+    const int64_t count = source.samples(split);
+    return source.batch(WindowOrder(count, 0, false), split, 0, count);
+  }
+  template <typename Number>
+  static std::vector<Number> numbers(const Batch& batch, size_t field) {
+    const auto* values = reinterpret_cast<const Number*>(batch.fields[field].bytes.data());
+    return {values, values + batch.fields[field].bytes.size() / sizeof(Number)};
+  }
+  static int64_t ones(const Batch& batch) {
+    int64_t sum = 0;
+    for (const uint8_t one : numbers<uint8_t>(batch, 4)) sum += one;
+    return sum;
+  }
+
+  TempFolder folder_;
+  DataConfig config_ = scenes(folder_, 8);
+  std::unique_ptr<Tokenizer> tokenizer_ = make_tokenizer("bytes", "");
+};
+
+TEST_F(PictureSamplesTest, AreAPictureAndAStructureEach) {
+  const auto source = open();
+  EXPECT_EQ(source->samples(Split::train), 6 * 2);  // whole pictures are held out
+  EXPECT_EQ(source->samples(Split::validation), 2 * 2);
+  const Batch batch = all(*source, Split::train);
+  ASSERT_THAT(batch.fields, SizeIs(5));
+  EXPECT_THAT(batch.fields[0].sizes, ElementsAre(12, kSceneSide, kSceneSide, 1));
+  // At its own size a mask is as its file has it: each one is found among those that were written.
+  const auto masks = numbers<uint8_t>(batch, 4);
+  const auto images = numbers<float>(batch, 0);
+  constexpr size_t kPixels = kSceneSide * kSceneSide;
+  for (size_t sample = 0; sample < 12; ++sample) {
+    bool found = false;
+    for (uint32_t i = 0; i < 8 && !found; ++i) {
+      const Scene made = scene(i);
+      for (const uint16_t label : {5, 9}) {
+        bool same = true;
+        for (size_t p = 0; p < kPixels; ++p) same &= masks[sample * kPixels + p] == (made.mask[p] == label);
+        found |= same;
+        if (!same) continue;
+        double sum = 0;
+        for (size_t p = 0; p < kPixels; ++p) sum += images[sample * kPixels + p];
+        EXPECT_NEAR(sum, 0, 1e-2);
+      }
+    }
+    EXPECT_TRUE(found) << sample;
+  }
+  const SlicePrompt prompt =
+      make_slice_prompt(config_.slices.prompt, config_.slices.answer, "bright square", 48, *tokenizer_);
+  const auto tokens = numbers<int64_t>(batch, 1);
+  EXPECT_EQ(std::vector<int64_t>(tokens.begin(), tokens.begin() + 48), prompt.tokens);
+}
+
+TEST_F(PictureSamplesTest, HoldOutPicturesByNameAndNotByOrder) {
+  config_.test_fraction = 0.25;
+  const auto validation = open();
+  config_.evaluate_on = "test";
+  const auto test = open();
+  EXPECT_EQ(validation->samples(Split::train), 4 * 2);
+  EXPECT_EQ(all(*validation, Split::train).fields[4].bytes, all(*test, Split::train).fields[4].bytes);
+  EXPECT_NE(all(*validation, Split::validation).fields[4].bytes, all(*test, Split::validation).fields[4].bytes);
+  // Where a picture lies does not matter, which it is does.
+  std::filesystem::rename(folder_ / "images", folder_ / "moved");
+  config_.pictures.images = folder_ / "moved";
+  EXPECT_EQ(all(*open(), Split::validation).fields[0].bytes, all(*test, Split::validation).fields[0].bytes);
+  config_.validation_fraction = config_.test_fraction = 0.5;
+  EXPECT_THAT(refusal(), HasSubstr("all pictures are held out"));
+}
+
+TEST_F(PictureSamplesTest, AreMovedWhereTrainedOnAlone) {
+  const auto plain = open();
+  config_.slices.augment = 0.2;
+  const auto moved = open();
+  EXPECT_EQ(all(*plain, Split::validation).fields[0].bytes, all(*moved, Split::validation).fields[0].bytes);
+  EXPECT_NE(all(*plain, Split::train).fields[4].bytes, all(*moved, Split::train).fields[4].bytes);
+  const int64_t count = moved->samples(Split::train);
+  const WindowOrder order(count, 0, false);
+  EXPECT_NE(moved->batch(order, Split::train, 0, 1).fields[0].bytes,
+            moved->batch(order, Split::train, count, 1).fields[0].bytes);  // drawn anew
+  EXPECT_EQ(moved->batch(order, Split::train, 3, 1).fields[0].bytes,
+            open()->batch(order, Split::train, 3, 1).fields[0].bytes);
+}
+
+TEST_F(PictureSamplesTest, MayHaveAMaskForEachStructure) {
+  const Batch by_number = all(*open(), Split::train);
+  std::filesystem::create_directories(folder_ / "apart/bright_square");
+  std::filesystem::create_directories(folder_ / "apart/dark_square");
+  for (uint32_t i = 0; i < 8; ++i) {
+    Scene made = scene(i);
+    for (const auto& [label, name] : {std::pair{5, "bright_square"}, {9, "dark_square"}}) {
+      std::vector<uint16_t> mask;
+      for (const uint16_t number : made.mask) mask.push_back(number == label ? 65535 : 0);
+      put_file(folder_ / ("apart/" + std::string(name) + "/scene" + std::to_string(i) + "_mask.png"),
+               png(kSceneSide, kSceneSide, 16, kPngGrey, mask));
+    }
+  }
+  config_.pictures.masks = folder_ / "apart";
+  config_.slices.label_names.clear();
+  const auto source = open();
+  EXPECT_EQ(source->samples(Split::train), 12);
+  EXPECT_EQ(ones(all(*source, Split::train)), ones(by_number));
+  config_.slices.structures = {"dark*"};
+  EXPECT_EQ(open()->samples(Split::train), 6);
+}
+
+TEST_F(PictureSamplesTest, OfOneStructureItsNameIsGiven) {
+  config_.slices.label_names.clear();
+  EXPECT_THAT(refusal(), HasSubstr("structures: nucleus"));
+  config_.slices.structures = {"square"};
+  const auto source = open();
+  EXPECT_EQ(source->samples(Split::train), 6);
+  // JPEG masks: what is above half.
+  for (uint32_t i = 0; i < 8; ++i) {
+    const std::string name = "masks/scene" + std::to_string(i);
+    std::filesystem::remove(folder_ / (name + ".png"));
+    put_file(folder_ / (name + ".jpg"), jpeg(kSceneSide, kSceneSide, 3, 250));
+  }
+  EXPECT_EQ(ones(all(*open(), Split::train)), 6 * kSceneSide * kSceneSide / 2);
+  config_.slices.label_names = folder_ / "names.txt";
+  config_.slices.structures = {"*"};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("is a JPEG"), HasSubstr("save masks as PNG")));
+}
+
+TEST_F(PictureSamplesTest, MayStandInAListWithPromptsAndParts) {
+  const Batch by_folder = all(*open(), Split::train);
+  config_.pictures.images.clear();
+  config_.pictures.masks.clear();
+  config_.pictures.list =
+      put_file(folder_ / "list.csv",
+               "image,mask,structure,value,prompt,split\n"
+               "images/scene0.png,masks/scene0.png,bright square,5,\"Where is it bright, please?\",train\n"
+               "images/scene0.png,masks/scene0.png,dark square,9,,train\nimages/scene1.png,masks/scene1.png,bright "
+               "square,5,,validation\n");
+  const auto table = open();
+  EXPECT_EQ(table->samples(Split::train), 2);
+  EXPECT_EQ(table->samples(Split::validation), 1);
+  const auto tokens = numbers<int64_t>(all(*table, Split::train), 1);
+  EXPECT_EQ(
+      std::vector<int64_t>(tokens.begin(), tokens.begin() + 48),
+      make_slice_prompt("Where is it bright, please?", config_.slices.answer, "bright square", 48, *tokenizer_).tokens);
+  config_.pictures.list =
+      put_file(folder_ / "list.jsonl",
+               "{\"image\": \"images/scene0.png\", \"mask\": \"masks/scene0.png\", \"value\": 5, \"prompt\": \"Where "
+               "is it bright, "
+               "please?\", \"split\": \"train\"}\n\n"
+               "{\"image\": \"images/scene0.png\", \"mask\": \"masks/scene0.png\", \"value\": 9, \"structure\": \"dark "
+               "square\"}\n"
+               "{\"image\": \"images/scene1.png\", \"mask\": \"masks/scene1.png\", \"split\": \"validation\"}\n");
+  EXPECT_THAT(refusal(), HasSubstr("list.jsonl:3"));  // one picture, two parts
+  config_.pictures.list =
+      put_file(folder_ / "list.jsonl",
+               "{\"image\": \"images/scene0.png\", \"mask\": \"masks/scene0.png\", \"value\": 5, \"prompt\": \"Where "
+               "is it bright, "
+               "please?\", \"split\": \"train\"}\n"
+               "{\"image\": \"images/scene1.png\", \"mask\": \"masks/scene1.png\", \"split\": \"validation\"}\n");
+  const auto lines = open();
+  EXPECT_EQ(lines->samples(Split::train), 1);
+  EXPECT_EQ(lines->samples(Split::validation), 2);  // both of label_names
+  EXPECT_EQ(all(*lines, Split::train).fields[1].sizes[0], 1);
+  EXPECT_GT(ones(by_folder), 0);
+}
+
+TEST_F(PictureSamplesTest, SayWhatIsWrongWithAList) {
+  config_.pictures.images.clear();
+  config_.pictures.masks.clear();
+  config_.slices.label_names.clear();
+  const auto wrong = [&](const std::string& text) {
+    config_.pictures.list = put_file(folder_ / "list.csv", text);
+    return refusal();
+  };
+  EXPECT_THAT(wrong(""), HasSubstr("is empty"));
+  EXPECT_THAT(wrong("image,mask,colour\n"), HasSubstr("list.csv:1: 'colour' is no column"));
+  EXPECT_THAT(wrong("image,mask,structure\na.png,,x\n"), HasSubstr("list.csv:2: it has no mask"));
+  EXPECT_THAT(wrong("image,mask\na.png,b.png\n"), HasSubstr("neither structure nor prompt"));
+  EXPECT_THAT(wrong("image,mask,structure,value\na.png,b.png,x,70000\n"), HasSubstr("from 0 to 65535"));
+  EXPECT_THAT(wrong("image,mask,structure,split\na.png,b.png,x,dev\n"), HasSubstr("split is 'dev'"));
+  EXPECT_THAT(wrong("image,mask,structure\na.png,b.png\n"), HasSubstr("2 cells"));
+  config_.slices.structures = {"y"};
+  EXPECT_THAT(wrong("image,mask,structure\na.png,b.png,x\n"), HasSubstr("no line for any of data.structures (y)"));
+  config_.pictures.list = put_file(folder_ / "list.jsonl", "{\"image\": [1]}\n");
+  EXPECT_THAT(refusal(), HasSubstr("list.jsonl:1: image is neither a text nor a whole number"));
+  put_file(folder_ / "list.jsonl", "not json\n");
+  EXPECT_THAT(refusal(), HasSubstr("list.jsonl:1"));
+}
+
+TEST_F(PictureSamplesTest, SayWhichFileIsBadAndLeaveItOutWhereTheyMay) {
+  put_file(folder_ / "masks/scene3.png", "no picture");
+  EXPECT_THAT(refusal(), HasSubstr("scene3.png"));
+  put_file(folder_ / "images/scene4.png", png(2, 2, 8, kPngGrey, std::vector<uint16_t>(4)));
+  std::filesystem::remove(folder_ / "masks/scene5.png");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("has no mask of"), HasSubstr("scene5.png")));
+  config_.skip_bad = true;
+  const auto source = open();
+  EXPECT_EQ(source->samples(Split::train) + source->samples(Split::validation), 5 * 2);
+  EXPECT_THAT(source->skipped(),
+              ElementsAre(HasSubstr("scene3.png"), AllOf(HasSubstr("2 x 2 pixels"), HasSubstr("24 x 24"))));
+  config_.slices.min_pixels = 10000;
+  EXPECT_THAT(refusal(), HasSubstr("no mask shows 10000 pixels"));
+}
+
+TEST_F(PictureSamplesTest, KnowTheirBaselines) {
+  config_.slices.structures = {"bright square"};
+  const auto baselines = open()->all_baselines();
+  ASSERT_THAT(baselines, SizeIs(2));
+  EXPECT_EQ(baselines[0].metric, "dice");
+  EXPECT_GT(baselines[0].value, 0.2);
+  EXPECT_LT(baselines[0].value, 0.95);
+  EXPECT_GT(baselines[1].value, 0.95);  // it alone is bright
+}
+
+// Against counting pixel by pixel.
+TEST(MaskBaselines, AreTheBestOfTheirThresholds) {
+  std::mt19937 random(4);
+  constexpr int64_t kPixels = 40;
+  std::vector<std::vector<float>> pictures(6, std::vector<float>(kPixels));
+  std::vector<std::vector<uint8_t>> masks(6, std::vector<uint8_t>(kPixels));
+  for (size_t i = 0; i < 6; ++i)
+    for (size_t p = 0; p < kPixels; ++p) {
+      masks[i][p] = random() % 3 == 0;
+      pictures[i][p] = static_cast<float>(random() % 1000) / 400 - 1.25F - (masks[i][p] ? 0.6F : 0);
+    }
+  const auto part = [&](size_t first, size_t count) {
+    return MaskedPictures{{int64_t(count), [&, first](int64_t i) { return masks[first + size_t(i)]; }},
+                          [&, first](int64_t i) { return pictures[first + size_t(i)]; }};
+  };
+  const auto dice_at = [&](size_t i, double threshold, bool above) {
+    int64_t both = 0, one = 0, other = 0;
+    for (size_t p = 0; p < kPixels; ++p) {
+      const bool chosen = (pictures[i][p] >= threshold) == above;
+      both += chosen && masks[i][p], one += chosen, other += masks[i][p];
+    }
+    return dice_of(both, one, other);
+  };
+  double best = -1, wanted = 0;
+  for (const bool above : {true, false})
+    for (int t = 0; t < 33; ++t) {
+      const double threshold = -2 + t * 0.125;
+      double sum = 0, held_out = 0;
+      for (size_t i = 0; i < 4; ++i) sum += dice_at(i, threshold, above);
+      for (size_t i = 4; i < 6; ++i) held_out += dice_at(i, threshold, above);
+      if (sum > best) best = sum, wanted = held_out;
+    }
+  EXPECT_NEAR(brightness_dice(kPixels, part(0, 4), part(4, 2)), wanted, 1e-9);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,194 @@
+#include "data/series/series_file.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <random>
+
+#include "data/npy_files.h"
+#include "data/series/series_samples.h"
+#include "data/test_files.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Reading {
+  TempFolder folder;
+  std::vector<std::string> bad;
+  TsFile read(const std::string& name, const std::string& bytes, const std::filesystem::path& labels = {}) {
+    return read_series_file(put_file(folder / name, bytes), labels,
+                            [&](const std::string& what) { bad.push_back(what); });
+  }
+  std::string refusal(const std::string& name, const std::string& bytes, const std::filesystem::path& labels = {}) {
+    const std::string said = user_error_of([&] { read(name, bytes, labels); });
+    EXPECT_THAT(said, HasSubstr(labels.empty() ? name : folder.path().string()));
+    return said;
+  }
+};
+
+TEST(SeriesTable, HasALineAVector) {
+  Reading reading;
+  const TsFile file = reading.read("a.csv",
+                                   "series,label,time,x,\"y, in mm\"\r\n"
+                                   "one,swipe,0,1,2\r\n\r\none,swipe,0.5,3,4\r\n"
+                                   "\"two\",\"a \"\"big\"\" one\",0, +5e0 ,?\n");
+  EXPECT_TRUE(reading.bad.empty());
+  EXPECT_FALSE(file.declares_classes);
+  EXPECT_THAT(file.classes, ElementsAre("swipe", "a \"big\" one"));
+  EXPECT_EQ(file.channels, 2);
+  ASSERT_EQ(file.series.size(), 2u);
+  EXPECT_THAT(file.series[0].values, ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(file.series[0].length, 2);
+  EXPECT_EQ(file.series[1].label, 1);
+  EXPECT_EQ(file.series[1].line, 5);
+  EXPECT_EQ(file.series[1].values[0], 5);
+  EXPECT_TRUE(std::isnan(file.series[1].values[1]));
+}
+
+TEST(SeriesTable, TakesItsFolderForTheLabelOfItsOnlySeries) {
+  Reading reading;
+  std::filesystem::create_directories(reading.folder / "swipe");
+  const TsFile file = reading.read("swipe/take1.csv", "x;y\n1;2\n3;4\n");
+  EXPECT_THAT(file.classes, ElementsAre("swipe"));
+  ASSERT_EQ(file.series.size(), 1u);
+  EXPECT_THAT(file.series[0].values, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(SeriesTable, SaysWhatIsWrong) {
+  Reading reading;
+  const std::string names = "id,class,x\n";
+  EXPECT_THAT(reading.refusal("a.csv", ""), HasSubstr("the file is empty"));
+  EXPECT_THAT(reading.refusal("a.csv", "1,2,3\n"), HasSubstr("it names the columns"));
+  EXPECT_THAT(reading.refusal("a.csv", "series,label\n1,a\n"), HasSubstr("no column is a channel"));
+  EXPECT_THAT(reading.refusal("a.csv", "id,series,x\n"), HasSubstr("'id' and 'series' both name"));
+  EXPECT_THAT(reading.refusal("a.csv", "x,X\n"), HasSubstr("two columns are called 'x'"));
+  EXPECT_THAT(reading.refusal("a.csv", names), HasSubstr("no lines of numbers"));
+  EXPECT_THAT(reading.refusal("a.csv", names + "1,a\n"), AllOf(HasSubstr("a.csv:2"), HasSubstr("2 cells")));
+  EXPECT_THAT(reading.refusal("a.csv", names + "1,a,1\n2,a,1\n1,a,1\n"), HasSubstr("a.csv:4: the series '1' goes on"));
+  EXPECT_THAT(reading.refusal("a.csv", names + "1,\"a,1\n"), HasSubstr("do not close"));
+  EXPECT_THAT(reading.refusal("a.csv", "\x89PNG\r\n\x1a\n"), HasSubstr("it is a PNG picture"));
+  EXPECT_TRUE(reading.bad.empty());
+  reading.read("a.csv", names + "1,a,1\n1,b,1\n2,a,x\n3,,1\n4,a,1e99\n5,a,1\n");
+  EXPECT_THAT(reading.bad, ElementsAre(HasSubstr("a.csv:2: the series has the labels 'a' and 'b'"),
+                                       HasSubstr("a.csv:4: the series has 'x' in line 4"),
+                                       HasSubstr("a.csv:5: the series has no label"), HasSubstr("a.csv:6")));
+  reading.bad.clear();
+  reading.read("a.csv", "id,class,time,x\n1,a,2,1\n1,a,2,1\n");
+  EXPECT_THAT(reading.bad, ElementsAre(HasSubstr("has the time '2' in line 3")));
+}
+
+TEST(SeriesTable, SurvivesDamage) {
+  Reading reading;
+  const std::string whole = "series,label,x,y\n1,a,1,2\n1,a,3,4\n2,\"b\",5,6\n";
+  std::mt19937 random(1);
+  for (int i = 0; i < 1500; ++i) {
+    std::string text = whole.substr(0, random() % 4 == 0 ? random() % whole.size() : whole.size());
+    for (uint32_t changes = random() % 4; changes > 0 && !text.empty(); --changes)
+      text[random() % text.size()] = static_cast<char>(random() % 3 == 0 ? ",\"\n;?1"[random() % 6] : random());
+    try {
+      const TsFile file = reading.read("b.csv", text);
+      for (const TsSeries& series : file.series)
+        EXPECT_EQ(static_cast<int64_t>(series.values.size()), series.length * file.channels);
+    } catch (const UserError&) {
+    }
+  }
+}
+
+TEST(SeriesArrays, AreVectorsAndLabels) {
+  Reading reading;
+  const std::string vectors = npy("<f8", "(2, 2, 3)", std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const std::string labels = npy("<i4", "(2,)", std::vector<int32_t>{7, 3});
+  const auto file_of_labels = put_file(reading.folder / "labels.npy", labels);
+  for (const TsFile& file : {reading.read("a.npy", vectors, file_of_labels),
+                             reading.read("a.npz", zip({{"vectors.npy", vectors}, {"labels.npy", labels}}, true)),
+                             reading.read("b.npz", zip({{"X.npy", vectors}, {"y.npy", labels}}, false))}) {
+    EXPECT_THAT(file.classes, ElementsAre("3", "7"));
+    EXPECT_EQ(file.channels, 3);
+    ASSERT_EQ(file.series.size(), 2u);
+    EXPECT_THAT(file.series[0].values, ElementsAre(1, 2, 3, 4, 5, 6));
+    EXPECT_EQ(file.series[0].label, 1);
+    EXPECT_EQ(file.series[1].length, 2);
+  }
+  const TsFile shorter = reading.read("c.npz", zip({{"vectors.npy", vectors},
+                                                    {"labels.npy", labels},
+                                                    {"lengths.npy", npy("<i8", "(2,)", std::vector<int64_t>{1, 3})}},
+                                                   true));
+  ASSERT_EQ(shorter.series.size(), 1u);
+  EXPECT_THAT(shorter.series[0].values, ElementsAre(1, 2, 3));
+  EXPECT_THAT(reading.bad, ElementsAre(HasSubstr("series 1: its length is 3; the array has room for 1 to 2")));
+  EXPECT_EQ(reading.read("d.npy", npy("<f4", "(2, 4)", std::vector<float>(8)), file_of_labels).channels, 1);
+}
+
+TEST(SeriesArrays, SayWhatIsWrong) {
+  Reading reading;
+  const std::string vectors = npy("<f4", "(2, 2, 1)", std::vector<float>{1, 2, 3, 4});
+  const auto labels = [&](const std::string& bytes) { return put_file(reading.folder / "labels.npy", bytes); };
+  EXPECT_THAT(reading.refusal("a.npy", vectors), HasSubstr("data.labels"));
+  EXPECT_THAT(reading.refusal("a.npy", vectors, labels(npy("<i8", "(3,)", std::vector<int64_t>{1, 2, 3}))),
+              HasSubstr("there are 2 series"));
+  EXPECT_THAT(reading.refusal("a.npy", vectors, labels(npy("<f4", "(2,)", std::vector<float>{1, 2}))),
+              HasSubstr("whole numbers: save array.astype('int64')"));
+  EXPECT_THAT(reading.refusal("a.npy", npy("<f4", "(4,)", std::vector<float>(4)), labels(vectors)),
+              HasSubstr("[series, vectors, channels] is wanted"));
+  EXPECT_THAT(reading.refusal("a.npz", zip({{"other.npy", vectors}}, true)),
+              HasSubstr("no array 'vectors'; it has: other"));
+  EXPECT_THAT(reading.refusal("a.csv", "x\n1\n", labels(vectors)), HasSubstr("which has its own"));
+}
+
+// What a .ts file says in words an array says in numbers: the same samples.
+TEST(SeriesSamples, AreTheSameFromEveryFormat) {
+  Reading reading;
+  const std::string ts =
+      "@classLabel true 0 1\n@dimensions 2\n@data\n0.1,0.2,0.3:1,2,3:1\n-5e-3,7,8:0.7,1e3,9:0\n1,1,1:2,3,2:1\n";
+  const std::vector<double> numbers = {0.1, 1, 0.2, 2, 0.3, 3, -5e-3, 0.7, 7, 1e3, 8, 9, 1, 2, 1, 3, 1, 2};
+  std::string csv = "series,label,x,y\n";
+  for (size_t i = 0; i < numbers.size(); i += 2)
+    csv += fmt::format("{},{},{},{}\n", i / 6, i / 6 == 1 ? 0 : 1, numbers[i], numbers[i + 1]);
+  put_file(reading.folder / "a.ts", ts);
+  put_file(reading.folder / "a.csv", csv);
+  put_file(reading.folder / "a.npz", zip({{"vectors.npy", npy("<f8", "(3, 3, 2)", numbers)},
+                                          {"labels.npy", npy("|u1", "(3,)", std::vector<uint8_t>{1, 0, 1})}},
+                                         true));
+  std::vector<Batch> batches;
+  for (const char* name : {"a.ts", "a.csv", "a.npz"}) {
+    DataConfig config;
+    config.type = "series";
+    config.files = {reading.folder / name};
+    config.series.length = 3;
+    config.validation_fraction = 0;
+    const auto source = series_samples(config, {2, 2}, 1);
+    batches.push_back(source->batch(WindowOrder(3, 0, false), Split::train, 0, 3));
+    EXPECT_EQ(batches.back().fields[0].bytes, batches[0].fields[0].bytes) << name;
+    EXPECT_EQ(batches.back().fields[1].bytes, batches[0].fields[1].bytes) << name;
+    EXPECT_THAT(user_error_of([&] { series_samples(config, {3, 2}, 1); }), HasSubstr("set it to 2"));
+  }
+}
+
+// Files of one class each: what the classes are, all of them together say.
+TEST(SeriesSamples, LearnClassesFromAllFiles) {
+  const TempFolder folder;
+  DataConfig config;
+  config.type = "series";
+  for (const char* label : {"wave", "circle", "swipe"}) {
+    std::filesystem::create_directories(folder / label);
+    config.files.push_back(put_file(folder / std::string(label).append("/a.csv"), "x\n1\n2\n"));
+  }
+  config.series.length = 2;
+  config.validation_fraction = 0;
+  const auto source = series_samples(config, {1, 3}, 1);
+  const Batch batch = source->batch(WindowOrder(3, 0, false), Split::train, 0, 3);
+  const auto* labels = reinterpret_cast<const int64_t*>(batch.fields[1].bytes.data());
+  EXPECT_THAT(std::vector<int64_t>(labels, labels + 3), ElementsAre(2, 0, 1));
+  EXPECT_THAT(user_error_of([&] { series_samples(config, {1, 2}, 1); }), HasSubstr("data.files has 3 classes"));
+  std::filesystem::create_directories(folder / "other");
+  config.series.validation_files = {put_file(folder / "other/a.csv", "x\n1\n2\n")};
+  EXPECT_THAT(user_error_of([&] { series_samples(config, {1, 3}, 1); }), HasSubstr("the class 'other'"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,215 @@
+#include "data/series/series_samples.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+#include "data/test_files.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Series of two channels and two classes: channel 0 counts from `first` on, channel 1 is 10 or -10 by class.
+std::string series_file(int64_t count, int64_t length, double first = 0) {
+  std::string text = "@classLabel true plus minus\n@dimensions 2\n@data\n";
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t t = 0; t < length; ++t) text += (t ? "," : "") + std::to_string(first + double(i) + double(t));
+    text += ":";
+    for (int64_t t = 0; t < length; ++t) text += std::string(t ? "," : "") + (i % 2 ? "-10" : "10");
+    text += i % 2 ? ":minus\n" : ":plus\n";
+  }
+  return text;
+}
+
+struct Fixture {
+  TempFolder folder;
+  DataConfig config;
+  Fixture() {
+    config.type = "series";
+    config.files = {put_file(folder / "train.ts", series_file(8, 10))};
+    config.series.validation_files = {put_file(folder / "test.ts", series_file(4, 10))};
+    config.series.length = 10;
+  }
+  std::unique_ptr<SampleSource> open(uint64_t seed = 1) const { return series_samples(config, {2, 2}, seed); }
+};
+
+std::vector<float> vectors_of(const Batch& batch) {
+  const auto* values = reinterpret_cast<const float*>(batch.fields.at(0).bytes.data());
+  return {values, values + batch.fields[0].bytes.size() / sizeof(float)};
+}
+std::vector<int64_t> labels_of(const Batch& batch) {
+  const auto* values = reinterpret_cast<const int64_t*>(batch.fields.at(1).bytes.data());
+  return {values, values + batch.fields[1].bytes.size() / sizeof(int64_t)};
+}
+Batch batch_of(const SampleSource& source, Split split, int64_t first, int64_t count, bool shuffle = false) {
+  return source.batch(WindowOrder(source.samples(split), 3, shuffle), split, first, count);
+}
+/// The times of the vectors of a batch's only sample, counted from 0.
+std::vector<int64_t> times_of(const Batch& batch, int64_t length, int64_t width = 3) {
+  std::vector<int64_t> times;
+  const std::vector<float> values = vectors_of(batch);
+  for (size_t i = static_cast<size_t>(width) - 1; i < values.size(); i += static_cast<size_t>(width))
+    times.push_back(std::llround(values[i] * double(length) / std::sqrt(12.0) + double(length - 1) / 2));
+  return times;
+}
+
+TEST(SeriesSamples, AreNormalisedByWhatIsTrainedOn) {
+  Fixture fixture;
+  fixture.config.series.validation_files = {put_file(fixture.folder / "far.ts", series_file(2, 10, 1000))};
+  const auto source = fixture.open();
+  const std::vector<float> values = vectors_of(batch_of(*source, Split::train, 0, 8));
+  double sums[3] = {}, squares[3] = {};
+  for (size_t i = 0; i < values.size(); ++i) {
+    sums[i % 3] += values[i];
+    squares[i % 3] += double{values[i]} * values[i];
+  }
+  for (int channel = 0; channel < 3; ++channel) {
+    EXPECT_NEAR(sums[channel] / 80, 0, 1e-5);
+    EXPECT_NEAR(squares[channel] / 80, 1, 0.02);  // of time: over whole numbers
+  }
+  EXPECT_GT(vectors_of(batch_of(*source, Split::validation, 0, 1))[0], 100);
+}
+
+TEST(SeriesSamples, HaveShapesLabelsAndTimes) {
+  const Fixture fixture;
+  const auto source = fixture.open();
+  EXPECT_EQ(source->samples(Split::train), 8);
+  EXPECT_EQ(source->samples(Split::validation), 4);
+  const Batch batch = batch_of(*source, Split::train, 6, 3);  // over the end of an epoch
+  EXPECT_EQ(batch.fields[0].name, "vectors");
+  EXPECT_THAT(batch.fields[0].sizes, ElementsAre(3, 10, 3));
+  EXPECT_EQ(batch.fields[1].name, "labels");
+  EXPECT_THAT(labels_of(batch), ElementsAre(0, 1, 0));
+  EXPECT_THAT(times_of(batch_of(*source, Split::train, 0, 1), 10), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+}
+
+TEST(SeriesSamples, DrawVectorsBySeedEpochAndSeriesAlone) {
+  Fixture fixture;
+  fixture.config.series.train_ratio_of_vectors = 0.4;
+  const auto source = fixture.open(), twin = fixture.open(), other = fixture.open(2);
+  std::set<std::vector<int64_t>> drawn;
+  for (int64_t position = 0; position < 64; ++position) {
+    const Batch batch = batch_of(*source, Split::train, position, 1);
+    EXPECT_THAT(batch.fields[0].sizes, ElementsAre(1, 4, 3));
+    const std::vector<int64_t> times = times_of(batch, 10);
+    EXPECT_TRUE(std::ranges::is_sorted(times));
+    EXPECT_EQ(std::set(times.begin(), times.end()).size(), 4u);
+    drawn.insert(times);
+    EXPECT_EQ(vectors_of(batch), vectors_of(batch_of(*twin, Split::train, position, 1)));
+  }
+  EXPECT_GT(drawn.size(), 30u);
+  // A batch of several is what its samples are apart.
+  const std::vector<float> both = vectors_of(batch_of(*source, Split::train, 7, 2, true));
+  std::vector<float> apart = vectors_of(batch_of(*source, Split::train, 7, 1, true));
+  const std::vector<float> second = vectors_of(batch_of(*source, Split::train, 8, 1, true));
+  apart.insert(apart.end(), second.begin(), second.end());
+  EXPECT_EQ(both, apart);
+  EXPECT_NE(vectors_of(batch_of(*source, Split::train, 0, 8)), vectors_of(batch_of(*other, Split::train, 0, 8)));
+  // Held out they are evenly spaced.
+  EXPECT_THAT(times_of(batch_of(*source, Split::validation, 0, 1), 10), ElementsAre(1, 3, 6, 8));
+  EXPECT_THAT(times_of(batch_of(*source, Split::validation, 3, 1), 10), ElementsAre(1, 3, 6, 8));
+}
+
+TEST(SeriesSamples, StandAlongAHilbertCurve) {
+  Fixture fixture;
+  // Channel 0 goes up and down again: by its value the ends of the series belong together.
+  std::string text = "@classLabel true a b\n@data\n0,1,2,3,4,4,3,2,1,0:0,0,0,0,0,0,0,0,0,0:a\n";
+  fixture.config.files = {put_file(fixture.folder / "hill.ts", text)};
+  fixture.config.series.validation_files = fixture.config.files;
+  fixture.config.series.order = "hilbert";
+  fixture.config.series.hilbert_axes = {0};
+  const std::vector<int64_t> times = times_of(batch_of(*fixture.open(), Split::train, 0, 1), 10);
+  EXPECT_THAT(times, ElementsAre(0, 9, 1, 8, 2, 7, 3, 6, 4, 5));
+  // Along time alone nothing changes; along all coordinates each vector is there once.
+  fixture.config.series.hilbert_axes = {-1};
+  EXPECT_THAT(times_of(batch_of(*fixture.open(), Split::train, 0, 1), 10), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  fixture.config.series.hilbert_axes = {};
+  fixture.config.series.train_ratio_of_vectors = 0.5;
+  const std::vector<int64_t> half = times_of(batch_of(*fixture.open(), Split::train, 0, 1), 10);
+  EXPECT_EQ(std::set(half.begin(), half.end()).size(), 5u);
+}
+
+TEST(SeriesSamples, HoldOutAShareEvenlySpaced) {
+  Fixture fixture;
+  fixture.config.series.validation_files = {};
+  fixture.config.validation_fraction = 0.25;
+  const auto source = fixture.open();
+  EXPECT_EQ(source->samples(Split::train), 6);
+  EXPECT_EQ(source->samples(Split::validation), 2);
+  fixture.config.validation_fraction = 0;
+  EXPECT_EQ(fixture.open()->samples(Split::validation), 0);
+  EXPECT_TRUE(fixture.open()->all_baselines().empty());
+}
+
+TEST(SeriesSamples, KnowTheirBaselines) {
+  Fixture fixture;
+  // Five of class plus and four of minus to learn from; one of each held out.
+  fixture.config.files = {put_file(fixture.folder / "nine.ts", series_file(9, 10))};
+  fixture.config.series.validation_files = {put_file(fixture.folder / "two.ts", series_file(2, 10))};
+  const auto baselines = fixture.open()->all_baselines();
+  ASSERT_EQ(baselines.size(), 2u);
+  EXPECT_EQ(baselines[0].metric, "accuracy");
+  EXPECT_EQ(baselines[0].name, "1-nearest neighbour");
+  EXPECT_EQ(baselines[0].value, 1.0);
+  EXPECT_EQ(baselines[1].name, "most frequent class");
+  EXPECT_EQ(baselines[1].value, 0.5);
+}
+
+TEST(SeriesSamples, RefuseOtherShapes) {
+  Fixture fixture;
+  const auto refusal = [&] { return user_error_of([&] { fixture.open(); }); };
+  fixture.config.series.length = 12;
+  EXPECT_THAT(refusal(), HasSubstr("train.ts:4: the series has 10 vectors; data.length is 12: set data.pad: true"));
+  fixture.config.series.length = 9;
+  EXPECT_THAT(refusal(), HasSubstr("data.length is 9: raise it"));
+  fixture.config.series.length = 10;
+  EXPECT_THAT(user_error_of([&] {
+                series_samples(fixture.config, {3, 2}, 1);
+              }),
+              HasSubstr("model.channels is 3: set it to 2"));
+  EXPECT_THAT(user_error_of([&] {
+                series_samples(fixture.config, {2, 5}, 1);
+              }),
+              HasSubstr("model.num_classes is 5: set it to 2"));
+  fixture.config.series.validation_files = {
+      put_file(fixture.folder / "other.ts", "@classLabel true plus zero\n@data\n")};
+  EXPECT_THAT(refusal(), HasSubstr("has the class 'zero'"));
+  fixture.config.files = {put_file(fixture.folder / "empty.ts", "@classLabel true a b\n@data\n")};
+  fixture.config.series.validation_files = {};
+  EXPECT_THAT(refusal(), HasSubstr("no series to train on"));
+}
+
+TEST(SeriesSamples, FillUpWithTheMean) {
+  Fixture fixture;
+  fixture.config.series.pad = true;
+  fixture.config.series.length = 4;
+  fixture.config.files = {put_file(fixture.folder / "short.ts", "@classLabel true a b\n@data\n1,?,3:5,6,7:a\n")};
+  fixture.config.series.validation_files = {};
+  fixture.config.validation_fraction = 0;
+  const std::vector<float> values = vectors_of(batch_of(*fixture.open(), Split::train, 0, 1));
+  EXPECT_NEAR(values[0], -1, 1e-6);  // of 1 and 3, the mean is 2
+  EXPECT_EQ(values[3], 0);
+  EXPECT_EQ(values[9], 0);
+  EXPECT_EQ(values[10], 0);
+  fixture.config.series.pad = false;
+  fixture.config.series.length = 3;
+  EXPECT_THAT(user_error_of([&] { fixture.open(); }), HasSubstr("has missing values"));
+}
+
+TEST(SeriesSamples, LeaveBadOnesOutWhereTheyMay) {
+  Fixture fixture;
+  fixture.config.files.push_back(put_file(fixture.folder / "bad.ts", series_file(1, 10) + "nonsense\n" + "1:1:plus\n"));
+  fixture.config.files.push_back(fixture.folder / "none.ts");
+  EXPECT_THAT(user_error_of([&] { fixture.open(); }), HasSubstr("data.skip_bad: true leaves such series out"));
+  fixture.config.skip_bad = true;
+  const auto source = fixture.open();
+  EXPECT_EQ(source->samples(Split::train), 9);
+  EXPECT_THAT(source->skipped(), ElementsAre(HasSubstr("bad.ts:5"), HasSubstr("bad.ts:6"), HasSubstr("none.ts")));
+}
+
+}  // namespace
+}  // namespace plimsoll

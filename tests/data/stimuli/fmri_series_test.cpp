@@ -1,0 +1,183 @@
+#include "data/stimuli/fmri_series.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "files/nifti.h"
+#include "data/scan_files.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<float> counting(size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0f);
+  return values;
+}
+
+TEST(NiftiSeries, GivesVolumesInTurnPlainAndPacked) {
+  const TempFolder folder;
+  const std::string bytes = scan({2, 3, 1, 4}, counting(24));
+  for (const auto& path : {put_file(folder / "a.nii", bytes), put_packed(folder / "a.nii.gz", bytes)}) {
+    NiftiSeries series(path);
+    EXPECT_EQ(series.volumes(), 4);
+    EXPECT_DOUBLE_EQ(series.repetition_time(), 2);
+    EXPECT_EQ(series.layout().sizes, (std::array<int64_t, 3>{2, 3, 1}));
+    std::vector<float> volume(6);
+    series.read(volume);
+    EXPECT_THAT(volume, ElementsAre(1, 2, 3, 4, 5, 6));
+    series.read(volume);
+    EXPECT_THAT(volume, ElementsAre(7, 8, 9, 10, 11, 12));
+  }
+}
+
+TEST(NiftiSeries, ScalesAndCountsTimeInItsUnit) {
+  const TempFolder folder;
+  std::string bytes = scan({1, 1, 1, 2}, std::vector<int16_t>{-3, 5});
+  const float slope = 0.5, intercept = 10, time = 1500;
+  std::memcpy(bytes.data() + 112, &slope, 4);
+  std::memcpy(bytes.data() + 116, &intercept, 4);
+  std::memcpy(bytes.data() + 92, &time, 4);
+  bytes[123] = 16 | 2;  // milliseconds, millimetres
+  NiftiSeries series(put_file(folder / "a.nii", bytes));
+  EXPECT_DOUBLE_EQ(series.repetition_time(), 1.5);
+  std::vector<float> volume(1);
+  series.read(volume);
+  EXPECT_THAT(volume, ElementsAre(8.5));
+  series.read(volume);
+  EXPECT_THAT(volume, ElementsAre(12.5));
+}
+
+TEST(NiftiSeries, ReadsTheOtherByteOrder) {
+  const TempFolder folder;
+  std::string bytes = scan({1, 2, 1, 2}, std::vector<int16_t>{1, 2, 3, 4});
+  const auto turn = [&](size_t at, size_t count) { std::reverse(bytes.begin() + at, bytes.begin() + at + count); };
+  turn(0, 4);
+  for (size_t at = 40; at < 56; at += 2) turn(at, 2);
+  turn(70, 2), turn(72, 2);
+  for (size_t at = 76; at < 120; at += 4) turn(at, 4);
+  for (size_t at = 352; at < bytes.size(); at += 2) turn(at, 2);
+  NiftiSeries series(put_file(folder / "a.nii", bytes));
+  std::vector<float> volume(2);
+  series.read(volume);
+  series.read(volume);
+  EXPECT_THAT(volume, ElementsAre(3, 4));
+}
+
+// Whatever a damaged file claims, it is an error that names it, and no memory is taken for the claim.
+TEST(NiftiSeries, RefusesDamage) {
+  const TempFolder folder;
+  const std::string good = scan({2, 3, 1, 4}, counting(24));
+  const auto refusal = [&](const std::string& bytes, bool packed = false) {
+    const auto path = packed ? put_packed(folder / "a.nii.gz", bytes) : put_file(folder / "a.nii", bytes);
+    const std::string said = user_error_of([&] { read_fmri(path, {}); });
+    EXPECT_THAT(said, HasSubstr(path.string()));
+    return said;
+  };
+  EXPECT_THAT(refusal(good.substr(0, good.size() - 1)), HasSubstr("truncated"));
+  EXPECT_THAT(refusal(good.substr(0, good.size() - 40), true), HasSubstr("truncated"));
+  EXPECT_THAT(refusal(good.substr(0, 100)), HasSubstr("truncated"));
+  EXPECT_THAT(refusal("no scan at all, but long enough to be read" + std::string(400, '.')), HasSubstr("NIfTI"));
+  EXPECT_THAT(refusal(scan_header({32767, 32767, 32767, 32767, 32767, 32767, 32767}, 64, 64)),
+              HasSubstr("cannot hold"));
+  EXPECT_THAT(refusal(scan_header({2000, 2000, 100, 1}, 2, 8), true), HasSubstr("cannot hold"));
+  EXPECT_THAT(refusal(scan_header({2, -3, 1, 4}, 16, 32)), HasSubstr("dimension 2"));
+  EXPECT_THAT(refusal(scan_header({2, 3, 1, 4}, 32, 64)), HasSubstr("type 32"));
+  std::string cut;
+  put_packed(folder / "b.nii.gz", good);
+  cut = get_file(folder / "b.nii.gz");
+  put_file(folder / "b.nii.gz", cut.substr(0, cut.size() / 2));
+  EXPECT_THAT(user_error_of([&] { read_fmri(folder / "b.nii.gz", {}); }), HasSubstr("b.nii.gz"));
+  EXPECT_THAT(user_error_of([&] { read_fmri(folder / "none.nii", {}); }), HasSubstr("none.nii"));
+  EXPECT_THAT(user_error_of([&] { read_fmri(folder.path(), {}); }), HasSubstr(folder.path().string()));
+}
+
+TEST(FmriSeries, TakesTheVoxelsOfTheMaskOrThoseThatVary) {
+  const TempFolder folder;
+  const auto path =
+      put_file(folder / "a.nii", scan({2, 2, 1, 3}, std::vector<float>{1, 0, 5, 2, 2, 0, 5, 1, 3, 0, 5, 2}));
+  const auto mask = put_file(folder / "mask.nii", scan({2, 2, 1}, std::vector<int16_t>{0, 1, 0, 7}));
+  const FmriSeries masked = read_fmri(path, mask);
+  EXPECT_EQ(masked.voxels, 2);
+  EXPECT_EQ(masked.volumes, 3);
+  EXPECT_THAT(masked.values, ElementsAre(0, 2, 0, 1, 0, 2));
+  const FmriSeries varying = read_fmri(path, {});
+  EXPECT_EQ(varying.voxels, 2);
+  EXPECT_THAT(varying.values, ElementsAre(1, 2, 2, 1, 3, 2));
+}
+
+// As SPM writes what lies outside of the head; a voxel that is none in one volume only is the volume's fault.
+TEST(FmriSeries, LeavesOutVoxelsThatAreNeverANumber) {
+  const TempFolder folder;
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  const auto path = put_file(folder / "a.nii",
+                             scan({2, 2, 1, 3}, std::vector<float>{none, 1, none, 2, none, 3, 7, 4, none, 5, 8, 6}));
+  FmriSeries series = read_fmri(path, {});
+  EXPECT_EQ(series.voxels, 3);
+  ASSERT_EQ(series.values.size(), 9u);
+  EXPECT_TRUE(std::isnan(series.values[1]));
+  series.values[1] = 0;
+  EXPECT_THAT(series.values, ElementsAre(1, 0, 2, 3, 7, 4, 5, 8, 6));
+  const auto nothing = put_file(folder / "b.nii", scan({2, 1, 1, 2}, std::vector<float>(4, none)));
+  EXPECT_THAT(user_error_of([&] { read_fmri(nothing, {}); }), HasSubstr("no voxel of it varies"));
+}
+
+TEST(FmriSeries, RefusesAMaskOfAnotherGrid) {
+  const TempFolder folder;
+  const auto path = put_file(folder / "a.nii", scan({2, 2, 1, 3}, counting(12)));
+  const auto refusal = [&](const std::string& mask) {
+    return user_error_of([&] { read_fmri(path, put_file(folder / "mask.nii", mask)); });
+  };
+  EXPECT_THAT(refusal(scan({2, 1, 2}, std::vector<int16_t>{0, 1, 0, 7})),
+              AllOf(HasSubstr("mask.nii"), HasSubstr("2 x 2 x 1 voxels against 2 x 1 x 2")));
+  EXPECT_THAT(refusal(scan({2, 2, 1}, std::vector<int16_t>{0, 0, 0, 0})), HasSubstr("0 everywhere"));
+  std::string apart = scan({2, 2, 1}, std::vector<int16_t>{0, 1, 0, 7});
+  const float spacing = 2;
+  std::memcpy(apart.data() + 80, &spacing, 4);
+  EXPECT_THAT(refusal(apart), HasSubstr("voxels of 3, 3, 3 mm against 2, 3, 3 mm"));
+  const auto constant = put_file(folder / "flat.nii", scan({2, 2, 1, 3}, std::vector<float>(12, 4.0f)));
+  EXPECT_THAT(user_error_of([&] { read_fmri(constant, {}); }), HasSubstr("no voxel of it varies"));
+}
+
+TEST(FmriSeries, ReadsTables) {
+  const TempFolder folder;
+  for (const char* text : {"\"left\",\"right\"\n1,-2.5\n3e1, 4\n", "1;-2.5\r\n30;4\r\n", "1   -2.5\n30\t4\n\n"}) {
+    const FmriSeries series = read_fmri(put_file(folder / "a.csv", text), {});
+    EXPECT_EQ(series.volumes, 2) << text;
+    EXPECT_EQ(series.voxels, 2) << text;
+    EXPECT_THAT(series.values, ElementsAre(1, -2.5, 30, 4)) << text;
+  }
+  const auto refusal = [&](const char* text) {
+    return user_error_of([&] { read_fmri(put_file(folder / "a.csv", text), {}); });
+  };
+  EXPECT_THAT(refusal("a,b\n1,2\n3\n"), HasSubstr("line 3 has 1 values, those before it 2"));
+  EXPECT_THAT(refusal("1,2\n3,x\n"), HasSubstr("line 2, cell 2: 'x' is not a number"));
+  EXPECT_THAT(refusal("1,2\n3,\n"), HasSubstr("line 2, cell 2: '' is not a number"));
+  EXPECT_THAT(refusal("a,b\n"), HasSubstr("no time points"));
+  // A time point, not names: it is not lost in silence.
+  EXPECT_THAT(refusal("1,n/a,3\n1,2,3\n"), AllOf(HasSubstr("a.csv: line 1, cell 2: 'n/a'"), HasSubstr("names")));
+  EXPECT_EQ(read_fmri(put_file(folder / "a.csv",
+                               "\xEF\xBB\xBF"
+                               "1,2\n3,4\n"),
+                      {})
+                .volumes,
+            2);
+  EXPECT_EQ(read_fmri(put_file(folder / "a.csv",
+                               "\xEF\xBB\xBF"
+                               "a,b\n3,4\n"),
+                      {})
+                .volumes,
+            1);
+  EXPECT_THAT(user_error_of([&] { read_fmri(put_file(folder / "a.csv", "1,2\n"), folder / "mask.nii"); }),
+              HasSubstr("no grid for a mask"));
+}
+
+}  // namespace
+}  // namespace plimsoll

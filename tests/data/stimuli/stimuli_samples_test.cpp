@@ -1,0 +1,259 @@
+#include "data/stimuli/stimuli_samples.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "data/stimuli_files.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr StimuliShape kShape{.voxels = StimuliFiles::kVoxels,
+                              .video_frames = 6,
+                              .video_size = 4,
+                              .audio_frames = 6,
+                              .audio_mels = 5,
+                              .text_tokens = 3,
+                              .text_features = StimuliFiles::kFeatures};
+
+std::unique_ptr<SampleSource> opened(const DataConfig& config, const StimuliShape& shape = kShape) {
+  return stimuli_samples(config, shape, [](const std::string&, double) {});
+}
+
+Batch in_order(const SampleSource& source, Split split) {
+  const int64_t count = source.samples(split);
+  return source.batch(WindowOrder(count, 0, false), split, 0, count);
+}
+
+float value(const Batch& batch, size_t field, int64_t index) {
+  float number = 0;
+  std::memcpy(&number, batch.fields[field].bytes.data() + index * 4, 4);
+  return number;
+}
+
+TEST(StimuliSamples, HoldsOutWholeRunsAndLeavesOutWhatRespondsToNothing) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 4, 2, false);
+  const auto source = opened(files.config);
+  EXPECT_EQ(source->samples(Split::train), 3 * 10);  // the first two volumes of a run respond to what was before it
+  EXPECT_EQ(source->samples(Split::validation), 10);
+  DataConfig config = files.config;
+  config.validation_fraction = 0.5;
+  EXPECT_EQ(opened(config)->samples(Split::validation), 20);
+  config.validation_fraction = 0.01;
+  EXPECT_EQ(opened(config)->samples(Split::validation), 10);  // one at least
+  config.validation_fraction = 0;
+  EXPECT_EQ(opened(config)->samples(Split::validation), 0);
+  EXPECT_EQ(opened(config)->samples(Split::train), 40);
+}
+
+TEST(StimuliSamples, TheLastRunsAreOfTheTest) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 4, 0, false);
+  DataConfig config = files.config;
+  config.test_fraction = 0.25;
+  const auto validation = opened(config);
+  config.evaluate_on = "test";
+  const auto test = opened(config);
+  for (const auto* source : {validation.get(), test.get()}) {
+    EXPECT_EQ(source->samples(Split::train), 2 * 12);
+    EXPECT_EQ(source->samples(Split::validation), 12);
+  }
+  EXPECT_EQ(in_order(*validation, Split::train).fields[3].bytes, in_order(*test, Split::train).fields[3].bytes);
+  EXPECT_NE(in_order(*validation, Split::validation).fields[3].bytes,
+            in_order(*test, Split::validation).fields[3].bytes);
+  // Run 2 is the validation's, run 3 the test's: their first blocks of labels differ from the second one on.
+  EXPECT_NE(validation->all_baselines().at(1).value, test->all_baselines().at(1).value);
+  config.validation_fraction = 0.5;
+  config.test_fraction = 0.5;
+  EXPECT_THAT(user_error_of([&] { opened(config); }), HasSubstr("leave nothing of it to train on"));
+}
+
+TEST(StimuliSamples, OfOneRunTheEndsAreHeldOut) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 2, 0, false);
+  files.config.stimuli.texts.clear();
+  files.config.stimuli.text_embeddings.clear();
+  files.config.test_fraction = 0.125;
+  for (const auto& [part, count] : {std::pair("validation", 6), std::pair("test", 3)}) {
+    files.config.evaluate_on = part;
+    const auto source = opened(files.config);
+    EXPECT_EQ(source->samples(Split::train), 15);
+    EXPECT_EQ(source->samples(Split::validation), count);
+  }
+}
+
+TEST(StimuliSamples, OfOneRunHoldsOutTheEnd) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 2, 2, false);
+  files.config.stimuli.texts.clear();
+  files.config.stimuli.text_embeddings.clear();
+  const auto source = opened(files.config);
+  EXPECT_EQ(source->samples(Split::train), 18 - 2);
+  EXPECT_EQ(source->samples(Split::validation), 6 - 2);
+  for (float word : {value(in_order(*source, Split::train), 2, 0), value(in_order(*source, Split::train), 2, 11)})
+    EXPECT_EQ(word, 0);
+  ASSERT_EQ(source->all_baselines().size(), 1u);
+  EXPECT_EQ(source->all_baselines()[0].value, 0);
+}
+
+// The words of a sample are those of the three volumes that end `delay` volumes before it, within its run.
+TEST(StimuliSamples, WordsComeBeforeTheirResponse) {
+  for (int64_t delay : {0, 1, 2}) {
+    const TempFolder folder;
+    const StimuliFiles files(folder, 4, delay, false);
+    const auto source = opened(files.config);
+    const Batch batch = in_order(*source, Split::train);
+    const int64_t per_run = StimuliFiles::kPerRun - delay;
+    for (int64_t i = 0; i < source->samples(Split::train); ++i) {
+      const int64_t run = i / per_run, volume = i % per_run + delay;
+      for (int64_t token = 0; token < 3; ++token) {
+        const int64_t shown = volume - delay - 2 + token;
+        const int64_t label = shown / 3 * (1 + run) % 3;
+        for (int64_t f = 0; f < StimuliFiles::kFeatures; ++f)
+          ASSERT_EQ(value(batch, 2, (i * 3 + token) * StimuliFiles::kFeatures + f), shown < 0    ? 0
+                                                                                    : f == label ? 2
+                                                                                                 : -1)
+              << delay << " " << i << " " << token;
+      }
+    }
+  }
+}
+
+TEST(StimuliSamples, VoxelsAreStandardisedByTheVolumesTrainedOn) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 4, 2, false);
+  files.config.stimuli.detrend = "none";
+  const auto source = opened(files.config);
+  const Batch train = in_order(*source, Split::train), held_out = in_order(*source, Split::validation);
+  for (int64_t voxel = 0; voxel < StimuliFiles::kVoxels; ++voxel) {
+    std::vector<double> raw;
+    for (int64_t v = 0; v < 36; ++v)
+      if (v % 12 >= 2) raw.push_back(files.values[static_cast<size_t>(v * 6 + voxel)]);
+    double mean = 0, variance = 0;
+    for (double each : raw) mean += each / 30;
+    for (double each : raw) variance += (each - mean) * (each - mean) / 30;
+    for (int64_t i = 0; i < 30; ++i)
+      ASSERT_NEAR(value(train, 3, i * StimuliFiles::kVoxels + voxel),
+                  (raw[static_cast<size_t>(i)] - mean) / std::sqrt(variance), 1e-3);
+    for (int64_t i = 0; i < 10; ++i)
+      ASSERT_NEAR(value(held_out, 3, i * StimuliFiles::kVoxels + voxel),
+                  (files.values[static_cast<size_t>((38 + i) * 6 + voxel)] - mean) / std::sqrt(variance), 1e-3);
+  }
+  EXPECT_GT(source->all_baselines().at(1).value, 0.6);
+  EXPECT_EQ(source->all_baselines().at(1).name, "mean of the label");
+}
+
+TEST(StimuliSamples, ClipsBeginWithTheirLabelAndAreRepeated) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 4, 0, true);
+  const auto source = opened(files.config);
+  const Batch batch = in_order(*source, Split::train);
+  ASSERT_EQ(source->samples(Split::train), 36);
+  // Volumes 3 to 5 of run 0 are "bright". Volume 5 sees 6 seconds of it, a picture each: 0.5, 1.5, ..., 5.5 s into a
+  // clip of 2 s of white and 2 s of grey.
+  const float wanted[] = {1, 1, 0, 0, 1, 1};
+  for (int64_t i = 0; i < 6; ++i)
+    for (int64_t pixel : {0, 17, 47}) EXPECT_NEAR(value(batch, 0, (5 * 6 + i) * 48 + pixel), wanted[i], 0.03) << i;
+  // Volume 0 has nothing before it and rest shown, which has no clip; sound there is none.
+  for (int64_t i = 0; i < 6 * 48; ++i) EXPECT_EQ(value(batch, 0, i), -1);
+  for (int64_t i = 0; i < 6 * 5; ++i) EXPECT_EQ(value(batch, 1, 5 * 30 + i), -1);
+  // What was decoded is taken from there again.
+  const auto times = [&] {
+    std::map<std::filesystem::path, std::filesystem::file_time_type> found;
+    for (const auto& entry : std::filesystem::directory_iterator(files.config.cache_dir))
+      found[entry.path()] = entry.last_write_time();
+    return found;
+  };
+  const auto before = times();
+  EXPECT_EQ(before.size(), 2u);
+  EXPECT_EQ(in_order(*opened(files.config), Split::train).fields[0].bytes, batch.fields[0].bytes);
+  EXPECT_EQ(times(), before);
+}
+
+TEST(StimuliSamples, AFilmRunsWithTheSeries) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 1, 0, false);
+  files.config.stimuli.texts.clear();
+  files.config.stimuli.text_embeddings.clear();
+  std::vector<int> brightness;  // a picture a second: 24 seconds for 12 volumes
+  for (int i = 0; i < 24; ++i) brightness.push_back(10 * i);
+  files.config.stimuli.videos = put_file(folder / "film.y4m", grey_video(brightness, 16, 16, 1));
+  const Batch batch = in_order(*opened(files.config), Split::train);
+  for (int64_t volume : {2, 7})
+    for (int64_t i = 0; i < 6; ++i)
+      EXPECT_NEAR(value(batch, 0, (volume * 6 + i) * 48), 10 * (2 * volume - 4 + i) / 127.5 - 1, 0.03);
+  files.config.stimuli.videos = put_file(folder / "short.y4m", grey_video({1, 2, 3}, 16, 16, 1));
+  EXPECT_THAT(user_error_of([&] { opened(files.config); }), HasSubstr("lasts 3.0 seconds, the series 24.0"));
+}
+
+TEST(StimuliSamples, ABatchDependsOnItsPlaceAlone) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 4, 1, true);
+  const auto source = opened(files.config);
+  const WindowOrder order(source->samples(Split::train), 3, true);
+  const Batch whole = source->batch(order, Split::train, 5, 7);
+  for (int64_t i = 0; i < 7; ++i) {
+    const Batch one = source->batch(order, Split::train, 5 + i, 1);
+    for (size_t f = 0; f < 4; ++f) {
+      const auto& bytes = one.fields[f].bytes;
+      EXPECT_EQ(
+          std::memcmp(bytes.data(), whole.fields[f].bytes.data() + static_cast<size_t>(i) * bytes.size(), bytes.size()),
+          0);
+    }
+  }
+}
+
+TEST(StimuliSamples, SaysWhatDoesNotGoTogether) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 2, 1, true);
+  const auto refusal = [&](const auto& change) {
+    DataConfig config = files.config;
+    StimuliShape shape = kShape;
+    change(config.stimuli, shape);
+    return user_error_of([&] { opened(config, shape); });
+  };
+  EXPECT_THAT(refusal([](auto&, auto& shape) { shape.voxels = 9; }), HasSubstr("set model.voxels: 5"));
+  EXPECT_THAT(refusal([](auto&, auto& shape) { shape.text_features = 9; }), HasSubstr("set model.text.features: 4"));
+  EXPECT_THAT(refusal([&](auto& stimuli, auto&) { stimuli.texts = put_file(folder / "few.txt", "rest 0\n"); }),
+              HasSubstr("has 1 lines, and"));
+  EXPECT_THAT(refusal([&](auto& stimuli, auto&) {
+                std::string text;
+                for (int i = 0; i < 24; ++i) text += "cat 0\n";
+                stimuli.texts = put_file(folder / "cats.txt", text);
+              }),
+              HasSubstr("no vector for the label 'cat'"));
+  EXPECT_THAT(refusal([](auto& stimuli, auto&) { stimuli.delay = 12; }), HasSubstr("data.fmri_delay is 12"));
+  EXPECT_THAT(refusal([&](auto& stimuli, auto&) { stimuli.videos = folder / "nowhere"; }), HasSubstr("nowhere"));
+  EXPECT_THAT(refusal([&](auto& stimuli, auto&) { stimuli.videos = folder.path(); }),
+              HasSubstr("no clip for any label; a clip is named as its label is: rest, bright, dark"));
+}
+
+TEST(StimuliSamples, LeavesOutWhatIsBadWhereAsked) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 4, 0, true);
+  std::vector<float> values = files.values;
+  values[7 * 6 + 2] = NAN;
+  put_file(folder / "bold.nii", scan({3, 2, 1, 48}, values));
+  EXPECT_THAT(user_error_of([&] { opened(files.config); }), HasSubstr("volume 7 has values that are not finite"));
+  files.config.skip_bad = true;
+  put_file(files.config.stimuli.videos / "dark.y4m", "no video");
+  const auto source = opened(files.config);
+  EXPECT_EQ(source->samples(Split::train), 35);
+  ASSERT_EQ(source->skipped().size(), 2u);
+  EXPECT_THAT(source->skipped()[0], HasSubstr("volume 7"));
+  EXPECT_THAT(source->skipped()[1], HasSubstr("dark.y4m"));
+  const Batch batch = in_order(*source, Split::train);
+  for (int64_t i = 0; i < 35 * StimuliFiles::kVoxels; ++i) EXPECT_TRUE(std::isfinite(value(batch, 3, i)));
+  files.config.skip_bad = false;
+  put_file(folder / "bold.nii", scan({3, 2, 1, 48}, files.values));
+  EXPECT_THAT(user_error_of([&] { opened(files.config); }), HasSubstr("dark.y4m"));
+}
+
+}  // namespace
+}  // namespace plimsoll

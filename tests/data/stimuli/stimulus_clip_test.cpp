@@ -1,0 +1,97 @@
+#include "data/stimuli/stimulus_clip.h"
+
+#include <gmock/gmock.h>
+#include <cstring>
+
+#include <array>
+
+#include "base/content_hash.h"
+#include "data/media_files.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr ClipGrid kGrid{.seconds_per_frame = 1, .side = 4, .seconds_per_mel = 0.5, .bands = 5};
+
+class StimulusClipTest : public testing::Test {
+ protected:
+  StimulusClip open(const ClipGrid& grid = kGrid) {
+    return StimulusClip(video_, grid, cache_, [&](double) { ++decoding_; });
+  }
+  std::filesystem::path cached() const { return std::filesystem::directory_iterator(cache_)->path(); }
+
+  TempFolder folder_;
+  std::filesystem::path video_ = put_file(folder_ / "film.y4m", grey_video({0, 0, 255, 255, 128, 128}, 16, 16, 2));
+  std::filesystem::path cache_ = folder_ / "cache";
+  int decoding_ = 0;  // calls of progress
+};
+
+TEST_F(StimulusClipTest, IsDecodedOnceForAGrid) {
+  const StimulusClip clip = open();
+  EXPECT_NEAR(clip.seconds(), 3, 0.01);
+  EXPECT_EQ(clip.frame(0.9).size(), 4u * 4 * 3);
+  EXPECT_EQ(clip.mel(0).size(), 5 * sizeof(float));
+  EXPECT_NEAR(static_cast<double>(clip.frame(1.5)[0]), 255, 2);
+  EXPECT_NEAR(static_cast<double>(clip.frame(100)[47]), 128, 2);
+  EXPECT_THAT(cached().filename().string(), testing::MatchesRegex("film-[0-9a-f]{16}\\.safetensors"));
+  decoding_ = 0;
+  open();
+  EXPECT_EQ(decoding_, 0);
+  open({.seconds_per_frame = 1, .side = 8, .seconds_per_mel = 0.5, .bands = 5});
+  EXPECT_GT(decoding_, 0);
+}
+
+TEST_F(StimulusClipTest, WhatIsKeptIsCheckedToTheBit) {
+  open();
+  const std::string whole = get_file(cached());
+  uint64_t header = 0;  // of names and sizes; what it says of the tensors is held against the grid
+  std::memcpy(&header, whole.data(), sizeof header);
+  for (size_t at = sizeof header + header; at < whole.size(); at += 7) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    put_file(cached(), damaged);
+    EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr(cached().filename().string())) << at;
+  }
+  put_file(cached(), whole.substr(0, whole.size() - 1));
+  EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr(cached().filename().string()));
+  put_file(cached(), whole);
+  EXPECT_NO_THROW(open());
+}
+
+// As much as a reader could be told by somebody else's file: checksums that are right, and sizes that lead beyond it.
+TEST_F(StimulusClipTest, SizesAreHeldAgainstTheGrid) {
+  open();
+  const auto forge = [&](const std::vector<int64_t>& mel, const std::vector<int64_t>& frames) {
+    const auto bytes_of = [](const std::vector<int64_t>& sizes, int64_t element) {
+      for (int64_t size : sizes) element *= size;
+      return std::vector<std::byte>(static_cast<size_t>(element));
+    };
+    const std::vector<std::byte> sound = bytes_of(mel, 4), pictures = bytes_of(frames, 1);
+    const std::array<uint64_t, 2> hashes = {content_hash(sound), content_hash(pictures)};
+    SafetensorsWriter writer(
+        cached(),
+        {{"mel", DType::float32, mel, {}}, {"frames", DType::uint8, frames, {}}, {"hashes", DType::int64, {2}, {}}},
+        {{"plimsoll.seconds", "3"}});
+    writer.write("mel", sound);
+    writer.write("frames", pictures);
+    writer.write("hashes", std::as_bytes(std::span(hashes)));
+    writer.commit();
+  };
+  forge({6, 5}, {3, 4, 4, 3});
+  EXPECT_NO_THROW(open());
+  for (const std::vector<int64_t>& frames :
+       {std::vector<int64_t>{1, 4, 1, 1}, {3, 4, 4, 1}, {3, 4, 3, 4}, {3, 2, 4, 3}, {0, 4, 4, 3}, {3, 4, 4}}) {
+    forge({6, 5}, frames);
+    EXPECT_THAT(user_error_of([&] { open(); }), AllOf(HasSubstr("film.y4m"), HasSubstr("is damaged")));
+  }
+  for (const std::vector<int64_t>& mel : {std::vector<int64_t>{6, 4}, {0, 5}, {6}, {6, 5, 1}}) {
+    forge(mel, {3, 4, 4, 3});
+    EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr("delete this file"));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

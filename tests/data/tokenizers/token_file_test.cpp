@@ -1,0 +1,154 @@
+#include "data/tokenizers/token_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "data/test_files.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::filesystem::path write_tokens(const std::filesystem::path& file, int64_t vocab_size,
+                                   const std::vector<int32_t>& tokens) {
+  TokenFileWriter writer(file, vocab_size, 42);
+  writer.append(tokens);
+  writer.finish();
+  return file;
+}
+
+size_t files_in(const TempFolder& folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
+}
+
+TEST(TokenFile, RoundTripsAtTheEdgesOfItsWidths) {
+  const TempFolder folder;
+  const TokenFile narrow(write_tokens(folder / "narrow", 65536, {0, 1, 65535}));
+  EXPECT_EQ(narrow.token_bytes(), 2);
+  EXPECT_EQ(narrow.vocab_size(), 65536);
+  EXPECT_EQ(narrow.source_hash(), 42u);
+  EXPECT_EQ(narrow.token(2), 65535);
+  const TokenFile wide(write_tokens(folder / "wide", int64_t{1} << 31, {65536, 2147483647}));
+  EXPECT_EQ(wide.token_bytes(), 4);
+  EXPECT_EQ(wide.token(1), 2147483647);
+  EXPECT_EQ(wide.size(), 2);
+}
+
+TEST(TokenFile, RoundTripsWhateverTheAppendsAndCopies) {
+  const TempFolder folder;
+  std::mt19937 random(1);
+  for (int32_t vocab_size : {1, 257, 50257, 65536, 65537, 1 << 20}) {
+    std::vector<int32_t> tokens;
+    TokenFileWriter writer(folder / "tokens", vocab_size, 0);
+    for (int i = 0; i < 20; ++i) {
+      std::vector<int32_t> some(random() % 100);
+      for (int32_t& token : some) token = static_cast<int32_t>(random() % static_cast<uint32_t>(vocab_size));
+      writer.append(some);
+      tokens.insert(tokens.end(), some.begin(), some.end());
+    }
+    writer.finish();
+    const TokenFile file(folder / "tokens");
+    ASSERT_EQ(file.size(), std::ssize(tokens));
+    for (int i = 0; i < 50; ++i) {
+      const int64_t begin = static_cast<int64_t>(random() % (tokens.size() + 1));
+      const int64_t count = static_cast<int64_t>(random() % (tokens.size() + 1 - static_cast<size_t>(begin)));
+      std::vector<int64_t> copied(static_cast<size_t>(count) + 1, -7);
+      file.copy(begin, count, copied.data());
+      ASSERT_TRUE(std::equal(copied.begin(), copied.end() - 1, tokens.begin() + begin));
+      ASSERT_EQ(copied.back(), -7);  // not one token too many
+    }
+  }
+}
+
+TEST(TokenFile, KeepsItsTokensWhenMovedOrReplaced) {
+  const TempFolder folder;
+  TokenFile file(write_tokens(folder / "tokens", 10, {1, 2, 3}));
+  TokenFile moved = std::move(file);
+  write_tokens(folder / "tokens", 10, {9});
+  EXPECT_EQ(moved.token(2), 3);
+  moved = TokenFile(folder / "tokens");
+  EXPECT_EQ(moved.token(0), 9);
+}
+
+TEST(TokenFile, RefusesReadsPastItsEnd) {
+  const TempFolder folder;
+  const TokenFile file(write_tokens(folder / "tokens", 10, {1, 2, 3}));
+  int64_t out[4];
+  EXPECT_THROW(file.token(3), InternalError);
+  EXPECT_THROW(file.token(-1), InternalError);
+  EXPECT_THROW(file.copy(1, 3, out), InternalError);
+  EXPECT_THROW(file.copy(4, 0, out), InternalError);
+  EXPECT_THROW(file.copy(1, std::numeric_limits<int64_t>::max(), out), InternalError);
+  EXPECT_NO_THROW(file.copy(3, 0, out));
+}
+
+TEST(TokenFileWriter, LeavesNothingUnlessFinished) {
+  const TempFolder folder;
+  write_tokens(folder / "tokens", 10, {1, 2, 3});
+  {
+    TokenFileWriter writer(folder / "tokens", 10, 0);
+    writer.append(std::vector<int32_t>{4});
+  }
+  EXPECT_EQ(TokenFile(folder / "tokens").size(), 3);
+  EXPECT_EQ(files_in(folder), 1u);
+}
+
+TEST(TokenFileWriter, RefusesTokensOutsideTheVocabulary) {
+  const TempFolder folder;
+  TokenFileWriter writer(folder / "tokens", 10, 0);
+  EXPECT_THROW(writer.append(std::vector<int32_t>{10}), InternalError);
+  EXPECT_THROW(writer.append(std::vector<int32_t>{-1}), InternalError);
+}
+
+TEST(TokenFile, SaysWhatToDoWhenDamaged) {
+  const TempFolder folder;
+  const std::string good = get_file(write_tokens(folder / "tokens", 300, {1, 2, 3}));
+  const auto error_of = [&](const std::string& contents) {
+    put_file(folder / "tokens", contents);
+    return user_error_of([&] { TokenFile file(folder / "tokens"); });
+  };
+  for (size_t size = 0; size < good.size(); ++size)
+    EXPECT_THAT(error_of(good.substr(0, size)),
+                AllOf(HasSubstr("/tokens: "), HasSubstr("delete it, it will be made again")));
+  EXPECT_THAT(error_of(good.substr(2)), HasSubstr("4 bytes of tokens, its trailer promises 3 tokens of 2 bytes"));
+  EXPECT_THAT(error_of("xx" + good), HasSubstr("8 bytes of tokens"));
+  EXPECT_THAT(error_of(std::string(100, 'x')), HasSubstr("not a token file"));
+  // No bit of the trailer may flip unseen.
+  for (size_t at = good.size() - 48; at < good.size(); ++at) {
+    std::string flipped = good;
+    flipped[at] = static_cast<char>(flipped[at] ^ 0x10);
+    EXPECT_THAT(error_of(flipped), HasSubstr("delete it")) << at;
+  }
+}
+
+TEST(TokenFile, NeverGivesATokenOutsideTheVocabulary) {
+  const TempFolder folder;
+  std::string contents = get_file(write_tokens(folder / "tokens", 300, {1, 2, 3}));
+  const uint16_t wrong = 300;
+  std::memcpy(contents.data() + 2, &wrong, 2);
+  const TokenFile file(put_file(folder / "tokens", contents));
+  EXPECT_EQ(file.token(0), 1);
+  int64_t out[3];
+  EXPECT_THAT(user_error_of([&] { file.copy(0, 3, out); }),
+              AllOf(HasSubstr("vocabulary of 300"), HasSubstr("delete it")));
+  EXPECT_THAT(user_error_of([&] { file.token(1); }), HasSubstr("delete it"));
+}
+
+TEST(TokenFile, NamesAFileThatCannotBeOpened) {
+  const TempFolder folder;
+  EXPECT_THAT(user_error_of([&] { TokenFile file(folder / "absent"); }),
+              AllOf(HasSubstr("absent"), HasSubstr("No such file")));
+  EXPECT_THAT(user_error_of([&] { TokenFile file(folder.path()); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(user_error_of([&] { TokenFileWriter writer(folder / "none/tokens", 10, 0); }), HasSubstr("none/tokens"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,258 @@
+#include "files/media.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <thread>
+
+#include "base/hash.h"
+#include "data/encoded_video.h"
+#include "data/media_files.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<int> steps_of_grey(int count) {
+  std::vector<int> brightness;
+  for (int i = 0; i < count; ++i) brightness.push_back(i * 240 / count);
+  return brightness;
+}
+
+// The mean brightness of each picture.
+std::vector<double> means(const std::vector<uint8_t>& pixels, size_t count) {
+  std::vector<double> means;
+  const size_t size = pixels.size() / count;
+  for (size_t i = 0; i < count; ++i)
+    means.push_back(std::accumulate(pixels.begin() + static_cast<ptrdiff_t>(i * size),
+                                    pixels.begin() + static_cast<ptrdiff_t>((i + 1) * size), 0.0) /
+                    static_cast<double>(size));
+  return means;
+}
+
+TEST(Media, DescribesAVideo) {
+  TempFolder folder;
+  const auto file = put_file(folder / "grey.y4m", grey_video(steps_of_grey(30), 64, 48, 10));
+  const VideoInfo info = describe_video(file);
+  EXPECT_EQ(info.width, 64);
+  EXPECT_EQ(info.height, 48);
+  EXPECT_EQ(info.frames, 30);
+  EXPECT_NEAR(info.seconds, 3.0, 0.05);
+  EXPECT_NEAR(info.frame_rate, 10, 1e-9);
+  EXPECT_FALSE(info.audio);
+}
+
+// Each time gets the picture that is shown then, to the grey.
+TEST(Media, ReadsThePicturesThatAreShown) {
+  TempFolder folder;
+  const std::vector<int> brightness = steps_of_grey(30);
+  const auto file = put_file(folder / "grey.y4m", grey_video(brightness, 64, 48, 10));
+  const std::vector<double> seconds = {0.0, 0.05, 0.1, 1.25, 1.25, 2.95};
+  const std::vector<uint8_t> pixels = read_frames(file, seconds, 32, 24);
+  ASSERT_EQ(pixels.size(), seconds.size() * 32 * 24 * 3);
+  const std::vector<double> mean = means(pixels, seconds.size());
+  const std::vector<size_t> shown = {0, 0, 1, 12, 12, 29};
+  for (size_t i = 0; i < shown.size(); ++i) EXPECT_NEAR(mean[i], brightness[shown[i]], 1.5) << seconds[i];
+}
+
+TEST(Media, SpacesEvenly) {
+  EXPECT_THAT(evenly_spaced(1, 3, 2), ::testing::ElementsAre(1.5, 2.5));
+  EXPECT_TRUE(evenly_spaced(1, 3, 0).empty());
+}
+
+// Key frames lie 1.2 s apart and others refer to later ones: a seek must come out at the same picture as decoding.
+TEST(Media, SeeksToTheSamePictures) {
+  TempFolder folder;
+  std::vector<int> brightness;
+  for (int i = 0; i < 80; ++i) brightness.push_back(i * 37 % 240);
+  for (const char* name : {"film.avi", "film.mp4", "film.mkv"}) {
+    const auto file = folder / name;
+    encode_video(file, brightness);
+    EXPECT_NEAR(describe_video(file).seconds, 8, 0.11) << name;
+    SplitMix64 random(7);
+    for (int round = 0; round < 20; ++round) {
+      const double at = static_cast<double>(random.below(79)) / 10 + 0.05;
+      const std::vector<double> mean = means(read_frames(file, {at, at}, 32, 24), 2);
+      EXPECT_NEAR(mean[0], brightness[static_cast<size_t>(at * 10)], 8) << name << " at " << at;
+      EXPECT_EQ(mean[0], mean[1]);
+    }
+  }
+}
+
+TEST(Media, ReadsFromManyThreads) {
+  TempFolder folder;
+  const auto file = folder / "film.avi";
+  encode_video(file, steps_of_grey(40));
+  const std::vector<uint8_t> alone = read_frames(file, evenly_spaced(0, 4, 9), 20, 20);
+  std::vector<std::vector<uint8_t>> together(4);
+  std::vector<std::thread> threads;
+  for (auto& pixels : together)
+    threads.emplace_back([&] { pixels = read_frames(file, evenly_spaced(0, 4, 9), 20, 20); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& pixels : together) EXPECT_EQ(pixels, alone);
+}
+
+// A tone keeps its pitch and loudness through the mixing and another rate.
+TEST(Media, ReadsSound) {
+  TempFolder folder;
+  std::vector<int16_t> samples;
+  for (int i = 0; i < 16000; ++i) {
+    const auto tone = static_cast<int16_t>(16000 * std::sin(2 * std::numbers::pi * 100 * i / 16000));
+    samples.push_back(tone);
+    samples.push_back(tone);
+  }
+  const auto file = put_file(folder / "tone.wav", wav(samples, 2, 16000));
+  const std::vector<float> sound = read_audio(file, 8000);
+  ASSERT_NEAR(static_cast<double>(sound.size()), 8000, 32);
+  double square = 0;
+  int crossings = 0;
+  for (size_t i = 1; i < sound.size(); ++i) {
+    square += static_cast<double>(sound[i]) * static_cast<double>(sound[i]);
+    crossings += sound[i - 1] < 0 && sound[i] >= 0;
+  }
+  EXPECT_NEAR(crossings, 100, 1);
+  EXPECT_NEAR(std::sqrt(square / static_cast<double>(sound.size())), 16000.0 / 32768 / std::sqrt(2), 0.01);
+  EXPECT_THAT(user_error_of([&] { describe_video(file); }), AllOf(HasSubstr("tone.wav"), HasSubstr("no video stream")));
+}
+
+TEST(Media, NamesWhatCannotBeRead) {
+  TempFolder folder;
+  const auto text = put_file(folder / "notes.mp4", std::string(5000, 'x'));
+  EXPECT_THAT(user_error_of([&] { describe_video(text); }), AllOf(HasSubstr("notes.mp4"), HasSubstr("not a video")));
+  const auto empty = put_file(folder / "empty.mp4", "");
+  EXPECT_THAT(user_error_of([&] { read_frames(empty, {0}, 8, 8); }), HasSubstr("empty.mp4"));
+  EXPECT_THAT(user_error_of([&] { describe_video(folder / "gone.mp4"); }), HasSubstr("does not exist"));
+  EXPECT_THAT(user_error_of([&] { describe_video(folder.path()); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(user_error_of([&] { describe_video("http://127.0.0.1/a.mp4"); }), HasSubstr("does not exist"));
+  const auto video = put_file(folder / "grey.y4m", grey_video({1, 2, 3}, 64, 48, 10));
+  EXPECT_THAT(user_error_of([&] { read_audio(video, 16000); }), HasSubstr("no audio stream"));
+  EXPECT_THAT(user_error_of([&] { read_audio(video, 0); }), HasSubstr("samples a second"));
+}
+
+// A playlist names another file; only the file that was named is opened. The names are looked for in the folder that
+// the program runs in: there the other file is.
+TEST(Media, FollowsNoReferences) {
+  TempFolder folder;
+  encode_video(folder / "film.avi", steps_of_grey(10));
+  const auto list = put_file(folder / "list.ffconcat", "ffconcat version 1.0\nfile film.avi\n");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_EQ(describe_video("film.avi").width, 64);
+  EXPECT_THAT(user_error_of([&] { describe_video(list); }), HasSubstr("list.ffconcat"));
+  EXPECT_THAT(user_error_of([&] { describe_video("list.ffconcat"); }), HasSubstr("list.ffconcat"));
+  EXPECT_THAT(user_error_of([&] { read_frames("list.ffconcat", {0}, 8, 8); }), HasSubstr("list.ffconcat"));
+  std::filesystem::current_path(before);
+  const auto playlist = put_file(folder / "list.m3u8",
+                                 "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:1,\nhttp://127.0.0.1:9/film.ts\n"
+                                 "#EXT-X-ENDLIST\n");
+  EXPECT_THAT(user_error_of([&] { describe_video(playlist); }), HasSubstr("list.m3u8"));
+}
+
+TEST(Media, BoundsWhatIsAskedFor) {
+  TempFolder folder;
+  const auto file = put_file(folder / "grey.y4m", grey_video({1, 2, 3}, 64, 48, 10));
+  EXPECT_THAT(user_error_of([&] { read_frames(file, {0}, kLargestPictureSide + 1, 8); }), HasSubstr("at most"));
+  EXPECT_THAT(user_error_of([&] { read_frames(file, {0}, 8, 0); }), HasSubstr("at most"));
+  EXPECT_THAT(user_error_of([&] { read_frames(file, std::vector<double>(60000), 8192, 8192); }), HasSubstr("at most"));
+  EXPECT_TRUE(read_frames(file, {}, 8, 8).empty());
+  // A header that claims a picture larger than any camera's.
+  const auto huge = put_file(folder / "huge.y4m", "YUV4MPEG2 W2000000000 H2000000000 F1:1 C420jpeg\nFRAME\n");
+  EXPECT_THAT(user_error_of([&] { read_frames(huge, {0}, 8, 8); }), HasSubstr("huge.y4m"));
+  const auto large = put_file(folder / "large.y4m", "YUV4MPEG2 W60000 H60000 F1:1 C420jpeg\nFRAME\n");
+  EXPECT_THAT(user_error_of([&] { read_frames(large, {0}, 8, 8); }), HasSubstr("large.y4m"));
+}
+
+TEST(Media, SaysWhereAVideoIsCutShort) {
+  TempFolder folder;
+  encode_video(folder / "film.avi", steps_of_grey(80));
+  const std::string whole = get_file(folder / "film.avi");
+  const auto half = put_file(folder / "half.avi", whole.substr(0, whole.size() / 2));
+  EXPECT_THAT(user_error_of([&] {
+                read_frames(half, {0, 7.5}, 8, 8);
+              }),
+              AllOf(HasSubstr("half.avi"), HasSubstr("cut short")));
+  const auto grey = grey_video(steps_of_grey(30), 64, 48, 10);
+  const auto short_grey = put_file(folder / "half.y4m", grey.substr(0, grey.size() / 2));
+  EXPECT_THAT(user_error_of([&] { read_frames(short_grey, {0, 2.9}, 8, 8); }), HasSubstr("half.y4m"));
+}
+
+// Matroska says how long the longest stream is: pictures that end before the sound are whole.
+TEST(Media, PicturesMayEndBeforeTheSound) {
+  TempFolder folder;
+  for (const char* name : {"film.mkv", "film.avi", "film.mov"}) {
+    const auto file = folder / name;
+    encode_video(file, steps_of_grey(40), 6);
+    EXPECT_NEAR(describe_video(file).seconds, 4, 0.11) << name;
+    EXPECT_TRUE(describe_video(file).audio);
+    EXPECT_NO_THROW(read_frames(file, evenly_spaced(0, describe_video(file).seconds, 20), 8, 8)) << name;
+    EXPECT_NEAR(static_cast<double>(read_audio(file, 8000).size()), 48000, 400) << name;
+    encode_video(file, steps_of_grey(40), 3);  // and the other way round
+    EXPECT_NEAR(describe_video(file).seconds, 4, 0.11) << name;
+    EXPECT_NEAR(static_cast<double>(read_audio(file, 8000).size()), 24000, 400) << name;
+  }
+  // Both streams end with a file that is cut short: its length stays what it says, so that what is missing is missed.
+  encode_video(folder / "film.mkv", steps_of_grey(80), 9);
+  const std::string whole = get_file(folder / "film.mkv");
+  const auto half = put_file(folder / "half.mkv", whole.substr(0, whole.size() / 2));
+  const double seconds = describe_video(half).seconds;
+  EXPECT_GT(seconds, 7.5);
+  EXPECT_THAT(user_error_of([&] {
+                read_frames(half, {0, seconds - 0.05}, 8, 8);
+              }),
+              AllOf(HasSubstr("half.mkv"), HasSubstr("cut short")));
+  EXPECT_THAT(user_error_of([&] { read_audio(half, 8000); }), AllOf(HasSubstr("half.mkv"), HasSubstr("cut short")));
+}
+
+TEST(Media, SaysWhereSoundIsDamaged) {
+  TempFolder folder;
+  const std::string tone = wav(std::vector<int16_t>(16000, 1000), 1, 16000);
+  for (const char* name : {"tone.m4a", "tone.mkv", "tone.aac"}) {
+    const auto file = folder / name;
+    encode_sound(file, 3);
+    EXPECT_NEAR(static_cast<double>(read_audio(file, 16000).size()), 48000, 3000) << name;
+  }
+  std::string damaged = get_file(folder / "tone.m4a");
+  std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(damaged.size() / 2), 2000, '\xff');
+  put_file(folder / "damaged.m4a", damaged);
+  EXPECT_THAT(user_error_of([&] { read_audio(folder / "damaged.m4a", 16000); }),
+              AllOf(HasSubstr("damaged.m4a"), HasSubstr("in its middle")));
+  put_file(folder / "damaged.m4a", damaged.substr(0, damaged.size() / 2));
+  EXPECT_THAT(user_error_of([&] { read_audio(folder / "damaged.m4a", 16000); }),
+              AllOf(HasSubstr("damaged.m4a"), HasSubstr("cut short")));
+}
+
+// Whatever bytes there are: pictures, or an error that names the file.
+TEST(Media, SurvivesDamage) {
+  TempFolder folder;
+  encode_video(folder / "film.mp4", steps_of_grey(24));
+  const std::string whole = get_file(folder / "film.mp4");
+  SplitMix64 random(3);
+  int readable = 0;
+  for (int round = 0; round < 120; ++round) {
+    std::string bytes = whole.substr(0, round % 3 == 0 ? random.below(whole.size()) : whole.size());
+    for (int i = 0; i < 10 && !bytes.empty(); ++i)
+      bytes[random.below(bytes.size())] = static_cast<char>(random.below(256));
+    const auto file = put_file(folder / "damaged.mp4", bytes);
+    try {
+      read_frames(file, evenly_spaced(0, describe_video(file).seconds, 5), 16, 16);
+      ++readable;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("damaged.mp4"));
+    }
+  }
+  EXPECT_GT(readable, 0);
+}
+
+TEST(Media, NamesTheMissingLibrary) {
+  EXPECT_THAT(user_error_of([] { load_media_library({"/nowhere/libplimsoll_media.so.0"}); }),
+              AllOf(HasSubstr("apt-get install libavformat"), HasSubstr("/nowhere/libplimsoll_media.so.0")));
+  EXPECT_THAT(user_error_of([] { load_media_library({"libm.so.6"}); }), HasSubstr("another build"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+#include "ops/arithmetic/product_speed.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+
+#include "base/agreed_tries.h"
+#include "ops/processor.h"
+
+namespace plimsoll::ops {
+namespace {
+
+ProductSpeeds made_up() {
+  ProductSpeeds speeds;
+  speeds.of(DType::float32) = {80e9, 80e9, 30e9};
+  speeds.of(DType::bfloat16) = {140e9, 70e9, 60e9};
+  speeds.of(DType::float16) = {4e9, 65e9, 3e9};
+  return speeds;
+}
+
+TEST(ProductSpeed, AFileIsReadBackAndADamagedOneIsNothingKnown) {
+  const std::string text = products_text(made_up());
+  const auto read = products_of(text);
+  ASSERT_TRUE(read);
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    EXPECT_EQ(read->of(dtype).libtorch, made_up().of(dtype).libtorch);
+    EXPECT_EQ(read->of(dtype).blocks, made_up().of(dtype).blocks);
+    EXPECT_EQ(read->of(dtype).convolution, made_up().of(dtype).convolution);
+  }
+  ProductSpeeds none = made_up();
+  none.of(DType::float16).libtorch = 0;
+  for (const std::string& damaged : {std::string(), std::string("[]"), std::string("{\"machine\": 3}"),
+                                     text.substr(0, text.size() / 2), products_text(none)})
+    EXPECT_FALSE(products_of(damaged)) << damaged;
+}
+
+TEST(ProductSpeed, AMaskedProcessorIsAnother) {
+  const std::string text = products_text(made_up()), name = machine_name();
+  const char* const before = ::getenv("ONEDNN_MAX_CPU_ISA");
+  const std::string kept = before ? before : "";
+  ::setenv("ONEDNN_MAX_CPU_ISA", "SSE41", 1);
+  EXPECT_NE(machine_name(), name);
+  EXPECT_NE(instruction_masks().find("ONEDNN_MAX_CPU_ISA=SSE41"), std::string::npos);
+  EXPECT_FALSE(products_of(text));
+  if (before)
+    ::setenv("ONEDNN_MAX_CPU_ISA", kept.c_str(), 1);
+  else
+    ::unsetenv("ONEDNN_MAX_CPU_ISA");
+  EXPECT_TRUE(products_of(text));
+}
+
+// On whatever processor this is: the faster of the two is what is used, within what kSlowProduct leaves open.
+TEST(ProductSpeed, SlowProductsAreNotUsed) {
+  const double single = product_speeds().of(DType::float32).libtorch;
+  EXPECT_GT(single, 0);
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    const ProductSpeed& speed = product_speeds().of(dtype);
+    const bool blocks = float32_products(dtype);
+    EXPECT_GE(blocks ? speed.blocks : speed.libtorch, std::min(speed.blocks, kSlowProduct * single));
+    const double quarter = 4 * std::log2(relative_product_speed(dtype));
+    EXPECT_NEAR(quarter, std::round(quarter), 1e-9);
+  }
+  EXPECT_FALSE(float32_products(DType::float32));
+  EXPECT_EQ(relative_product_speed(DType::float32), 1);
+}
+
+TEST(AgreedTries, ASpikeIsNotBelieved) {
+  for (const std::vector<double>& tries : {std::vector<double>{693, 75.6, 76}, {75, 693, 80}, {700, 300, 75, 78}}) {
+    AgreedTries agreed;
+    for (size_t i = 0; i < tries.size(); ++i) {
+      EXPECT_FALSE(agreed.agree()) << i;
+      agreed.add(tries[i]);
+    }
+    EXPECT_TRUE(agreed.agree());
+    EXPECT_LE(agreed.least(), 76);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::ops

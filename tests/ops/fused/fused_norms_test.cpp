@@ -1,0 +1,115 @@
+// Which recorded ops are a norm and its sum.
+#include "ops/fused/fused_norms.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/layers/add_rms_norm_plan.h"
+#include "plimsoll/trace.h"
+#include "ops/op_call.h"
+
+namespace plimsoll {
+namespace {
+
+View view(BufferId buffer, DType dtype = DType::float32, std::vector<int64_t> sizes = {4, 8, 32}) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
+  return {buffer, dtype, 0, std::move(sizes), std::move(strides)};
+}
+Argument read(View view) {
+  return {Argument::Kind::tensor, false, {std::move(view)}};
+}
+
+Op call(const char* name, const char* overload, std::vector<Argument> arguments, std::vector<c10::IValue> constants) {
+  Op op;
+  op.name = std::string(name) + (*overload != 0 ? "." : "") + overload;
+  op.arguments = std::move(arguments);
+  op.call = std::make_shared<OpCall>(
+      OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(name, overload), std::move(constants)});
+  return op;
+}
+
+Op add(const View& a, const View& b, const View& sum, double alpha = 1) {
+  return call("aten::add", "out", {read(a), read(b), {}, {Argument::Kind::tensor, true, {sum}}}, {{}, {}, alpha, {}});
+}
+Op norm(const View& x, const View& weight = view(10, DType::float32, {32})) {
+  Op op = call("plimsoll::rms_norm", "", {read(x), read(weight), {}, {}}, {{}, {}, 1e-5, at::kBFloat16});
+  op.results = {view(11, DType::bfloat16, x.sizes), view(12, DType::float32, {4, 8, 1})};
+  return op;
+}
+Op backward(const View& x, const View& dx) {
+  Op op = call("plimsoll::rms_norm_backward", "",
+               {read(view(13, DType::bfloat16)), read(x), read(view(10, DType::float32, {32})),
+                read(view(12, DType::float32, {4, 8, 1}))},
+               {{}, {}, {}, {}});
+  op.results = {dx, view(14, DType::float32, {32})};
+  return op;
+}
+
+bool is_pair(const Op& first, const Op& second) {
+  return fused_norm(first, second, PointwiseDevice::cpu).has_value();
+}
+
+TEST(FusedNorms, ASumAndItsNormHaveOneCall) {
+  const View x = view(0), r = view(1, DType::bfloat16), sum = view(2);
+  const std::optional<Op> op = fused_norm(add(x, r, sum), norm(sum), PointwiseDevice::cpu);
+  ASSERT_TRUE(op);
+  EXPECT_EQ(op->name, ops::kAddRmsNorm);
+  EXPECT_EQ(op->call->op.schema().name(), "plimsoll::add_rms_norm");
+  ASSERT_EQ(op->arguments.size(), op->call->op.schema().arguments().size());
+  ASSERT_EQ(op->call->constants.size(), op->arguments.size());
+  for (const auto& [argument, wanted] : {std::pair{0, sum}, {1, x}, {2, r}})
+    EXPECT_EQ(op->arguments[argument].views[0], wanted);
+  EXPECT_TRUE(op->arguments[0].written);
+  EXPECT_EQ(op->call->constants[4].toDouble(), 1e-5);
+  EXPECT_EQ(op->call->constants[5].toScalarType(), at::kBFloat16);
+  EXPECT_EQ(op->results.size(), 2);
+}
+
+TEST(FusedNorms, ABackwardAndTheSumOfItsGradientHaveOneCall) {
+  const View x = view(0), dx = view(1), grad = view(2);
+  for (const Op& sum : {add(grad, dx, grad), add(dx, grad, grad)}) {
+    const std::optional<Op> op = fused_norm(backward(x, dx), sum, PointwiseDevice::cuda);
+    ASSERT_TRUE(op);
+    EXPECT_EQ(op->name, ops::kRmsNormBackwardAdd);
+    ASSERT_EQ(op->arguments.size(), op->call->op.schema().arguments().size());
+    EXPECT_EQ(op->call->constants.size(), op->arguments.size());
+    EXPECT_EQ(op->arguments[0].views[0], grad);
+    EXPECT_EQ(op->arguments[1].views[0], grad);
+    EXPECT_EQ(op->arguments[3].views[0], x);
+    ASSERT_EQ(op->results.size(), 1);
+    EXPECT_EQ(op->results[0].buffer, 14);
+  }
+}
+
+TEST(FusedNorms, LeavesOtherSums) {
+  const View x = view(0), r = view(1), sum = view(2);
+  ASSERT_TRUE(is_pair(add(x, r, sum), norm(sum)));
+  ASSERT_TRUE(is_pair(add(x, r, x), norm(x)));
+  EXPECT_FALSE(is_pair(add(x, r, sum, 2), norm(sum)));                              // scaled
+  EXPECT_FALSE(is_pair(add(x, view(1, DType::float32, {32}), sum), norm(sum)));     // broadcast
+  EXPECT_FALSE(is_pair(add(x, r, sum), norm(view(2, DType::float32, {32, 32}))));   // seen otherwise
+  EXPECT_FALSE(is_pair(add(x, r, sum), norm(x)));                                   // of something else
+  EXPECT_FALSE(is_pair(add(x, r, sum), norm(sum, view(2, DType::float32, {32}))));  // its own weight
+  const DType wide = DType::float64;
+  EXPECT_FALSE(is_pair(add(view(0, wide), view(1, wide), view(2, wide)), norm(view(2, wide))));
+  View part = x, columns = sum;
+  part.buffer = 2;
+  part.offset = 32;
+  EXPECT_FALSE(is_pair(add(part, r, sum), norm(sum)));  // other elements of the place that is written
+  columns.strides = {1, 4, 32};
+  EXPECT_FALSE(is_pair(add(x, r, columns), norm(columns)));
+}
+
+TEST(FusedNorms, LeavesOtherGradients) {
+  const View x = view(0), dx = view(1), grad = view(2);
+  ASSERT_TRUE(is_pair(backward(x, dx), add(grad, dx, view(3))));
+  ASSERT_TRUE(is_pair(backward(x, dx), add(grad, dx, dx)));
+  EXPECT_FALSE(is_pair(backward(x, dx), add(dx, dx, view(3))));         // of itself
+  EXPECT_FALSE(is_pair(backward(x, dx), add(grad, view(4), view(3))));  // of neither
+  EXPECT_FALSE(is_pair(backward(x, dx), add(grad, dx, x)));             // over what is read by the row
+  EXPECT_FALSE(is_pair(add(grad, dx, view(3)), backward(x, dx)));
+  EXPECT_FALSE(is_pair(backward(x, dx), norm(dx)));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,82 @@
+// Contents of a plan's memory: the bytes of parameters, gradients and optimizer state, and the largest buffers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/placement/lay_out.h"
+#include "plan/trace_text.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::TraceText;
+
+// One parameter `w` with its gradient `g` and its moment `m`, two activations and scratch.
+TraceText step() {
+  TraceText text(
+      "buffer w 640 state\nbuffer m 1280 state\nbuffer x 64 persistent\nbuffer h 2560\nbuffer g 640\n"
+      "micro\nf - h = x w\nb - d = h\nb - g = d x\nupdate\nu - w,m <- g\n");
+  text.trace.buffers[text["w"]].role = Role::parameter;
+  text.trace.buffers[text["m"]].role = Role::optimizer_state;
+  text.trace.buffers[text["g"]].role = Role::gradient;
+  text.trace.buffers[text["h"]].role = Role::activation;
+  return text;
+}
+
+TEST(ModelBytes, AreThoseOfParametersGradientsAndState) {
+  EXPECT_EQ(most_model_bytes(lay_out(step().trace, {})), 640 + 1280 + 640);
+}
+
+TEST(ModelBytes, EachRoleCountsOnItsOwn) {
+  for (const auto& [name, bytes] : {std::pair{"w", 1280 + 640}, {"m", 640 + 640}, {"g", 640 + 1280}}) {
+    TraceText text = step();
+    text.trace.buffers[text[name]].role = Role::temporary;
+    EXPECT_EQ(most_model_bytes(lay_out(text.trace, {})), bytes) << name;
+  }
+}
+
+TEST(ModelBytes, BuffersInHostMemoryDoNotCount) {
+  TraceText text = step();
+  text.trace.buffers[text["m"]].memory = Memory::host;
+  text.trace.ops.back().on_host = true;
+  EXPECT_EQ(most_model_bytes(lay_out(text.trace, {})), 640 + 640);
+}
+
+// Two gradients that are not live together count once.
+TEST(ModelBytes, AreThePeakNotTheSum) {
+  TraceText text(
+      "buffer x 64 persistent\nbuffer a 640\nbuffer b 1280\nmicro\nf - a = x\nf - c = a\nf - b = c\nf - d = b\n");
+  for (const char* name : {"a", "b"}) text.trace.buffers[text[name]].role = Role::gradient;
+  EXPECT_EQ(most_model_bytes(lay_out(text.trace, {})), 1280);
+}
+
+std::vector<std::string> labels(const std::vector<Resident>& residents) {
+  std::vector<std::string> names;
+  for (const Resident& each : residents) names.push_back(each.label);
+  return names;
+}
+
+TEST(LargestAtPeak, AreTheBuffersThatAreLiveLargestFirst) {
+  TraceText text = step();
+  text.trace.ops[1].workspace_bytes = 1920;
+  const Plan plan = lay_out(text.trace, {});
+  EXPECT_EQ(plan.peak_op, 1);
+  // `g` is not live there. Of equal size the first stays first: `x` and `d` have 64 bytes.
+  EXPECT_THAT(labels(largest_at_peak(plan, 9)), ElementsAre("h", "scratch of make_d", "m", "w", "x", "d"));
+  EXPECT_THAT(labels(largest_at_peak(plan, 3)), ElementsAre("h", "scratch of make_d", "m"));
+  const std::vector<Resident> two = largest_at_peak(plan, 2);
+  EXPECT_EQ(two[0].bytes, 2560);
+  EXPECT_EQ(two[0].role, Role::activation);
+  EXPECT_EQ(two[1].bytes, 1920);
+  EXPECT_EQ(two[1].role, Role::workspace);
+}
+
+TEST(LargestAtPeak, TheFirstBufferOfTheTraceIsOneOfThem) {
+  TraceText text = step();
+  EXPECT_EQ(text["w"], 0);
+  EXPECT_THAT(labels(largest_at_peak(lay_out(text.trace, {}), 9)), ::testing::Contains("w"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,129 @@
+// What lies elsewhere first, and how much of it.
+#include "plan/offload/away.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/trace_text.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TraceText;
+
+// Four layers; parameters of 1024 bytes, the last of them frozen.
+Trace four_layers() {
+  std::string head = "buffer x 64 persistent\n", forward, backward, update;
+  for (int i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i);
+    head += "buffer w" + n + " 1024 state\nbuffer m" + n + " 2048 state\nbuffer g" + n + " 1024\n";
+    forward += "f layers." + n + " a" + n + " = " + (i == 0 ? "x" : "a" + std::to_string(i - 1)) + " w" + n + "\n";
+    for (int pad = 0; pad < 20; ++pad) forward += "f layers." + n + " p = x\n";
+    const std::string back = std::to_string(3 - i);
+    backward += "b layers." + back + " d" + back + " = a" + back + " w" + back + "\n";
+    if (i == 3) continue;
+    update += "u - w" + n + ",m" + n + " <- g" + n + "\n";
+    backward += "b layers." + back + " g" + std::to_string(2 - i) + " = d" + back + "\n";
+  }
+  TraceText text(head + "micro\n" + forward + backward + "update\n" + update);
+  for (Buffer& buffer : text.trace.buffers) {
+    if (buffer.label[0] == 'w') buffer.role = Role::parameter;
+    if (buffer.label[0] == 'm') buffer.role = Role::optimizer_state;
+    if (buffer.label[0] == 'g') buffer.role = Role::gradient;
+  }
+  return text.trace;
+}
+
+std::vector<std::string> labels_in(const Trace& trace, const AwayChoice& choice, Memory memory) {
+  std::vector<std::string> labels;
+  for (size_t b = 0; b < trace.buffers.size(); ++b)
+    if (choice.memory[b] == memory) labels.push_back(trace.buffers[b].label);
+  return labels;
+}
+
+TEST(Away, WhatCrossesTheLinkLeastGoesFirst) {
+  const Trace trace = four_layers();
+  const AwayCandidates candidates(trace, 1);
+  ASSERT_EQ(candidates.kinds(), 4);
+  using ::testing::UnorderedElementsAre;
+  const auto up_to = [&](double part) { return labels_in(trace, candidates.choose(part, 1 << 20, 0), Memory::host); };
+  EXPECT_THAT(up_to(0), UnorderedElementsAre());
+  EXPECT_THAT(up_to(1), UnorderedElementsAre("m0", "m1", "m2", "m3"));
+  EXPECT_THAT(up_to(4), ::testing::SizeIs(4 + 4 + 3));
+  const AwayChoice all = candidates.choose(4, 1 << 20, 0);
+  EXPECT_EQ(all.state, 4 * 2048);
+  EXPECT_EQ(all.gradients, 3 * 1024);
+  EXPECT_EQ(all.parameters, 4 * 1024);
+  EXPECT_EQ(all.host, all.state + all.gradients + all.parameters);
+  EXPECT_TRUE(all.in_training);
+  EXPECT_FALSE(candidates.choose(1, 1 << 20, 0).in_training);
+}
+
+TEST(Away, APartIsSpreadOverTheModel) {
+  const Trace trace = four_layers();
+  const AwayCandidates candidates(trace, 1);
+  const auto half = labels_in(trace, candidates.choose(0.5, 1 << 20, 0), Memory::host);
+  ASSERT_EQ(half.size(), 2u);
+  EXPECT_GT(half[1][1] - half[0][1], 1);
+}
+
+TEST(Away, DiskTakesWhatHostMemoryHasNoRoomFor) {
+  const Trace trace = four_layers();
+  const AwayCandidates candidates(trace, 1);
+  const AwayChoice choice = candidates.choose(4, 6 * 1024, 6 * 1024);
+  EXPECT_LE(choice.host, 6 * 1024);
+  EXPECT_LE(choice.disk, 6 * 1024);
+  EXPECT_EQ(choice.bytes(), 12 * 1024);
+  for (const std::string& label : labels_in(trace, choice, Memory::disk)) EXPECT_EQ(label[0], 'm');
+  EXPECT_EQ(candidates.choose(4, 0, 3000).disk, 2048);
+  // Rooms that sizes do not go into.
+  for (int64_t host = 0; host < 8000; host += 700)
+    for (int64_t disk = 0; disk < 8000; disk += 700) {
+      const AwayChoice each = candidates.choose(4, host, disk);
+      EXPECT_LE(each.host, host);
+      EXPECT_LE(each.disk, disk);
+      int64_t bytes = 0;
+      for (size_t b = 0; b < trace.buffers.size(); ++b)
+        bytes += each.memory[b] == Memory::device ? 0 : trace.buffers[b].bytes;
+      EXPECT_EQ(bytes, each.bytes());
+    }
+}
+
+TEST(Away, CopiesTakeWhatTheLinkGives) {
+  const Trace trace = four_layers();
+  CostModel cost;
+  cost.host_link = 1024;
+  cost.disk_link = 256;
+  cost.copies_overlap = false;
+  const AwayCandidates candidates(trace, 1);
+  // Of the state three quarters come and go.
+  EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
+  EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 0, 1 << 20), cost), 4 * 3 * 2);
+  cost.copies_overlap = true;  // both directions at a time, and ops take none
+  EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
+}
+
+// Updates in backward: of several micro batches in the last one, `update` is for steps of one.
+TEST(Away, AnUpdateInTheLastMicroBatchCountsOnce) {
+  const std::string head = "buffer x 64 persistent\nbuffer m 2048 state\nbuffer s 64 state\ninitialize\nu - m <- x\n";
+  const std::string training = "micro\nf - a = x\naccumulate\nf - b = x\n";
+  const std::string remainder = "remainder\nf - d = x\nu - m <- d\n";
+  const std::string rest = "last\nf - c = x\nu - m <- c\nupdate\nu - m <- x\nfinish\nu - s <- x\n";
+  CostModel cost;
+  cost.host_link = 1024;
+  cost.copies_overlap = false;
+  for (const bool ragged : {false, true}) {
+    TraceText text(head + training + (ragged ? remainder : "") + rest);
+    text.trace.buffers[text["m"]].role = Role::optimizer_state;
+    for (const int64_t count : {1, 2, 4}) {
+      const AwayCandidates candidates(text.trace, count);
+      const AwayChoice choice = candidates.choose(1, 1 << 20, 0);
+      ASSERT_EQ(choice.state, 2048);
+      EXPECT_DOUBLE_EQ(candidates.least_seconds(choice, cost), 2 * 2) << count;  // it comes once and goes once
+      EXPECT_EQ(choice.in_training, count > 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

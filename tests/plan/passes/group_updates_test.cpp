@@ -1,0 +1,360 @@
+#include "plan/passes/group_updates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "trace/pointwise.h"
+#include "cost/cost.h"
+#include "plan/placement/lay_out.h"
+#include "plan/validate/validator.h"
+#include "plimsoll/liveness.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+View view(BufferId buffer, int64_t elements) {
+  return {buffer, DType::float32, 0, {elements}, {1}};
+}
+
+// Arguments of "update": a parameter and a state that it writes, a gradient and a scalar that it reads.
+Op update(View parameter, View state, View gradient, BufferId scalar, std::string name = "update_") {
+  Op op;
+  op.name = "plimsoll::" + std::move(name);
+  op.phase = Phase::update;
+  op.flops = static_cast<double>(parameter.elements());
+  op.bytes_moved = 16 * parameter.elements();
+  op.arguments = {{Argument::Kind::tensor, true, {std::move(parameter)}},
+                  {Argument::Kind::tensor, true, {std::move(state)}},
+                  {Argument::Kind::tensor, false, {std::move(gradient)}},
+                  {Argument::Kind::tensor, false, {view(scalar, 1)}}};
+  return op;
+}
+
+Op other(std::vector<View> read, View written, std::string name = "other") {
+  Op op;
+  op.name = std::move(name);
+  op.phase = Phase::update;
+  for (View& each : read) op.arguments.push_back({Argument::Kind::tensor, false, {std::move(each)}});
+  op.arguments.push_back({Argument::Kind::tensor, true, {std::move(written)}});
+  return op;
+}
+
+// "update_" and "plain_" are operators with groups; those of one scalar are alike.
+UpdateGrouping grouping() {
+  return {[](const Op& op) -> std::optional<int64_t> {
+            if (op.name != "plimsoll::update_" && op.name != "plimsoll::plain_") return std::nullopt;
+            return op.arguments[0].views[0].elements();
+          },
+          [](const Op& a, const Op& b) { return a.name == b.name && a.arguments[3].views == b.arguments[3].views; },
+          [](const std::vector<const Op*>& members) {
+            Op made;
+            made.name = group_name(members.front()->name);
+            for (size_t i = 0; i < 3; ++i) {
+              Argument list{Argument::Kind::tensor_list, i < 2, {}};
+              for (const Op* member : members) list.views.push_back(member->arguments[i].views[0]);
+              made.arguments.push_back(std::move(list));
+            }
+            made.arguments.push_back(members.front()->arguments[3]);
+            return made;
+          }};
+}
+
+std::vector<std::string> names(const Trace& trace) {
+  std::vector<std::string> names;
+  for (const Op& op : trace.ops) {
+    const std::string_view name = std::string_view(op.name).substr(op.name.starts_with("plimsoll::") ? 10 : 0);
+    names.push_back(is_update_group(op.name) ? std::string(name) + std::to_string(op.arguments[0].views.size())
+                                             : std::string(name));
+  }
+  return names;
+}
+
+// Micro makes the gradients of four parameters of 1 000 numbers out of x; update uses them.
+class GroupUpdatesTest : public ::testing::Test {
+ protected:
+  static constexpr int kParameters = 4;
+  static constexpr int64_t kElements = 1000;
+  static constexpr BufferId kScalar = 3 * kParameters, kInput = kScalar + 1, kFree = kInput + 1;
+
+  GroupUpdatesTest() {
+    trace_.modules = {"", "layers.0"};
+    for (const auto& [role, persistent] :
+         {std::pair{Role::parameter, true}, {Role::optimizer_state, true}, {Role::gradient, false}})
+      for (int p = 0; p < kParameters; ++p) trace_.buffers.push_back({4 * kElements, role, persistent, false, "b"});
+    trace_.buffers.push_back({4, Role::input, true, false, "scalar"});
+    trace_.buffers.push_back({4 * kElements, Role::input, true, false, "x"});
+    trace_.buffers.push_back({4 * kElements, Role::temporary, true, false, "free"});
+    trace_.inputs = {{"scalar", view(kScalar, 1)}, {"x", view(kInput, kElements)}};
+    for (BufferId b = 0; b < 2 * kParameters; ++b) {
+      trace_.state.push_back({"s" + std::to_string(b), view(b, kElements)});
+      trace_.constants.push_back({b, std::vector<std::byte>(4 * kElements)});
+    }
+    for (int p = 0; p < kParameters; ++p) {
+      trace_.ops.push_back(
+          other({view(kInput, kElements), view(parameter(p), kElements)}, view(gradient(p), kElements), "backward"));
+      trace_.ops.back().phase = Phase::backward;
+    }
+    for (int p = 0; p < kParameters; ++p) trace_.ops.push_back(of(p));
+    trace_.segments = {{"micro", 0, kParameters}, {"update", kParameters, 2 * kParameters}};
+  }
+  static BufferId parameter(int p) { return p; }
+  static BufferId state(int p) { return kParameters + p; }
+  static BufferId gradient(int p) { return 2 * kParameters + p; }
+  static Op of(int p, std::string name = "update_") {
+    return update(view(parameter(p), kElements), view(state(p), kElements), view(gradient(p), kElements), kScalar,
+                  std::move(name));
+  }
+  /// Before update `p` of those there are.
+  void insert(int p, Op op) {
+    trace_.ops.insert(trace_.ops.begin() + kParameters + p, std::move(op));
+    ++trace_.segments[1].end;
+  }
+  /// Of segment update, grouped and placed.
+  std::vector<std::string> grouped() const {
+    const Plan plan = lay_out(group_updates(trace_, grouping()), {});
+    EXPECT_EQ(find_fault(plan), "");
+    EXPECT_LE(plan.live_bytes, lay_out(trace_, {}).live_bytes);
+    const std::vector<std::string> all = names(plan.trace);
+    const Segment& segment = *plan.trace.segment("update");
+    return {all.begin() + segment.begin, all.begin() + segment.end};
+  }
+  static std::shared_ptr<const Fusing> fusing() {
+    Fusing fusing{false, [](const Op&) { return std::nullopt; }, nullptr};
+    fusing.updates = grouping();
+    return std::make_shared<const Fusing>(std::move(fusing));
+  }
+  Trace trace_;
+};
+
+TEST_F(GroupUpdatesTest, ThoseOfSmallParametersAreOne) {
+  PlanOptions options;
+  const Plan before = make_plan(trace_, options);
+  options.fusing = fusing();
+  const Plan after = make_plan(trace_, options);
+  EXPECT_THAT(names(after.trace), ElementsAre("backward", "backward", "backward", "backward", "update_group_4"));
+  // All gradients live at the last op of micro, and at the first of update: no byte more, no byte less.
+  EXPECT_EQ(before.arena_bytes - before.persistent_bytes, 4 * 4032);
+  EXPECT_EQ(after.arena_bytes - after.persistent_bytes, 4 * 4032);
+  EXPECT_EQ(after.peak_bytes, before.peak_bytes);
+  const Op& group = after.trace.ops.back();
+  EXPECT_EQ(group.flops, 4 * kElements);
+  EXPECT_EQ(group.bytes_moved, 4 * 16 * kElements);
+  EXPECT_EQ(group.phase, Phase::update);
+  EXPECT_LT(after.time.update, before.time.update);
+  EXPECT_EQ(after.time.micro, before.time.micro);
+  EXPECT_EQ(grouped_updates_of(after.trace).updates, 4);
+  EXPECT_EQ(grouped_updates_of(after.trace).groups, 1);
+  ASSERT_FALSE(after.reasons.empty());
+  EXPECT_EQ(after.reasons.back().decision, "compile: auto");
+  EXPECT_THAT(after.reasons.back().why, HasSubstr("4 updates of small parameters run as 1"));
+  EXPECT_EQ(find_fault(after), "");
+}
+
+TEST_F(GroupUpdatesTest, CostWhatUpdatesCost) {
+  Op op;
+  for (const char* name : {"adamw_", "lion_", "sgd_", "momentum_sgd_", "adamw_group_", "lion_group_", "sgd_group_",
+                           "momentum_sgd_group_"}) {
+    op.name = std::string("plimsoll::") + name;
+    EXPECT_EQ(kind_of(op), OpKind::update) << name;
+  }
+  EXPECT_FALSE(is_update_group("plimsoll::adamw_"));
+  EXPECT_EQ(single_name("aten::_group_"), "aten::_group_");
+}
+
+TEST_F(GroupUpdatesTest, KindsAreGroupedApart) {
+  trace_.ops[5] = of(1, "plain_");
+  trace_.ops[7] = of(3, "plain_");
+  EXPECT_THAT(grouped(), ElementsAre("update_group_2", "plain_group_2"));
+  trace_.ops[7] = of(3);
+  EXPECT_THAT(grouped(), ElementsAre("plain_", "update_group_3"));
+  trace_.ops[5].name = "plimsoll::adafactor_";  // has no groups
+  EXPECT_THAT(grouped(), ElementsAre("adafactor_", "update_group_3"));
+  trace_.ops[6].arguments[3].views[0] = view(kInput, 1);  // another scalar
+  EXPECT_THAT(grouped(), ElementsAre("adafactor_", "update_", "update_group_2"));
+}
+
+TEST_F(GroupUpdatesTest, NothingPassesWhoReadsOrWritesTheSame) {
+  const Trace plain = trace_;
+  insert(2, other({view(parameter(0), kElements)}, view(kFree, kElements)));  // reads what the first writes
+  EXPECT_THAT(grouped(), ElementsAre("update_group_2", "other", "update_group_2"));
+  trace_ = plain;
+  insert(2, other({}, view(gradient(1), kElements)));  // writes what the second reads
+  EXPECT_THAT(grouped(), ElementsAre("update_group_2", "other", "update_group_2"));
+  trace_ = plain;
+  insert(2, other({}, view(kScalar, 1)));
+  EXPECT_THAT(grouped(), ElementsAre("update_group_2", "other", "update_group_2"));
+  trace_ = plain;
+  insert(2, other({view(parameter(3), kElements)}, view(kFree, kElements)));  // before the last, as it was
+  EXPECT_THAT(grouped(), ElementsAre("other", "update_group_4"));
+  trace_ = plain;
+  insert(2, of(1));  // a second update of the same parameter
+  EXPECT_THAT(grouped(), ElementsAre("update_group_2", "update_group_3"));
+}
+
+TEST_F(GroupUpdatesTest, LargeOnesStayAlone) {
+  const auto resize = [&](int p, int64_t elements) {
+    for (const BufferId b : {parameter(p), state(p), gradient(p)}) trace_.buffers[b].bytes = 4 * elements;
+    for (ConstantData& constant : trace_.constants)
+      constant.bytes.resize(static_cast<size_t>(trace_.buffers[constant.buffer].bytes));
+    for (Op& op : trace_.ops)
+      for (Argument& argument : op.arguments)
+        for (View& each : argument.views)
+          if (each.buffer == parameter(p) || each.buffer == state(p) || each.buffer == gradient(p))
+            each.sizes = {elements};
+  };
+  resize(1, kMostGrouped + 1);
+  EXPECT_THAT(grouped(), ElementsAre("update_", "update_group_3"));
+  resize(1, kMostGrouped);
+  EXPECT_THAT(grouped(), ElementsAre("update_group_4"));
+}
+
+TEST_F(GroupUpdatesTest, AGroupHasABound) {
+  // As large as grouped ones may be.
+  trace_ = {};
+  trace_.modules = {""};
+  for (int p = 0; p < 20; ++p)
+    for (const auto& [role, persistent] :
+         {std::pair{Role::parameter, true}, {Role::optimizer_state, true}, {Role::gradient, true}})
+      trace_.buffers.push_back({4 * kMostGrouped, role, persistent, false, "b"});
+  trace_.buffers.push_back({4, Role::input, true, false, "scalar"});
+  for (int p = 0; p < 20; ++p)
+    trace_.ops.push_back(
+        update(view(3 * p, kMostGrouped), view(3 * p + 1, kMostGrouped), view(3 * p + 2, kMostGrouped), 60));
+  trace_.segments = {{"update", 0, 20}};
+  EXPECT_THAT(names(group_updates(trace_, grouping())),
+              ElementsAre("update_group_8", "update_group_8", "update_group_4"));
+}
+
+TEST_F(GroupUpdatesTest, WhatCopiesOrTheHostHasToDoWithStaysWhereItIs) {
+  const Trace plain = trace_;
+  trace_.ops[5].on_host = true;
+  EXPECT_THAT(names(group_updates(trace_, grouping())),
+              ElementsAre("backward", "backward", "backward", "backward", "update_", "update_group_3"));
+  trace_ = plain;
+  trace_.ops[5].random_id = 1;
+  EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).updates, 3);
+  trace_ = plain;
+  trace_.buffers[kFree].memory = Memory::host;
+  Op start = other({view(state(1), kElements)}, view(kFree, kElements), "plimsoll::copy_to_host");
+  start.copy = CopyStage::start;
+  insert(2, start);
+  Op wait = start;
+  wait.copy = CopyStage::wait;
+  wait.arguments[1].written = false;
+  insert(5, wait);
+  EXPECT_THAT(names(group_updates(trace_, grouping())),
+              ElementsAre("backward", "backward", "backward", "backward", "update_", "copy_to_host", "update_group_3",
+                          "copy_to_host"));
+}
+
+// The scalars of all updates go to the host where one of them runs there.
+TEST_F(GroupUpdatesTest, WhatIsOnlyReadMayBeCopiedAway) {
+  trace_.buffers[kFree].memory = Memory::host;
+  Op start = other({view(kScalar, 1)}, view(kFree, 1), "plimsoll::copy_to_host");
+  std::swap(start.arguments[0], start.arguments[1]);
+  start.copy = CopyStage::start;
+  insert(2, start);
+  Op wait = start;
+  wait.copy = CopyStage::wait;
+  wait.arguments[0].written = false;
+  insert(4, wait);
+  EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).updates, kParameters);
+  // Not what comes from there.
+  for (const int at : {2, 4})
+    std::swap(trace_.ops[kParameters + at].arguments[0].views, trace_.ops[kParameters + at].arguments[1].views);
+  EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).updates, 0);
+}
+
+TEST_F(GroupUpdatesTest, UpdatesWithinBackwardStayAlone) {
+  trace_.segments = {{"micro", 0, 2 * kParameters}};
+  EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).groups, 0);
+}
+
+// A gradient that waits lives on: not where that would be more than is live at the peak.
+TEST_F(GroupUpdatesTest, NoMoreBytesThanWereAtThePeak) {
+  const auto live = [](const Trace& trace) {
+    return std::ranges::max(transient_bytes_by_op(trace, lifetimes_of(trace)));
+  };
+  // At the first update four gradients are live, between the second and the third two and something else.
+  insert(2, other({}, view(kFree, kElements)));
+  trace_.buffers[kFree].persistent = false;
+  EXPECT_EQ(live(trace_), 4 * 4032);
+  EXPECT_THAT(grouped(), ElementsAre("update_", "other", "update_group_3"));
+  EXPECT_EQ(live(group_updates(trace_, grouping())), 4 * 4032);
+  trace_.buffers[kFree].bytes = 4032 + 1;
+  EXPECT_THAT(grouped(), ElementsAre("update_", "update_", "other", "update_group_2"));
+  trace_.buffers[kFree].bytes = 3 * 4032;  // the peak itself, and there nothing may wait
+  EXPECT_EQ(live(trace_), 5 * 4032);
+  EXPECT_THAT(grouped(), ElementsAre("update_", "update_", "other", "update_group_2"));
+}
+
+// A world of floats: what ops do to it, one by one and grouped.
+using World = std::vector<double>;
+void run(const Op& op, World& world) {
+  const auto at = [&](size_t argument, size_t i = 0) -> double& {
+    return world[static_cast<size_t>(op.arguments[argument].views[i].buffer)];
+  };
+  if (single_name(op.name) == "plimsoll::update_" || single_name(op.name) == "plimsoll::plain_") {
+    const double scalar = at(3);
+    for (size_t i = 0; i < op.arguments[0].views.size(); ++i) {
+      at(1, i) = at(1, i) / 2 + at(2, i);
+      at(0, i) -= scalar * at(1, i);
+    }
+    return;
+  }
+  double sum = 1;
+  for (size_t i = 0; i + 1 < op.arguments.size(); ++i) sum += at(i) / 4;
+  at(op.arguments.size() - 1) = sum;
+}
+
+// Any schedule of updates and other ops does the same, with no more bytes live.
+TEST(GroupUpdatesRandom, DoesTheSame) {
+  int64_t grouped = 0;
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&](int below) { return static_cast<int>(random() % static_cast<uint32_t>(below)); };
+    Trace trace;
+    trace.modules = {""};
+    const int parameters = 2 + draw(10), buffers = 3 * parameters + 4;
+    for (int b = 0; b < buffers; ++b) {
+      const bool transient = b % 3 == 2 && b < 3 * parameters && draw(4) > 0;
+      trace.buffers.push_back({64 + 64 * draw(4), Role::temporary, !transient, false, "b"});
+    }
+    const auto one = [](int b) { return view(b, 1); };
+    const auto any = [&] { return one(draw(buffers)); };
+    for (int p = 0; p < parameters; ++p) trace.ops.push_back(other({}, one(3 * p + 2)));
+    const int first = parameters;
+    for (int p = 0; p < parameters; ++p) {
+      const char* name = draw(4) == 0 ? "plain_" : "update_";
+      trace.ops.push_back(update(one(3 * p), one(3 * p + 1), one(3 * p + 2), 3 * parameters + draw(2), name));
+      if (draw(3) == 0) trace.ops.push_back(other({any(), any()}, any()));
+    }
+    const auto end = static_cast<int32_t>(trace.ops.size());
+    trace.segments = {{"micro", 0, first}, {"update", first, end}};
+    const Trace after = group_updates(trace, grouping());
+    grouped += grouped_updates_of(after).updates;
+    EXPECT_EQ(after.segments[0].end, first);
+    EXPECT_EQ(after.segments[1].end, static_cast<int32_t>(after.ops.size()));
+    const auto live = [](const Trace& of) { return std::ranges::max(transient_bytes_by_op(of, lifetimes_of(of))); };
+    ASSERT_LE(live(after), live(trace)) << "seed " << seed;
+    World plain(static_cast<size_t>(buffers)), world;
+    for (double& number : plain) number = draw(5);
+    world = plain;
+    for (const Op& op : trace.ops) run(op, plain);
+    for (const Op& op : after.ops) run(op, world);
+    for (size_t b = 0; b < plain.size(); ++b) {
+      if (!trace.buffers[b].persistent) continue;
+      ASSERT_EQ(plain[b], world[b]) << "seed " << seed << ", buffer " << b;
+    }
+  }
+  EXPECT_GT(grouped, 1000);
+}
+
+}  // namespace
+}  // namespace plimsoll

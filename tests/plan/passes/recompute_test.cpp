@@ -1,0 +1,376 @@
+// The recompute pass, and the search for what to recompute.
+#include "plan/passes/recompute.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "plan/pipeline.h"
+#include "plan/random_trace.h"
+#include "plan/recompute/recompute_search.h"
+#include "plan/validate/validator.h"
+#include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
+#include "plimsoll/plan.h"
+#include "rounds.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::random_step;
+using testing::results_of;
+using testing::TraceText;
+
+// Picoseconds in whole numbers: an op costs as many as it moves bytes, and a little.
+CostModel test_cost() {
+  CostModel cost;
+  cost.overhead_seconds = 10e-12;
+  for (auto& kind : cost.rates) kind.fill({0, 1e12});
+  return cost;
+}
+
+Trace with_blocks_dropped(const Trace& trace, const std::string& module = "") {
+  const RecomputeSearch search(trace, test_cost());
+  const RecomputeAnswer answer = search.drop_blocks(module);
+  std::vector<RecomputeChoice> choices;
+  for (const TrainingGraph& graph : search.graphs()) choices.push_back({&graph, answer.kept});
+  return recompute(trace, choices);
+}
+
+// Live bytes of the segments that train, persistent buffers left out: an independent count.
+int64_t live_peak(const Trace& trace) {
+  const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  int64_t peak = 0;
+  for (const Segment& segment : trace.segments) {
+    if (segment.name == "update") continue;
+    for (int32_t op = segment.begin; op < segment.end; ++op) {
+      int64_t live = trace.ops[op].workspace_bytes;
+      for (size_t b = 0; b < trace.buffers.size(); ++b)
+        if (!trace.buffers[b].persistent && lifetimes[b].live_at(op)) live += placed_bytes(trace.buffers[b].bytes);
+      peak = std::max(peak, live);
+    }
+  }
+  return peak;
+}
+
+int64_t recomputed_cost(const Trace& trace, const char* name) {
+  const Segment* segment = trace.segment(name);
+  int64_t cost = 0;
+  for (int32_t i = segment->begin; i < segment->end; ++i)
+    if (trace.ops[i].recomputed) cost += std::llround(seconds_of(test_cost(), trace.ops[i]) * 1e12);
+  return cost;
+}
+
+TEST(Recompute, DropsWhatABlockSavedAndRebuildsItWhereItIsUsed) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer w0 64 persistent
+buffer w1 64 persistent
+buffer h0 1024
+buffer h1 1024
+micro
+f layers.0 h0 = x w0
+f layers.0 y0 = h0
+f layers.1 h1 = y0 w1
+f layers.1 y1 = h1
+b layers.1 d1 = y1 h1
+b layers.1 g1 = d1 y0
+b layers.0 d0 = d1 h0
+b layers.0 g0 = d0 x
+update
+u - w1 <- g1
+u - w0 <- g0
+)");
+  const Trace scheduled = with_blocks_dropped(text.trace);
+  std::vector<std::string> names;
+  for (const Op& op : scheduled.ops) names.push_back((op.recomputed ? "again " : "") + op.name);
+  EXPECT_THAT(
+      names, ::testing::ElementsAre("make_h0", "make_y0", "make_h1", "make_y1", "again make_h1", "again make_y1",
+                                    "make_d1", "make_g1", "again make_h0", "make_d0", "make_g0", "make_w1", "make_w0"));
+  EXPECT_EQ(lifetimes_of(scheduled)[text["h0"]].death, 2);  // read by y0, then gone
+  EXPECT_EQ(scheduled.segments[1].end - scheduled.segments[1].begin, 2);
+  EXPECT_EQ(results_of(scheduled), results_of(text.trace));
+}
+
+// Of two stacks of blocks one; a name that only begins like it is another.
+TEST(Recompute, DropsTheBlocksOfOneModule) {
+  const TraceText text(R"(
+buffer x 64 persistent
+micro
+f eye.0 a = x
+f eye.0 b = a
+f llm.0 c = b
+f llm.0 d = c
+f llm2.0 e = d
+f llm2.0 f = e
+b llm2.0 df = f e
+b llm.0 dd = df d c
+b eye.0 db = dd b a
+)");
+  const auto again = [&](const std::string& module) {
+    std::string names;
+    for (const Op& op : with_blocks_dropped(text.trace, module).ops)
+      if (op.recomputed) names += op.name.back();
+    return names;
+  };
+  EXPECT_EQ(again("llm"), "c");
+  EXPECT_EQ(again("eye"), "a");
+  EXPECT_EQ(again(""), "efca");
+  EXPECT_EQ(again("ear"), "");
+}
+
+TEST(Recompute, RandomOpsKeepTheirNumbers) {
+  const TraceText text(R"(
+buffer x 64 persistent
+micro
+f layers.0 random m = x
+f layers.0 y = m x
+f layers.1 z = y
+b layers.1 dz = z
+b layers.0 dy = dz m
+)");
+  std::vector<int64_t> ids;
+  for (const Op& op : with_blocks_dropped(text.trace).ops)
+    if (op.random_id >= 0) ids.push_back(op.random_id);
+  EXPECT_EQ(ids, (std::vector<int64_t>{0, 0}));
+}
+
+TEST(Recompute, WhatUpdatesSomethingOutsideRunsOnce) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer statistics 64 persistent
+micro
+f layers.0 m = x
+f layers.0 statistics <- m
+f layers.0 y = m statistics
+f layers.1 z = y
+b layers.1 dz = z
+b layers.0 dm = dz m y
+)");
+  int updates = 0;
+  for (const Op& op : with_blocks_dropped(text.trace).ops) updates += op.name == "make_statistics";
+  EXPECT_EQ(updates, 1);
+}
+
+TEST(Recompute, AnInputThatChangedMeanwhileIsNotReadAgain) {
+  const TraceText text(R"(
+buffer x 64 persistent
+micro
+f - s = x
+f layers.0 m = s
+f layers.0 y = m
+f - s <- y
+f layers.1 z = s
+b layers.1 dz = z
+b layers.0 dm = dz m
+)");
+  for (const Op& op : with_blocks_dropped(text.trace).ops) EXPECT_FALSE(op.recomputed && op.name == "make_m");
+}
+
+TEST(Recompute, AValueWrittenInPlaceIsRebuiltWhole) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer out 64 persistent
+micro
+f layers.0 m = x
+f layers.0 m <- x
+f layers.0 y = m
+f layers.1 z = y
+b layers.1 dz = z
+b layers.0 out <- dz m
+)");
+  const Trace scheduled = with_blocks_dropped(text.trace);
+  EXPECT_EQ(results_of(scheduled), results_of(text.trace));
+  int again = 0;
+  for (const Op& op : scheduled.ops) again += op.recomputed && op.name == "make_m";
+  EXPECT_EQ(again, 2);
+}
+
+// Every choice of kept values, by carrying it out.
+int64_t cheapest_by_exhaustion(const Trace& trace, const RecomputeSearch& search, int64_t limit) {
+  const TrainingGraph& graph = search.graphs().front();
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (uint32_t set = 0; set < (1u << graph.values.size()); ++set) {
+    KeptValues kept(graph.values.size());
+    for (size_t v = 0; v < kept.size(); ++v) kept[v] = (set >> v) & 1;
+    try {
+      const Trace scheduled = recompute(trace, {{&graph, kept}});
+      if (live_peak(scheduled) <= limit) best = std::min(best, recomputed_cost(scheduled, "micro"));
+    } catch (const InternalError&) {  // leaves out what cannot be rebuilt
+    }
+  }
+  return best;
+}
+
+TEST(RecomputeSearch, IsExactOnSmallGraphs) {
+  std::mt19937 random(7);
+  int graphs = 0, limits = 0;
+  while (graphs < 60) {
+    const TraceText text(random_step(random, {.blocks = 2, .ops_a_block = 3}));
+    const Trace trace = prepare_trace(text.trace);
+    const RecomputeSearch search(trace, test_cost());
+    if (search.graphs().front().values.size() > 9 || search.graphs().front().values.size() < 3) continue;
+    ++graphs;
+    const int64_t most = search.keep_everything().peak, least = search.least_limit();
+    EXPECT_EQ(cheapest_by_exhaustion(trace, search, least - 1), std::numeric_limits<int64_t>::max());
+    for (int64_t limit : {least, (least + most) / 2, most - 1, most}) {
+      const auto answer = search.cheapest(limit);
+      if (limit < least) continue;
+      ASSERT_TRUE(answer);
+      EXPECT_TRUE(answer->exact);
+      EXPECT_LE(answer->peak, limit);
+      EXPECT_EQ(answer->cost, cheapest_by_exhaustion(trace, search, limit));
+      limits += answer->cost > 0;
+    }
+  }
+  EXPECT_GT(limits, 50);  // of which something had to be recomputed
+}
+
+// The bound is one for every choice, found by the search or not.
+TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
+  std::mt19937 random(8);
+  for (int graphs = 0; graphs < 40;) {
+    const TraceText text(random_step(random, {.blocks = 2, .ops_a_block = 3, .hazards = graphs % 2 == 0}));
+    const Trace trace = prepare_trace(text.trace);
+    const RecomputeSearch search(trace, test_cost());
+    const TrainingGraph& graph = search.graphs().front();
+    if (graph.values.size() > 9 || graph.values.size() < 3 || graph.first_backward >= graph.segment.end) continue;
+    ++graphs;
+    const ChoiceBytes bytes(trace, graph);
+    for (int step = 0; step <= 8; ++step) {
+      const int64_t least = search.least_limit(), most = search.keep_everything().peak;
+      const int64_t limit = least + (most - least) * step / 8;
+      const int64_t cheapest = cheapest_by_exhaustion(trace, search, limit);
+      for (int32_t at = graph.segment.begin; at < graph.segment.end; ++at)
+        EXPECT_LE(recompute_cost_bound(graph, at, limit - bytes.fixed_at(at) - given_bytes(graph, at)), cheapest);
+    }
+  }
+}
+
+// Prices and costs of a large model stay in range: what can be dropped is dropped.
+TEST(RecomputeSearch, GigabytesAndSecondsDoNotOverflow) {
+  std::string text = "buffer x 64 persistent\n";
+  for (int b = 0; b < 20; ++b)
+    for (const char* name : {"h", "y"})
+      text += "buffer " + std::string(name) + std::to_string(b) + " " + (name[0] == 'h' ? "4000000000" : "100000000") +
+              "\n";
+  text += "buffer g 64 output\nmicro\n";
+  std::string input = "x";
+  for (int b = 0; b < 20; ++b) {
+    const std::string n = std::to_string(b), layer = "f layers." + n + " ";
+    text += layer + "h" + n + " = " + input + "\n" + layer + "y" + n + " = h" + n + "\n";
+    input = "y" + n;
+  }
+  for (int b = 20; b-- > 0;)
+    text += "b layers." + std::to_string(b) + " g <- h" + std::to_string(b) + " y" + std::to_string(b) + "\n";
+  const TraceText trace(text);
+  CostModel cost = test_cost();
+  cost.overhead_seconds = 0.5;
+  const RecomputeSearch search(trace.trace, cost);
+  EXPECT_GT(search.keep_everything().peak, int64_t{80'000'000'000});
+  EXPECT_LT(search.least_limit(), int64_t{15'000'000'000});
+  EXPECT_GT(search.cheapest(int64_t{40'000'000'000})->bound, 0);
+}
+
+// A gradient that forward makes is a value of the second segment, but not of the first, whose gradient outlives it.
+TEST(RecomputeSearch, SegmentsOfDifferentShapeAreNotChosenForTogether) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer w 64 state
+buffer h 4096
+buffer h2 4096
+buffer out 64 output
+micro
+f layers.0 g = x w
+f layers.0 h = x
+f layers.1 y = h
+b layers.1 out <- y h
+accumulate
+f layers.0 d = x w
+f layers.0 h2 = x
+f layers.1 y2 = h2
+b layers.1 out <- y2 h2
+b layers.0 g <- d
+update
+u - w <- g
+)");
+  PlanOptions options;
+  options.cost = test_cost();
+  for (Choice choice : {Choice::off, Choice::on, Choice::automatic}) {
+    options.gradient_checkpointing = choice;
+    options.memory_budget = 1;
+    const Plan least = make_plan(text.trace, options);
+    EXPECT_EQ(results_of(least.trace), results_of(text.trace));
+    options.memory_budget = least.minimum_budget_bytes;
+    EXPECT_TRUE(make_plan(text.trace, options).fits);
+  }
+}
+
+// Larger graphs: every plan is sound (make_plan asks the validator), fits, computes the same, and costs what the search
+// said; a tighter budget never costs less.
+TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
+  std::mt19937 random(9);
+  int recomputed = 0;
+  for (int round = 0; round < testing::rounds(1000); ++round) {
+    const std::string step = random_step(random, {.blocks = 1 + static_cast<int>(random() % 7),
+                                                  .ops_a_block = 2 + static_cast<int>(random() % 8),
+                                                  .accumulate = random() % 2 == 0,
+                                                  .hazards = random() % 3 != 0});
+    SCOPED_TRACE(step);
+    const TraceText text(step);
+    PlanOptions options;
+    options.cost = test_cost();
+    options.memory_budget = 1;
+    const Plan least = make_plan(text.trace, options);
+    EXPECT_FALSE(least.fits);
+    options.memory_budget.reset();
+    const Plan whole = make_plan(text.trace, options);
+    const auto expected = results_of(text.trace);
+    double before = 0;
+    for (int i = 0; i < 4; ++i) {
+      options.memory_budget = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 3;
+      const Plan plan = make_plan(text.trace, options);
+      ASSERT_TRUE(plan.fits);
+      EXPECT_LE(plan.peak_bytes, *options.memory_budget);
+      EXPECT_EQ(results_of(plan.trace), expected);
+      EXPECT_LE(plan.time.recompute_bound, plan.time.recompute);
+      EXPECT_NEAR(plan.time.recompute * 1e12, static_cast<double>(recomputed_cost(plan.trace, "micro")), 0.5);
+      EXPECT_GE(plan.time.recompute, before - 1e-15);
+      before = plan.time.recompute;
+      recomputed += plan.checkpointed;
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(recomputed, testing::rounds(1000));
+}
+
+// What the search counts without carrying a choice out is what carrying it out takes.
+TEST(ChoiceBytes, CountsWhatTheScheduleTakes) {
+  std::mt19937 random(10);
+  for (int round = 0; round < 300; ++round) {
+    const TraceText text(random_step(random, {.blocks = 3, .ops_a_block = 5}));
+    const Trace trace = prepare_trace(text.trace);
+    const RecomputeSearch search(trace, test_cost());
+    const TrainingGraph& graph = search.graphs().front();
+    const ChoiceBytes bytes(trace, graph);
+    for (int i = 0; i < 5; ++i) {
+      KeptValues kept = keep_all(graph);
+      for (size_t v = 0; v < kept.size(); ++v)
+        if (graph.values[v].repeatable && random() % 2) kept[v] = !kept[v];
+      Trace scheduled;
+      try {
+        scheduled = recompute(trace, {{&graph, kept}});
+      } catch (const InternalError&) {
+        continue;
+      }
+      EXPECT_EQ(bytes.peak(kept), live_peak(scheduled));
+      EXPECT_EQ(bytes.cost(kept), recomputed_cost(scheduled, "micro"));
+      EXPECT_EQ(results_of(scheduled), results_of(trace));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
