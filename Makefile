@@ -77,13 +77,13 @@ test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 
 .PHONY: test-masks
 test-masks: setup ## Tests of kernels, scratch and equality as if the processor had fewer instructions (four runs)
-	@scripts/build.sh release ops_tests run_tests train_tests cli_tests
+	@scripts/build.sh release ops_tests run_tests weights_tests train_tests cli_tests
 	@echo "==> test: build/ under masks"
 	@scripts/test-masks.py build
 
 .PHONY: test-seeds
 test-seeds: setup text ## Tests that train to a threshold, with 8 seeds and under every mask: values, spread, margin
-	@scripts/build.sh release run_tests train_tests cli_tests
+	@scripts/build.sh release run_tests weights_tests train_tests cli_tests
 	@scripts/test-seeds.py $(ARGS)
 
 .PHONY: mutate

@@ -1,7 +1,7 @@
 // How long placement takes and how much it wastes, on training traces and on problems that are hard to pack.
 #include <benchmark/benchmark.h>
 
-#include "../tests/plan/placement_traces.h"
+#include "plan/placement/placement_traces.h"
 #include "plimsoll/placement.h"
 
 namespace plimsoll {

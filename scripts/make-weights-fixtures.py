@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/train/families: a small random checkpoint of every family of models that Plimsoll reads, as transformers
+"""Makes tests/weights/families: a small random checkpoint of every family of models that Plimsoll reads, as transformers
 writes it, and what transformers computes from it. The tests read these files; only making them anew takes transformers:
 
     python3 -m venv .venv-families && .venv-families/bin/pip install torch==2.11.0 numpy transformers==5.23.0
@@ -15,7 +15,7 @@ import shutil
 import torch
 import transformers as hf
 
-OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "train" / "families"
+OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "weights" / "families"
 VOCAB, HIDDEN, TOKENS, WINDOWS = 64, 16, 12, 2
 
 COMMON = dict(

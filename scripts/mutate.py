@@ -39,11 +39,14 @@ RESULTS = ROOT / "build" / "mutants.jsonl"
 
 # By folder: its sources, and the test programs that run, the cheapest and nearest first.
 FOLDERS = {
-    "plan": (["src/plan"], ["plan_tests", "run_tests", "train_tests", "cli_tests"]),
-    "record": (["src/record"], ["record_tests", "plan_tests", "run_tests", "train_tests"]),
-    "run": (["src/run"], ["run_tests", "train_tests", "cli_tests"]),
-    "train": (["src/train"], ["base_tests", "train_tests", "cli_tests"]),
-    "data": (["src/data"], ["data_tests", "base_tests", "train_tests", "cli_tests"]),
+    "plan": (["src/plan", "src/cost"], ["plan_tests", "run_tests", "train_tests", "cli_tests"]),
+    "record": (["src/record", "src/trace"], ["record_tests", "plan_tests", "run_tests", "train_tests"]),
+    "run": (["src/run", "src/fine_tuning"], ["run_tests", "train_tests", "cli_tests"]),
+    "train": (["src/train"], ["train_tests", "cli_tests"]),
+    "job": (["src/job"], ["job_tests", "train_tests", "cli_tests"]),
+    "weights": (["src/weights", "src/checkpoint"], ["weights_tests", "checkpoint_tests", "train_tests", "cli_tests"]),
+    "data": (["src/data", "src/files", "src/safetensors"],
+             ["data_tests", "files_tests", "safetensors_tests", "job_tests", "train_tests", "cli_tests"]),
     "ops": (["src/ops"], ["ops_tests", "record_tests", "run_tests", "train_tests"]),
 }
 # A header that more files include costs a long build for one mutant.

@@ -5,7 +5,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "checkpoint/checkpoint.h"
 #include "train/update_once.h"
 

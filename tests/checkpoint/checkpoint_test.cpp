@@ -9,7 +9,7 @@
 #include <random>
 
 #include "safetensors/safetensors.h"
-#include "data/test_files.h"
+#include "test_files.h"
 #include "job/origin.h"
 
 namespace plimsoll {

@@ -50,7 +50,7 @@ TEST_F(JobFlags, AreOverridesOfTheJob) {
   EXPECT_EQ(choices({"--recipe", "saving", "--use-amp"})["precision"], "bf16-mixed");
 }
 
-// As the keys do, by the same rules (tests/base/job_batch_meaning_test.cpp): the file says 4, 2 at a time.
+// As the keys do, by the same rules (tests/job/job_batch_meaning_test.cpp): the file says 4, 2 at a time.
 TEST_F(JobFlags, ReplaceWhatTheFileSaysOfTheBatch) {
   const json three = choices({"--batch-size", "3"});
   EXPECT_EQ(three["micro_batch_size"], 2);

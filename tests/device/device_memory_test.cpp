@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

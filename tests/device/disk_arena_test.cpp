@@ -14,7 +14,7 @@
 #include <random>
 #include <vector>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

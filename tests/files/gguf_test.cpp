@@ -4,9 +4,9 @@
 
 #include <random>
 
-#include "data/gguf_file.h"
+#include "files/gguf_file.h"
 #include "data/tokenizers/gguf_tokenizer.h"
-#include "data/test_files.h"
+#include "test_files.h"
 #include "weights/source.h"
 
 namespace plimsoll {

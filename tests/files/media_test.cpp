@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/hash.h"
-#include "data/encoded_video.h"
-#include "data/media_files.h"
+#include "files/encoded_video.h"
+#include "files/media_files.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <random>
 
-#include "data/nifti_files.h"
-#include "data/test_files.h"
+#include "files/nifti_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

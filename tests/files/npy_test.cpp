@@ -5,9 +5,9 @@
 #include <cmath>
 #include <random>
 
-#include "data/npy_files.h"
+#include "files/npy_files.h"
 #include "files/npz.h"
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <random>
 
-#include "data/jpeg_files.h"
+#include "files/jpeg_files.h"
 #include "files/nifti.h"
 #include "data/pictures/picture_plane.h"
-#include "data/png_files.h"
-#include "data/test_files.h"
+#include "files/png_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

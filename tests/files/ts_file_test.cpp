@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "device/cpu_backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"

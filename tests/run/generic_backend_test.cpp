@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "device/backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"

@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "device/cpu_arena.h"
 #include "device/cpu_backend.h"
 #include "plan/placement/lay_out.h"

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <set>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"

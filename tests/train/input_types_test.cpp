@@ -3,7 +3,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "train/micro_batches.h"

@@ -9,7 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "plimsoll/models.h"

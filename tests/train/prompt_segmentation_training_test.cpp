@@ -1,7 +1,7 @@
 // Training of prompt segmentation, from files to metric.
 #include <gmock/gmock.h>
 
-#include "data/slice_files.h"
+#include "data/slices/slice_files.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"
 #include "train/tiny_job.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"
 

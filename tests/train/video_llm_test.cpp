@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/media_files.h"
+#include "files/media_files.h"
 #include "thresholds.h"
 #include "tiny_job.h"
 

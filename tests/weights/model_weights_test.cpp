@@ -1,4 +1,4 @@
-// Weights of others' files: every family's against what transformers computes from them (tests/train/families, made by
+// Weights of others' files: every family's against what transformers computes from them (tests/weights/families, made by
 // scripts/make-weights-fixtures.py).
 #include "weights/model_weights.h"
 
@@ -9,13 +9,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "data/gguf_file.h"
+#include "files/gguf_file.h"
 #include "models/decoder.h"
 #include "ops/quantized/quantized_linear.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
-#include "train/family_files.h"
+#include "weights/family_files.h"
 #include "weights/huggingface_export.h"
 #include "train/tiny_job.h"
 #include "weights/decoder_fields.h"

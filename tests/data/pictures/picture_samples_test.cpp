@@ -4,9 +4,9 @@
 
 #include <set>
 
-#include "data/jpeg_files.h"
+#include "files/jpeg_files.h"
 #include "data/slices/mask_baselines.h"
-#include "data/picture_files.h"
+#include "files/picture_files.h"
 #include "data/pictures/picture_list.h"
 #include "data/slices/slice_prompt.h"
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <random>
 
-#include "data/npy_files.h"
+#include "files/npy_files.h"
 #include "data/series/series_samples.h"
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

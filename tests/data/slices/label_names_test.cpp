@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

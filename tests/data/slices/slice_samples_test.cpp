@@ -6,7 +6,7 @@
 #include <set>
 
 #include "data/slices/labelled_volume.h"
-#include "data/slice_files.h"
+#include "data/slices/slice_files.h"
 #include "data/slices/slice_prompt.h"
 
 namespace plimsoll {

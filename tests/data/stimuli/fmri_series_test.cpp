@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "files/nifti.h"
-#include "data/scan_files.h"
+#include "data/slices/scan_files.h"
 
 namespace plimsoll {
 namespace {

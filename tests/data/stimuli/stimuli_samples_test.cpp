@@ -6,7 +6,7 @@
 #include <cstring>
 #include <map>
 
-#include "data/stimuli_files.h"
+#include "data/stimuli/stimuli_files.h"
 
 namespace plimsoll {
 namespace {

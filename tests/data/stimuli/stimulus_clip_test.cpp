@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/content_hash.h"
-#include "data/media_files.h"
+#include "files/media_files.h"
 
 namespace plimsoll {
 namespace {

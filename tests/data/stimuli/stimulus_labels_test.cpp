@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "safetensors/safetensors.h"
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/hash.h"
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "data/loader.h"
-#include "data/test_files.h"
+#include "test_files.h"
 #include "data/text/text_batch.h"
 
 namespace plimsoll {

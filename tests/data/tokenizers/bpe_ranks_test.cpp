@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

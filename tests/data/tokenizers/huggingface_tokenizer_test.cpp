@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "data/test_files.h"
+#include "test_files.h"
 #include "base/unicode_text.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

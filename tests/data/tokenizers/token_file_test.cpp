@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

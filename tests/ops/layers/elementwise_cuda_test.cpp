@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ops/layers/gated_launch.h"
-#include "ops/cuda/kernel_testing.h"
+#include "cuda_on_cpu/kernel_testing.h"
 #include "ops/layers/rope_launch.h"
 
 namespace plimsoll::ops {

@@ -1,6 +1,6 @@
 #include "ops/layers/rms_norm_launch.h"
 
-#include "ops/cuda/kernel_testing.h"
+#include "cuda_on_cpu/kernel_testing.h"
 #include "ops/cuda_plan.h"
 
 namespace plimsoll::ops {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/cuda/kernel_testing.h"
+#include "cuda_on_cpu/kernel_testing.h"
 #include "ops/cuda_plan.h"
 
 namespace plimsoll::ops {

@@ -1,10 +1,10 @@
 // The optimizers' CUDA kernels against the CPU's: the same bits, in every format.
 #include <gmock/gmock.h>
 
-#include "ops/cuda/operator_testing.h"
+#include "cuda_on_cpu/operator_testing.h"
 #include "ops/optimizer/adafactor_plan.h"
-#include "ops/optimizer_testing.h"
-#include "ops/update_group_testing.h"
+#include "ops/optimizer/optimizer_testing.h"
+#include "ops/optimizer/update_group_testing.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

@@ -5,7 +5,7 @@
 
 #include "trace/update_group.h"
 #include "ops/ops_testing.h"
-#include "ops/update_group_testing.h"
+#include "ops/optimizer/update_group_testing.h"
 #include "plimsoll/error.h"
 #include "cost/op_cost.h"
 

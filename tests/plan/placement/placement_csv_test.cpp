@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "plan/placement_traces.h"
+#include "plan/placement/placement_traces.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

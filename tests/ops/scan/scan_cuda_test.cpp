@@ -1,9 +1,9 @@
 // The causal convolution and the state-space scan on the emulated GPU, against the CPU's kernels.
 #include <gmock/gmock.h>
 
-#include "ops/cuda/operator_testing.h"
+#include "cuda_on_cpu/operator_testing.h"
 #include "ops/scan/ssd_scan_panels.h"
-#include "ops/optimizer_testing.h"
+#include "ops/optimizer/optimizer_testing.h"
 
 namespace plimsoll::ops {
 namespace {

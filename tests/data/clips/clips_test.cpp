@@ -10,7 +10,7 @@
 #include "data/clips/clip_list.h"
 #include "data/clips/frame_cache.h"
 #include "base/hash.h"
-#include "media_files.h"
+#include "files/media_files.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/optimizer_testing.h"
+#include "ops/optimizer/optimizer_testing.h"
 
 namespace plimsoll::ops::testing {
 

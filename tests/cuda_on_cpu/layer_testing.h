@@ -1,7 +1,7 @@
 // What the tests of layers' operators on CUDA share.
 #pragma once
 
-#include "ops/cuda/operator_testing.h"
+#include "cuda_on_cpu/operator_testing.h"
 #include "ops/workspace/workspace_cuda_layers.h"
 
 namespace plimsoll::ops::testing {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/test_files.h"
+#include "test_files.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "ops/cuda/kernel_testing.h"
+#include "cuda_on_cpu/kernel_testing.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -1,5 +1,5 @@
 // The operators of layers, of the loss head and of gradients' norms as libtorch calls them on a GPU.
-#include "ops/cuda/layer_testing.h"
+#include "cuda_on_cpu/layer_testing.h"
 #include "ops/loss/linear_cross_entropy_plan.h"
 
 namespace plimsoll::ops {

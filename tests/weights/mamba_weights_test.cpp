@@ -9,7 +9,7 @@
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
 #include "thresholds.h"
-#include "train/family_files.h"
+#include "weights/family_files.h"
 #include "weights/huggingface_export.h"
 #include "weights/model_weights.h"
 #include "train/tiny_job.h"

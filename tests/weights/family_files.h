@@ -1,4 +1,4 @@
-// Small checkpoints as transformers saves them (tests/train/families, made by scripts/make-weights-fixtures.py), and
+// Small checkpoints as transformers saves them (tests/weights/families, made by scripts/make-weights-fixtures.py), and
 // what to make of them.
 #pragma once
 
@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "safetensors/safetensors.h"
-#include "data/test_files.h"
+#include "test_files.h"
 #include "ops/dtypes.h"
 #include "checkpoint/checkpoint.h"
 
 namespace plimsoll {
 
 inline const std::filesystem::path kFamilies =
-    std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / "train" / "families";
+    std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / "weights" / "families";
 
 inline nlohmann::json read_json(const std::filesystem::path& file) {
   return nlohmann::json::parse(get_file(file));

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "data/stimuli/fmri_series.h"
-#include "data/npy_files.h"
-#include "data/stimuli_files.h"
+#include "files/npy_files.h"
+#include "data/stimuli/stimuli_files.h"
 #include "data/stimuli/stimuli_samples.h"
 
 namespace plimsoll {

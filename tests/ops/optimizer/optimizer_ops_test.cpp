@@ -7,7 +7,7 @@
 
 #include "ops/ops_testing.h"
 #include "ops/optimizer/adafactor_plan.h"
-#include "ops/optimizer_testing.h"
+#include "ops/optimizer/optimizer_testing.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "data/media_files.h"
+#include "files/media_files.h"
 #include "safetensors/safetensors.h"
-#include "data/scan_files.h"
+#include "data/slices/scan_files.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {

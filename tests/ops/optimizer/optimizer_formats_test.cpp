@@ -5,7 +5,7 @@
 
 #include "ops/op_support.h"
 #include "ops/ops_testing.h"
-#include "ops/optimizer_testing.h"
+#include "ops/optimizer/optimizer_testing.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

@@ -1,6 +1,6 @@
 #include "ops/loss/cross_entropy_launch.h"
 
-#include "ops/cuda/kernel_testing.h"
+#include "cuda_on_cpu/kernel_testing.h"
 #include "ops/kernels_cpu.h"
 
 namespace plimsoll::ops {

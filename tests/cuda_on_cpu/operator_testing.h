@@ -4,7 +4,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "ops/cuda/kernel_testing.h"
+#include "cuda_on_cpu/kernel_testing.h"
 #include "ops/workspace/workspace_cuda_updates.h"
 
 #ifdef PLIMSOLL_ON_GPU

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "safetensors/safetensors.h"
-#include "data/test_files.h"
+#include "test_files.h"
 #include "models/tiny_vit.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"

@@ -1,8 +1,8 @@
 // Quantised weights on the emulated GPU: codes, scales and numbers are the CPU's to the bit.
 #include <gmock/gmock.h>
 
-#include "ops/cuda/operator_testing.h"
-#include "ops/optimizer_testing.h"
+#include "cuda_on_cpu/operator_testing.h"
+#include "ops/optimizer/optimizer_testing.h"
 #include "ops/quantized/quantized_plan.h"
 
 namespace plimsoll::ops {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "data/nifti_files.h"
-#include "data/test_files.h"
+#include "files/nifti_files.h"
+#include "test_files.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/png_files.h"
-#include "data/test_files.h"
+#include "files/png_files.h"
+#include "test_files.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {
