@@ -9,8 +9,8 @@
 
 #include "device/cpu_arena.h"
 #include "device/cpu_backend.h"
-#include "plimsoll/liveness.h"
 #include "ops/op_call.h"
+#include "plimsoll/liveness.h"
 #include "run/executor.h"
 
 namespace {

@@ -5,11 +5,11 @@
 #include <torch/torch.h>
 
 #include "ops/attention/attention.h"
-#include "ops/loss/linear_cross_entropy.h"
-#include "ops/op_support.h"
 #include "ops/layers/rms_norm.h"
 #include "ops/layers/rope.h"
 #include "ops/layers/swiglu.h"
+#include "ops/loss/linear_cross_entropy.h"
+#include "ops/op_support.h"
 
 namespace {
 

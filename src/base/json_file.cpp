@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/quoted.h"
 #include "base/mapped_file.h"
+#include "base/quoted.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -12,10 +12,10 @@
 
 #include "base/content_hash.h"
 #include "base/quoted.h"
-#include "safetensors/safetensors.h"
-#include "plimsoll/error.h"
-#include "ops/dtypes.h"
 #include "checkpoint/checkpoint_state.h"
+#include "ops/dtypes.h"
+#include "plimsoll/error.h"
+#include "safetensors/safetensors.h"
 
 namespace plimsoll {
 namespace {

@@ -4,10 +4,10 @@
 #include <charconv>
 
 #include "base/file_error.h"
-#include "base/nearest_file.h"
-#include "plimsoll/error.h"
-#include "checkpoint/checkpoint.h"
 #include "base/key_errors.h"
+#include "base/nearest_file.h"
+#include "checkpoint/checkpoint.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <utility>
 
-#include "ops/arithmetic/formats.h"
-#include "ops/optimizer/ops.h"
-#include "ops/dtypes.h"
 #include "checkpoint/weight_companions.h"
+#include "ops/arithmetic/formats.h"
+#include "ops/dtypes.h"
+#include "ops/optimizer/ops.h"
 
 namespace plimsoll {
 namespace {

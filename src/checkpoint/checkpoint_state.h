@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "safetensors/safetensors.h"
 #include "checkpoint/checkpoint.h"
+#include "safetensors/safetensors.h"
 
 namespace plimsoll {
 

@@ -7,15 +7,15 @@
 #include <filesystem>
 #include <memory>
 
+#include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/value_checks.h"
+#include "job/origin.h"
+#include "job/values/meant.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "checkpoint/checkpoint.h"
 #include "weights/huggingface_export.h"
-#include "job/values/meant.h"
-#include "job/origin.h"
 #include "weights/weights_file.h"
 
 namespace plimsoll::cli {

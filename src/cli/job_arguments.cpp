@@ -7,10 +7,10 @@
 #include <array>
 #include <cstdio>
 
+#include "base/text_width.h"
 #include "cli/standard_streams.h"
 #include "cli/stray_words.h"
 #include "plimsoll/error.h"
-#include "base/text_width.h"
 
 namespace plimsoll::cli {
 

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <utility>
 
+#include "base/text_width.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "report/progress.h"
 #include "report/table.h"
-#include "base/text_width.h"
 
 namespace plimsoll::cli {
 namespace {

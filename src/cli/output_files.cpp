@@ -8,10 +8,10 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
-#include "plimsoll/error.h"
+#include "base/key_errors.h"
 #include "checkpoint/checkpoint.h"
 #include "job/keys/data_kind.h"
-#include "base/key_errors.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <system_error>
 
 #include "base/quoted.h"
+#include "job/unknown_key.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
-#include "job/unknown_key.h"
 
 namespace plimsoll::cli {
 namespace {

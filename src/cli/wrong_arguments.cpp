@@ -14,8 +14,8 @@
 #include "base/nearest.h"
 #include "base/quoted.h"
 #include "job/keys/keys.h"
-#include "job/values/many_devices.h"
 #include "job/unknown_key.h"
+#include "job/values/many_devices.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "device/cpu_allocator.h"
 #include "ops/arithmetic/product_speed.h"
+#include "ops/dtypes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "ops/dtypes.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "base/quoted.h"
-#include "safetensors/safetensors_header.h"
 #include "plimsoll/error.h"
+#include "safetensors/safetensors_header.h"
 
 namespace plimsoll {
 namespace {

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "files/gguf_blocks.h"
 #include "base/mapped_file.h"
+#include "files/gguf_blocks.h"
 
 namespace plimsoll {
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <optional>
 
+#include "base/mapped_file.h"
 #include "base/quoted.h"
 #include "files/file_kind.h"
-#include "base/mapped_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include "files/file_kind.h"
 #include "base/mapped_file.h"
+#include "files/file_kind.h"
 #include "files/media.h"
 #include "plimsoll/error.h"
 

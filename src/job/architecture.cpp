@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/nearest_file.h"
-#include "plimsoll/error.h"
 #include "job/keys/model_kind.h"
+#include "plimsoll/error.h"
 #include "weights/decoder_fields.h"
 #include "weights/gguf_source.h"
 #include "weights/mamba_family.h"

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
+#include "job/values/places.h"
 #include "plimsoll/decoder_config.h"
 #include "plimsoll/job.h"
-#include "job/values/places.h"
 
 namespace plimsoll::job {
 

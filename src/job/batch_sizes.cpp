@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "plimsoll/error.h"
 #include "job/keys/divisors.h"
 #include "job/keys/keys.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 

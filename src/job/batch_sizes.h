@@ -1,8 +1,8 @@
 // batch_size, micro_batch_size and gradient_accumulation_steps: one equation between three keys.
 #pragma once
 
-#include "plimsoll/job.h"
 #include "job/values/places.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::job {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "plimsoll/error.h"
 #include "job/keys/data_kind.h"
 #include "job/keys/keys.h"
 #include "job/keys/model_kind.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

@@ -1,8 +1,8 @@
 // Checks between keys. Ranges of single values are in the table of keys.
 #pragma once
 
-#include "plimsoll/job.h"
 #include "job/values/places.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::job {
 

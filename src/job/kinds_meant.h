@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "plimsoll/job.h"
 #include "job/values/values.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::job {
 

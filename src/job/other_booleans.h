@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "job/precision_claims.h"
 #include "job/values/aliases.h"
 #include "job/values/document.h"
-#include "job/precision_claims.h"
 #include "job/values/values.h"
 
 namespace plimsoll::job {

@@ -18,20 +18,20 @@
 
 #include "base/nearest_file.h"
 #include "base/quoted.h"
-#include "plimsoll/error.h"
-#include "plimsoll/job.h"
-#include "job/values/aliases.h"
 #include "job/architecture.h"
 #include "job/batch_sizes.h"
 #include "job/checks.h"
 #include "job/keys/data_kind.h"
-#include "job/values/document.h"
 #include "job/keys/keys.h"
 #include "job/kinds_meant.h"
 #include "job/learning_rate_note.h"
 #include "job/other_booleans.h"
-#include "job/values/places.h"
 #include "job/unknown_key.h"
+#include "job/values/aliases.h"
+#include "job/values/document.h"
+#include "job/values/places.h"
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll {
 namespace job {

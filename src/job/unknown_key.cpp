@@ -10,9 +10,9 @@
 
 #include "base/nearest.h"
 #include "base/quoted.h"
-#include "plimsoll/error.h"
-#include "job/values/aliases.h"
 #include "job/keys/keys.h"
+#include "job/values/aliases.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

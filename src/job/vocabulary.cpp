@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "plimsoll/error.h"
 #include "job/missing_data.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "models/blocks.h"
 #include "ops/attention/attention.h"
-#include "ops/loss/linear_cross_entropy.h"
 #include "ops/layers/rope.h"
 #include "ops/layers/swiglu.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 

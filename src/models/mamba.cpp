@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "models/blocks.h"
-#include "ops/scan/causal_conv1d.h"
 #include "ops/layers/rms_norm.h"
+#include "ops/scan/causal_conv1d.h"
 #include "ops/scan/ssd_scan.h"
 
 namespace plimsoll::model {

@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "models/video_llm_config.h"
+#include "ops/dtypes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
-#include "ops/dtypes.h"
 
 namespace plimsoll::model {
 namespace {

@@ -8,10 +8,10 @@
 #include <sstream>
 #include <string>
 
+#include "ops/dtypes.h"
 #include "ops/kernels_cpu.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
-#include "ops/dtypes.h"
 
 namespace plimsoll::ops {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "plan/offload/arrangement.h"
 #include "plan/explain/decision_reasons.h"
+#include "plan/offload/arrangement.h"
 #include "plan/offload_planner.h"
 #include "plan/passes/group_updates.h"
 #include "plan/passes/update_in_backward.h"

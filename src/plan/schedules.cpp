@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "plan/explain/explain.h"
-#include "plan/placement/lay_out.h"
 #include "plan/passes/fuse_pointwise.h"
 #include "plan/passes/recompute.h"
 #include "plan/pipeline.h"
+#include "plan/placement/lay_out.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {

@@ -2,9 +2,9 @@
 
 #include <sstream>
 
+#include "ops/op_call.h"
 #include "trace/pointwise.h"
 #include "trace/update_group.h"
-#include "ops/op_call.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <torch/library.h>
 
-#include "plimsoll/error.h"
 #include "ops/dtypes.h"
+#include "plimsoll/error.h"
 #include "record/recorder.h"
 
 namespace plimsoll {

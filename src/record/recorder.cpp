@@ -8,9 +8,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "plimsoll/error.h"
-#include "ops/op_call.h"
 #include "cost/op_cost.h"
+#include "ops/op_call.h"
+#include "plimsoll/error.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
 

@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "base/bytes_up.h"
+#include "base/text_width.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "report/plan_page_assets.h"
 #include "report/plan_page_data.h"
-#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "base/text_width.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
-#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

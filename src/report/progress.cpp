@@ -9,9 +9,9 @@
 #include <iostream>
 #include <utility>
 
+#include "base/text_width.h"
 #include "plimsoll/error.h"
 #include "report/terminal.h"
-#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

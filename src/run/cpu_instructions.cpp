@@ -11,8 +11,8 @@
 #include <functional>
 #include <string_view>
 
-#include "ops/cpu_capability.h"
 #include "ops/arithmetic/product_speed.h"
+#include "ops/cpu_capability.h"
 #include "plimsoll/machine.h"
 
 namespace plimsoll {

@@ -9,11 +9,11 @@
 #include <cstring>
 
 #include "device/cpu_backend.h"
+#include "ops/dtypes.h"
+#include "ops/op_call.h"
 #include "plan/placement/free_gaps.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
-#include "ops/dtypes.h"
-#include "ops/op_call.h"
 #include "record/plan_device.h"
 
 namespace plimsoll {

@@ -10,9 +10,9 @@
 #include <functional>
 
 #include "ops/attention/attention.h"
+#include "ops/layers/rms_norm.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/optimizer/ops.h"
-#include "ops/layers/rms_norm.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <thread>
 
-#include "trace/pointwise.h"
 #include "device/backend.h"
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
@@ -17,6 +16,7 @@
 #include "ops/fused/pointwise_ops.h"
 #include "ops/optimizer/update_groups.h"
 #include "plimsoll/error.h"
+#include "trace/pointwise.h"
 
 namespace plimsoll {
 

@@ -11,17 +11,17 @@
 #include <set>
 
 #include "device/backend.h"
+#include "fine_tuning/weight_types.h"
 #include "plimsoll/error.h"
 #include "plimsoll/plan_scope.h"
 #include "plimsoll/training.h"
 #include "record/autocast.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
-#include "run/optimizer/accumulators.h"
 #include "run/evaluation_sums.h"
+#include "run/optimizer/accumulators.h"
 #include "run/optimizer/optimizer.h"
 #include "run/optimizer/update_step.h"
-#include "fine_tuning/weight_types.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "plimsoll/plan.h"
 #include "plimsoll/profile.h"
-#include "run/profile_file.h"
 #include "run/op_observer.h"
+#include "run/profile_file.h"
 
 namespace plimsoll {
 

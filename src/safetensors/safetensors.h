@@ -18,8 +18,8 @@
 #include "base/atomic_file.h"
 #include "base/content_hash.h"
 #include "base/mapped_file.h"
-#include "safetensors/safetensors_header.h"
 #include "plimsoll/dtype.h"
+#include "safetensors/safetensors_header.h"
 
 namespace plimsoll {
 

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trace/update_group.h"
 #include "plimsoll/trace.h"
+#include "trace/update_group.h"
 
 namespace plimsoll {
 

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <set>
 
+#include "fine_tuning/weight_types.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/advice_steps.h"
-#include "fine_tuning/weight_types.h"
 
 namespace plimsoll {
 namespace {

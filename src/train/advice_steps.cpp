@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "job/keys/model_kind.h"
-#include "job/job_units.h"
 #include "fine_tuning/weight_types.h"
+#include "job/job_units.h"
+#include "job/keys/model_kind.h"
 
 namespace plimsoll {
 namespace {

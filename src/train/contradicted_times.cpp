@@ -8,8 +8,8 @@
 
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
-#include "run/op_times.h"
 #include "run/machine_cost.h"
+#include "run/op_times.h"
 #include "run/plan_options.h"
 
 namespace plimsoll {

@@ -6,9 +6,9 @@
 #include "data/slices/slice_samples.h"
 #include "data/stimuli/stimuli_samples.h"
 #include "data/tokenizers/tokenizer.h"
+#include "job/vocabulary.h"
 #include "plimsoll/error.h"
 #include "train/micro_batches.h"
-#include "job/vocabulary.h"
 
 namespace plimsoll {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "base/key_errors.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
-#include "base/key_errors.h"
 
 namespace plimsoll {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "job/job_units.h"
+#include "job/vocabulary.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
-#include "job/job_units.h"
-#include "job/vocabulary.h"
 
 namespace plimsoll {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "data/cast_batch.h"
 #include "data/text/text_samples.h"
+#include "fine_tuning/weight_types.h"
+#include "ops/dtypes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
-#include "ops/dtypes.h"
-#include "fine_tuning/weight_types.h"
 
 namespace plimsoll {
 namespace {

@@ -9,17 +9,17 @@
 
 #include "base/bytes_up.h"
 #include "device/backend.h"
+#include "job/job_units.h"
+#include "job/vocabulary.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "run/learned_workspace.h"
+#include "run/plan_options.h"
 #include "train/contradicted_times.h"
-#include "job/job_units.h"
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
-#include "run/plan_options.h"
 #include "train/slow_products.h"
-#include "job/vocabulary.h"
 
 namespace plimsoll {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <iterator>
 
-#include "plimsoll/error.h"
 #include "job/batch_sizes.h"
 #include "job/keys/keys.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 

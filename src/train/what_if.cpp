@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "job/keys/model_kind.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
-#include "job/keys/model_kind.h"
 
 namespace plimsoll {
 namespace {

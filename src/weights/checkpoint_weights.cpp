@@ -7,11 +7,11 @@
 #include <cstring>
 
 #include "base/quoted.h"
+#include "checkpoint/weight_companions.h"
+#include "ops/dtypes.h"
 #include "ops/quantized/quantized_linear.h"
 #include "plimsoll/error.h"
-#include "ops/dtypes.h"
 #include "weights/wanted_weights.h"
-#include "checkpoint/weight_companions.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/quoted.h"
 #include "base/json_file.h"
+#include "base/quoted.h"
 #include "models/size_limits.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

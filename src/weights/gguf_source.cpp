@@ -4,9 +4,9 @@
 
 #include "base/quoted.h"
 #include "files/gguf.h"
-#include "safetensors/safetensors_header.h"
 #include "models/size_limits.h"
 #include "plimsoll/error.h"
+#include "safetensors/safetensors_header.h"
 #include "weights/decoder_fields.h"
 
 namespace plimsoll::weights {

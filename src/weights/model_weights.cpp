@@ -10,18 +10,18 @@
 #include <set>
 
 #include "base/quoted.h"
-#include "safetensors/safetensors.h"
+#include "checkpoint/weight_companions.h"
+#include "ops/dtypes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "ops/dtypes.h"
-#include "weights/wanted_weights.h"
-#include "checkpoint/weight_companions.h"
+#include "safetensors/safetensors.h"
 #include "weights/families.h"
 #include "weights/gguf_source.h"
 #include "weights/mamba_family.h"
 #include "weights/source.h"
 #include "weights/tensor_names.h"
 #include "weights/vision_families.h"
+#include "weights/wanted_weights.h"
 #include "weights/weights_file.h"
 
 namespace plimsoll {

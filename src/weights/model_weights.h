@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "plimsoll/model_config.h"
 #include "checkpoint/checkpoint.h"
+#include "plimsoll/model_config.h"
 
 namespace plimsoll {
 

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/quoted.h"
 #include "base/json_file.h"
 #include "base/mapped_file.h"
-#include "safetensors/safetensors.h"
+#include "base/quoted.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "safetensors/safetensors.h"
 #include "weights/gguf_source.h"
 
 namespace plimsoll::weights {

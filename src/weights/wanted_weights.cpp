@@ -6,9 +6,9 @@
 
 #include <map>
 
-#include "ops/quantized/quantized_linear.h"
-#include "ops/dtypes.h"
 #include "checkpoint/weight_companions.h"
+#include "ops/dtypes.h"
+#include "ops/quantized/quantized_linear.h"
 
 namespace plimsoll {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plimsoll/dtype.h"
 #include "checkpoint/checkpoint.h"
+#include "plimsoll/dtype.h"
 
 namespace plimsoll {
 

@@ -7,8 +7,8 @@
 
 #include "base/content_hash.h"
 #include "base/quoted.h"
-#include "plimsoll/error.h"
 #include "ops/dtypes.h"
+#include "plimsoll/error.h"
 #include "weights/checkpoint_weights.h"
 #include "weights/wanted_weights.h"
 

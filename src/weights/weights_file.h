@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "plimsoll/dtype.h"
 #include "checkpoint/checkpoint.h"
+#include "plimsoll/dtype.h"
 
 namespace plimsoll {
 

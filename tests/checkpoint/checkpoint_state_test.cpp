@@ -5,8 +5,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "test_files.h"
 #include "checkpoint/checkpoint.h"
+#include "test_files.h"
 #include "train/update_once.h"
 
 namespace plimsoll {

@@ -8,9 +8,9 @@
 #include <functional>
 #include <random>
 
+#include "job/origin.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"
-#include "job/origin.h"
 
 namespace plimsoll {
 namespace {

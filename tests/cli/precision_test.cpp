@@ -1,7 +1,7 @@
 // `precision: auto` goes by the products that were measured on this machine; what is pinned and slow is said.
 #include "cli/cli_testing.h"
-#include "ops/processor.h"
 #include "ops/arithmetic/product_speed.h"
+#include "ops/processor.h"
 
 namespace plimsoll::cli_testing {
 namespace {

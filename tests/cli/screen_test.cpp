@@ -8,8 +8,8 @@
 #include <chrono>
 #include <thread>
 
-#include "cli/cli_testing.h"
 #include "base/text_width.h"
+#include "cli/cli_testing.h"
 
 namespace plimsoll::cli_testing {
 namespace {

@@ -14,9 +14,9 @@
 #include <random>
 #include <vector>
 
-#include "test_files.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "files/gguf_file.h"
 #include "data/tokenizers/gguf_tokenizer.h"
+#include "files/gguf_file.h"
 #include "test_files.h"
 #include "weights/source.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "files/png_files.h"
-#include "test_files.h"
 #include "plimsoll/sample_data.h"
+#include "test_files.h"
 
 namespace plimsoll {
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <random>
 
+#include "data/pictures/picture_plane.h"
 #include "files/jpeg_files.h"
 #include "files/nifti.h"
-#include "data/pictures/picture_plane.h"
 #include "files/png_files.h"
 #include "test_files.h"
 

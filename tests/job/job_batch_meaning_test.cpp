@@ -6,9 +6,9 @@
 #include <optional>
 #include <random>
 
+#include "job/batch_sizes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
-#include "job/batch_sizes.h"
 
 namespace plimsoll {
 namespace {

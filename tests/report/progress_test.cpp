@@ -12,9 +12,9 @@
 #include <sstream>
 #include <string>
 
+#include "base/text_width.h"
 #include "plimsoll/error.h"
 #include "report/terminal.h"
-#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plimsoll/error.h"
 #include "base/text_width.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {

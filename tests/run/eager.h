@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "fine_tuning/weight_types.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/optimizer/optimizer.h"
 #include "run/optimizer/update_step.h"
-#include "fine_tuning/weight_types.h"
 
 namespace plimsoll::testing {
 

@@ -8,7 +8,6 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "test_files.h"
 #include "device/cpu_backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -16,6 +15,7 @@
 #include "run/batches.h"
 #include "run/refusals.h"
 #include "run/watched_backend.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

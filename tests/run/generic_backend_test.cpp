@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "test_files.h"
+#include "checkpoint/checkpoint.h"
 #include "device/backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -12,7 +12,7 @@
 #include "run/made_up_device.h"
 #include "run/training_runs.h"
 #include "run/watched_backend.h"
-#include "checkpoint/checkpoint.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -10,9 +10,9 @@
 #include <torch/utils.h>
 
 #include "ops/kernels_cpu.h"
-#include "ops/op_support.h"
 #include "ops/layers/swiglu.h"
 #include "ops/layers/swiglu_results.h"
+#include "ops/op_support.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"

@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "plimsoll/training.h"
-#include "run/reference.h"
 #include "run/optimizer/schedule.h"
+#include "run/reference.h"
 
 namespace plimsoll {
 namespace {

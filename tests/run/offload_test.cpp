@@ -13,7 +13,6 @@
 
 #include <algorithm>
 
-#include "test_files.h"
 #include "device/cpu_arena.h"
 #include "device/cpu_backend.h"
 #include "plan/placement/lay_out.h"
@@ -25,6 +24,7 @@
 #include "run/equality.h"
 #include "run/executor.h"
 #include "run/training_runs.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

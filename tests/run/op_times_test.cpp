@@ -6,8 +6,8 @@
 #include <fstream>
 #include <functional>
 
-#include "device/cpu_backend.h"
 #include "cost/cost.h"
+#include "device/cpu_backend.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/learned_workspace.h"

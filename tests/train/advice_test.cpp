@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <set>
 
-#include "test_files.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
 #include "rounds.h"
+#include "test_files.h"
 #include "train/random_jobs.h"
 
 namespace plimsoll {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "run/op_times.h"
 #include "run/machine_cost.h"
+#include "run/op_times.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "data/stimuli/stimuli_files.h"
 #include "files/npy_files.h"
 #include "files/picture_files.h"
-#include "data/stimuli/stimuli_files.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"
 #include "train/tiny_job.h"

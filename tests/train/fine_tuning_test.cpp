@@ -14,13 +14,13 @@
 #include <span>
 
 #include "base/content_hash.h"
-#include "safetensors/safetensors.h"
+#include "checkpoint/checkpoint.h"
+#include "ops/dtypes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"
-#include "ops/dtypes.h"
 #include "run/equality.h"
+#include "safetensors/safetensors.h"
 #include "thresholds.h"
-#include "checkpoint/checkpoint.h"
 #include "train/tiny_job.h"
 #include "weights/weights_file.h"
 

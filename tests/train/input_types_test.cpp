@@ -3,9 +3,9 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "test_files.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
+#include "test_files.h"
 #include "train/micro_batches.h"
 
 namespace plimsoll {

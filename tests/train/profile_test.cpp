@@ -9,12 +9,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "test_files.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
+#include "test_files.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

@@ -18,8 +18,8 @@
 
 #include "models/decoder.h"
 #include "ops/attention/attention.h"
-#include "ops/loss/linear_cross_entropy.h"
 #include "ops/layers/rms_norm.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 namespace plimsoll::testing {
 

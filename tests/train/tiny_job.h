@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "test_files.h"
 #include "plimsoll/train_job.h"
+#include "test_files.h"
 #include "thresholds.h"
 
 namespace plimsoll {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
+#include "ops/dtypes.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"
-#include "ops/dtypes.h"
-#include "checkpoint/checkpoint.h"
 
 namespace plimsoll {
 

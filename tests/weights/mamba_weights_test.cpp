@@ -9,12 +9,12 @@
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
 #include "thresholds.h"
-#include "weights/family_files.h"
-#include "weights/huggingface_export.h"
-#include "weights/model_weights.h"
 #include "train/tiny_job.h"
 #include "weights/families.h"
+#include "weights/family_files.h"
+#include "weights/huggingface_export.h"
 #include "weights/mamba_family.h"
+#include "weights/model_weights.h"
 
 namespace plimsoll {
 namespace {

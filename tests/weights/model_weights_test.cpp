@@ -1,5 +1,5 @@
-// Weights of others' files: every family's against what transformers computes from them (tests/weights/families, made by
-// scripts/make-weights-fixtures.py).
+// Weights of others' files: every family's against what transformers computes from them (tests/weights/families, made
+// by scripts/make-weights-fixtures.py).
 #include "weights/model_weights.h"
 
 #include <gmock/gmock.h>
@@ -15,12 +15,12 @@
 #include "plimsoll/linear.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
-#include "weights/family_files.h"
-#include "weights/huggingface_export.h"
 #include "train/tiny_job.h"
 #include "weights/decoder_fields.h"
 #include "weights/families.h"
+#include "weights/family_files.h"
 #include "weights/gguf_source.h"
+#include "weights/huggingface_export.h"
 
 namespace plimsoll {
 namespace {

@@ -6,13 +6,13 @@
 
 #include <cstdlib>
 
-#include "safetensors/safetensors.h"
-#include "test_files.h"
 #include "models/tiny_vit.h"
 #include "plimsoll/train_job.h"
+#include "safetensors/safetensors.h"
+#include "test_files.h"
 #include "thresholds.h"
-#include "weights/model_weights.h"
 #include "train/tiny_job.h"
+#include "weights/model_weights.h"
 
 namespace plimsoll {
 namespace {

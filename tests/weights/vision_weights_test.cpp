@@ -8,10 +8,10 @@
 #include "models/decoder.h"
 #include "models/video_llm.h"
 #include "plimsoll/train_job.h"
-#include "weights/family_files.h"
-#include "weights/model_weights.h"
 #include "train/tiny_job.h"
 #include "weights/families.h"
+#include "weights/family_files.h"
+#include "weights/model_weights.h"
 #include "weights/vision_families.h"
 
 namespace plimsoll {

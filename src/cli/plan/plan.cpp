@@ -12,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/quoted.h"
+#include "base/text_width.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/plan/plan_advice.h"
@@ -19,19 +20,18 @@
 #include "cli/plan/plan_report_json.h"
 #include "cli/plan/plan_shares.h"
 #include "cli/plan/plan_tables.h"
+#include "cli/plan/what_if.h"
 #include "cli/plan_text.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"
-#include "cli/plan/what_if.h"
+#include "job/missing_data.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "report/terminal.h"
-#include "base/text_width.h"
 #include "report/waiting.h"
-#include "job/missing_data.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include "base/quoted.h"
 #include "cli/plan_text.h"
 #include "cli/stop_signals.h"
+#include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "report/waiting.h"
-#include "job/job_units.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "cli/batch_words.h"
-#include "cli/plan_json.h"
 #include "cli/plan/plan_shares.h"
+#include "cli/plan_json.h"
 #include "cli/plan_text.h"
-#include "plimsoll/liveness.h"
 #include "job/job_units.h"
+#include "plimsoll/liveness.h"
 
 namespace plimsoll::cli {
 namespace {

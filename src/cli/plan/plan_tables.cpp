@@ -6,15 +6,15 @@
 
 #include "base/bytes_up.h"
 #include "cli/batch_words.h"
-#include "cli/plan_json.h"
 #include "cli/plan/plan_shares.h"
+#include "cli/plan_json.h"
 #include "cli/plan_text.h"
+#include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/liveness.h"
 #include "plimsoll/plan_page.h"
 #include "report/table.h"
-#include "job/job_units.h"
 
 namespace plimsoll::cli {
 namespace {

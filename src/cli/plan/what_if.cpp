@@ -9,11 +9,11 @@
 
 #include "base/bytes_up.h"
 #include "cli/plan_text.h"
+#include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/waiting.h"
-#include "job/job_units.h"
 
 namespace plimsoll::cli {
 namespace {

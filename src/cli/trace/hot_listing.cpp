@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/text_width.h"
 #include "cli/plan_text.h"
 #include "report/table.h"
-#include "base/text_width.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/quoted.h"
 #include "cli/command.h"
-#include "cli/trace/hot_listing.h"
 #include "cli/job_arguments.h"
 #include "cli/number_options.h"
+#include "cli/trace/hot_listing.h"
 #include "cli/trace/trace_json.h"
 #include "cli/trace/trace_listing.h"
 #include "cli/value_checks.h"

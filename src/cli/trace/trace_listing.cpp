@@ -9,12 +9,12 @@
 
 #include "base/nearest.h"
 #include "base/quoted.h"
+#include "base/text_width.h"
 #include "cli/plan_text.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "report/table.h"
-#include "base/text_width.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -5,27 +5,27 @@
 #include <CLI/App.hpp>
 #include <memory>
 
+#include "base/text_width.h"
 #include "cli/batch_words.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
-#include "cli/train/launcher.h"
 #include "cli/missing_device.h"
 #include "cli/number_options.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
-#include "cli/train/run_publisher.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
+#include "cli/train/launcher.h"
+#include "cli/train/run_publisher.h"
 #include "cli/train/train_progress.h"
 #include "cli/value_checks.h"
+#include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "report/fold.h"
 #include "report/table.h"
 #include "report/terminal.h"
-#include "base/text_width.h"
-#include "job/job_units.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -7,12 +7,12 @@
 #include <iostream>
 #include <utility>
 
+#include "base/text_width.h"
 #include "cli/batch_words.h"
 #include "cli/plan_text.h"
+#include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "report/terminal.h"
-#include "base/text_width.h"
-#include "job/job_units.h"
 
 namespace plimsoll::cli {
 namespace {

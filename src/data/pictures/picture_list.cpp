@@ -11,11 +11,11 @@
 
 #include "base/file_error.h"
 #include "base/glob.h"
+#include "base/json_file.h"
 #include "base/quoted.h"
 #include "base/trimmed.h"
-#include "files/csv_file.h"
-#include "base/json_file.h"
 #include "data/slices/label_names.h"
+#include "files/csv_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

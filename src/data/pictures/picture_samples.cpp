@@ -8,14 +8,14 @@
 #include <mutex>
 #include <set>
 
+#include "base/hash.h"
 #include "base/quoted.h"
 #include "data/batch_rows.h"
-#include "base/hash.h"
-#include "data/slices/mask_baselines.h"
-#include "files/picture.h"
 #include "data/pictures/picture_list.h"
 #include "data/pictures/picture_plane.h"
+#include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
+#include "files/picture.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

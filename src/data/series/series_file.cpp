@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "files/npz.h"
 #include "data/series/series_table.h"
+#include "files/npz.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -6,8 +6,8 @@
 #include <span>
 #include <unordered_map>
 
-#include "data/batch_rows.h"
 #include "base/hash.h"
+#include "data/batch_rows.h"
 #include "data/slices/label_names.h"
 #include "data/slices/labelled_volume.h"
 #include "data/slices/mask_baselines.h"

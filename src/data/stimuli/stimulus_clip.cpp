@@ -10,9 +10,9 @@
 
 #include "base/content_hash.h"
 #include "base/file_error.h"
+#include "data/stimuli/mel_spectrogram.h"
 #include "files/media.h"
 #include "files/media_cache.h"
-#include "data/stimuli/mel_spectrogram.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

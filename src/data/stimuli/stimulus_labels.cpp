@@ -12,8 +12,8 @@
 
 #include "base/file_error.h"
 #include "base/quoted.h"
-#include "safetensors/safetensors.h"
 #include "plimsoll/error.h"
+#include "safetensors/safetensors.h"
 
 namespace plimsoll {
 namespace {

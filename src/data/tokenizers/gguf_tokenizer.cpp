@@ -8,10 +8,10 @@
 #include "base/quoted.h"
 #include "data/tokenizers/bpe_ranks.h"
 #include "data/tokenizers/byte_letters.h"
-#include "files/gguf.h"
 #include "data/tokenizers/gpt2_tokenizer.h"
-#include "safetensors/safetensors_header.h"
+#include "files/gguf.h"
 #include "plimsoll/error.h"
+#include "safetensors/safetensors_header.h"
 
 namespace plimsoll {
 namespace {

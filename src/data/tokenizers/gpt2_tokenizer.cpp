@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "data/tokenizers/bpe_ranks.h"
 #include "base/hash.h"
+#include "data/tokenizers/bpe_ranks.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -6,15 +6,15 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "data/tokenizers/added_tokens.h"
-#include "data/tokenizers/byte_letters.h"
 #include "base/hash.h"
 #include "base/json_fields.h"
 #include "base/json_file.h"
 #include "base/mapped_file.h"
+#include "base/unicode_text.h"
+#include "data/tokenizers/added_tokens.h"
+#include "data/tokenizers/byte_letters.h"
 #include "data/tokenizers/subword_model.h"
 #include "data/tokenizers/text_steps.h"
-#include "base/unicode_text.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

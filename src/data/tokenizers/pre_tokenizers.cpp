@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <array>
 
-#include "data/tokenizers/byte_letters.h"
 #include "base/json_fields.h"
+#include "base/unicode_text.h"
+#include "data/tokenizers/byte_letters.h"
 #include "data/tokenizers/split_pattern.h"
 #include "data/tokenizers/text_steps.h"
-#include "base/unicode_text.h"
 
 namespace plimsoll {
 namespace {

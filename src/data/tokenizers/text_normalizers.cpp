@@ -1,9 +1,9 @@
 #include <array>
 
 #include "base/json_fields.h"
+#include "base/unicode_text.h"
 #include "data/tokenizers/split_pattern.h"
 #include "data/tokenizers/text_steps.h"
-#include "base/unicode_text.h"
 
 namespace plimsoll {
 namespace {

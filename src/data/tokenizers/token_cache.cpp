@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/file_error.h"
-#include "base/nearest_file.h"
 #include "base/hash.h"
+#include "base/nearest_file.h"
 #include "data/tokenizers/token_file.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/hash.h"
 #include "data/tokenizers/gguf_tokenizer.h"
 #include "data/tokenizers/gpt2_tokenizer.h"
-#include "base/hash.h"
 #include "data/tokenizers/huggingface_tokenizer.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "plimsoll/error.h"

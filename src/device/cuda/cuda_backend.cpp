@@ -12,19 +12,19 @@
 
 #include <atomic>
 
-#include "trace/pointwise.h"
 #include "device/backend_library.h"
 #include "device/cuda/cuda_allocator.h"
 #include "device/cuda/cuda_arena.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_copies.h"
+#include "device/cuda/fused_launch.h"
 #include "device/cuda/pinned_arena.h"
 #include "device/cuda/staging.h"
 #include "device/cuda_workspace.h"
 #include "device/moves.h"
-#include "device/cuda/fused_launch.h"
 #include "ops/workspace/workspace_rules.h"
 #include "plimsoll/error.h"
+#include "trace/pointwise.h"
 
 namespace plimsoll::cuda {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "models/size_limits.h"
 #include "job/keys/divisors.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "models/size_limits.h"
 
 namespace plimsoll::job {
 namespace {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <array>
 
-#include "models/size_limits.h"
-#include "plimsoll/error.h"
 #include "job/keys/key_groups.h"
 #include "job/keys/key_kinds.h"
+#include "models/size_limits.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

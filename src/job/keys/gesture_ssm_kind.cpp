@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "models/gesture_config.h"
-#include "models/size_limits.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "models/gesture_config.h"
+#include "models/size_limits.h"
 
 namespace plimsoll::job {
 namespace {

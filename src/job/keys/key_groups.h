@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/dtype.h"
 #include "job/keys/keys.h"
+#include "plimsoll/dtype.h"
 
 namespace plimsoll::job {
 

@@ -4,13 +4,13 @@
 
 #include "base/glob.h"
 #include "base/quoted.h"
-#include "plimsoll/bytes.h"
-#include "plimsoll/error.h"
 #include "job/keys/data_kind.h"
 #include "job/keys/key_groups.h"
 #include "job/keys/key_kinds.h"
-#include "job/values/meant.h"
 #include "job/keys/model_kind.h"
+#include "job/values/meant.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

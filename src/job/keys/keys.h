@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plimsoll/job.h"
 #include "job/values/values.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::job {
 

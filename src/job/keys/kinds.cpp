@@ -1,9 +1,9 @@
 // The types of models and data there are.
 #include <algorithm>
 
-#include "plimsoll/error.h"
 #include "job/keys/data_kind.h"
 #include "job/keys/model_kind.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

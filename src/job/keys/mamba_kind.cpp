@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/mamba_config.h"
-#include "models/size_limits.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "models/mamba_config.h"
+#include "models/size_limits.h"
 
 namespace plimsoll::job {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <iterator>
 
-#include "models/segmentation_config.h"
-#include "models/size_limits.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "models/segmentation_config.h"
+#include "models/size_limits.h"
 
 namespace plimsoll::job {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <array>
 
-#include "models/size_limits.h"
-#include "models/video_llm_config.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "models/size_limits.h"
+#include "models/video_llm_config.h"
 
 namespace plimsoll::job {
 namespace {

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/quoted.h"
-#include "plimsoll/error.h"
 #include "job/values/yaml_slips.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "base/quoted.h"
-#include "plimsoll/error.h"
 #include "job/values/meant.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "ops/arithmetic/tile_product.h"
 #include "ops/kernel_variants.h"
 #include "ops/lanes.h"
-#include "ops/arithmetic/tile_product.h"
 #include "plimsoll/error.h"
 
 // Where kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own: 32 registers hold

@@ -1,8 +1,8 @@
 #include "ops/arithmetic/formats.h"
 
+#include "ops/arithmetic/small_float.h"
 #include "ops/kernel_variants.h"
 #include "ops/lanes.h"
-#include "ops/arithmetic/small_float.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

@@ -5,9 +5,9 @@
 // side by side, so that memory is read in whole sectors in every format.
 #pragma once
 
-#include "ops/device_support.cuh"
 #include "ops/arithmetic/formats.h"
 #include "ops/arithmetic/small_float.h"
+#include "ops/device_support.cuh"
 
 namespace plimsoll::cuda {
 

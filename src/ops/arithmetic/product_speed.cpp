@@ -24,10 +24,10 @@
 #include "base/agreed_tries.h"
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
-#include "ops/processor.h"
 #include "ops/arithmetic/products_cpu.h"
-#include "plimsoll/error.h"
 #include "ops/dtypes.h"
+#include "ops/processor.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::ops {
 namespace {

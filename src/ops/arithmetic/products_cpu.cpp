@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "ops/arithmetic/attention_rows_cpu.h"
-#include "ops/op_support.h"
 #include "ops/arithmetic/product_speed.h"
 #include "ops/arithmetic/products_cpu_plan.h"
+#include "ops/op_support.h"
 
 namespace plimsoll::ops {
 namespace {

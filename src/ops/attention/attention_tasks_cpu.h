@@ -1,8 +1,8 @@
 // One task of attention on the CPU: what a thread does between the blocks' kernels and products. No tensors.
 #pragma once
 
-#include "ops/attention/attention_cpu_plan.h"
 #include "ops/arithmetic/attention_rows_cpu.h"
+#include "ops/attention/attention_cpu_plan.h"
 #include "ops/attention/attention_softmax_cpu.h"
 
 namespace plimsoll::ops {

@@ -1,8 +1,8 @@
 // Softmax of rows of scores c = cap tanh(scale x / cap), or c = scale x: a block a row.
 #pragma once
 
-#include "ops/loss/cross_entropy_kernels.cuh"
 #include "ops/device_support.cuh"
+#include "ops/loss/cross_entropy_kernels.cuh"
 
 namespace plimsoll::cuda {
 

@@ -6,8 +6,8 @@
 #include "ops/layers/add_rms_norm_plan.h"
 #include "ops/layers/add_rms_norm_results.h"
 #include "ops/layers/add_rows.h"
-#include "ops/op_support.h"
 #include "ops/layers/rms_norm_results.h"
+#include "ops/op_support.h"
 
 namespace plimsoll::ops {
 namespace {

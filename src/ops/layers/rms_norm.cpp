@@ -8,8 +8,8 @@
 #include <cstring>
 #include <tuple>
 
-#include "ops/op_support.h"
 #include "ops/layers/rms_norm_results.h"
+#include "ops/op_support.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "ops/layers/add_rows.h"
 #include "ops/kernel_arguments.h"
+#include "ops/layers/add_rows.h"
 
 namespace plimsoll::cuda {
 

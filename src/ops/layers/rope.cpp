@@ -9,8 +9,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/op_support.h"
 #include "ops/layers/rope_results.h"
+#include "ops/op_support.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -1,6 +1,6 @@
+#include "ops/dtype_switch.h"
 #include "ops/loss/cross_entropy_kernels.cuh"
 #include "ops/loss/cross_entropy_launch.h"
-#include "ops/dtype_switch.h"
 #include "ops/rows.h"
 
 namespace plimsoll::cuda {

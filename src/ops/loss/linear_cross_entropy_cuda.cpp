@@ -1,6 +1,6 @@
 
-#include "ops/loss/cross_entropy_launch.h"
 #include "ops/cuda_op_support.h"
+#include "ops/loss/cross_entropy_launch.h"
 #include "ops/loss/linear_cross_entropy_chunks.h"
 #include "ops/loss/linear_cross_entropy_plan.h"
 #include "ops/loss/linear_cross_entropy_results.h"

@@ -5,8 +5,8 @@
 // depends on the row alone and on the column alone are factors of float32, m is left to the end.
 #pragma once
 
-#include "ops/optimizer/optimizer_launch.h"
 #include "ops/arithmetic/packed_numbers.cuh"
+#include "ops/optimizer/optimizer_launch.h"
 
 namespace plimsoll::cuda {
 

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "ops/optimizer/gradient_norm_check.h"
 #include "ops/op_support.h"
+#include "ops/optimizer/gradient_norm_check.h"
 
 namespace plimsoll::ops {
 namespace {

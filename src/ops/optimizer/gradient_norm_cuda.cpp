@@ -1,8 +1,8 @@
 
 #include "ops/cuda_op_support.h"
-#include "ops/optimizer/gradient_norm_launch.h"
 #include "ops/cuda_plan.h"
 #include "ops/optimizer/gradient_norm_check.h"
+#include "ops/optimizer/gradient_norm_launch.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -2,9 +2,9 @@
 // the CPU's (element_arithmetic.h, small_float.h), rounded operation by operation: the bits are the same.
 #pragma once
 
-#include "ops/optimizer/optimizer_launch.h"
 #include "ops/arithmetic/packed_numbers.cuh"
 #include "ops/optimizer/element_arithmetic.h"
+#include "ops/optimizer/optimizer_launch.h"
 
 namespace plimsoll::cuda {
 

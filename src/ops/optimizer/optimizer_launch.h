@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "ops/optimizer/optimizer_plan.h"
 #include "ops/arithmetic/formats.h"
+#include "ops/optimizer/optimizer_plan.h"
 
 typedef struct CUstream_st* cudaStream_t;
 

@@ -1,7 +1,7 @@
 #include "ops/optimizer/update_group.h"
 
-#include "trace/update_group.h"
 #include "ops/op_support.h"
+#include "trace/update_group.h"
 
 namespace plimsoll::ops {
 

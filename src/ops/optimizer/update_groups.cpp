@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/op_call.h"
 #include "ops/optimizer/update_op.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
-#include "ops/op_call.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
-#include "ops/scan/causal_conv1d_kernels.cuh"
 #include "ops/dtype_switch.h"
+#include "ops/scan/causal_conv1d_kernels.cuh"
 
 namespace plimsoll::cuda {
 namespace {

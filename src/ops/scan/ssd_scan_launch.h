@@ -3,8 +3,8 @@
 // float32, or float64 for operands of float64.
 #pragma once
 
-#include "ops/scan/ssd_scan_panels.h"
 #include "ops/scan/ssd_kernels_cpu.h"
+#include "ops/scan/ssd_scan_panels.h"
 
 typedef struct CUstream_st* cudaStream_t;
 

@@ -5,18 +5,18 @@
 #include <utility>
 #include <vector>
 
-#include "trace/update_group.h"
-#include "ops/layers/add_rms_norm_plan.h"
-#include "ops/attention/attention_cpu_plan.h"
-#include "ops/scan/conv_kernels_cpu.h"
-#include "ops/loss/linear_cross_entropy_blocks_plan.h"
-#include "ops/optimizer/adafactor_plan.h"
 #include "ops/arithmetic/product_speed.h"
 #include "ops/arithmetic/products_cpu_plan.h"
+#include "ops/attention/attention_cpu_plan.h"
+#include "ops/layers/add_rms_norm_plan.h"
+#include "ops/loss/linear_cross_entropy_blocks_plan.h"
+#include "ops/optimizer/adafactor_plan.h"
 #include "ops/quantized/quantized_plan.h"
 #include "ops/rows.h"
+#include "ops/scan/conv_kernels_cpu.h"
 #include "ops/scan/ssd_scan_chunks.h"
 #include "ops/workspace/workspace_rules.h"
+#include "trace/update_group.h"
 
 namespace plimsoll::ops {
 namespace {

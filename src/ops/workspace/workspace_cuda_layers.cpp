@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "ops/layers/add_rms_norm_plan.h"
 #include "ops/attention/attention_cuda_plan.h"
 #include "ops/cuda_plan.h"
+#include "ops/layers/add_rms_norm_plan.h"
 #include "ops/loss/linear_cross_entropy_plan.h"
 #include "ops/rows.h"
 #include "ops/workspace/workspace_rules.h"

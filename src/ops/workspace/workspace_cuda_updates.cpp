@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <string_view>
 
-#include "trace/update_group.h"
-#include "ops/scan/causal_conv_plan.h"
 #include "ops/optimizer/optimizer_plan.h"
-#include "ops/scan/ssd_scan_panels.h"
 #include "ops/quantized/quantized_plan.h"
+#include "ops/scan/causal_conv_plan.h"
+#include "ops/scan/ssd_scan_panels.h"
 #include "ops/workspace/workspace_rules.h"
+#include "trace/update_group.h"
 
 namespace plimsoll::ops {
 namespace {

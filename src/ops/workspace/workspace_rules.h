@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "ops/attention/attention_plan.h"
+#include "ops/op_call.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
-#include "ops/op_call.h"
 
 namespace plimsoll::ops {
 

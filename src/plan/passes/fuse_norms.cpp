@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "plan/passes/buffer_use.h"
 #include "plan/graph/rewrite.h"
+#include "plan/passes/buffer_use.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {

@@ -7,8 +7,8 @@
 // writes less than in a chain, unless the chain makes what it adds.
 #pragma once
 
-#include "trace/pointwise.h"
 #include "plimsoll/plan.h"
+#include "trace/pointwise.h"
 
 namespace plimsoll {
 

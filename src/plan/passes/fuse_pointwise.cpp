@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
+#include "plan/graph/rewrite.h"
 #include "plan/passes/buffer_use.h"
 #include "plan/passes/fused_group.h"
-#include "plan/graph/rewrite.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {

@@ -5,9 +5,9 @@
 // reads it. Not later: placement is for the buffers that are left.
 #pragma once
 
-#include "trace/pointwise.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/trace.h"
+#include "trace/pointwise.h"
 
 namespace plimsoll {
 

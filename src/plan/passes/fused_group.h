@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "trace/pointwise.h"
 #include "plan/graph/iteration.h"
 #include "plimsoll/trace.h"
+#include "trace/pointwise.h"
 
 namespace plimsoll {
 

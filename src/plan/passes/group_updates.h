@@ -5,8 +5,8 @@
 // whatever it works on, and a small one has work for one thread only.
 #pragma once
 
-#include "trace/update_group.h"
 #include "plimsoll/trace.h"
+#include "trace/update_group.h"
 
 namespace plimsoll {
 

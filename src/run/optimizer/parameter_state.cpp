@@ -8,8 +8,8 @@
 
 #include "base/glob.h"
 #include "base/quoted.h"
-#include "ops/optimizer/adafactor_plan.h"
 #include "ops/arithmetic/formats.h"
+#include "ops/optimizer/adafactor_plan.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::optimizer {

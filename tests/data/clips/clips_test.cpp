@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/hash.h"
 #include "data/clips/captions.h"
 #include "data/clips/clip_list.h"
 #include "data/clips/frame_cache.h"
-#include "base/hash.h"
 #include "files/media_files.h"
 
 namespace plimsoll {

@@ -4,11 +4,11 @@
 
 #include <set>
 
-#include "files/jpeg_files.h"
-#include "data/slices/mask_baselines.h"
-#include "files/picture_files.h"
 #include "data/pictures/picture_list.h"
+#include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
+#include "files/jpeg_files.h"
+#include "files/picture_files.h"
 
 namespace plimsoll {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <random>
 
-#include "files/npy_files.h"
 #include "data/series/series_samples.h"
+#include "files/npy_files.h"
 #include "test_files.h"
 
 namespace plimsoll {

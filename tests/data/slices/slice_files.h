@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "files/nifti_files.h"
-#include "test_files.h"
 #include "plimsoll/sample_data.h"
+#include "test_files.h"
 
 namespace plimsoll {
 

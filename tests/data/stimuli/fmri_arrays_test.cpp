@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include "data/stimuli/fmri_series.h"
-#include "files/npy_files.h"
 #include "data/stimuli/stimuli_files.h"
 #include "data/stimuli/stimuli_samples.h"
+#include "files/npy_files.h"
 
 namespace plimsoll {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "files/nifti.h"
 #include "data/slices/scan_files.h"
+#include "files/nifti.h"
 
 namespace plimsoll {
 namespace {

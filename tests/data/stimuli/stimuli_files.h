@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "files/media_files.h"
-#include "safetensors/safetensors.h"
 #include "data/slices/scan_files.h"
+#include "files/media_files.h"
 #include "plimsoll/sample_data.h"
+#include "safetensors/safetensors.h"
 
 namespace plimsoll {
 

@@ -10,8 +10,8 @@
 
 #include "base/hash.h"
 #include "data/loader.h"
-#include "test_files.h"
 #include "data/text/text_batch.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

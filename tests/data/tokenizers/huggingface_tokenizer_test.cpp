@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "test_files.h"
 #include "base/unicode_text.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <set>
 
+#include "job/keys/keys.h"
+#include "job/values/aliases.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
-#include "job/values/aliases.h"
-#include "job/keys/keys.h"
 
 namespace plimsoll {
 namespace {

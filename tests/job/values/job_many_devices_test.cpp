@@ -5,9 +5,9 @@
 #include <random>
 #include <string>
 
+#include "job/values/many_devices.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
-#include "job/values/many_devices.h"
 
 namespace plimsoll {
 namespace {

@@ -4,10 +4,10 @@
 #include <random>
 #include <string>
 
-#include "plimsoll/bytes.h"
-#include "plimsoll/error.h"
 #include "job/values/meant.h"
 #include "job/values/yaml_slips.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::job {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <random>
 
-#include "ops/ops_testing.h"
 #include "ops/arithmetic/product_speed.h"
 #include "ops/arithmetic/products_cpu_plan.h"
+#include "ops/ops_testing.h"
 #include "rounds.h"
 
 namespace plimsoll::ops {

@@ -1,6 +1,6 @@
 // Attention by its CUDA kernels: in blocks, and on a GPU by libtorch's flash kernels.
-#include "ops/attention/attention_cuda_plan.h"
 #include "cuda_on_cpu/layer_testing.h"
+#include "ops/attention/attention_cuda_plan.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "ops/layers/add_rms_norm_plan.h"
-#include "plimsoll/trace.h"
 #include "ops/op_call.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ops/fused/fused.h"
 #include "ops/dtypes.h"
+#include "ops/fused/fused.h"
 
 namespace plimsoll::ops {
 namespace {

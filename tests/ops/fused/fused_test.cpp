@@ -11,8 +11,8 @@
 #include <functional>
 #include <limits>
 
-#include "plimsoll/error.h"
 #include "ops/dtypes.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -1,8 +1,8 @@
 // rope, swiglu and geglu: kernels whose threads do not meet.
 #include <cmath>
 
-#include "ops/layers/gated_launch.h"
 #include "cuda_on_cpu/kernel_testing.h"
+#include "ops/layers/gated_launch.h"
 #include "ops/layers/rope_launch.h"
 
 namespace plimsoll::ops {

@@ -3,11 +3,11 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "trace/update_group.h"
+#include "cost/op_cost.h"
 #include "ops/ops_testing.h"
 #include "ops/optimizer/update_group_testing.h"
 #include "plimsoll/error.h"
-#include "cost/op_cost.h"
+#include "trace/update_group.h"
 
 namespace plimsoll::ops {
 namespace {

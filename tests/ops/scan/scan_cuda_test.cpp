@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "cuda_on_cpu/operator_testing.h"
-#include "ops/scan/ssd_scan_panels.h"
 #include "ops/optimizer/optimizer_testing.h"
+#include "ops/scan/ssd_scan_panels.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <string>
 
+#include "ops/dtypes.h"
 #include "ops/ops_testing.h"
 #include "plimsoll/bytes.h"
-#include "ops/dtypes.h"
 
 namespace plimsoll {
 namespace {

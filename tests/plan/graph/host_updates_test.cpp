@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "plan/placement/lay_out.h"
 #include "plan/passes/offload.h"
+#include "plan/placement/lay_out.h"
 #include "plan/random_trace.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/cost_model.h"

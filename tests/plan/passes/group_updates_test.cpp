@@ -5,12 +5,12 @@
 
 #include <random>
 
-#include "trace/pointwise.h"
 #include "cost/cost.h"
 #include "plan/placement/lay_out.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "trace/pointwise.h"
 
 namespace plimsoll {
 namespace {

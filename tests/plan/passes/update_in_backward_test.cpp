@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/placement/lay_out.h"
 #include "plan/passes/offload.h"
+#include "plan/placement/lay_out.h"
 #include "plan/random_trace.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"

@@ -7,9 +7,9 @@
 #include <limits>
 #include <numeric>
 
-#include "plan/placement/placement_traces.h"
 #include "plan/placement/placement_kernel.h"
 #include "plan/placement/placement_promote.h"
+#include "plan/placement/placement_traces.h"
 #include "plan/placement/placement_tree.h"
 #include "plimsoll/error.h"
 

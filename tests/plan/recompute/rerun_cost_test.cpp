@@ -5,9 +5,9 @@
 
 #include <random>
 
-#include "plan/recompute/choice_bytes.h"
 #include "plan/pipeline.h"
 #include "plan/random_trace.h"
+#include "plan/recompute/choice_bytes.h"
 #include "plan/recompute/recompute_search.h"
 
 namespace plimsoll {

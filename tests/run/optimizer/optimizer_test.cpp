@@ -11,8 +11,8 @@
 #include <map>
 
 #include "plimsoll/error.h"
-#include "thresholds.h"
 #include "run/optimizer/muon.h"
+#include "thresholds.h"
 #include "train/update_once.h"
 
 namespace plimsoll {
