@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kLargestFile = int64_t{1} << 30;
+constexpr int64_t kMaxPictureFileBytes = int64_t{1} << 30;
 constexpr size_t kSignature = 8;
 
 using Bytes = std::span<const uint8_t>;
@@ -160,7 +160,7 @@ Bytes bytes_of(const MappedFile& file) {
 }
 
 Looked look_through(const MappedFile& file, const std::filesystem::path& path) {
-  if (file.size() > kLargestFile) refuse(path, "is larger than any picture that is read (1 GiB)");
+  if (file.size() > kMaxPictureFileBytes) refuse(path, "is larger than any picture that is read (1 GiB)");
   const Bytes bytes = bytes_of(file);
   const std::string_view kind = file_kind(std::as_bytes(bytes));
   if (kind == "a PNG picture") return check_png(bytes, path);

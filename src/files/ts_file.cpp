@@ -20,8 +20,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kLargestFile = 4 * GiB;
-constexpr size_t kMostClasses = size_t{1} << 16;
+constexpr int64_t kMaxSeriesFileBytes = 4 * GiB;
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -62,9 +61,9 @@ class Reader {
     std::error_code error;
     const auto size = std::filesystem::file_size(file_, error);
     if (error) throw_file_error("read", file_, error.value());
-    if (size > static_cast<uintmax_t>(kLargestFile))
+    if (size > static_cast<uintmax_t>(kMaxSeriesFileBytes))
       refuse(fmt::format("is {}; at most {} are read", format_bytes(static_cast<int64_t>(size)),
-                         format_bytes(kLargestFile)));
+                         format_bytes(kMaxSeriesFileBytes)));
     std::ifstream stream(file_, std::ios::binary);
     if (!stream) throw_file_error("read", file_, errno);
     std::string line;

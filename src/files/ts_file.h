@@ -10,6 +10,7 @@
 // '?' and NaN are missing values. Series with time stamps of their own, and files without classes, are refused.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -17,6 +18,8 @@
 #include <vector>
 
 namespace plimsoll {
+
+constexpr size_t kMostClasses = size_t{1} << 16;  ///< of the series of one file, whatever its format
 
 struct TsSeries {
   std::vector<float> values;  ///< [length, channels]; not a number where missing

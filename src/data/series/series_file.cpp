@@ -1,6 +1,7 @@
 #include "data/series/series_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +15,6 @@
 
 namespace plimsoll {
 namespace {
-
-constexpr size_t kMostClasses = size_t{1} << 16;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw UserError(fmt::format("{}: {}", file, what), UserError::Kind::failure);

@@ -17,8 +17,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMostClasses = size_t{1} << 16;
-
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
   return text;

@@ -1,6 +1,7 @@
 #include "data/slices/label_names.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>

@@ -15,6 +15,7 @@
 #include "base/file_error.h"
 #include "base/quoted.h"
 #include "base/trimmed.h"
+#include "data/stimuli/bad_file.h"
 #include "files/nifti.h"
 #include "files/nifti_grid.h"
 #include "files/npy.h"
@@ -24,10 +25,6 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMostVoxels = int64_t{1} << 26;  // of a volume: 406 x 406 x 406
-
-UserError bad(const std::filesystem::path& path, const std::string& what) {
-  return UserError(fmt::format("{}: {}", path.string(), what), UserError::Kind::failure);
-}
 
 std::vector<std::string_view> cells_of(std::string_view line) {
   constexpr std::string_view blanks = " \t\r";
@@ -69,16 +66,17 @@ FmriSeries read_table(const std::filesystem::path& path) {
       continue;
     }
     if (const auto wrong = std::ranges::find_if_not(cells, is_number); wrong != cells.end())
-      throw bad(path, fmt::format("line {}, cell {}: {} is not a number{}", number, wrong - cells.begin() + 1,
-                                  in_quotes(*wrong), number == 1 ? "; a line of names would have no number" : ""));
+      throw bad_file(path, fmt::format("line {}, cell {}: {} is not a number{}", number, wrong - cells.begin() + 1,
+                                       in_quotes(*wrong), number == 1 ? "; a line of names would have no number" : ""));
     if (series.voxels == 0) series.voxels = std::ssize(cells);
     if (std::ssize(cells) != series.voxels)
-      throw bad(path, fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
+      throw bad_file(path,
+                     fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
     for (std::string_view cell : cells) series.values.push_back(*number_of(cell));
     ++series.volumes;
   }
   if (stream.bad()) throw_file_error("read", path, errno != 0 ? errno : EIO);
-  if (series.volumes == 0) throw bad(path, "it holds no time points");
+  if (series.volumes == 0) throw bad_file(path, "it holds no time points");
   return series;
 }
 
@@ -86,12 +84,12 @@ FmriSeries read_table(const std::filesystem::path& path) {
 std::vector<size_t> chosen_by(const std::filesystem::path& path, const NiftiVolume& mask,
                               const std::filesystem::path& of, const NiftiVolume& layout) {
   if (const std::string difference = grid_difference(layout, mask); !difference.empty())
-    throw bad(path, fmt::format("this mask does not lie on the grid of {}: {}; resample it to that grid", of.string(),
-                                difference));
+    throw bad_file(path, fmt::format("this mask does not lie on the grid of {}: {}; resample it to that grid",
+                                     of.string(), difference));
   std::vector<size_t> chosen;
   for (int64_t i = 0; i < mask.voxels(); ++i)
     if (mask.at(i) != 0) chosen.push_back(static_cast<size_t>(i));
-  if (chosen.empty()) throw bad(path, "this mask is 0 everywhere");
+  if (chosen.empty()) throw bad_file(path, "this mask is 0 everywhere");
   return chosen;
 }
 
@@ -104,7 +102,7 @@ void keep_what_varies(FmriSeries& series, const std::filesystem::path& path) {
   for (size_t i = voxels; i < series.values.size(); ++i)
     varies[i % voxels] |= differ(series.values[i], series.values[i - voxels]);
   const auto kept = std::ranges::count(varies, 1);
-  if (kept == 0) throw bad(path, "no voxel of it varies over time");
+  if (kept == 0) throw bad_file(path, "no voxel of it varies over time");
   size_t to = 0;
   for (size_t i = 0; i < series.values.size(); ++i)
     if (varies[i % voxels]) series.values[to++] = series.values[i];
@@ -126,13 +124,13 @@ std::vector<size_t> chosen_by(const std::filesystem::path& path, const NpyArray&
                               const NpyArray& scan) {
   const std::vector<int64_t> wanted(scan.sizes.begin(), scan.sizes.begin() + 3);
   if (mask.sizes != wanted)
-    throw bad(path, fmt::format("this mask is {}, and {} is {}: a mask has its first three sizes",
-                                mask.sizes_in_words(), of.string(), scan.sizes_in_words()));
+    throw bad_file(path, fmt::format("this mask is {}, and {} is {}: a mask has its first three sizes",
+                                     mask.sizes_in_words(), of.string(), scan.sizes_in_words()));
   const std::vector<int64_t> places = places_of(wanted);
   std::vector<size_t> chosen;
   for (size_t i = 0; i < places.size(); ++i)
     if (mask.at(places[i]) != 0) chosen.push_back(i);
-  if (chosen.empty()) throw bad(path, "this mask is 0 everywhere");
+  if (chosen.empty()) throw bad_file(path, "this mask is 0 everywhere");
   return chosen;
 }
 
@@ -140,13 +138,15 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
   const NpyArray array = read_npy(path);
   const size_t dimensions = array.sizes.size();
   if ((dimensions != 2 && dimensions != 4) || array.count() == 0)
-    throw bad(path, fmt::format("it is {}; [volumes, voxels], or [x, y, z, volumes] as nibabel has a scan, is wanted",
-                                array.sizes_in_words()));
+    throw bad_file(path,
+                   fmt::format("it is {}; [volumes, voxels], or [x, y, z, volumes] as nibabel has a scan, is wanted",
+                               array.sizes_in_words()));
   FmriSeries series;
   if (dimensions == 2) {
     if (!mask.empty())
-      throw bad(mask, fmt::format("{} is [volumes, voxels], which has no grid for a mask; save the voxels within it",
-                                  path.string()));
+      throw bad_file(mask,
+                     fmt::format("{} is [volumes, voxels], which has no grid for a mask; save the voxels within it",
+                                 path.string()));
     series.volumes = array.sizes[0];
     series.voxels = array.sizes[1];
     series.values = array.floats();
@@ -158,7 +158,7 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
   std::iota(chosen.begin(), chosen.end(), size_t{0});
   if (!mask.empty()) {
     if (mask.extension() != ".npy")
-      throw bad(mask, fmt::format("the mask of {} is a .npy file too: numbers [x, y, z]", path.string()));
+      throw bad_file(mask, fmt::format("the mask of {} is a .npy file too: numbers [x, y, z]", path.string()));
     chosen = chosen_by(mask, read_npy(mask), path, array);
   }
   series.voxels = std::ssize(chosen);
@@ -172,8 +172,8 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
 FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::path& mask) {
   NiftiSeries scan(path);
   if (scan.layout().voxels() > kMostVoxels)
-    throw bad(path, fmt::format("a volume of it has {} voxels; at most {} are read", scan.layout().sizes_in_words(),
-                                kMostVoxels));
+    throw bad_file(path, fmt::format("a volume of it has {} voxels; at most {} are read",
+                                     scan.layout().sizes_in_words(), kMostVoxels));
   std::vector<size_t> chosen(static_cast<size_t>(scan.layout().voxels()));
   std::iota(chosen.begin(), chosen.end(), size_t{0});
   std::vector<float> volume(chosen.size());
@@ -196,7 +196,7 @@ FmriSeries read_fmri(const std::filesystem::path& path, const std::filesystem::p
   const std::string extension = path.extension().string();
   const bool table = extension == ".csv" || extension == ".tsv" || extension == ".txt";
   if (table && !mask.empty())
-    throw bad(mask, fmt::format("{} is a table, which has no grid for a mask", path.string()));
+    throw bad_file(mask, fmt::format("{} is a table, which has no grid for a mask", path.string()));
   if (extension == ".npy") return read_array(path, mask);
   return table ? read_table(path) : read_scan(path, mask);
 }

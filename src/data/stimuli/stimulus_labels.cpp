@@ -12,6 +12,7 @@
 
 #include "base/file_error.h"
 #include "base/quoted.h"
+#include "data/stimuli/bad_file.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 
@@ -19,10 +20,6 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kNamesShown = 12;
-
-UserError bad(const std::filesystem::path& path, const std::string& what) {
-  return UserError(fmt::format("{}: {}", path.string(), what), UserError::Kind::failure);
-}
 
 }  // namespace
 
@@ -42,22 +39,22 @@ StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
     if (label.empty()) continue;
     const size_t count = run.empty() ? 1 : more.empty() ? 2 : 3;
     if (count > 2 || (words != 0 && count != words))
-      throw bad(path, fmt::format("line {} is {}; every line is a label and a run, or every line a label", number,
-                                  in_quotes(line)));
+      throw bad_file(path, fmt::format("line {} is {}; every line is a label and a run, or every line a label", number,
+                                       in_quotes(line)));
     words = count;
     const auto [known, fresh] = index.emplace(label, std::ssize(labels.names));
     if (fresh) labels.names.push_back(label);
     if (labels.runs.empty() || labels.runs.back() != run) {
       if (std::ranges::find(labels.runs, run) != labels.runs.end())
-        throw bad(path, fmt::format("line {}: run {} goes on after another; a run's volumes follow one another", number,
-                                    in_quotes(run)));
+        throw bad_file(path, fmt::format("line {}: run {} goes on after another; a run's volumes follow one another",
+                                         number, in_quotes(run)));
       labels.runs.push_back(run);
     }
     labels.label.push_back(known->second);
     labels.run.push_back(std::ssize(labels.runs) - 1);
   }
   if (stream.bad()) throw_file_error("read", path, errno != 0 ? errno : EIO);
-  if (labels.label.empty()) throw bad(path, "it holds no labels");
+  if (labels.label.empty()) throw bad_file(path, "it holds no labels");
   return labels;
 }
 
@@ -71,20 +68,20 @@ std::vector<std::vector<float>> read_label_vectors(const std::filesystem::path& 
       std::vector<std::string> has;
       for (const auto& [each, tensor] : file.tensors())
         if (has.size() < kNamesShown) has.push_back(one_line(each));
-      throw bad(path,
-                fmt::format("it has no vector for the label {}; it has: {}", in_quotes(name), fmt::join(has, ", ")));
+      throw bad_file(
+          path, fmt::format("it has no vector for the label {}; it has: {}", in_quotes(name), fmt::join(has, ", ")));
     }
     const StoredTensor& tensor = found->second;
     if (tensor.dtype != DType::float32 || tensor.sizes.size() != 1 || tensor.sizes[0] < 1)
-      throw bad(path, fmt::format("the tensor {} is {} [{}]; a label's vector is float32 [features]", in_quotes(name),
-                                  name_of(tensor.dtype), fmt::join(tensor.sizes, ", ")));
+      throw bad_file(path, fmt::format("the tensor {} is {} [{}]; a label's vector is float32 [features]",
+                                       in_quotes(name), name_of(tensor.dtype), fmt::join(tensor.sizes, ", ")));
     std::vector<float> vector(static_cast<size_t>(tensor.sizes[0]));
     std::memcpy(vector.data(), tensor.bytes.data(), tensor.bytes.size());
     if (!std::ranges::all_of(vector, [](float value) { return std::isfinite(value); }))
-      throw bad(path, fmt::format("the vector of {} has values that are not finite", in_quotes(name)));
+      throw bad_file(path, fmt::format("the vector of {} has values that are not finite", in_quotes(name)));
     if (!vectors.empty() && vector.size() != vectors.front().size())
-      throw bad(path, fmt::format("the vector of {} has {} values, that of {} {}", in_quotes(name), vector.size(),
-                                  in_quotes(names[0]), vectors.front().size()));
+      throw bad_file(path, fmt::format("the vector of {} has {} values, that of {} {}", in_quotes(name), vector.size(),
+                                       in_quotes(names[0]), vectors.front().size()));
     vectors.push_back(std::move(vector));
   }
   return vectors;

@@ -4,13 +4,13 @@
 
 #include "base/json_fields.h"
 #include "base/unicode_text.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr size_t kMostAdded = size_t{1} << 17;
 constexpr size_t kLongestAdded = 1024;
-constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 /// The last character of a text that is not empty.
 Character last_character(std::string_view text) {
@@ -37,7 +37,7 @@ std::vector<AddedToken> read_added_tokens(const nlohmann::json& json, const std:
   for (const nlohmann::json& each : json) {
     const JsonFields fields(each, name + ": added_tokens");
     AddedToken token;
-    token.id = static_cast<int32_t>(fields.integer("id", 0, kMostTokens - 1));
+    token.id = static_cast<int32_t>(fields.integer("id", 0, kMaxVocabularyTokens - 1));
     token.content = fields.text("content");
     if (token.content.size() > kLongestAdded)
       fields.refuse(fmt::format("token {} has {} bytes; at most {}", token.id, token.content.size(), kLongestAdded));

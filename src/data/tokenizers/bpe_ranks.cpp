@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kGreatestFile = 256 * MiB;  // GPT-2's has 0.8 MiB; a larger file is some other file
+constexpr int64_t kMaxRankFileBytes = 256 * MiB;  // GPT-2's has 0.8 MiB; a larger file is some other file
 
 constexpr std::array<int8_t, 256> make_base64_values() {
   std::array<int8_t, 256> values{};
@@ -94,7 +94,7 @@ BpeRanks BpeRanks::read(const std::filesystem::path& file) {
   if (!std::filesystem::is_regular_file(file, error))
     throw UserError(fmt::format("data.tokenizer_file: {} is not a file", file.string()));
   const auto bytes = std::filesystem::file_size(file, error);
-  if (!error && bytes > static_cast<uintmax_t>(kGreatestFile))
+  if (!error && bytes > static_cast<uintmax_t>(kMaxRankFileBytes))
     throw UserError(fmt::format("data.tokenizer_file: {} has {}: it is not a rank file", file.string(),
                                 format_bytes(static_cast<int64_t>(bytes))));
   std::ifstream stream(file, std::ios::binary);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,6 @@
 #include "safetensors/safetensors_header.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr size_t kMostTokens = size_t{1} << 24;
-
-}  // namespace
 
 std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path) {
   if (path.empty()) throw UserError("data.tokenizer_file: tokenizer 'gguf' needs a GGUF file");
@@ -28,7 +24,8 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
     throw UserError(fmt::format("{}: its tokenizer is {} {}; known are gpt2 with gpt-2 or smollm", path.string(),
                                 in_quotes(kind), in_quotes(pre)));
   const auto letters = file.texts("tokenizer.ggml.tokens"), merges = file.texts("tokenizer.ggml.merges");
-  if (!letters || !merges || letters->empty() || letters->size() > kMostTokens || merges->size() > letters->size())
+  if (!letters || !merges || letters->empty() || std::ssize(*letters) > kMaxVocabularyTokens ||
+      merges->size() > letters->size())
     throw corrupt_file(file.path(), "its tokenizer lacks tokens or merges, or has too many");
   // The merges make tokens that follow each other, in this order; so a token's number says when it is merged, and a
   // token that no merge makes, before them or behind, is a single byte or never found.

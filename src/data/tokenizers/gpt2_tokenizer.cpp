@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
-#include <functional>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "base/hash.h"
 #include "data/tokenizers/bpe_ranks.h"
+#include "data/tokenizers/pcre2_handles.h"
+#include "data/tokenizers/piece_cache.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -38,32 +35,18 @@ constexpr std::string_view kDigitsApart = PLIMSOLL_PATTERN("\\p{N}", "\\p{N}");
 #undef PLIMSOLL_PATTERN
 #undef PLIMSOLL_WHITE_SPACE
 
-constexpr std::size_t kLongestCachedPiece = 64;  // bytes: words; longer pieces seldom come twice
-constexpr std::size_t kCachedPieces = 1 << 16;   // some 10 MiB when full
+}  // namespace
 
-std::string error_text(int code) {
-  PCRE2_UCHAR text[256];
-  pcre2_get_error_message(code, text, sizeof text);
-  return reinterpret_cast<const char*>(text);
-}
-
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct FreeMatch {
-  void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
-};
-
-/// Cuts text into the pieces of a pattern.
-class Splitter {
+/// Cuts text into the pieces of a pattern. Not in the anonymous namespace: the tokenizer's Impl has one as a member.
+class Gpt2Splitter {
  public:
-  explicit Splitter(std::string_view pattern) {
+  explicit Gpt2Splitter(std::string_view pattern) {
     int error = 0;
     PCRE2_SIZE at = 0;
     // Anchored when compiled and not when matched: the second would rule out the JIT.
     code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_ANCHORED,
                               &error, &at, nullptr));
-    if (!code_) throw InternalError(fmt::format("GPT-2's pattern at {}: {}", at, error_text(error)));
+    if (!code_) throw InternalError(fmt::format("GPT-2's pattern at {}: {}", at, pcre2_error_text(error)));
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is slower and the same
     match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
     check(match_ != nullptr, "no memory for PCRE2's match data");
@@ -75,7 +58,8 @@ class Splitter {
       const std::string_view valid = valid_prefix(text);
       for (std::size_t at = 0; at < valid.size();) {
         const int result = match(valid, at, PCRE2_NO_UTF_CHECK);
-        if (result < 0) throw InternalError(fmt::format("GPT-2's pattern does not match: {}", error_text(result)));
+        if (result < 0)
+          throw InternalError(fmt::format("GPT-2's pattern does not match: {}", pcre2_error_text(result)));
         const PCRE2_SIZE end = pcre2_get_ovector_pointer(match_.get())[1];
         check(end > at, "GPT-2's pattern matched nothing");
         visit(valid.substr(at, end - at));
@@ -102,9 +86,11 @@ class Splitter {
     return invalid ? text.substr(0, pcre2_get_startchar(match_.get())) : text;
   }
 
-  std::unique_ptr<pcre2_code, FreeCode> code_;
-  std::unique_ptr<pcre2_match_data, FreeMatch> match_;
+  Pcre2Code code_;
+  Pcre2Match match_;
 };
+
+namespace {
 
 /// May the character before a cut, which ends with this byte, be white space? Without looking at the whole character:
 /// a few that are not are taken for it, and the cut is then made elsewhere.
@@ -112,11 +98,6 @@ bool may_end_white_space(unsigned char byte) {
   if (byte < 0x80) return byte == ' ' || (byte >= '\t' && byte <= '\r');
   return byte <= 0x8a || byte == 0x9f || byte == 0xa0 || byte == 0xa8 || byte == 0xa9 || byte == 0xaf;
 }
-
-struct StringHash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-};
 
 }  // namespace
 
@@ -151,8 +132,8 @@ struct Gpt2Tokenizer::Impl {
   const BpeRanks ranks;
   const BpeVariant variant;
   std::mutex mutex;  // guards what follows: encode() from several threads takes turns
-  Splitter splitter;
-  std::unordered_map<std::string, std::vector<int32_t>, StringHash, std::equal_to<>> cache;
+  Gpt2Splitter splitter;
+  PieceCache cache;
 };
 
 Gpt2Tokenizer::Gpt2Tokenizer(const std::filesystem::path& rank_file) : Gpt2Tokenizer(BpeRanks::read(rank_file), {}) {}

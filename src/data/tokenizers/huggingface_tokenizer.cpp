@@ -13,6 +13,7 @@
 #include "base/unicode_text.h"
 #include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/byte_letters.h"
+#include "data/tokenizers/piece_cache.h"
 #include "data/tokenizers/subword_model.h"
 #include "data/tokenizers/text_steps.h"
 #include "plimsoll/bytes.h"
@@ -22,9 +23,6 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kLargestFile = 128 * MiB;  // Gemma's has 33 MiB
-constexpr std::string_view kLowLine = "\xe2\x96\x81";
-constexpr size_t kLongestCachedPiece = 64;  // bytes: words; longer pieces seldom come twice
-constexpr size_t kCachedPieces = 1 << 16;   // some 10 MiB when full
 
 /// Whether U+2581 stands behind something else in a token: then tokens go on over spaces.
 bool crosses_words(const std::string& token) {
@@ -142,7 +140,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
 
   void encode_piece(std::string_view piece, std::vector<int32_t>& tokens) const {
     if (piece.size() > kLongestCachedPiece) return model_->encode(piece, tokens);
-    auto found = cache_.find(std::string(piece));
+    auto found = cache_.find(piece);
     if (found == cache_.end()) {
       if (cache_.size() >= kCachedPieces) cache_.clear();
       std::vector<int32_t> made;
@@ -178,7 +176,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   uint64_t fingerprint_;
   mutable std::mutex
       mutex_;  // guards what follows and what patterns match in: encode() from several threads takes turns
-  mutable std::unordered_map<std::string, std::vector<int32_t>> cache_;
+  mutable PieceCache cache_;
 };
 
 }  // namespace

@@ -10,9 +10,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMostSteps = 64;
-constexpr std::string_view kLowLine = "\xe2\x96\x81";
-
 /// GPT-2's own, which ByteLevel splits by.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -236,13 +233,14 @@ PreTokenizer metaspace(const JsonFields& fields, StepTraits& traits) {
   return in_order(std::move(steps));
 }
 
-PreTokenizer read_one(const nlohmann::json& json, const std::string& name, StepTraits& traits, int depth) {
+PreTokenizer read_pre_tokenizer_step(const nlohmann::json& json, const std::string& name, StepTraits& traits,
+                                     int depth) {
   const JsonFields fields(json, name + ": pre_tokenizer");
   const std::string type = fields.text("type");
   if (type == "Sequence" && depth < 8) {
     std::vector<PreTokenizer> all;
     for (const nlohmann::json& each : fields.list("pretokenizers", kMostSteps))
-      all.push_back(read_one(each, name, traits, depth + 1));
+      all.push_back(read_pre_tokenizer_step(each, name, traits, depth + 1));
     return in_order(std::move(all));
   }
   if (type == "ByteLevel") return byte_level(fields, traits);
@@ -271,7 +269,7 @@ PreTokenizer read_one(const nlohmann::json& json, const std::string& name, StepT
 
 PreTokenizer read_pre_tokenizer(const nlohmann::json& json, const std::string& name, StepTraits& traits) {
   if (json.is_null()) return [](std::vector<TextPiece> pieces) { return pieces; };
-  return read_one(json, name, traits, 0);
+  return read_pre_tokenizer_step(json, name, traits, 0);
 }
 
 }  // namespace plimsoll

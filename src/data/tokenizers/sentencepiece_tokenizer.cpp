@@ -21,8 +21,8 @@ void SetMinLogLevel(int level);
 namespace plimsoll {
 namespace {
 
-constexpr std::uintmax_t kGreatestFile = 64 * MiB;   // Mistral's has 0.5 MiB, Gemma's 4
-constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, which stands for a space in pieces
+constexpr std::uintmax_t kMaxModelFileBytes = 64 * MiB;  // Mistral's has 0.5 MiB, Gemma's 4
+constexpr std::string_view kSpace = "\xe2\x96\x81";      // U+2581, which stands for a space in pieces
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";
 constexpr int kNothing = 4;  // above the library's highest level: results say what went wrong
 
@@ -34,7 +34,7 @@ std::string read_model(const std::filesystem::path& file) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(file, error);
   if (error) throw_file_error("read", file, error.value());
-  if (size > kGreatestFile)
+  if (size > kMaxModelFileBytes)
     throw UserError(
         fmt::format("{}: has {} bytes, more than any SentencePiece model; data.tokenizer_file names a .model "
                     "file",

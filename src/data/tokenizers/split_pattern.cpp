@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "base/quoted.h"
 #include "base/unicode_text.h"
+#include "data/tokenizers/pcre2_handles.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -14,22 +12,6 @@ namespace {
 
 constexpr size_t kLongestPattern = 16384;
 constexpr uint32_t kMostEffort = 10'000'000;  // PCRE2's own default: steps of one match
-
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct FreeMatch {
-  void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
-};
-struct FreeContext {
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-};
-
-std::string error_text(int code) {
-  PCRE2_UCHAR text[256];
-  pcre2_get_error_message(code, text, sizeof text);
-  return reinterpret_cast<const char*>(text);
-}
 
 UserError refused(const std::string& name, const std::string& why) {
   return UserError(fmt::format("{}: {}", name, why), UserError::Kind::failure);
@@ -71,9 +53,9 @@ std::string in_pcre2_words(const std::string& pattern, const std::string& name) 
 }  // namespace
 
 struct SplitPattern::Compiled {
-  std::unique_ptr<pcre2_code, FreeCode> code;
-  std::unique_ptr<pcre2_match_data, FreeMatch> match;
-  std::unique_ptr<pcre2_match_context, FreeContext> context;
+  Pcre2Code code;
+  Pcre2Match match;
+  Pcre2MatchContext context;
 };
 
 SplitPattern::SplitPattern(const std::string& pattern, std::string name)
@@ -86,8 +68,8 @@ SplitPattern::SplitPattern(const std::string& pattern, std::string name)
   compiled_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(), PCRE2_UTF | PCRE2_UCP,
                                       &error, &at, nullptr));
   if (!compiled_->code)
-    throw refused(name_,
-                  fmt::format("the pattern {} is none that PCRE2 knows: {}", in_quotes(pattern), error_text(error)));
+    throw refused(
+        name_, fmt::format("the pattern {} is none that PCRE2 knows: {}", in_quotes(pattern), pcre2_error_text(error)));
   pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT it is slower and the same
   compiled_->match.reset(pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
   compiled_->context.reset(pcre2_match_context_create(nullptr));
@@ -107,7 +89,7 @@ void SplitPattern::each_match(std::string_view text, const std::function<void(si
     int result = match(0);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);
     if (result == PCRE2_ERROR_NOMATCH) return;
-    if (result < 0) throw refused(name_, fmt::format("a pattern cannot be matched: {}", error_text(result)));
+    if (result < 0) throw refused(name_, fmt::format("a pattern cannot be matched: {}", pcre2_error_text(result)));
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(compiled_->match.get());
     // \K in a lookahead may end a match before it begins.
     if (ends[1] < ends[0] || ends[0] < at) throw refused(name_, "a pattern's match ends before it begins");

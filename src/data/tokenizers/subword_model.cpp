@@ -9,11 +9,11 @@
 
 #include "base/json_fields.h"
 #include "base/unicode_text.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 24;
 constexpr size_t kMostMerges = size_t{1} << 24;
 constexpr int64_t kLongestWord = 1000;  // characters that WordPiece looks at: its effort grows with their square
 
@@ -233,10 +233,10 @@ Vocabulary::Vocabulary(const nlohmann::json& json, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
     throw UserError(fmt::format("{}: {}", name, what), UserError::Kind::failure);
   };
-  if (!json.is_object() || json.empty() || static_cast<int64_t>(json.size()) > kMostTokens)
+  if (!json.is_object() || json.empty() || static_cast<int64_t>(json.size()) > kMaxVocabularyTokens)
     refuse("its model has no vocabulary, an object of tokens and their numbers");
   // Gaps are allowed, and must not take memory that no token asked for.
-  const int64_t most = std::min(kMostTokens, 4 * static_cast<int64_t>(json.size()) + 65536);
+  const int64_t most = std::min(kMaxVocabularyTokens, 4 * static_cast<int64_t>(json.size()) + 65536);
   std::vector<bool> taken;
   for (const auto& [text, id] : json.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(most))

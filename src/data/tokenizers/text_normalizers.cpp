@@ -8,10 +8,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMostSteps = 64;
 constexpr size_t kLongestText = 4096;  // of what is put in or looked for
 constexpr int32_t kTab = '\t', kLineFeed = '\n', kReturn = '\r', kReplacement = 0xfffd;
-constexpr std::string_view kLowLine = "\xe2\x96\x81";  // U+2581, which stands for a space
 
 template <typename Visit>
 std::string each_character(const std::string& text, Visit&& visit) {
@@ -135,19 +133,19 @@ Normalizer replace(const JsonFields& fields, StepTraits& traits) {
   return [=](const std::string& text) { return replaced(text, what, by); };
 }
 
-Normalizer read_one(const nlohmann::json& json, const std::string& name, StepTraits& traits, int depth);
+Normalizer read_normalizer_step(const nlohmann::json& json, const std::string& name, StepTraits& traits, int depth);
 
 Normalizer sequence(const JsonFields& fields, StepTraits& traits, int depth) {
   std::vector<Normalizer> all;
   for (const nlohmann::json& each : fields.list("normalizers", kMostSteps))
-    all.push_back(read_one(each, fields.name(), traits, depth + 1));
+    all.push_back(read_normalizer_step(each, fields.name(), traits, depth + 1));
   return [all](std::string text) {
     for (const Normalizer& each : all) text = each(std::move(text));
     return text;
   };
 }
 
-Normalizer read_one(const nlohmann::json& json, const std::string& name, StepTraits& traits, int depth) {
+Normalizer read_normalizer_step(const nlohmann::json& json, const std::string& name, StepTraits& traits, int depth) {
   const JsonFields fields(json, name + ": normalizer");
   const std::string type = fields.text("type");
   if (type == "Sequence" && depth < 8) return sequence(JsonFields(json, name), traits, depth);
@@ -178,7 +176,7 @@ Normalizer read_one(const nlohmann::json& json, const std::string& name, StepTra
 
 Normalizer read_normalizer(const nlohmann::json& json, const std::string& name, StepTraits& traits) {
   if (json.is_null()) return [](std::string text) { return text; };
-  return read_one(json, name, traits, 0);
+  return read_normalizer_step(json, name, traits, 0);
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // What a tokenizer.json does to a text before its model sees it: normalizers change it, pre-tokenizers cut it.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace plimsoll {
+
+constexpr size_t kMostSteps = 64;                      ///< steps of one Sequence
+constexpr std::string_view kLowLine = "\xe2\x96\x81";  ///< U+2581, which stands for a space
 
 /// What is said of all steps together, for cutting long texts (Tokenizer::last_cut).
 struct StepTraits {

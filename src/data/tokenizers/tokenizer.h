@@ -13,6 +13,9 @@
 
 namespace plimsoll {
 
+/// The most tokens of a vocabulary that is read from a file.
+constexpr int64_t kMaxVocabularyTokens = int64_t{1} << 24;
+
 /// Tokens are [0, vocab_size()). All calls may come from any thread.
 class Tokenizer {
  public:
