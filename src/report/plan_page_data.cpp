@@ -13,8 +13,6 @@
 namespace plimsoll {
 namespace {
 
-using Json = nlohmann::json;
-
 class Strings {
  public:
   size_t id_of(const std::string& text) {
@@ -22,7 +20,7 @@ class Strings {
     if (added) list_.push_back(page_name(text));
     return entry->second;
   }
-  Json take() { return std::move(list_); }
+  nlohmann::json take() { return std::move(list_); }
 
  private:
   std::unordered_map<std::string, size_t> ids_;
@@ -35,7 +33,7 @@ class Deltas {
     list_.push_back(value - last_);
     last_ = value;
   }
-  Json take() { return std::move(list_); }
+  nlohmann::json take() { return std::move(list_); }
 
  private:
   int64_t last_ = 0;
@@ -90,19 +88,19 @@ std::vector<Point> timeline(const Plan& plan, size_t most_points) {
   return points;
 }
 
-Json points_json(const std::vector<Point>& points) {
+nlohmann::json points_json(const std::vector<Point>& points) {
   Deltas ops;
   std::array<Deltas, kPageAreas> areas;
   for (const Point& point : points) {
     ops.add(point.op);
     for (int a = 0; a < kPageAreas; ++a) areas[a].add((point.areas[a] + kArenaAlignment - 1) / kArenaAlignment);
   }
-  Json by_area = Json::array();
+  nlohmann::json by_area = nlohmann::json::array();
   for (Deltas& area : areas) by_area.push_back(area.take());
   return {{"op", ops.take()}, {"areas", std::move(by_area)}};
 }
 
-Json buffers_json(const std::vector<PageBuffer>& buffers, Strings& strings) {
+nlohmann::json buffers_json(const std::vector<PageBuffer>& buffers, Strings& strings) {
   std::vector<int64_t> label, role, bytes, offset, birth, length, flags;
   for (const PageBuffer& buffer : buffers) {
     label.push_back(static_cast<int64_t>(strings.id_of(buffer.label)));
@@ -131,7 +129,7 @@ std::vector<int64_t> starts_of(const std::vector<double>& op_seconds) {
   return starts;
 }
 
-Json ops_json(const PlanPage& page, std::vector<int32_t> named, Strings& strings) {
+nlohmann::json ops_json(const PlanPage& page, std::vector<int32_t> named, Strings& strings) {
   const Trace& trace = page.plan->trace;
   const auto end = static_cast<int32_t>(trace.ops.size());
   std::sort(named.begin(), named.end());
@@ -149,7 +147,7 @@ Json ops_json(const PlanPage& page, std::vector<int32_t> named, Strings& strings
     module.push_back(strings.id_of(known ? trace.modules[op.module] : ""));
     phase.push_back(static_cast<size_t>(op.phase) + (op.recomputed ? 8 : 0));
   }
-  Json json = {{"total", end}, {"index", index.take()}, {"name", name}, {"module", module}, {"phase", phase}};
+  nlohmann::json json = {{"total", end}, {"index", index.take()}, {"name", name}, {"module", module}, {"phase", phase}};
   if (!starts.empty()) json["start"] = start.take();
   return json;
 }
@@ -233,24 +231,24 @@ nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_
     named.push_back(buffer.death - 1);
     named.push_back(buffer.death);
   }
-  Json segments = Json::array();
+  nlohmann::json segments = nlohmann::json::array();
   for (const Segment& segment : plan.trace.segments) {
     segments.push_back({page_name(segment.name), segment.begin, segment.end});
     named.push_back(segment.begin);
     named.push_back(segment.end);
   }
   Strings strings;
-  Json frontier = Json::array();
+  nlohmann::json frontier = nlohmann::json::array();
   for (const FrontierPoint& point : page.frontier)
     frontier.push_back({point.budget_bytes, point.peak_bytes,
                         std::isfinite(point.step_seconds) ? point.step_seconds : 0, page_name(point.choices),
                         point.fits});
-  Json json = {{"unit", kArenaAlignment},         {"budget", plan.budget_bytes},
-               {"peak", plan.peak_bytes},         {"peakOp", plan.peak_op},
-               {"arena", plan.arena_bytes},       {"context", plan.breakdown.context},
-               {"segments", std::move(segments)}, {"ops", ops_json(page, std::move(named), strings)},
-               {"points", points_json(points)},   {"buffers", buffers_json(buffers.drawn, strings)},
-               {"frontier", std::move(frontier)}};
+  nlohmann::json json = {{"unit", kArenaAlignment},         {"budget", plan.budget_bytes},
+                         {"peak", plan.peak_bytes},         {"peakOp", plan.peak_op},
+                         {"arena", plan.arena_bytes},       {"context", plan.breakdown.context},
+                         {"segments", std::move(segments)}, {"ops", ops_json(page, std::move(named), strings)},
+                         {"points", points_json(points)},   {"buffers", buffers_json(buffers.drawn, strings)},
+                         {"frontier", std::move(frontier)}};
   json["strings"] = strings.take();
   return json;
 }

@@ -1,6 +1,7 @@
 #include "report/progress.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,12 +18,10 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kWidestBar = 30, kNarrowestBar = 8;  ///< cells between the brackets
-constexpr int64_t kGap = 2;
-constexpr int64_t kUnknownWidth = 80;
-constexpr const char* kClearLine = "\r\x1b[K";
+constexpr int64_t kPartGap = 2;                        ///< spaces between the parts of the line
 
 std::string join(const std::vector<std::string>& parts) {
-  return fmt::format("{}", fmt::join(parts, std::string(kGap, ' ')));
+  return fmt::format("{}", fmt::join(parts, std::string(kPartGap, ' ')));
 }
 
 std::string bar(double done, int64_t cells) {
@@ -111,11 +110,11 @@ std::string Progress::terminal_line() const {
     rest = parts_before_fields();
     rest.insert(rest.end(), fields.begin(), fields.end());
     if (!time.empty()) rest.push_back(time);
-    room = columns - static_cast<int64_t>(display_width(title_ + join(rest))) - kGap;
+    room = columns - static_cast<int64_t>(display_width(title_ + join(rest))) - kPartGap;
     if (room >= 0 || fields.empty()) break;
     fields.pop_back();
   }
-  const int64_t cells = std::min(room - kGap - 2, kWidestBar);
+  const int64_t cells = std::min(room - kPartGap - 2, kWidestBar);
   if (total_ > 0 && cells >= kNarrowestBar) {
     double done = std::clamp(static_cast<double>(step_) / static_cast<double>(total_), 0.0, 1.0);
     rest.insert(rest.begin(), bar(done, cells));

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kGap = 2;
+constexpr size_t kColumnGap = 2;
 constexpr size_t kIndentBelow = 2;
 
 std::string bold(const std::string& text, const Screen& screen) {
@@ -42,8 +42,8 @@ void Table::add_rule() {
 
 size_t Table::Layout::total() const {
   size_t total = 0;
-  for (size_t width : widths) total += width > 0 ? width + kGap : 0;
-  return total > 0 ? total - kGap : 0;
+  for (size_t width : widths) total += width > 0 ? width + kColumnGap : 0;
+  return total > 0 ? total - kColumnGap : 0;
 }
 
 std::vector<size_t> Table::natural_widths() const {
@@ -122,7 +122,7 @@ std::string Table::format_row(const Row& row, const Layout& layout, size_t colum
     bool first = true;
     for (size_t i = 0; i < row.size(); ++i) {
       if (layout.widths[i] == 0) continue;
-      if (!std::exchange(first, false)) line.append(kGap, ' ');
+      if (!std::exchange(first, false)) line.append(kColumnGap, ' ');
       const std::string cell = l < cells[i].size() ? cells[i][l] : "";
       const std::string padding(layout.widths[i] - display_width(cell), ' ');
       line += columns_[i].align == Align::right ? padding + cell : cell + padding;

@@ -27,7 +27,7 @@ bool colour_allowed(int descriptor) {
 
 int terminal_width(int descriptor) {
   winsize size{};
-  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknownWidth;
   return size.ws_col;
 }
 
@@ -38,7 +38,7 @@ Screen screen_of(int descriptor) {
   if (::isatty(descriptor) != 1) return screen;
   winsize size{};
   const bool known = ::ioctl(descriptor, TIOCGWINSZ, &size) == 0;
-  screen.columns = known && size.ws_col > 0 ? size.ws_col : 80;
+  screen.columns = known && size.ws_col > 0 ? size.ws_col : kUnknownWidth;
   screen.lines = known && size.ws_row > 0 ? size.ws_row : 24;
   return screen;
 }

@@ -13,7 +13,10 @@ bool is_terminal(int descriptor);
 /// is_terminal, and NO_COLOR is unset or empty (https://no-color.org).
 bool colour_allowed(int descriptor);
 
-/// Columns of the terminal (TIOCGWINSZ); 80 where that is unknown.
+constexpr int kUnknownWidth = 80;               ///< columns of a terminal that does not say how many it has
+constexpr const char* kClearLine = "\r\x1b[K";  ///< goes to the start of the line and erases it
+
+/// Columns of the terminal (TIOCGWINSZ); kUnknownWidth where that is unknown.
 int terminal_width(int descriptor);
 
 /// What a text is laid out for.

@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "base/text_width.h"
+#include "report/terminal.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr const char* kClearLine = "\r\x1b[K";
 constexpr double kRedrawSeconds = 1, kLineSeconds = 60;
-constexpr int kUnknownWidth = 80;
 constexpr double kFirstDrawSeconds = 2, kFirstLineSeconds = 10;
 
 }  // namespace
