@@ -6,6 +6,7 @@
 #include "job/keys/divisors.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/ranges.h"
 #include "models/size_limits.h"
 
 namespace plimsoll::job {
@@ -14,8 +15,6 @@ namespace {
 int64_t head_dim_of(const DecoderConfig& model) {
   return model.head_dim > 0 ? model.head_dim : model.hidden_size / model.num_heads;
 }
-
-constexpr double kCountable = 4.6e18;  // 2^62
 
 void check_heads(const DecoderConfig& model, const std::string& section, const Places& places) {
   const bool rope = model.positions == "rope";

@@ -1,6 +1,7 @@
 #include "job/keys/divisors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace plimsoll::job {
 

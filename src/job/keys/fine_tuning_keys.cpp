@@ -4,6 +4,7 @@
 
 #include "job/keys/key_groups.h"
 #include "job/keys/key_kinds.h"
+#include "job/keys/ranges.h"
 #include "models/size_limits.h"
 #include "plimsoll/error.h"
 
@@ -11,7 +12,6 @@ namespace plimsoll::job {
 namespace {
 
 constexpr std::string_view kPatterns = "a pattern of dotted names such as layers.*.attention, or a list of them";
-constexpr NumberRange kBelowOneOrNone{.least = 0, .most = 1, .most_open = true, .none = true};
 
 /// A pattern or a list of patterns; none by default.
 Key patterns(std::string key, std::function<std::vector<std::string>&(Job&)> place, std::string meaning) {

@@ -5,19 +5,15 @@
 
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/ranges.h"
 #include "models/fmri_config.h"
 #include "models/size_limits.h"
 
 namespace plimsoll::job {
 namespace {
 
-constexpr IntegerRange kWidth{1, int64_t{1} << 16};
-constexpr IntegerRange kDepth{0, 1024};
-constexpr IntegerRange kHeads{1, model::kMaxHeads};
 constexpr IntegerRange kCount{1, int64_t{1} << 16};
-constexpr IntegerRange kPixels{1, int64_t{1} << 12};
 constexpr IntegerRange kVoxels{1, int64_t{1} << 22};
-constexpr NumberRange kWeight{.least = 0, .none = true};
 
 void add_transformer(std::vector<Key>& keys, const std::string& section, ModalityConfig FmriAutoencoderConfig::*part) {
   using M = ModalityConfig;

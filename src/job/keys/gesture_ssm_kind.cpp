@@ -4,13 +4,13 @@
 
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/ranges.h"
 #include "models/gesture_config.h"
 #include "models/size_limits.h"
 
 namespace plimsoll::job {
 namespace {
 
-constexpr IntegerRange kWidth{1, int64_t{1} << 16};
 constexpr IntegerRange kStates{1, int64_t{1} << 12};
 constexpr IntegerRange kLayers{1, 1024};
 constexpr IntegerRange kScale{2, 64};

@@ -8,6 +8,7 @@
 #include "job/keys/key_groups.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/ranges.h"
 #include "job/values/meant.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -16,11 +17,7 @@ namespace plimsoll::job {
 namespace {
 
 // Bounds of single numbers, by their meaning.
-constexpr NumberRange kPositive{.least = 0, .least_open = true};
-constexpr NumberRange kPositiveOrNone{.least = 0, .none = true};
 constexpr NumberRange kShare{.least = 0, .most = 1};
-constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
-constexpr NumberRange kSmall{.least = 0, .least_open = true, .most = 1, .most_open = true};
 constexpr IntegerRange kSteps{1, kMostSteps};
 constexpr IntegerRange kStepsOrNever{0, kMostSteps, /*none=*/true};
 constexpr IntegerRange kBatch{1, kLargestBatch};

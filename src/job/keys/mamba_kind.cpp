@@ -6,6 +6,7 @@
 
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/ranges.h"
 #include "models/mamba_config.h"
 #include "models/size_limits.h"
 
@@ -15,7 +16,6 @@ namespace {
 using M = MambaConfig;
 constexpr IntegerRange kWords{1, model::kMaxVocabulary};
 constexpr NumberRange kStep{.least = 0};
-constexpr double kCountable = 4.6e18;  // 2^62
 
 Key time_step_limit() {
   const std::string type = "none | list of 2 numbers, rising from 0 or more";

@@ -3,15 +3,10 @@
 
 #include "job/keys/key_groups.h"
 #include "job/keys/key_kinds.h"
+#include "job/keys/ranges.h"
 
 namespace plimsoll::job {
 namespace {
-
-constexpr NumberRange kPositive{.least = 0, .least_open = true};
-constexpr NumberRange kPositiveOrNone{.least = 0, .none = true};
-constexpr NumberRange kBelowOne{.least = 0, .most = 1, .most_open = true};
-constexpr NumberRange kBelowOneOrNone{.least = 0, .most = 1, .most_open = true, .none = true};
-constexpr NumberRange kSmall{.least = 0, .least_open = true, .most = 1, .most_open = true};
 
 Key betas() {
   const OptimizerConfig defaults;

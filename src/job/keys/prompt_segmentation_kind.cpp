@@ -1,27 +1,23 @@
 // What a job file says of `model.type: prompt_segmentation`.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iterator>
 
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/ranges.h"
 #include "models/segmentation_config.h"
 #include "models/size_limits.h"
 
 namespace plimsoll::job {
 namespace {
 
-using P = PromptSegmentationConfig;
 using E = ImageEncoderConfig;
-using M = MaskDecoderConfig;
 
-constexpr IntegerRange kWidth{1, int64_t{1} << 16};
-constexpr IntegerRange kDepth{1, 1024};
-constexpr IntegerRange kHeads{1, model::kMaxHeads};
+constexpr IntegerRange kBlocks{1, 1024};
 constexpr IntegerRange kWindow{1, 1024};
-constexpr IntegerRange kPixels{model::kFeatureStride, int64_t{1} << 14};
-constexpr NumberRange kWeight{.least = 0, .none = true};
-constexpr double kCountable = 4.6e18;  // 2^62
+constexpr IntegerRange kImageSize{model::kFeatureStride, int64_t{1} << 14};
 
 std::string listed(const auto& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
@@ -48,13 +44,13 @@ Key loss_weight(const std::string& name, double SegmentationLossConfig::*member,
 
 std::vector<Key> segmentation_keys() {
   std::vector<Key> keys = {
-      integer("model.image_size", &P::image_size, kPixels,
+      integer("model.image_size", &PromptSegmentationConfig::image_size, kImageSize,
               "height and width of image and mask, a multiple of 16; activations grow with its square"),
-      integer("model.channels", &P::channels, {1, 64},
+      integer("model.channels", &PromptSegmentationConfig::channels, {1, 64},
               "channels of the image; slices: a slice and its neighbors, an odd number; pictures: 1 (gray) or 3"),
-      integer("model.prompt_length", &P::prompt_length, {1, model::kMaxSequence},
+      integer("model.prompt_length", &PromptSegmentationConfig::prompt_length, {1, model::kMaxSequence},
               "tokens that the language model reads, the answer's included"),
-      integer("model.image_tokens", &P::image_tokens, {0, int64_t{1} << 20, /*none=*/true},
+      integer("model.image_tokens", &PromptSegmentationConfig::image_tokens, {0, int64_t{1} << 20, /*none=*/true},
               "image features that the language model reads before the prompt: the square of a divisor of image_size / "
               "16; its layers then need a backward pass even if they are frozen; 0: none"),
       word_at("model.encoder.type", Place<E>([](Job& job) -> E& { return job.model.segmentation.encoder; }), &E::type,
@@ -66,7 +62,7 @@ std::vector<Key> segmentation_keys() {
            "(scripts/convert-pth.py makes one from a .pth)"),
       stages("model.encoder.widths", &E::widths, kWidth,
              "widths of the stages at 1/4, 1/8, 1/16 and 1/16 of the image"),
-      stages("model.encoder.depths", &E::depths, kDepth, "blocks of each stage"),
+      stages("model.encoder.depths", &E::depths, kBlocks, "blocks of each stage"),
       stages("model.encoder.num_heads", &E::num_heads, kHeads,
              "attention heads of the last three stages; each divides the stage's width"),
       stages("model.encoder.windows", &E::windows, kWindow,
@@ -75,14 +71,16 @@ std::vector<Key> segmentation_keys() {
   const Place<E> encoder = [](Job& job) -> E& { return job.model.segmentation.encoder; };
   keys.push_back(integer_at("model.encoder.expansion", encoder, &E::expansion, {1, 64},
                             "width inside a block, in widths of its stage"));
-  const Place<M> decoder = [](Job& job) -> M& { return job.model.segmentation.decoder; };
-  keys.push_back(integer_at("model.decoder.width", decoder, &M::width, kWidth,
+  const Place<MaskDecoderConfig> decoder = [](Job& job) -> MaskDecoderConfig& {
+    return job.model.segmentation.decoder;
+  };
+  keys.push_back(integer_at("model.decoder.width", decoder, &MaskDecoderConfig::width, kWidth,
                             "width of image features and prompt tokens, a multiple of 8"));
-  keys.push_back(integer_at("model.decoder.depth", decoder, &M::depth, kDepth,
+  keys.push_back(integer_at("model.decoder.depth", decoder, &MaskDecoderConfig::depth, kBlocks,
                             "blocks of attention from prompt to image and back"));
-  keys.push_back(integer_at("model.decoder.num_heads", decoder, &M::num_heads, kHeads,
+  keys.push_back(integer_at("model.decoder.num_heads", decoder, &MaskDecoderConfig::num_heads, kHeads,
                             "attention heads; must divide half of its width"));
-  keys.push_back(integer_at("model.decoder.intermediate_size", decoder, &M::intermediate_size,
+  keys.push_back(integer_at("model.decoder.intermediate_size", decoder, &MaskDecoderConfig::intermediate_size,
                             {1, model::kMaxFeedForward}, "width of the prompt tokens' feed-forward"));
   keys.push_back(loss_weight("bce", &SegmentationLossConfig::bce, "weight of the mask's binary cross entropy"));
   keys.push_back(loss_weight("dice", &SegmentationLossConfig::dice, "weight of the mask's loss 1 - Dice"));
@@ -94,7 +92,7 @@ std::vector<Key> segmentation_keys() {
 }
 
 // In floating point, which cannot overflow: what is later multiplied in int64_t.
-void check_bytes(const P& config, int64_t at_a_time, const Places& places) {
+void check_bytes(const PromptSegmentationConfig& config, int64_t at_a_time, const Places& places) {
   const double pixels = static_cast<double>(config.image_size) * static_cast<double>(config.image_size);
   double numbers = pixels * static_cast<double>(16 + config.channels);
   for (size_t i = 0; i < 4; ++i)
@@ -110,7 +108,7 @@ void check_bytes(const P& config, int64_t at_a_time, const Places& places) {
 }
 
 void check_segmentation(const Job& job, const Places& places) {
-  const P& config = job.model.segmentation;
+  const PromptSegmentationConfig& config = job.model.segmentation;
   if (const auto problem = model::problem_of(config)) refuse(places.of({problem->key}), problem->message);
   const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
   check_decoder(config.llm, "model.llm", config.prompt_length + config.image_tokens, at_a_time, places);
@@ -133,7 +131,7 @@ void check_segmentation(const Job& job, const Places& places) {
 
 std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  const P& config = job.model.segmentation;
+  const PromptSegmentationConfig& config = job.model.segmentation;
   std::map<std::string, std::string> origin = decoder_origin(config.llm, "model.llm");
   // As checkpoints from before there was another are.
   if (config.encoder.type != "compact") origin["model.encoder.type"] = config.encoder.type;

@@ -6,16 +6,14 @@
 
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/ranges.h"
 #include "models/size_limits.h"
 #include "models/video_llm_config.h"
 
 namespace plimsoll::job {
 namespace {
 
-constexpr IntegerRange kPixels{1, int64_t{1} << 12};
 constexpr IntegerRange kCells{1, int64_t{1} << 16};
-constexpr IntegerRange kWidth{1, int64_t{1} << 16};
-constexpr IntegerRange kDepth{0, 1024};
 constexpr IntegerRange kFrames{1, kMostClipFrames};
 
 DecoderConfig& llm_of(Job& job) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "job/values/lower_case.h"
 #include "job/values/many_devices.h"
 
 namespace plimsoll::job {
@@ -56,8 +57,7 @@ Converted optimizer(const Value& value) {
       {"transformers.adafactor", "adafactor"},
   };
   const std::string word = read_text(value, "an optimizer's name");
-  std::string lower = word;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = ascii_lower_case(word);
   for (const char* own :
        {"adamw", "adamw_8bit", "adamw_4bit", "lion", "lion_8bit", "lion_4bit", "sgd", "adafactor", "muon"})
     if (lower == own) return own;

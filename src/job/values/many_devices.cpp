@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 
+#include "job/values/lower_case.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::job {
@@ -68,12 +68,6 @@ constexpr std::array<Known, 32> kKnown = {{
 // Of one word several keys: what lies in host memory or on the disk, and where.
 constexpr std::array<std::string_view, 2> kOffloadDevices = {"zero_optimization.offload_optimizer.device",
                                                              "zero_optimization.offload_param.device"};
-
-std::string lower(std::string_view text) {
-  std::string all(text);
-  std::ranges::transform(all, all.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return all;
-}
 
 bool is_nothing(std::string_view text) {
   return text.empty() || text == "none" || text == "null" || text == "~" || text == "false" || text == "no" ||
@@ -159,7 +153,7 @@ std::optional<std::string> answered(const Value& value) {
 std::optional<DevicesAnswer> answer_of_devices(std::string_view word, std::string_view text) {
   std::string name(word);
   std::ranges::replace(name, '-', '_');
-  const std::string said = lower(text);
+  const std::string said = ascii_lower_case(text);
   if (std::ranges::find(kOffloadDevices, name) != kOffloadDevices.end()) return answer(Word::offload, said);
   for (const Known& known : kKnown) {
     const bool family = known.name.ends_with(".*");

@@ -11,15 +11,10 @@
 
 #include "base/nearest.h"
 #include "job/values/aliases.h"
+#include "job/values/lower_case.h"
 
 namespace plimsoll::job {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string all(text);
-  std::ranges::transform(all, all.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return all;
-}
 
 bool contains(const std::vector<std::string>& words, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
@@ -129,7 +124,7 @@ std::string type_advice(std::string_view text, const std::vector<std::string>& a
                                                                                     {"int8", "8bit"},
                                                                                     {"fp8", "8bit"},
                                                                                     {"int4", "4bit"}}};
-  std::string name = lower(text);
+  std::string name = ascii_lower_case(text);
   if (name.starts_with("torch.")) name.erase(0, 6);
   if (contains(allowed, name)) return did_you_mean(name);
   for (const auto& [theirs, ours] : types)
@@ -144,7 +139,7 @@ std::string word_advice(const Value& value, const std::vector<std::string>& allo
   if (value.key == "data.tokenizer" && text.find_first_of("/.\\") != std::string::npos)
     return "; this says the kind, data.tokenizer_file names the file";
   if (const auto word = word_of_others(value); word && contains(allowed, *word)) return did_you_mean(*word);
-  const std::string small = lower(text);
+  const std::string small = ascii_lower_case(text);
   for (const OtherWord& other : kOtherWords)
     if (other.key == value.key && other.theirs == small && contains(allowed, other.ours))
       return did_you_mean(other.ours);

@@ -1,6 +1,7 @@
 #include "job/values/values.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
