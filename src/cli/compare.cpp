@@ -26,7 +26,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCompareExamples =
     "Examples:\n"
     "  plimsoll compare examples/small-lm/quickstart.yaml\n"
     "  plimsoll compare job.yaml memory_budget=2GiB --steps 10 --json compare.json\n"
@@ -137,7 +137,7 @@ void add_compare(CLI::App& app, Action& action) {
   command->add_option("--measure", arguments->seconds, "seconds per row for timing its ops; 0: use only stored times")
       ->check(between(0.0, 3600.0))
       ->capture_default_str();
-  command->footer(kExamples + memory_keys_help());
+  command->footer(kCompareExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_compare(*arguments); }; });
 }
 

@@ -19,7 +19,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kDoctorExamples =
     "Examples:\n"
     "  plimsoll doctor               measure once; later calls show the stored rates\n"
     "  plimsoll doctor --again       measure again, after a change of the machine\n"
@@ -118,7 +118,7 @@ void add_doctor(CLI::App& app, Action& action) {
       ->check(between(1, 4096));
   command->add_flag("--again", arguments->again, "measure again even if stored rates exist");
   arguments->output.add_option_to(*command);
-  command->footer(kExamples);
+  command->footer(kDoctorExamples);
   command->callback([&action, arguments] {
     action = [arguments]() -> int {
       arguments->output.require_writable();

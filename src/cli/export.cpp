@@ -21,7 +21,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kExportExamples =
     "Examples:\n"
     "  plimsoll export job.yaml --out model.safetensors\n"
     "  plimsoll export job.yaml --out merged.safetensors --merge --dtype bfloat16\n"
@@ -123,7 +123,7 @@ void add_export(CLI::App& app, Action& action) {
       ->option_text("TYPE")
       ->check(not_empty());
   command->add_flag("--merge", arguments->merge, "merge LoRA adapters into their weights");
-  command->footer(kExamples);
+  command->footer(kExportExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_export(*arguments); }; });
 }
 

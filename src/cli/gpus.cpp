@@ -26,7 +26,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kGpusExamples =
     "Examples:\n"
     "  plimsoll gpus                                  all GPUs in the catalogue\n"
     "  plimsoll gpus a6000                            one GPU, with sources\n"
@@ -205,7 +205,7 @@ void add_gpus(CLI::App& app, Action& action) {
                    "list only GPUs with at least N bytes of nominal memory, for example 16GiB")
       ->type_name("N");
   arguments->output.add_option_to(*command);
-  command->footer(kExamples);
+  command->footer(kGpusExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_gpus(*arguments); }; });
 }
 

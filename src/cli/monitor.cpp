@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/monitor_screen.h"
+#include "cli/steady_seconds.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"
 #include "device/utilisation.h"
@@ -22,7 +23,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kMonitorExamples =
     "Examples:\n"
     "  plimsoll monitor                   show your runs each second, until Ctrl-C\n"
     "  plimsoll monitor --once            print once, for a log or a script\n"
@@ -47,10 +48,6 @@ struct Look {
   std::optional<ProcessorTime> processors;
   std::map<int64_t, double> seconds_of;  ///< processor time by process
 };
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 MonitorView look(Look& last) {
   Look now{seconds_now(), processor_time(), {}};
@@ -174,7 +171,7 @@ void add_monitor(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_flag("--once", arguments->once, "print one screen and end");
   arguments->output.add_option_to(*command);
-  command->footer(kExamples);
+  command->footer(kMonitorExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_monitor(*arguments); }; });
 }
 

@@ -20,7 +20,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kPlaceExamples =
     "Examples:\n"
     "  plimsoll place buffers.csv --capacity 1MiB --output placed.csv\n"
     "  plimsoll place buffers.csv --capacity 1048576 --alignment 64 --json -\n"
@@ -98,7 +98,7 @@ void add_place(CLI::App& app, Action& action) {
                   options.effort))
       ->type_name("E");
   arguments->output.add_option_to(*command);
-  command->footer(kExamples);
+  command->footer(kPlaceExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_place(*arguments); }; });
 }
 

@@ -36,7 +36,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kPlanExamples =
     "Examples:\n"
     "  plimsoll plan job.yaml\n"
     "  plimsoll plan job.yaml memory_budget=2GiB micro_batch_size=4\n"
@@ -276,7 +276,7 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("--html", arguments->html, "write the plan as an HTML page")
       ->type_name("FILE")
       ->check(names_a_file());
-  command->footer(kExamples + memory_keys_help());
+  command->footer(kPlanExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_plan(*arguments); }; });
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 
 #include "base/quoted.h"
 #include "cli/plan_text.h"
+#include "cli/steady_seconds.h"
 #include "cli/stop_signals.h"
 #include "job/job_units.h"
 #include "plimsoll/bytes.h"
@@ -18,11 +18,7 @@ namespace plimsoll::cli {
 namespace {
 
 // Between two schedules a search of a large step takes up to half a second more, and the program took some to start.
-constexpr double kFastSeconds = 8.7, kLeastSeconds = 3;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+constexpr double kFastSeconds = 8.7, kMinAdviceSeconds = 3;
 
 std::optional<double> seconds_in(const std::string& text) {
   double seconds = 0;
@@ -52,7 +48,7 @@ FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::fil
                           const PlannedJob& as_it_is, std::optional<PlanTarget> without_own_budget) {
   FoundAdvice found;
   found.limit_seconds = time.seconds;
-  if (time.fast) found.limit_seconds = std::max(kFastSeconds - elapsed, kLeastSeconds);
+  if (time.fast) found.limit_seconds = std::max(kFastSeconds - elapsed, kMinAdviceSeconds);
   const double begin = seconds_now();
   const StopSignals signals("stopping; the changes found so far follow; press Ctrl-C again to stop immediately");
   {

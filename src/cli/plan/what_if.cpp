@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/bytes_up.h"
 #include "cli/plan_text.h"
+#include "cli/steady_seconds.h"
 #include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "report/progress.h"
@@ -18,17 +18,13 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr double kTimesThePlan = 3, kLeastSeconds = 10;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+constexpr double kTimesThePlan = 3, kMinWhatIfSeconds = 10;
 
 }  // namespace
 
 WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
                const PlannedJob& as_it_is, std::optional<double> seconds, const StopSignals& signals) {
-  const double limit = seconds.value_or(std::max(kLeastSeconds, kTimesThePlan * as_it_is.plan_seconds));
+  const double limit = seconds.value_or(std::max(kMinWhatIfSeconds, kTimesThePlan * as_it_is.plan_seconds));
   const double end = seconds_now() + limit;
   WhatIf found;
   {

@@ -26,7 +26,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kTraceExamples =
     "Examples:\n"
     "  plimsoll trace job.yaml --summary\n"
     "  plimsoll trace job.yaml --segment micro --limit 50\n"
@@ -140,7 +140,7 @@ void add_trace(CLI::App& app, Action& action) {
   command->add_flag("--scheduled", arguments->scheduled,
                     "list the planned schedule, after all passes, with the offsets of buffers");
   add_hot(*command, *arguments);
-  command->footer(kExamples);
+  command->footer(kTraceExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_trace(*arguments); }; });
 }
 

@@ -30,7 +30,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kTrainExamples =
     "Examples:\n"
     "  plimsoll train job.yaml\n"
     "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1\n"
@@ -237,7 +237,7 @@ void add_train(CLI::App& app, Action& action) {
       ->type_name("N")
       ->needs("--profile")
       ->default_str(std::to_string(ProfileOptions().steps));
-  command->footer(kExamples + memory_keys_help());
+  command->footer(kTrainExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_train(*arguments); }; });
 }
 
