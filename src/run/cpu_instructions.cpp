@@ -1,6 +1,7 @@
 // Which instruction sets run on the CPU: our own kernels', libtorch's, oneDNN's and MKL's choose theirs each.
 #include <ATen/ATen.h>
 #include <ATen/Version.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/native/verbose_wrapper.h>
 #include <fcntl.h>
 #include <sys/mman.h>
