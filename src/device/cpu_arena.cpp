@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "device/pages.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -15,15 +15,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::byte kUnwritten{0xff};
-
-int64_t page_bytes() {
-  static const int64_t bytes = sysconf(_SC_PAGESIZE);
-  return bytes;
-}
-
-int64_t whole_pages(int64_t bytes) {
-  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-}
 
 }  // namespace
 

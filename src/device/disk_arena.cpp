@@ -15,20 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "device/pages.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
-
-int64_t page_bytes() {
-  static const int64_t bytes = sysconf(_SC_PAGESIZE);
-  return bytes;
-}
-
-int64_t whole_pages(int64_t bytes) {
-  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-}
 
 // A file that grows beyond the limit of its user (ulimit -f) ends the program by a signal, unless somebody catches it:
 // held back here, so that the error is told.

@@ -11,10 +11,13 @@
 #include "plimsoll/error.h"
 
 namespace plimsoll {
+
+struct NvrtcProgram;
+
 namespace {
 
 // As nvrtc.h declares them; its header comes in a package of its own.
-using Program = struct NvrtcProgram*;
+using Program = NvrtcProgram*;
 using Result = int;
 constexpr Result kSuccess = 0, kCompilation = 6, kInvalidOption = 5;
 
