@@ -42,12 +42,12 @@ bool in_any(const std::array<Range, N>& ranges, char32_t code) {
   return std::ranges::any_of(ranges, [&](Range range) { return range.first <= code && code <= range.last; });
 }
 
-struct Character {
+struct CodePoint {
   size_t bytes;
-  char32_t code;
+  char32_t value;
 };
 
-Character first_character(std::string_view text) {
+CodePoint first_code_point(std::string_view text) {
   auto lead = static_cast<unsigned char>(text[0]);
   size_t bytes = lead < 0xc2 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
   if (bytes == 1 || bytes > text.size()) return {1, lead};
@@ -70,8 +70,8 @@ size_t width_of(char32_t code) {
 size_t display_width(std::string_view text) {
   size_t columns = 0;
   while (!text.empty()) {
-    Character character = first_character(text);
-    columns += width_of(character.code);
+    CodePoint character = first_code_point(text);
+    columns += width_of(character.value);
     text.remove_prefix(character.bytes);
   }
   return columns;
@@ -80,8 +80,8 @@ size_t display_width(std::string_view text) {
 std::string_view fit_width(std::string_view text, size_t columns) {
   size_t end = 0;
   while (end < text.size()) {
-    Character character = first_character(text.substr(end));
-    size_t width = width_of(character.code);
+    CodePoint character = first_code_point(text.substr(end));
+    size_t width = width_of(character.value);
     if (width > columns) break;
     columns -= width;
     end += character.bytes;
@@ -92,9 +92,9 @@ std::string_view fit_width(std::string_view text, size_t columns) {
 std::string without_controls(std::string_view text) {
   std::string result;
   while (!text.empty()) {
-    Character character = first_character(text);
+    CodePoint character = first_code_point(text);
     // Also the C1 controls, which some terminals obey: U+0080 to U+009F, and as raw bytes.
-    bool control = character.code < 0x20 || (character.code >= 0x7f && character.code < 0xa0);
+    bool control = character.value < 0x20 || (character.value >= 0x7f && character.value < 0xa0);
     if (control) {
       result += '?';
     } else {

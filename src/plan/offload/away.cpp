@@ -11,7 +11,7 @@ namespace plimsoll {
 namespace {
 
 // What is so many times smaller than the largest is not worth a copy's overhead.
-constexpr int64_t kSmall = 1024;
+constexpr int64_t kMaxBufferRatio = 1024;
 
 bool is_training(std::string_view segment) {
   return segment == "norms" || segment == "micro" || segment == "accumulate" || segment == "remainder" ||
@@ -91,7 +91,7 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches)
     kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(trace, buffer.bytes), crossings[b]});
     largest = std::max(largest, buffer.bytes);
   }
-  const int64_t least = std::max(largest / kSmall, trace.alignment + 1);
+  const int64_t least = std::max(largest / kMaxBufferRatio, trace.alignment + 1);
   std::vector<std::pair<double, std::vector<Candidate>>> order;
   for (std::vector<Candidate>& kind : kinds) {
     std::erase_if(kind, [&](const Candidate& each) { return trace.buffers[each.buffer].bytes < least; });

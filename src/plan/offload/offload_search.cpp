@@ -17,7 +17,7 @@ constexpr size_t kFewCombinations = 128;
 constexpr size_t kWork = 60'000;
 constexpr int kLeastEvaluations = 10, kMostEvaluations = 40;
 // A value that is so many times smaller than the largest is not worth a copy's overhead.
-constexpr int64_t kSmall = 256;
+constexpr int64_t kMaxValueRatio = 256;
 // How often a combination is asked for in less because in the end it took more.
 constexpr int kMostAims = 3;
 
@@ -138,7 +138,7 @@ std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_li
     if (value.needed()) largest = std::max(largest, value.bytes);
   for (size_t v = 0; v < kept.size(); ++v) {
     const ForwardValue& value = graph.values[v];
-    if (!kept[v] || !value.needed() || value.bytes < largest / kSmall) continue;
+    if (!kept[v] || !value.needed() || value.bytes < largest / kMaxValueRatio) continue;
     if (host + value.bytes > host_limit) continue;
     host += value.bytes;
     moved[v] = 1;

@@ -20,7 +20,7 @@ struct Use {
   std::vector<int32_t> writers, readers;
 };
 
-std::vector<Use> uses_of(const Trace& trace) {
+std::vector<Use> reads_and_writes(const Trace& trace) {
   std::vector<Use> uses(trace.buffers.size());
   for (size_t i = 0; i < trace.ops.size(); ++i)
     for_each_view(trace.ops[i], [&](const View& view, bool written) {
@@ -40,7 +40,7 @@ bool is_exact(DType from, DType to) {
 
 class FoldCasts {
  public:
-  explicit FoldCasts(Trace trace) : trace_(std::move(trace)), uses_(uses_of(trace_)) {
+  explicit FoldCasts(Trace trace) : trace_(std::move(trace)), uses_(reads_and_writes(trace_)) {
     for (const auto* names : {&trace_.inputs, &trace_.outputs, &trace_.state})
       for (const NamedView& entry : *names) known_.insert(entry.view.buffer);
   }

@@ -6,13 +6,11 @@
 
 #include "plan/graph/rewrite.h"
 #include "plan/passes/buffer_use.h"
+#include "plan/passes/merge_limits.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {
-
-// One op of a pair passes so many others at most.
-constexpr int32_t kFarthest = 256;
 
 class FuseNorms {
  public:
@@ -81,7 +79,7 @@ class FuseNorms {
 
   std::optional<Pair> pair_of(int32_t first, int32_t second) const {
     const Op &a = trace_.ops[first], &b = trace_.ops[second];
-    if (!is_free(first) || second - first > kFarthest) return std::nullopt;
+    if (!is_free(first) || second - first > kMaxMergeDistance) return std::nullopt;
     if ((a.phase == Phase::update) != (b.phase == Phase::update)) return std::nullopt;
     std::optional<Op> op = fusing_.pair(a, b);
     if (!op || belongs_to_chain(first)) return std::nullopt;

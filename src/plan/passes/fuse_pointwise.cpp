@@ -7,15 +7,11 @@
 #include "plan/graph/rewrite.h"
 #include "plan/passes/buffer_use.h"
 #include "plan/passes/fused_group.h"
+#include "plan/passes/merge_limits.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {
-
-// Groups that are still open, at most: each is compared with every op that follows.
-constexpr size_t kMostOpen = 8;
-// An op waits for the last of its group over so many others at most.
-constexpr int32_t kFarthest = 256;
 
 class FusePointwise {
  public:
@@ -47,7 +43,7 @@ class FusePointwise {
   bool belong_together(const FusedGroup& group, const PointwiseNode& node) const {
     const Op &first = trace_.ops[group.nodes().front().index], &op = trace_.ops[node.index];
     return (first.phase == Phase::update) == (op.phase == Phase::update) &&
-           node.index - group.nodes().front().index <= kFarthest;
+           node.index - group.nodes().front().index <= kMaxMergeDistance;
   }
 
   // Groups that are open do not touch each other's buffers but to read the same: they may run in any order.
@@ -79,7 +75,7 @@ class FusePointwise {
       joined.emplace();
       if (!joined->join(*node)) return;
     }
-    if (open_.size() == kMostOpen) close(0);
+    if (open_.size() == kMaxOpenGroups) close(0);
     open_.push_back(std::move(*joined));
   }
 

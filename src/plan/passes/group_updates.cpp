@@ -5,14 +5,11 @@
 #include <set>
 
 #include "plan/graph/rewrite.h"
+#include "plan/passes/merge_limits.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
 namespace {
-
-// Groups that are still open, at most: each is compared with every op that follows. Optimizers have a few kinds of
-// updates: with and without weight decay, with and without a companion.
-constexpr size_t kMostOpen = 8;
 
 class GroupUpdates {
  public:
@@ -81,7 +78,7 @@ class GroupUpdates {
       found = open_.end();
     }
     if (found == open_.end()) {
-      if (open_.size() == kMostOpen) close(0);
+      if (open_.size() == kMaxOpenGroups) close(0);
       open_.emplace_back();
       found = open_.end() - 1;
     }
