@@ -156,9 +156,9 @@ struct GradientSums {
 };
 
 template <typename S>
-class Backward {
+class BackwardTasks {
  public:
-  Backward(const AttentionWork& work, const BackwardTiles& places, char* scratch)
+  BackwardTasks(const AttentionWork& work, const BackwardTiles& places, char* scratch)
       : work_(work), shape_(work.shape), places_(places), tiles_(work, scratch) {}
 
   /// A chunk of keys of a key head, with the queries of its group.
@@ -292,13 +292,13 @@ void attention_forward_task(const AttentionWork& work, const ForwardTiles& tiles
 
 void attention_keys_task(const AttentionWork& work, const BackwardCut& cut, const BackwardTiles& tiles, int64_t index,
                          char* scratch) {
-  if (work.dtype == DType::float64) return Backward<double>(work, tiles, scratch).keys_task(cut, index);
-  Backward<float>(work, tiles, scratch).keys_task(cut, index);
+  if (work.dtype == DType::float64) return BackwardTasks<double>(work, tiles, scratch).keys_task(cut, index);
+  BackwardTasks<float>(work, tiles, scratch).keys_task(cut, index);
 }
 
 void attention_queries_task(const AttentionWork& work, const BackwardTiles& tiles, int64_t index, char* scratch) {
-  if (work.dtype == DType::float64) return Backward<double>(work, tiles, scratch).queries_task(index);
-  Backward<float>(work, tiles, scratch).queries_task(index);
+  if (work.dtype == DType::float64) return BackwardTasks<double>(work, tiles, scratch).queries_task(index);
+  BackwardTasks<float>(work, tiles, scratch).queries_task(index);
 }
 
 }  // namespace plimsoll::ops

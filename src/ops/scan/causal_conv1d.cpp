@@ -14,7 +14,7 @@
 namespace plimsoll::ops {
 
 using at::Tensor;
-using Gradients = std::tuple<Tensor, Tensor, Tensor>;
+using ConvGradients = std::tuple<Tensor, Tensor, Tensor>;
 
 Tensor empty_causal_conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
   constexpr const char* op = "plimsoll::causal_conv1d";
@@ -34,8 +34,8 @@ Tensor empty_causal_conv1d(const Tensor& x, const Tensor& weight, const Tensor& 
   return at::empty(x.sizes(), x.options());
 }
 
-Gradients empty_causal_conv1d_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                        bool reverse) {
+ConvGradients empty_causal_conv1d_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                            const Tensor& bias, bool reverse) {
   require(grad_y.sizes() == x.sizes() && grad_y.scalar_type() == x.scalar_type(), "plimsoll::causal_conv1d_backward",
           "grad_y is ", c10::toString(grad_y.scalar_type()), " ", grad_y.sizes(), " and x ",
           c10::toString(x.scalar_type()), " ", x.sizes(), "; they must be alike");
@@ -49,8 +49,8 @@ Tensor conv_side_by_side(const Tensor& tensor) {
 
 namespace {
 
-using Forward = Tensor(const Tensor&, const Tensor&, const Tensor&, bool);
-using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool);
+using ConvForward = Tensor(const Tensor&, const Tensor&, const Tensor&, bool);
+using ConvBackward = ConvGradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool);
 
 /// [kConvTaps + 1, channels]: the filter, zeros before a short one, and the bias.
 Tensor taps_of(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -88,8 +88,8 @@ Tensor causal_conv1d_cpu(const Tensor& x, const Tensor& weight, const Tensor& bi
   return y;
 }
 
-Gradients causal_conv1d_backward_cpu(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                     bool reverse) {
+ConvGradients causal_conv1d_backward_cpu(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                         const Tensor& bias, bool reverse) {
   auto results = empty_causal_conv1d_gradients(grad_y, x, weight, bias, reverse);
   const auto& [dx, dweight, dbias] = results;
   const Tensor from = conv_side_by_side(x), grad = conv_side_by_side(grad_y), taps = taps_of(x, weight, bias);
@@ -111,7 +111,7 @@ Gradients causal_conv1d_backward_cpu(const Tensor& grad_y, const Tensor& x, cons
 }
 
 Tensor call_causal_conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
-  static const auto handle = operator_handle<Forward>("plimsoll::causal_conv1d");
+  static const auto handle = operator_handle<ConvForward>("plimsoll::causal_conv1d");
   return handle.call(x, weight, bias, reverse);
 }
 
@@ -125,7 +125,7 @@ struct CausalConv1d : torch::autograd::Function<CausalConv1d> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<Backward>("plimsoll::causal_conv1d_backward");
+    static const auto handle = operator_handle<ConvBackward>("plimsoll::causal_conv1d_backward");
     if (!grads[0].defined()) return {Tensor(), Tensor(), Tensor(), Tensor()};
     const auto saved = context->get_saved_variables();
     auto [dx, dweight, dbias] =

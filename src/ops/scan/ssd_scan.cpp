@@ -17,10 +17,10 @@ namespace {
 using at::Tensor;
 using Results = SsdResults;
 using Gradients = SsdGradientResults;
-using Forward = Results(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                        int64_t, bool);
-using Backward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                           const Tensor&, int64_t, bool);
+using SsdForward = Results(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                           int64_t, bool);
+using SsdBackward = Gradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                              const Tensor&, int64_t, bool);
 
 SsdShape check_shape(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
                      const Tensor& d, int64_t chunk, bool reverse) {
@@ -164,7 +164,7 @@ Gradients ssd_scan_backward_cpu(const Tensor& grad_y, const Tensor& x, const Ten
 
 Results call_ssd_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
                       const Tensor& d, int64_t chunk, bool reverse) {
-  static const auto handle = operator_handle<Forward>("plimsoll::ssd_scan");
+  static const auto handle = operator_handle<SsdForward>("plimsoll::ssd_scan");
   return handle.call(x, dt, a, b, c, d, chunk, reverse);
 }
 
@@ -182,7 +182,7 @@ struct SsdScan : torch::autograd::Function<SsdScan> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<Backward>("plimsoll::ssd_scan_backward");
+    static const auto handle = operator_handle<SsdBackward>("plimsoll::ssd_scan_backward");
     torch::autograd::variable_list gradients(8);
     if (!grads[0].defined()) return gradients;
     const auto saved = context->get_saved_variables();
