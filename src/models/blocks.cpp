@@ -5,11 +5,6 @@
 #include "ops/attention/attention.h"
 
 namespace plimsoll::model {
-namespace {
-
-constexpr double kInitialDeviation = 0.02;  // GPT-2
-
-}  // namespace
 
 at::Tensor dropped(const at::Tensor& x, double p, bool training) {
   return training && p > 0 ? std::get<0>(at::native_dropout(x, p, true)) : x;

@@ -20,8 +20,6 @@
 namespace plimsoll::model {
 namespace {
 
-constexpr double kInitialDeviation = 0.02;  // GPT-2
-
 // Projections into the residual stream start smaller the deeper the model is (GPT-2, section 2.3).
 double residual_deviation(const DecoderConfig& config) {
   return kInitialDeviation / std::sqrt(2.0 * static_cast<double>(config.num_layers));

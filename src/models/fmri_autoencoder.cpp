@@ -8,14 +8,12 @@
 
 #include "models/counted_mean.h"
 #include "models/fmri_config.h"
+#include "models/video_frames.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 
 namespace plimsoll::model {
 namespace {
-
-constexpr double kInitialDeviation = 0.02;
-constexpr int64_t kChannels = 3;
 
 // Projections into the residual stream start smaller the deeper it is (GPT-2, section 2.3).
 BlockOptions options_of(int64_t width, int64_t num_heads, int64_t depth, double dropout, double eps) {
@@ -29,9 +27,9 @@ BlockOptions options_of(int64_t width, int64_t num_heads, int64_t depth, double 
 /// Frames [B, F, 3, size, size] as tokens [B, F x patches, 3 x patch x patch].
 at::Tensor patches_of(const at::Tensor& frames, int64_t patch) {
   const int64_t batch = frames.size(0), count = frames.size(1), side = frames.size(3) / patch;
-  return frames.view({batch, count, kChannels, side, patch, side, patch})
+  return frames.view({batch, count, kFrameChannels, side, patch, side, patch})
       .permute({0, 1, 3, 5, 2, 4, 6})
-      .reshape({batch, count * side * side, kChannels * patch * patch});
+      .reshape({batch, count * side * side, kFrameChannels * patch * patch});
 }
 
 /// [B], in float32 whatever the precision: squares of small differences have no room in 16 bits.
@@ -90,7 +88,7 @@ FmriAutoencoderImpl::FmriAutoencoderImpl(const FmriAutoencoderConfig& config) : 
   if (const auto problem = problem_of(config)) throw UserError(problem->message);
   const double p = config.dropout, eps = config.norm_eps;
   const int64_t code = config.bottleneck_dim;
-  const int64_t video = video_tokens(config), pixels = kChannels * config.video_patch * config.video_patch;
+  const int64_t video = video_tokens(config), pixels = kFrameChannels * config.video_patch * config.video_patch;
   const int64_t audio = audio_tokens(config), bands = config.audio_patch * config.audio_mels;
   const int64_t text = config.text_tokens, features = config.text_features;
   const auto stack = [&](const ResidualConfig& part, int64_t in, int64_t out, int64_t depth, bool bias) {
@@ -198,12 +196,13 @@ Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_ba
   const int64_t batch = micro_batch_size;
   Step step;
   step.model = [config] { return std::make_shared<model::FmriAutoencoderImpl>(config); };
-  step.inputs = {
-      {"frames", {batch, config.video_frames, model::kChannels, config.video_size, config.video_size}, c10::kFloat},
-      {"mel", {batch, config.audio_frames, config.audio_mels}, c10::kFloat},
-      {"words", {batch, config.text_tokens, config.text_features}, c10::kFloat},
-      {"voxels", {batch, config.voxels}, c10::kFloat},
-      {kCounted, {batch}, c10::kFloat}};
+  step.inputs = {{"frames",
+                  {batch, config.video_frames, model::kFrameChannels, config.video_size, config.video_size},
+                  c10::kFloat},
+                 {"mel", {batch, config.audio_frames, config.audio_mels}, c10::kFloat},
+                 {"words", {batch, config.text_tokens, config.text_features}, c10::kFloat},
+                 {"voxels", {batch, config.voxels}, c10::kFloat},
+                 {kCounted, {batch}, c10::kFloat}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
     return model::counted_mean(outputs_of(module, inputs).loss, inputs[kCounted].to(at::kFloat));
   };

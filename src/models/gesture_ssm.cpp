@@ -6,15 +6,11 @@
 #include <cmath>
 
 #include "models/gesture_config.h"
+#include "models/layers.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 
 namespace plimsoll::model {
-namespace {
-
-constexpr double kInitialDeviation = 0.02;
-
-}  // namespace
 
 at::Tensor mean_pooled(const at::Tensor& x, int64_t factor) {
   const int64_t batch = x.size(0), time = x.size(1), width = x.size(2), whole = time / factor;

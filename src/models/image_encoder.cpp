@@ -11,13 +11,7 @@
 namespace plimsoll::model {
 namespace {
 
-constexpr double kNormEps = 1e-5;
-constexpr double kInitialDeviation = 0.02;
-
-Norm norm_of(int64_t width) {
-  return Norm("rmsnorm", width, kNormEps);
-}
-Linear linear_of(int64_t in, int64_t out) {
+Linear linear_without_bias(int64_t in, int64_t out) {
   return Linear(in, out, /*bias=*/false);
 }
 
@@ -34,7 +28,7 @@ ConvNormImpl::ConvNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stri
   const double bound = 1 / std::sqrt(static_cast<double>(in / groups * kernel * kernel));
   weight_ = register_parameter("weight", torch::empty({out, in / groups, kernel, kernel}));
   torch::nn::init::uniform_(weight_, -bound, bound);
-  norm_ = register_module("norm", norm_of(out));
+  norm_ = register_module("norm", rms_norm_of(out));
 }
 
 at::Tensor ConvNormImpl::forward(const at::Tensor& x) {
@@ -44,11 +38,11 @@ at::Tensor ConvNormImpl::forward(const at::Tensor& x) {
 
 MbConvImpl::MbConvImpl(int64_t width, int64_t expansion) {
   const int64_t inner = width * expansion;
-  widen_ = register_module("widen", linear_of(width, inner));
-  widen_norm_ = register_module("widen_norm", norm_of(inner));
+  widen_ = register_module("widen", linear_without_bias(width, inner));
+  widen_norm_ = register_module("widen_norm", rms_norm_of(inner));
   depthwise_ = register_module("depthwise", ConvNorm(inner, inner, 3, 1, inner));
-  narrow_ = register_module("narrow", linear_of(inner, width));
-  narrow_norm_ = register_module("narrow_norm", norm_of(width));
+  narrow_ = register_module("narrow", linear_without_bias(inner, width));
+  narrow_norm_ = register_module("narrow_norm", rms_norm_of(width));
 }
 
 at::Tensor MbConvImpl::forward(const at::Tensor& x) {
@@ -57,11 +51,11 @@ at::Tensor MbConvImpl::forward(const at::Tensor& x) {
 }
 
 PatchMergeImpl::PatchMergeImpl(int64_t in, int64_t out, int64_t stride) {
-  first_ = register_module("first", linear_of(in, out));
-  first_norm_ = register_module("first_norm", norm_of(out));
+  first_ = register_module("first", linear_without_bias(in, out));
+  first_norm_ = register_module("first_norm", rms_norm_of(out));
   depthwise_ = register_module("depthwise", ConvNorm(out, out, 3, stride, out));
-  last_ = register_module("last", linear_of(out, out));
-  last_norm_ = register_module("last_norm", norm_of(out));
+  last_ = register_module("last", linear_without_bias(out, out));
+  last_norm_ = register_module("last_norm", rms_norm_of(out));
 }
 
 at::Tensor PatchMergeImpl::forward(const at::Tensor& x) {
@@ -72,11 +66,11 @@ at::Tensor PatchMergeImpl::forward(const at::Tensor& x) {
 WindowBlockImpl::WindowBlockImpl(int64_t width, int64_t num_heads, int64_t window, int64_t expansion)
     : heads_(num_heads), window_(window) {
   const auto linear = [](int64_t in, int64_t out) { return Linear(in, out, /*bias=*/false, kInitialDeviation); };
-  norm_ = register_module("norm", norm_of(width));
+  norm_ = register_module("norm", rms_norm_of(width));
   qkv_ = register_module("qkv", linear(width, 3 * width));
   out_ = register_module("out", linear(width, width));
   local_ = register_module("local", ConvNorm(width, width, 3, 1, width));
-  mlp_norm_ = register_module("mlp_norm", norm_of(width));
+  mlp_norm_ = register_module("mlp_norm", rms_norm_of(width));
   up_ = register_module("up", linear(width, expansion * width));
   down_ = register_module("down", linear(expansion * width, width));
 }
@@ -123,8 +117,8 @@ ImageEncoderImpl::ImageEncoderImpl(const ImageEncoderConfig& config, int64_t cha
     if (stage + 1 < widths.size())
       merges_->push_back(PatchMerge(widths[stage], widths[stage + 1], stage + 2 < widths.size() ? 2 : 1));
   }
-  neck_ = register_module("neck", linear_of(widths.back(), out));
-  neck_norm_ = register_module("neck_norm", norm_of(out));
+  neck_ = register_module("neck", linear_without_bias(widths.back(), out));
+  neck_norm_ = register_module("neck_norm", rms_norm_of(out));
   neck_last_ = register_module("neck_last", ConvNorm(out, out, 3, 1, 1));
 }
 

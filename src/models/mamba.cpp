@@ -15,7 +15,6 @@
 namespace plimsoll::model {
 namespace {
 
-constexpr double kInitialDeviation = 0.02;
 // Steps at first, and decays: as the authors of Mamba-2 have them.
 constexpr double kLeastStep = 1e-3, kMostStep = 0.1;
 constexpr double kLeastDecay = 1, kMostDecay = 16;

@@ -14,8 +14,6 @@
 namespace plimsoll::model {
 namespace {
 
-constexpr double kInitialDeviation = 0.02;
-
 MixerConfig mixer_of(const MambaConfig& config) {
   MixerConfig mixer;
   mixer.hidden = config.hidden_size;

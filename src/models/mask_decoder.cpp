@@ -11,13 +11,7 @@
 namespace plimsoll::model {
 namespace {
 
-constexpr double kNormEps = 1e-5;
-constexpr double kInitialDeviation = 0.02;
 constexpr double kLongestWave = 10000;
-
-Norm norm_of(int64_t width) {
-  return Norm("rmsnorm", width, kNormEps);
-}
 
 /// Sines and cosines of rows in one half of the channels, of columns in the other: [side x side, width].
 at::Tensor sinusoids(int64_t side, int64_t width) {
@@ -52,14 +46,14 @@ at::Tensor CrossAttentionImpl::forward(const at::Tensor& q, const at::Tensor& k,
 TwoWayBlockImpl::TwoWayBlockImpl(const MaskDecoderConfig& config) {
   const int64_t width = config.width, heads = config.num_heads;
   among_ = register_module("among", CrossAttention(width, width, heads));
-  among_norm_ = register_module("among_norm", norm_of(width));
+  among_norm_ = register_module("among_norm", rms_norm_of(width));
   to_image_ = register_module("to_image", CrossAttention(width, width / 2, heads));
-  to_image_norm_ = register_module("to_image_norm", norm_of(width));
+  to_image_norm_ = register_module("to_image_norm", rms_norm_of(width));
   up_ = register_module("up", Linear(width, config.intermediate_size));
   down_ = register_module("down", Linear(config.intermediate_size, width));
-  mlp_norm_ = register_module("mlp_norm", norm_of(width));
+  mlp_norm_ = register_module("mlp_norm", rms_norm_of(width));
   from_image_ = register_module("from_image", CrossAttention(width, width / 2, heads));
-  from_image_norm_ = register_module("from_image_norm", norm_of(width));
+  from_image_norm_ = register_module("from_image_norm", rms_norm_of(width));
 }
 
 void TwoWayBlockImpl::forward(at::Tensor& tokens, at::Tensor& image, const at::Tensor& asked,
@@ -92,9 +86,9 @@ MaskDecoderImpl::MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side) 
   blocks_ = register_module("blocks", torch::nn::ModuleList());
   for (int64_t i = 0; i < config.depth; ++i) blocks_->push_back(TwoWayBlock(config));
   last_ = register_module("last", CrossAttention(width, width / 2, config.num_heads));
-  last_norm_ = register_module("last_norm", norm_of(width));
+  last_norm_ = register_module("last_norm", rms_norm_of(width));
   upscale_ = register_module("upscale", Upscale(width, width / 4));
-  upscale_norm_ = register_module("upscale_norm", norm_of(width / 4));
+  upscale_norm_ = register_module("upscale_norm", rms_norm_of(width / 4));
   upscale_last_ = register_module("upscale_last", Upscale(width / 4, width / 8));
   filter_first_ = register_module("filter_first", Linear(width, width));
   filter_ = register_module("filter", Linear(width, width));

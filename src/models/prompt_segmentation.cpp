@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "models/counted_mean.h"
+#include "models/layers.h"
 #include "models/segmentation_config.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
@@ -11,7 +12,6 @@ namespace plimsoll::model {
 namespace {
 
 constexpr int64_t kIgnoredTarget = -100;
-constexpr double kNormEps = 1e-5;
 
 /// [B, side, side, C] averaged to `to` x `to` tokens: [B, to^2, C].
 at::Tensor pooled(const at::Tensor& features, int64_t to) {
@@ -53,7 +53,7 @@ PromptSegmentationImpl::PromptSegmentationImpl(const PromptSegmentationConfig& c
   llm_ = register_module("llm", Decoder(config.llm, config.image_tokens + config.prompt_length));
   prompt_projection_ = register_module("prompt_projection", Projection(config.llm.hidden_size, width));
   // What is asked for must not be faint beside the mask's own token.
-  prompt_norm_ = register_module("prompt_norm", Norm("rmsnorm", width, kNormEps));
+  prompt_norm_ = register_module("prompt_norm", rms_norm_of(width));
   mask_decoder_ = register_module("mask_decoder", MaskDecoder(config.decoder, feature_side(config)));
 }
 

@@ -7,11 +7,12 @@
 #include <cmath>
 #include <memory>
 
+#include "models/layers.h"
+
 namespace plimsoll::model {
 namespace {
 
 constexpr double kBatchNormEps = 1e-5, kLayerNormEps = 1e-5, kNeckNormEps = 1e-6;
-constexpr double kInitialDeviation = 0.02;
 
 /// A module that holds one tensor: names have their dots from modules alone.
 std::shared_ptr<torch::nn::Module> holder_of(const at::Tensor& weight) {
@@ -35,7 +36,7 @@ at::Tensor convolved(const at::Tensor& x, const at::Tensor& weight, int64_t stri
       .permute({0, 2, 3, 1});
 }
 
-Linear linear_of(int64_t in, int64_t out) {
+Linear linear_with_bias(int64_t in, int64_t out) {
   return Linear(in, out, /*bias=*/true, kInitialDeviation);
 }
 
@@ -60,8 +61,8 @@ struct MergeImpl : torch::nn::Module {
 struct MlpImpl : torch::nn::Module {
   MlpImpl(int64_t width, int64_t inner)
       : norm(register_module("norm", ChannelNorm(width, kLayerNormEps))),
-        fc1(register_module("fc1", linear_of(width, inner))),
-        fc2(register_module("fc2", linear_of(inner, width))) {}
+        fc1(register_module("fc1", linear_with_bias(width, inner))),
+        fc2(register_module("fc2", linear_with_bias(inner, width))) {}
   at::Tensor forward(const at::Tensor& x) { return fc2(at::gelu(fc1(norm(x)))); }
   ChannelNorm norm;
   Linear fc1, fc2;
@@ -164,8 +165,8 @@ at::Tensor ChannelNormImpl::forward(const at::Tensor& x) const {
 
 BiasedAttentionImpl::BiasedAttentionImpl(int64_t width, int64_t num_heads, int64_t window) : heads_(num_heads) {
   norm_ = register_module("norm", ChannelNorm(width, kLayerNormEps));
-  qkv_ = register_module("qkv", linear_of(width, 3 * width));
-  proj_ = register_module("proj", linear_of(width, width));
+  qkv_ = register_module("qkv", linear_with_bias(width, 3 * width));
+  proj_ = register_module("proj", linear_with_bias(width, width));
   biases_ = register_parameter("attention_biases", torch::zeros({num_heads, window * window}));
   const at::Tensor place = torch::arange(window, torch::kLong);
   const at::Tensor apart = (place.unsqueeze(1) - place.unsqueeze(0)).abs();  // rows or columns between two places

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "models/video_frames.h"
 #include "models/video_llm_config.h"
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
@@ -15,8 +16,6 @@
 namespace plimsoll::model {
 namespace {
 
-constexpr double kInitialDeviation = 0.02;
-constexpr int64_t kChannels = 3;
 constexpr int64_t kIgnored = -100;
 
 // The language model's weights in a type of their own.
@@ -41,8 +40,8 @@ at::Tensor learned_positions(int64_t count, int64_t width) {
 
 FrameEncoderImpl::FrameEncoderImpl(const VisionConfig& config, int64_t image_size, int64_t grid)
     : patch_(config.patch), side_(image_size / config.patch), grid_(grid) {
-  embed_ =
-      register_module("embed", Linear(kChannels * patch_ * patch_, config.width, config.patch_bias, kInitialDeviation));
+  embed_ = register_module(
+      "embed", Linear(kFrameChannels * patch_ * patch_, config.width, config.patch_bias, kInitialDeviation));
   const int64_t before = config.class_token ? 1 : 0;
   if (config.class_token) {
     class_token_ = register_parameter("class_token", torch::empty({config.width}));
@@ -66,9 +65,9 @@ FrameEncoderImpl::FrameEncoderImpl(const VisionConfig& config, int64_t image_siz
 at::Tensor FrameEncoderImpl::patches(const at::Tensor& frames) {
   const int64_t count = frames.size(0), seen = side_ * patch_;
   const at::Tensor whole = frames.size(3) == seen ? frames : frames.narrow(2, 0, seen).narrow(3, 0, seen);
-  const at::Tensor pixels = whole.reshape({count, kChannels, side_, patch_, side_, patch_})
+  const at::Tensor pixels = whole.reshape({count, kFrameChannels, side_, patch_, side_, patch_})
                                 .permute({0, 2, 4, 1, 3, 5})
-                                .reshape({count, side_ * side_, kChannels * patch_ * patch_});
+                                .reshape({count, side_ * side_, kFrameChannels * patch_ * patch_});
   at::Tensor x = embed_(pixels);
   if (class_token_.defined()) {
     const at::Tensor first = class_token_.to(x.scalar_type()).expand({count, 1, x.size(2)});
@@ -108,7 +107,7 @@ VideoLlmImpl::VideoLlmImpl(const VideoLlmConfig& config, int64_t frames, int64_t
 
 at::Tensor VideoLlmImpl::hidden(const at::Tensor& frames, const at::Tensor& tokens) {
   const int64_t batch = frames.size(0), count = frames.size(1), side = frames.size(3);
-  const at::Tensor seen = vision_(frames.view({batch * count, kChannels, side, side}));
+  const at::Tensor seen = vision_(frames.view({batch * count, kFrameChannels, side, side}));
   const int64_t each = seen.size(1), width = seen.size(2);
   const at::Tensor placed = seen.view({batch, count, each, width}) + frame_positions_.unsqueeze(1);
   const at::Tensor text = llm_->embed(tokens);
@@ -176,7 +175,7 @@ Step video_llm_step(const VideoLlmConfig& config, int64_t frames, int64_t text_t
   step.model = [checked, frames, text_tokens] {
     return std::make_shared<model::VideoLlmImpl>(checked, frames, text_tokens);
   };
-  step.inputs = {{"frames", {batch, frames, model::kChannels, side, side}, c10::kFloat},
+  step.inputs = {{"frames", {batch, frames, model::kFrameChannels, side, side}, c10::kFloat},
                  {"tokens", {batch, text_tokens}, c10::kLong, words},
                  {"targets", {batch, text_tokens}, c10::kLong, words},
                  {kCounted, {batch}, c10::kFloat}};
