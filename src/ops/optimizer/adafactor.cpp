@@ -55,7 +55,7 @@ void for_each_row(const MatrixShape& shape, int64_t begin, int64_t end, const Vi
   }
 }
 
-void run(const UpdateCall& call, const Draw& draw) {
+void run_adafactor(const UpdateCall& call, const Draw& draw) {
   const ElementUpdate update = bind_update(call.tensors, draw);
   const Tensor& parameter = call.tensors.parameter;
   const MatrixShape shape = matrix_shape(parameter.sizes(), parameter.strides());
@@ -131,7 +131,7 @@ const UpdateOp kAdafactor{"plimsoll::adafactor_",
                           {{"row_mean", true, false}, {"column_mean", true, false}},
                           {"clip_threshold", "weight_decay"},
                           nullptr,
-                          run,
+                          run_adafactor,
                           check_means};
 PLIMSOLL_UPDATE_OP("adafactor_", kAdafactor)
 

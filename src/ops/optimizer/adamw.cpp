@@ -6,24 +6,26 @@ namespace plimsoll::ops {
 namespace {
 
 template <typename Number>
-void run_as(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+void adamw_chunks(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
   const auto step = adamw_step<Number>(of, numbers.data());
   for_each_chunk<Number>(all, [&](Number* p, const Number* g, Number* mean, Number* square, int64_t, int64_t count) {
     adamw_update(p, g, mean, square, count, step);
   });
 }
 
-void run(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+void adamw_elements(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
   if (all.front().is_wide())
-    run_as<double>(of, numbers, all);
+    adamw_chunks<double>(of, numbers, all);
   else
-    run_as<float>(of, numbers, all);
+    adamw_chunks<float>(of, numbers, all);
 }
 
 }  // namespace
 
-const UpdateOp kAdamW{
-    "plimsoll::adamw_", {{"exp_avg", false}, {"exp_avg_sq", true}}, {"beta1", "beta2", "weight_decay", "eps"}, run};
+const UpdateOp kAdamW{"plimsoll::adamw_",
+                      {{"exp_avg", false}, {"exp_avg_sq", true}},
+                      {"beta1", "beta2", "weight_decay", "eps"},
+                      adamw_elements};
 PLIMSOLL_UPDATE_OP("adamw_", kAdamW)
 PLIMSOLL_UPDATE_GROUP("adamw_group_", kAdamW)
 

@@ -6,23 +6,23 @@ namespace plimsoll::ops {
 namespace {
 
 template <typename Number>
-void run_as(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+void lion_chunks(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
   const auto step = lion_step<Number>(of, numbers.data());
   for_each_chunk<Number>(all, [&](Number* p, const Number* g, Number* mean, Number*, int64_t, int64_t count) {
     lion_update(p, g, mean, count, step);
   });
 }
 
-void run(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+void lion_elements(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
   if (all.front().is_wide())
-    run_as<double>(of, numbers, all);
+    lion_chunks<double>(of, numbers, all);
   else
-    run_as<float>(of, numbers, all);
+    lion_chunks<float>(of, numbers, all);
 }
 
 }  // namespace
 
-const UpdateOp kLion{"plimsoll::lion_", {{"exp_avg", false}}, {"beta1", "beta2", "weight_decay"}, run};
+const UpdateOp kLion{"plimsoll::lion_", {{"exp_avg", false}}, {"beta1", "beta2", "weight_decay"}, lion_elements};
 PLIMSOLL_UPDATE_OP("lion_", kLion)
 PLIMSOLL_UPDATE_GROUP("lion_group_", kLion)
 

@@ -40,7 +40,7 @@ namespace {
       const Tensor &step, const Tensor &grad_scale, const Tensor &skipped, double decay, at::ScalarType dtype,      \
       bool stochastic_state, int64_t seed
 
-Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
+Tensor nesterov_momentum_cpu(PLIMSOLL_PARAMETERS) {
   Tensor result =
       empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
   if (scalar_of(skipped) != 0) return result.zero_();
@@ -70,7 +70,7 @@ Tensor run_on_cpu(PLIMSOLL_PARAMETERS) {
   return result;
 }
 
-Tensor check_on_meta(PLIMSOLL_PARAMETERS) {
+Tensor nesterov_momentum_meta(PLIMSOLL_PARAMETERS) {
   return empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
 }
 
@@ -83,10 +83,10 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "-> Tensor");
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
-  m.impl("nesterov_momentum_", run_on_cpu);
+  m.impl("nesterov_momentum_", nesterov_momentum_cpu);
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
-  m.impl("nesterov_momentum_", check_on_meta);
+  m.impl("nesterov_momentum_", nesterov_momentum_meta);
 }
 
 Tensor nesterov_momentum_(const Packed& gradient, const Packed& momentum, const Tensor& step,
@@ -97,5 +97,7 @@ Tensor nesterov_momentum_(const Packed& gradient, const Packed& momentum, const 
   return handle.call(gradient.values, optional(gradient.scales), momentum.values, optional(momentum.scales), step,
                      scalars.grad_scale, scalars.skipped, decay, dtype, rounding.stochastic_state, rounding.seed);
 }
+
+#undef PLIMSOLL_PARAMETERS
 
 }  // namespace plimsoll::ops

@@ -6,25 +6,25 @@ namespace plimsoll::ops {
 namespace {
 
 template <typename Number>
-void run_as(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+void sgd_chunks(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
   const auto step = sgd_step<Number>(of, numbers.size() > 1 ? numbers[0] : 0, numbers.back());
   for_each_chunk<Number>(all, [&](Number* p, const Number* g, Number* momentum, Number*, int64_t, int64_t count) {
     sgd_update(p, g, momentum, count, step);
   });
 }
 
-void run(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
+void sgd_elements(const StepNumbers& of, const std::vector<double>& numbers, std::span<const ElementUpdate> all) {
   if (all.front().is_wide())
-    run_as<double>(of, numbers, all);
+    sgd_chunks<double>(of, numbers, all);
   else
-    run_as<float>(of, numbers, all);
+    sgd_chunks<float>(of, numbers, all);
 }
 
 }  // namespace
 
-const UpdateOp kSgd{"plimsoll::sgd_", {}, {"weight_decay"}, run};
+const UpdateOp kSgd{"plimsoll::sgd_", {}, {"weight_decay"}, sgd_elements};
 const UpdateOp kMomentumSgd{
-    "plimsoll::momentum_sgd_", {{"momentum", false}}, {"decay_of_momentum", "weight_decay"}, run};
+    "plimsoll::momentum_sgd_", {{"momentum", false}}, {"decay_of_momentum", "weight_decay"}, sgd_elements};
 PLIMSOLL_UPDATE_OP("sgd_", kSgd)
 PLIMSOLL_UPDATE_GROUP("sgd_group_", kSgd)
 PLIMSOLL_UPDATE_OP("momentum_sgd_", kMomentumSgd)
