@@ -12,13 +12,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
+constexpr std::string_view kStepPrefix = "step-", kSuffix = ".safetensors";
 constexpr size_t kDigits = 8, kMostDigits = 18;
 
 /// The step in a checkpoint's name. Hidden files, among them those that a killed run left half-written, have none.
 std::optional<int64_t> step_in(std::string_view name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return {};
-  name.remove_prefix(kPrefix.size());
+  if (!name.starts_with(kStepPrefix) || !name.ends_with(kSuffix)) return {};
+  name.remove_prefix(kStepPrefix.size());
   name.remove_suffix(kSuffix.size());
   int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
@@ -77,7 +77,8 @@ std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig
 
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, const CheckpointInfo& info,
                                       const NamedTensors& state) {
-  const std::filesystem::path file = config.directory / fmt::format("{}{:0{}}{}", kPrefix, info.step, kDigits, kSuffix);
+  const std::filesystem::path file =
+      config.directory / fmt::format("{}{:0{}}{}", kStepPrefix, info.step, kDigits, kSuffix);
   write_checkpoint(file, info, state);
   if (config.keep > 0) {
     auto existing = checkpoints_in(config.directory);

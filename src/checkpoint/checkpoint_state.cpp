@@ -18,18 +18,20 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kPrefix = "optimizer.", kScales = "_scales";
+constexpr std::string_view kOptimizerPrefix = "optimizer.", kScales = "_scales";
 
 /// "optimizer.exp_avg.layers.0.weight": "exp_avg" and "layers.0.weight".
 struct StateName {
   std::string kind, parameter;
-  std::string of(const std::string& other_kind) const { return std::string(kPrefix) + other_kind + "." + parameter; }
+  std::string of(const std::string& other_kind) const {
+    return std::string(kOptimizerPrefix) + other_kind + "." + parameter;
+  }
 };
 std::optional<StateName> state_name(const std::string& name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  const size_t dot = name.find('.', kPrefix.size());
+  if (!name.starts_with(kOptimizerPrefix)) return std::nullopt;
+  const size_t dot = name.find('.', kOptimizerPrefix.size());
   if (dot == std::string::npos) return std::nullopt;
-  return StateName{name.substr(kPrefix.size(), dot - kPrefix.size()), name.substr(dot + 1)};
+  return StateName{name.substr(kOptimizerPrefix.size(), dot - kOptimizerPrefix.size()), name.substr(dot + 1)};
 }
 
 // Lives as long as what it makes.
@@ -47,7 +49,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
       if (parts->kind == "exp_avg" || parts->kind == "exp_avg_sq" || parts->kind == "momentum") convert_mean(*parts);
     }
     for (const auto& [name, tensor] : wanted_)
-      if (!name.starts_with(kPrefix)) convert_companion(name, tensor);
+      if (!name.starts_with(kOptimizerPrefix)) convert_companion(name, tensor);
     for (const auto& [formats, refused] : refused_means_)
       refusals_.push_back(fmt::format(
           "the optimizer state is {} in the job, {} in the checkpoint, and cannot be converted exactly ({}); set "

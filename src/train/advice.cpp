@@ -11,6 +11,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/advice_steps.h"
+#include "train/stopped_search.h"
 
 namespace plimsoll {
 namespace {
@@ -22,8 +23,6 @@ constexpr size_t kMostSteps = 3;  // of one change
 constexpr double kHostMemoryPrice = 2.2;
 constexpr size_t kMostLeft = 20;
 constexpr size_t kManyOps = 1500;
-
-struct Stopped {};
 
 struct Trial {
   std::vector<const AdviceStep*> steps;  // by family
@@ -88,7 +87,7 @@ class Finder {
       if (result_.found.empty()) try_all(trials, kLikely * budget, kPossible * budget, options_.most);
       searched = true;
       refine();
-    } catch (const Stopped&) {  // what was found so far is an answer too
+    } catch (const SearchStopped&) {  // what was found so far is an answer too
       result_.ended_early = !searched;
       if (!searched) leave(trials);
     }
@@ -116,7 +115,7 @@ class Finder {
   }
 
   void require_going_on() const {
-    if (options_.go_on && !options_.go_on(progress_)) throw Stopped();
+    if (options_.go_on && !options_.go_on(progress_)) throw SearchStopped();
   }
 
   // The job with a change; nothing where it does not go with the rest of the job.
@@ -190,7 +189,7 @@ class Finder {
       std::optional<int64_t> enough;  // bytes, known before any plan is
       try {
         planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { enough = bytes; });
-      } catch (const Stopped&) {
+      } catch (const SearchStopped&) {
         if (enough) put(trial, *job, *enough, 0, 0);
         throw;
       }

@@ -6,13 +6,12 @@
 #include "job/keys/model_kind.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
+#include "train/stopped_search.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr int64_t kParts[] = {2, 4};  // halves and quarters
-
-struct Stopped {};
 
 struct Change {
   std::string change, meaning;
@@ -60,7 +59,7 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
 
   ModelChangesProgress progress{1, static_cast<int64_t>(all.size()) + 1, "", 0};
   const auto require_going_on = [&] {
-    if (go_on && !go_on(progress)) throw Stopped();
+    if (go_on && !go_on(progress)) throw SearchStopped();
   };
   std::vector<std::optional<ModelChange>> planned(all.size());
   size_t tried = 0;
@@ -84,7 +83,7 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
         if (error.kind() != UserError::Kind::usage) throw;
       }
     }
-  } catch (const Stopped&) {  // what was found so far is an answer too
+  } catch (const SearchStopped&) {  // what was found so far is an answer too
   }
   ModelChanges result;
   result.planned.push_back(result_of(as_it_is, {"", "as it is", 1}));

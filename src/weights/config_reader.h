@@ -7,7 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "plimsoll/bytes.h"
+
 namespace plimsoll::weights {
+
+/// Bytes of a config.json that is read, at most.
+inline constexpr int64_t kMaxConfigBytes = 4 * MiB;
 
 /// Throws UserError "FILE: KEY is VALUE; WHAT" for what it does not allow. `null` is as good as nothing.
 class ConfigReader {

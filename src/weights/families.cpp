@@ -11,7 +11,6 @@
 #include "base/json_file.h"
 #include "base/quoted.h"
 #include "models/size_limits.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "weights/config_reader.h"
 #include "weights/decoder_fields.h"
@@ -20,14 +19,13 @@ namespace plimsoll::weights {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kLargestConfig = 4 * MiB;
 
 // Defaults below are those of transformers' configuration classes: what a config.json does not say.
 constexpr int64_t kUsualWindow = 4096;
 
 /// What Llama and its descendants have in common. `kv_heads` as a file has that does not speak of them; where it says
 /// null, or 0 here, there are as many as heads.
-DecoderConfig llama_like(const ConfigReader& read, bool tied, int64_t kv_heads) {
+DecoderConfig read_llama_like(const ConfigReader& read, bool tied, int64_t kv_heads) {
   DecoderConfig config;
   config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary);
   config.hidden_size = read.integer("hidden_size", 1, model::kMaxWidth);
@@ -94,7 +92,7 @@ void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) 
 }
 
 DecoderConfig read_llama(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, false, 0);
+  DecoderConfig config = read_llama_like(read, false, 0);
   read_silu(read, config);
   read_rope(read, config);
   config.attention_bias = read.boolean("attention_bias", false);
@@ -103,7 +101,7 @@ DecoderConfig read_llama(const ConfigReader& read) {
 }
 
 DecoderConfig read_mistral(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, false, 8);
+  DecoderConfig config = read_llama_like(read, false, 8);
   read_silu(read, config);
   read_rope(read, config);
   config.sliding_window =
@@ -112,7 +110,7 @@ DecoderConfig read_mistral(const ConfigReader& read) {
 }
 
 DecoderConfig read_gemma2(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, true, 4);
+  DecoderConfig config = read_llama_like(read, true, 4);
   read_rope(read, config);
   const char* activation = read.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   read.word(activation, {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
@@ -131,7 +129,7 @@ DecoderConfig read_gemma2(const ConfigReader& read) {
 }
 
 DecoderConfig read_qwen2(const ConfigReader& read) {
-  DecoderConfig config = llama_like(read, false, 32);
+  DecoderConfig config = read_llama_like(read, false, 32);
   read_silu(read, config);
   read_rope(read, config);
   config.qkv_bias = true;
@@ -316,7 +314,7 @@ Architecture architecture_of(const Json& json, const std::string& name) {
 Architecture read_architecture(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
-  return architecture_of(read_python_json_file(file, kLargestConfig), file.string());
+  return architecture_of(read_python_json_file(file, kMaxConfigBytes), file.string());
 }
 
 Architecture family_of(const DecoderConfig& settings) {

@@ -14,10 +14,10 @@
 #include "base/json_file.h"
 #include "base/quoted.h"
 #include "ops/dtypes.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 #include "weights/checkpoint_weights.h"
+#include "weights/config_reader.h"
 #include "weights/decoder_fields.h"
 #include "weights/families.h"
 #include "weights/mamba_family.h"
@@ -28,7 +28,6 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kLargestConfig = 4 * MiB;
 
 /// One tensor that is written: some rows of a parameter of ours.
 struct Part {
@@ -172,7 +171,7 @@ class FolderExport {
 
   void choose(const ModelConfig& model, const DecoderConfig& config, int64_t sequence_length) {
     if (const auto file = config_of(model)) {
-      json_ = read_python_json_file(*file, kLargestConfig);
+      json_ = read_python_json_file(*file, weights::kMaxConfigBytes);
       const weights::Architecture architecture = weights::architecture_of(json_, file->string());
       parameters_ = weights::parameters_of(architecture.family, architecture.config);
       if (weights::differences(architecture.config, weights::canonical(config)).empty()) return set_type();
@@ -185,7 +184,7 @@ class FolderExport {
   void choose(const ModelConfig& model, const MambaConfig& config) {
     parameters_ = weights::mamba_layout_of(config).parameters;
     if (const auto file = config_of(model)) {
-      json_ = read_python_json_file(*file, kLargestConfig);
+      json_ = read_python_json_file(*file, weights::kMaxConfigBytes);
       if (weights::differences(weights::mamba_config_of(json_, file->string()), config).empty()) return set_type();
     }
     json_ = weights::mamba_config_json_of(config, std::string(name_of(dtype_)));

@@ -8,14 +8,12 @@
 #include "base/json_file.h"
 #include "models/mamba_config.h"
 #include "models/size_limits.h"
-#include "plimsoll/bytes.h"
 #include "weights/config_reader.h"
 
 namespace plimsoll::weights {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kLargestConfig = 4 * MiB;
 constexpr int64_t kMostState = 4096, kMostExpand = 16;  // as the job file has it
 
 }  // namespace
@@ -57,7 +55,7 @@ MambaConfig mamba_config_of(const Json& json, const std::string& name) {
 MambaConfig read_mamba_config(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
-  return mamba_config_of(read_python_json_file(file, kLargestConfig), file.string());
+  return mamba_config_of(read_python_json_file(file, kMaxConfigBytes), file.string());
 }
 
 Json mamba_config_json_of(const MambaConfig& config, const std::string& dtype) {

@@ -9,51 +9,51 @@ namespace plimsoll::weights {
 namespace {
 
 /// The words that differ between those who name the same parts. Layers' names stand behind `layer`.
-struct Names {
+struct DecoderNames {
   const char *embedding, *head, *norm, *layer;
   const char *attention_norm, *mlp_norm, *attention_post_norm, *mlp_post_norm;
   const char *q, *k, *v, *out, *q_norm, *k_norm, *gate, *up, *down;
 };
 
-constexpr Names kLlama{"model.embed_tokens.weight",
-                       "lm_head.weight",
-                       "model.norm.weight",
-                       "model.layers",
-                       "input_layernorm",
-                       "post_attention_layernorm",
-                       nullptr,
-                       nullptr,
-                       "self_attn.q_proj",
-                       "self_attn.k_proj",
-                       "self_attn.v_proj",
-                       "self_attn.o_proj",
-                       "self_attn.q_norm",
-                       "self_attn.k_norm",
-                       "mlp.gate_proj",
-                       "mlp.up_proj",
-                       "mlp.down_proj"};
+constexpr DecoderNames kLlama{"model.embed_tokens.weight",
+                              "lm_head.weight",
+                              "model.norm.weight",
+                              "model.layers",
+                              "input_layernorm",
+                              "post_attention_layernorm",
+                              nullptr,
+                              nullptr,
+                              "self_attn.q_proj",
+                              "self_attn.k_proj",
+                              "self_attn.v_proj",
+                              "self_attn.o_proj",
+                              "self_attn.q_norm",
+                              "self_attn.k_norm",
+                              "mlp.gate_proj",
+                              "mlp.up_proj",
+                              "mlp.down_proj"};
 
-constexpr Names kGguf{"token_embd.weight",
-                      "output.weight",
-                      "output_norm.weight",
-                      "blk",
-                      "attn_norm",
-                      "ffn_norm",
-                      nullptr,
-                      nullptr,
-                      "attn_q",
-                      "attn_k",
-                      "attn_v",
-                      "attn_output",
-                      "attn_q_norm",
-                      "attn_k_norm",
-                      "ffn_gate",
-                      "ffn_up",
-                      "ffn_down"};
+constexpr DecoderNames kGguf{"token_embd.weight",
+                             "output.weight",
+                             "output_norm.weight",
+                             "blk",
+                             "attn_norm",
+                             "ffn_norm",
+                             nullptr,
+                             nullptr,
+                             "attn_q",
+                             "attn_k",
+                             "attn_v",
+                             "attn_output",
+                             "attn_q_norm",
+                             "attn_k_norm",
+                             "ffn_gate",
+                             "ffn_up",
+                             "ffn_down"};
 
-Names names_of(const std::string& family) {
+DecoderNames names_of(const std::string& family) {
   if (family == "gguf") return kGguf;
-  Names names = kLlama;
+  DecoderNames names = kLlama;
   if (family == "gemma2") {
     names.attention_post_norm = "post_attention_layernorm";
     names.mlp_norm = "pre_feedforward_layernorm";
@@ -63,7 +63,7 @@ Names names_of(const std::string& family) {
 }
 
 std::vector<Parameter> llama_like(const std::string& family, const DecoderConfig& c) {
-  const Names names = names_of(family);
+  const DecoderNames names = names_of(family);
   const bool less_one = family == "gemma2";
   const int64_t queries = c.num_heads * c.head_dim, keys = c.num_kv_heads * c.head_dim;
   std::vector<Parameter> all = {{"embedding", {{names.embedding, {c.vocab_size, c.hidden_size}}}}};

@@ -10,7 +10,6 @@
 
 #include "base/json_file.h"
 #include "models/size_limits.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "weights/config_reader.h"
 
@@ -18,7 +17,6 @@ namespace plimsoll::weights {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kLargestConfig = 4 * MiB;
 constexpr int64_t kMostPixels = int64_t{1} << 12, kMostDepth = 1024, kWidest = int64_t{1} << 16;
 constexpr int64_t kChannels = 3;
 
@@ -91,55 +89,55 @@ void read_colours(const ConfigReader& read, VisionConfig& config) {
 void read_preprocessor(const std::filesystem::path& folder, VisionConfig& config) {
   std::error_code error;
   if (const auto file = folder / "preprocessor_config.json"; std::filesystem::exists(file, error)) {
-    const Json json = read_python_json_file(file, kLargestConfig);
+    const Json json = read_python_json_file(file, kMaxConfigBytes);
     return read_colours(ConfigReader(json, file.string()), config);
   }
   // transformers 5 may keep it among the settings of the whole processor.
   const auto file = folder / "processor_config.json";
   if (!std::filesystem::exists(file, error)) return;
-  const Json json = read_python_json_file(file, kLargestConfig);
+  const Json json = read_python_json_file(file, kMaxConfigBytes);
   read_colours(ConfigReader(json, file.string()).object("image_processor"), config);
 }
 
-struct Names {
+struct VisionNames {
   const char *prefix, *class_token, *positions, *patches, *pre_norm, *layers, *norm;
   const char *attention_norm, *q, *k, *v, *out, *mlp_norm, *up, *down;
 };
 
-constexpr Names kVit{"vit.",
-                     "embeddings.cls_token",
-                     "embeddings.position_embeddings",
-                     "embeddings.patch_embeddings.projection",
-                     nullptr,
-                     "encoder.layer",
-                     "layernorm",
-                     "layernorm_before",
-                     "attention.attention.query",
-                     "attention.attention.key",
-                     "attention.attention.value",
-                     "attention.output.dense",
-                     "layernorm_after",
-                     "intermediate.dense",
-                     "output.dense"};
+constexpr VisionNames kVit{"vit.",
+                           "embeddings.cls_token",
+                           "embeddings.position_embeddings",
+                           "embeddings.patch_embeddings.projection",
+                           nullptr,
+                           "encoder.layer",
+                           "layernorm",
+                           "layernorm_before",
+                           "attention.attention.query",
+                           "attention.attention.key",
+                           "attention.attention.value",
+                           "attention.output.dense",
+                           "layernorm_after",
+                           "intermediate.dense",
+                           "output.dense"};
 
-constexpr Names kClip{"vision_model.",
-                      "embeddings.class_embedding",
-                      "embeddings.position_embedding.weight",
-                      "embeddings.patch_embedding",
-                      "pre_layrnorm",  // as CLIP's authors spell it
-                      "encoder.layers",
-                      "post_layernorm",
-                      "layer_norm1",
-                      "self_attn.q_proj",
-                      "self_attn.k_proj",
-                      "self_attn.v_proj",
-                      "self_attn.out_proj",
-                      "layer_norm2",
-                      "mlp.fc1",
-                      "mlp.fc2"};
+constexpr VisionNames kClip{"vision_model.",
+                            "embeddings.class_embedding",
+                            "embeddings.position_embedding.weight",
+                            "embeddings.patch_embedding",
+                            "pre_layrnorm",  // as CLIP's authors spell it
+                            "encoder.layers",
+                            "post_layernorm",
+                            "layer_norm1",
+                            "self_attn.q_proj",
+                            "self_attn.k_proj",
+                            "self_attn.v_proj",
+                            "self_attn.out_proj",
+                            "layer_norm2",
+                            "mlp.fc1",
+                            "mlp.fc2"};
 
 /// The number of the block that a tensor belongs to, where it is one of blocks.
-std::optional<int64_t> block_of(std::string_view name, const Names& names) {
+std::optional<int64_t> block_of(std::string_view name, const VisionNames& names) {
   const std::string beginning = std::string(names.layers) + ".";
   if (!name.starts_with(beginning)) return std::nullopt;
   name.remove_prefix(beginning.size());
@@ -159,7 +157,7 @@ const std::vector<std::string>& vision_family_names() {
 VisionArchitecture read_vision_architecture(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
-  const Json json = read_python_json_file(file, kLargestConfig);
+  const Json json = read_python_json_file(file, kMaxConfigBytes);
   const ConfigReader read(json, file.string());
   if (!read.has("model_type"))
     read.refuse("model_type", fmt::format("known are {}", fmt::join(vision_family_names(), ", ")));
@@ -176,7 +174,7 @@ VisionArchitecture read_vision_architecture(const std::filesystem::path& path) {
 Layout vision_layout_of(const VisionArchitecture& architecture, int64_t depth_in_file) {
   const VisionConfig& c = architecture.config;
   const bool vit = architecture.family == "vit";
-  const Names names = vit ? kVit : kClip;
+  const VisionNames names = vit ? kVit : kClip;
   const auto named = [&](const std::string& name) { return names.prefix + name; };
   const int64_t side = architecture.image_size / c.patch, tokens = side * side + (c.class_token ? 1 : 0);
   Layout layout;
