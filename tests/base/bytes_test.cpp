@@ -54,7 +54,7 @@ TEST(ParseBytes, RefusesTheRestAndSaysWhatIsAllowed) {
     parse_bytes("8 apples");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'8 apples'"), testing::HasSubstr("GiB")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'8 apples'"), ::testing::HasSubstr("GiB")));
     EXPECT_EQ(error.kind(), UserError::Kind::usage);
   }
 }
@@ -66,7 +66,7 @@ TEST(ParseBytes, RefusesPartsOfAByte) {
       parse_bytes(text);
       FAIL() << text;
     } catch (const UserError& error) {
-      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr(text), testing::HasSubstr("parts of a byte")));
+      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr(text), ::testing::HasSubstr("parts of a byte")));
     }
   }
   EXPECT_THROW(parse_bytes("1.5"), UserError);

@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 TEST(NearestFile, NamesTheNearestBesideIt) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "plimsoll_nearest_file_test";
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "plimsoll_nearest_file_test";
   std::filesystem::create_directories(folder);
   for (const char* name : {"corpus.txt", "corpus.md", "job.yaml"}) std::ofstream(folder / name) << "x";
   EXPECT_EQ(nearest_file_advice(folder / "corpsu.md"), "; did you mean '" + (folder / "corpus.md").string() + "'?");

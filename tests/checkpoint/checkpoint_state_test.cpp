@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 OptimizerConfig config_of(StateDtype state, WeightUpdate update, const std::string& name = "adamw") {
   OptimizerConfig config;
@@ -56,7 +56,7 @@ struct Trained {
   }
 };
 
-class CheckpointStateTest : public testing::Test {
+class CheckpointStateTest : public ::testing::Test {
  protected:
   void load(const Trained& from, const Trained& to) {
     write_checkpoint(file_, {}, from.state);

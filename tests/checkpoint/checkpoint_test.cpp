@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 NamedTensors sample_state(int seed) {
   at::manual_seed(static_cast<uint64_t>(seed));
@@ -52,7 +52,7 @@ CheckpointInfo sample_info() {
   return info;
 }
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public ::testing::Test {
  protected:
   /// What reading `file` into `state` says; the state must not have changed.
   std::string refusal(const std::filesystem::path& file, const NamedTensors& state,
@@ -226,7 +226,7 @@ TEST_F(CheckpointTest, RefusesAHeaderWithoutAChecksum) {
   EXPECT_THAT(refusal(file_, sample_state(2)), HasSubstr("its header has no checksum"));
 }
 
-class CheckpointFolderTest : public testing::Test {
+class CheckpointFolderTest : public ::testing::Test {
  protected:
   CheckpointFolderTest() { config_.directory = folder_.path(); }
 
@@ -252,23 +252,23 @@ TEST_F(CheckpointFolderTest, SeesCheckpointsAndNothingElse) {
                            "step-0000000a.safetensors", "step-00000008.safetensors.bak", "step--0000009.safetensors",
                            "step-.safetensors", "step-99999999999999999999.safetensors", "model.safetensors"})
     put_file(folder_ / name, "");
-  EXPECT_THAT(steps(), testing::ElementsAre(4, 123456789));
+  EXPECT_THAT(steps(), ::testing::ElementsAre(4, 123456789));
 }
 
 TEST_F(CheckpointFolderTest, HasNoneWhereThereIsNoFolder) {
-  EXPECT_THAT(checkpoints_in(folder_ / "none"), testing::IsEmpty());
+  EXPECT_THAT(checkpoints_in(folder_ / "none"), ::testing::IsEmpty());
 }
 
 TEST_F(CheckpointFolderTest, KeepsTheNewest) {
   config_.keep = 2;
   for (int64_t step : {1, 2, 3, 4}) save(step);
-  EXPECT_THAT(steps(), testing::ElementsAre(3, 4));
+  EXPECT_THAT(steps(), ::testing::ElementsAre(3, 4));
 }
 
 TEST_F(CheckpointFolderTest, KeepsAllWhereKeepIsZero) {
   config_.keep = 0;
   for (int64_t step : {1, 2, 3}) save(step);
-  EXPECT_THAT(steps(), testing::ElementsAre(1, 2, 3));
+  EXPECT_THAT(steps(), ::testing::ElementsAre(1, 2, 3));
 }
 
 // A run that resumes from an older checkpoint writes into a folder that holds later ones.
@@ -278,9 +278,9 @@ TEST_F(CheckpointFolderTest, KeepsTheFileJustWrittenNextToLaterOnes) {
     for (int64_t step : {10, 20, 30}) save(step);
     config_.keep = keep;
     save(5);
-    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
+    EXPECT_THAT(steps(), ::testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
     save(5);
-    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep << ", written twice";
+    EXPECT_THAT(steps(), ::testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep << ", written twice";
     std::filesystem::remove(folder_ / "step-00000005.safetensors");
   }
 }
@@ -291,9 +291,9 @@ TEST_F(CheckpointFolderTest, DeletesEarlierFilesAndKeepsLaterOnes) {
     for (int64_t step : {1, 2, 3, 10, 20, 30}) save(step);
     config_.keep = keep;
     save(5);
-    EXPECT_THAT(steps(), testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
+    EXPECT_THAT(steps(), ::testing::ElementsAre(5, 10, 20, 30)) << "keep " << keep;
     save(15);  // earlier than 20 and 30 only
-    EXPECT_THAT(steps(), testing::ElementsAre(15, 20, 30)) << "keep " << keep;
+    EXPECT_THAT(steps(), ::testing::ElementsAre(15, 20, 30)) << "keep " << keep;
     for (int64_t step : {15, 20, 30}) std::filesystem::remove(folder_ / fmt::format("step-{:08}.safetensors", step));
   }
 }
@@ -303,7 +303,7 @@ TEST_F(CheckpointFolderTest, DeletesEarlierFilesOnlyUntilKeepAreLeft) {
   for (int64_t step : {1, 2, 30}) save(step);
   config_.keep = 3;
   save(5);
-  EXPECT_THAT(steps(), testing::ElementsAre(2, 5, 30));
+  EXPECT_THAT(steps(), ::testing::ElementsAre(2, 5, 30));
 }
 
 TEST_F(CheckpointFolderTest, DeletesNothingUntilTheNewOneIsInPlace) {
@@ -333,7 +333,7 @@ TEST_F(CheckpointFolderTest, NeverStartsAnewInAnEmptyFolderOnly) {
   EXPECT_EQ(checkpoint_to_resume(config_), std::nullopt);
   save(5);
   EXPECT_THAT(user_error_of([&] { checkpoint_to_resume(config_); }),
-              testing::AllOf(HasSubstr("step-00000005.safetensors"), HasSubstr("checkpoint.resume: auto")));
+              ::testing::AllOf(HasSubstr("step-00000005.safetensors"), HasSubstr("checkpoint.resume: auto")));
 }
 
 TEST_F(CheckpointFolderTest, DoesNotResumeFromAnOlderOneWhileLaterOnesAreThere) {

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-class HostMemoryTest : public testing::Test {
+class HostMemoryTest : public ::testing::Test {
  protected:
   void put(const std::string& name, const std::string& text) {
     std::filesystem::create_directories((folder_ / name).parent_path());

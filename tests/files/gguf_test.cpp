@@ -12,9 +12,9 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string floats(const std::vector<float>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float)};
@@ -30,7 +30,7 @@ GgufText sample() {
   return text;
 }
 
-class GgufTest : public testing::Test {
+class GgufTest : public ::testing::Test {
  protected:
   std::string refusal(const std::string& text) {
     put_file(folder_ / "model.gguf", text);
@@ -171,8 +171,8 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
   EXPECT_THAT(gpt2->encode("56"), ElementsAre(fifty_six));
   EXPECT_THAT(smollm->encode("56"), ElementsAre(letter('5'), letter('6')));
   EXPECT_EQ(gpt2->decode(gpt2->encode("The low, 56 of 'em")), "The low, 56 of 'em");
-  EXPECT_THAT(gpt2->encode("<im_start>"), testing::Not(testing::Contains(1)));  // spelt out
-  EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                            // a byte that it lacks
+  EXPECT_THAT(gpt2->encode("<im_start>"), ::testing::Not(::testing::Contains(1)));  // spelt out
+  EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                                // a byte that it lacks
   // Where the unknown token is the end of text, which parts documents, such a byte is left out.
   put_file(folder_ / "ends.gguf", with_tokenizer("gpt-2", "<none>").whole("tokenizer.ggml.eos_token_id", 1).text());
   EXPECT_THAT(make_tokenizer("gguf", folder_ / "ends.gguf")->encode("lo\xffw"), ElementsAre(lo, letter('w')));

@@ -7,8 +7,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 NiftiVolume brain(double spacing) {
   NiftiVolume volume;

@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string packed(const std::string& bytes) {
   z_stream stream{};
@@ -30,7 +30,7 @@ std::string packed(const std::string& bytes) {
   return out;
 }
 
-class NiftiTest : public testing::Test {
+class NiftiTest : public ::testing::Test {
  protected:
   NiftiVolume read(const std::string& bytes) { return read_nifti(put_file(folder_ / "a.nii", bytes)); }
   std::string refusal(const std::string& bytes) {

@@ -12,16 +12,16 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 NpyArray parse(const std::string& bytes) {
   return parse_npy(std::as_bytes(std::span(bytes)), "a.npy");
 }
 std::string refusal(const std::string& bytes) {
   const std::string said = user_error_of([&] { parse(bytes); });
-  EXPECT_THAT(said, testing::StartsWith("a.npy: "));
+  EXPECT_THAT(said, ::testing::StartsWith("a.npy: "));
   return said;
 }
 

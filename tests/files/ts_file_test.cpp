@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr const char* kHeader =
     "# a comment\n@problemName Waves\n@timeStamps false\n@univariate false\n@dimensions 2\n@equalLength true\n"

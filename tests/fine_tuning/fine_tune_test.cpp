@@ -15,10 +15,10 @@
 namespace plimsoll::model {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsSupersetOf;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 DecoderConfig config() {
   DecoderConfig config;
@@ -51,19 +51,19 @@ TEST(FineTune, FreezesModulesAndParametersByPattern) {
   DecoderImpl model(config(), 8);
   fine_tune(model, {.freeze = {"layers.[0-1]", "embedding", "*.attention"}}, {});
   EXPECT_THAT(trained(model),
-              testing::UnorderedElementsAre("layers.2.attention_norm.weight", "layers.2.mlp_norm.weight",
-                                            "layers.2.mlp.up.weight", "layers.2.mlp.down.weight", "norm.weight"));
+              ::testing::UnorderedElementsAre("layers.2.attention_norm.weight", "layers.2.mlp_norm.weight",
+                                              "layers.2.mlp.up.weight", "layers.2.mlp.down.weight", "norm.weight"));
 }
 
 TEST(FineTune, WithAdaptersAllElseIsFrozenButWhatTrainNames) {
   DecoderImpl model(config(), 8);
   fine_tune(model, {.train = {"norm"}, .lora = {.modules = {"*.qkv", "layers.2.mlp"}}}, {});
   EXPECT_THAT(trained(model),
-              testing::UnorderedElementsAre("layers.0.attention.qkv.lora_a", "layers.0.attention.qkv.lora_b",
-                                            "layers.1.attention.qkv.lora_a", "layers.1.attention.qkv.lora_b",
-                                            "layers.2.attention.qkv.lora_a", "layers.2.attention.qkv.lora_b",
-                                            "layers.2.mlp.up.lora_a", "layers.2.mlp.up.lora_b",
-                                            "layers.2.mlp.down.lora_a", "layers.2.mlp.down.lora_b", "norm.weight"));
+              ::testing::UnorderedElementsAre("layers.0.attention.qkv.lora_a", "layers.0.attention.qkv.lora_b",
+                                              "layers.1.attention.qkv.lora_a", "layers.1.attention.qkv.lora_b",
+                                              "layers.2.attention.qkv.lora_a", "layers.2.attention.qkv.lora_b",
+                                              "layers.2.mlp.up.lora_a", "layers.2.mlp.up.lora_b",
+                                              "layers.2.mlp.down.lora_a", "layers.2.mlp.down.lora_b", "norm.weight"));
 }
 
 TEST(FineTune, AdaptersChangeNothingAtFirstAndAreWhatTheyAreSaidToBe) {

@@ -7,9 +7,9 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr const char* kBase =
     "model: {type: gesture_ssm}\ndata: {type: series, files: a.ts, validation_files: [b.ts]}\n";

@@ -13,10 +13,10 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// The message for a file whose first line is sound and whose second begins `yaml`; "" where it is accepted.
 std::string message(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
@@ -398,7 +398,7 @@ TEST(JobErrors, OverridesAreNamedAsTheyWereWritten) {
 }
 
 TEST(JobErrors, FilesThatCannotBeRead) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "plimsoll_job_errors_test";
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "plimsoll_job_errors_test";
   std::filesystem::create_directories(folder);
   const auto message_of = [](const std::filesystem::path& file) -> std::string {
     try {

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 const std::string kMinimal = "data: {files: corpus.txt}\n";
 
@@ -289,7 +289,7 @@ TEST(JobBatchSizes, TheLastMicroBatchHasWhatIsLeft) {
 }
 
 TEST(JobFile, IsReadFromDiskWithPathsBesideIt) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "plimsoll_job_test";
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "plimsoll_job_test";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "job.yaml") << kMinimal;
   const Job job = read_job(folder / "job.yaml", {"seed=5"});

@@ -7,10 +7,10 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<std::string> notes(const std::vector<std::string>& overrides) {
   return parse_job("{data.files: a.txt, batch_size: 32, optimizer: {learning_rate: 3.0e-4, reference_batch_size: 32}}",

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string refusal(const std::string& model, const std::string& data) {
   try {

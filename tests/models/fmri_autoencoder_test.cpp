@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 FmriAutoencoderConfig small() {
   FmriAutoencoderConfig config;

@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int64_t kVectors = 21;
 

@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 PromptSegmentationConfig small() {
   PromptSegmentationConfig config;

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int64_t kFrames = 3, kText = 7;
 

@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class RunLockTest : public testing::Test {
+class RunLockTest : public ::testing::Test {
  protected:
   RunLockTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-lock-XXXXXX").string();
@@ -141,7 +141,7 @@ TEST_F(RunLockTest, NeverHasTwoHolders) {
 
 TEST_F(RunLockTest, AFolderThatIsMissingIsSaid) {
   EXPECT_THAT([&] { RunLock("run", folder_ / "none" / ".lock", "job.yaml"); },
-              testing::ThrowsMessage<UserError>(HasSubstr("does not exist")));
+              ::testing::ThrowsMessage<UserError>(HasSubstr("does not exist")));
 }
 
 }  // namespace

@@ -16,10 +16,10 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
 
 class RunStatusTest : public ::testing::Test {
  protected:

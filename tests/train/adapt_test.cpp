@@ -12,9 +12,9 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 /// Answers in turn; the last one holds.
 StandInHostMemory::Answer in_turn(std::vector<int64_t> answers) {
@@ -23,7 +23,7 @@ StandInHostMemory::Answer in_turn(std::vector<int64_t> answers) {
   };
 }
 
-class AdaptTest : public testing::Test {
+class AdaptTest : public ::testing::Test {
  protected:
   AdaptTest() {
     job_.data.sequence_length = 64;  // so that activations count

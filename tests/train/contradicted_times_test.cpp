@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class ContradictedTimes : public ::testing::Test {
  protected:

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 FmriAutoencoderConfig small() {
   FmriAutoencoderConfig config;

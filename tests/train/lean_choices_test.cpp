@@ -14,7 +14,7 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 
-class LeanChoices : public testing::Test {
+class LeanChoices : public ::testing::Test {
  protected:
   Job open_job() const {
     Job job = tiny_job(folder_, /*windows=*/8, /*validation=*/2);
@@ -102,7 +102,7 @@ TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
   EXPECT_EQ(second.job.settings.state_dtype, StateDtype::bits4);
   EXPECT_EQ(second.job.settings.weight_update, first.job.settings.weight_update);
   EXPECT_EQ(second.job.settings.accumulator_dtype, first.job.settings.accumulator_dtype);
-  EXPECT_THAT(watcher.resumed_from, testing::SizeIs(1));
+  EXPECT_THAT(watcher.resumed_from, ::testing::SizeIs(1));
 
   // Never stopped, the same losses.
   job.checkpoint.directory.clear();

@@ -13,7 +13,7 @@ std::vector<int64_t> numbers(const at::Tensor& tensor) {
   return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
 }
 
-class MicroBatchesTest : public testing::Test {
+class MicroBatchesTest : public ::testing::Test {
  protected:
   MicroBatches open(const Job& job) { return {job, *tokenizer_, {}}; }
 
@@ -27,7 +27,7 @@ TEST_F(MicroBatchesTest, TensorsLieOverTheBytesOfTheBatch) {
   data.start(0);
   Batch batch = data.next();
   MicroBatch tensors = tensors_over(batch);
-  EXPECT_THAT(tensors, testing::SizeIs(2));
+  EXPECT_THAT(tensors, ::testing::SizeIs(2));
   EXPECT_EQ(tensors.at("tokens").sizes(), (std::vector<int64_t>{2, 16}));
   EXPECT_EQ(tensors.at("tokens").scalar_type(), at::kLong);
   EXPECT_EQ(tensors.at("tokens").const_data_ptr(), static_cast<const void*>(batch.fields[0].bytes.data()));
@@ -97,9 +97,9 @@ TEST_F(MicroBatchesTest, EvaluatesEveryWindowOnceAndFillsUpWithRowsThatDoNotCoun
     const auto rows = numbers(tensors.at("tokens").narrow(0, 0, counted));
     tokens.insert(tokens.end(), rows.begin(), rows.end());
     windows += counted;
-    EXPECT_THAT(numbers(tensors.at("targets").narrow(0, 0, counted)), testing::Each(testing::Ge(0)));
-    EXPECT_THAT(numbers(tensors.at("targets").narrow(0, counted, 2 - counted)), testing::Each(-100));
-    EXPECT_THAT(numbers(tensors.at("tokens")), testing::Each(testing::Ge(0)));
+    EXPECT_THAT(numbers(tensors.at("targets").narrow(0, 0, counted)), ::testing::Each(::testing::Ge(0)));
+    EXPECT_THAT(numbers(tensors.at("targets").narrow(0, counted, 2 - counted)), ::testing::Each(-100));
+    EXPECT_THAT(numbers(tensors.at("tokens")), ::testing::Each(::testing::Ge(0)));
   }
   EXPECT_EQ(windows, 5);
   // The held-out text stands at the end: 5 windows and the token after the last.

@@ -10,12 +10,12 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::Field;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
 
-class PlanJobTest : public testing::Test {
+class PlanJobTest : public ::testing::Test {
  protected:
   Job open_job(int64_t batch_size) const {
     Job job = tiny_job(folder_);
@@ -188,7 +188,7 @@ TEST_F(PlanJobTest, AnOpenPrecisionIsTheFasterOfFullAndMixed) {
   EXPECT_EQ(mixed.step_seconds, seconds(Precision::bf16_mixed, fast));
   EXPECT_LT(mixed.step_seconds, seconds(Precision::fp32_true, fast));
   EXPECT_THAT(reason_of(mixed, "precision: bf16-mixed"),
-              testing::MatchesRegex("predicted [0-9.]+ times as fast as 32-true"));
+              ::testing::MatchesRegex("predicted [0-9.]+ times as fast as 32-true"));
   EXPECT_EQ(full.settings.precision, Precision::fp32_true);
   EXPECT_EQ(full.step_seconds, seconds(Precision::fp32_true, slow));
   EXPECT_THAT(reason_of(full, "precision: 32-true"), HasSubstr("times as fast as bf16-mixed"));

@@ -13,11 +13,11 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class ResumeTest : public testing::TestWithParam<Precision> {
+class ResumeTest : public ::testing::TestWithParam<Precision> {
  protected:
   /// Dropout, a schedule of accumulation that changes within the job, and an evaluation between.
   Job job_in(const std::string& directory) const {
@@ -66,8 +66,8 @@ TEST_P(ResumeTest, IsBitExact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, ResumeTest,
-                         testing::Values(Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed,
-                                         Precision::bf16_true),
+                         ::testing::Values(Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed,
+                                           Precision::bf16_true),
                          [](const auto& info) {
                            std::string name(name_of(info.param));
                            std::ranges::replace(name, '-', '_');
@@ -152,8 +152,8 @@ TEST_F(ResumeTest, AJobThatIsDoneStaysDone) {
   const TrainReport report = train_job(job, watcher);
   EXPECT_EQ(report.steps, 6);
   EXPECT_EQ(report.resumed_step, 6);
-  EXPECT_THAT(report.losses, testing::IsEmpty());
-  EXPECT_THAT(watcher.saves, testing::IsEmpty());
+  EXPECT_THAT(report.losses, ::testing::IsEmpty());
+  EXPECT_THAT(watcher.saves, ::testing::IsEmpty());
   EXPECT_TRUE(get_file(checkpoint("run", 6)) == file);
   EXPECT_EQ(get_file(job.log.metrics_file), metrics);
 }

@@ -11,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 /// A machine whose products of 16 bits take `speed` times as long as float32's do: nothing else takes time.
 PlanTarget made_up(double speed) {

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Job stimuli_job(const StimuliFiles& files) {
   Job job;

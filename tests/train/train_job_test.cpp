@@ -14,9 +14,9 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<nlohmann::json> json_lines(const std::filesystem::path& file) {
   std::vector<nlohmann::json> lines;
@@ -25,7 +25,7 @@ std::vector<nlohmann::json> json_lines(const std::filesystem::path& file) {
   return lines;
 }
 
-class TrainJobTest : public testing::Test {
+class TrainJobTest : public ::testing::Test {
  protected:
   TempFolder folder_;
 };
@@ -60,7 +60,7 @@ TEST_F(TrainJobTest, FollowsTheSchedule) {
   train_job(job, watcher);
   std::vector<double> rates;
   for (const TrainProgress& progress : watcher.steps) rates.push_back(progress.learning_rate);
-  EXPECT_THAT(rates, testing::Pointwise(testing::DoubleEq(), {4e-3, 8e-3, 7e-3, 6e-3, 5e-3, 4e-3}));
+  EXPECT_THAT(rates, ::testing::Pointwise(::testing::DoubleEq(), {4e-3, 8e-3, 7e-3, 6e-3, 5e-3, 4e-3}));
 }
 
 TEST_F(TrainJobTest, AccumulatesByTheEpochOfTheStepsFirstWindow) {

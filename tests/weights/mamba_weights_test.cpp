@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 struct Expected {
   Expected() {
@@ -145,7 +145,7 @@ TEST(MambaWeights, WhatIsReadIsWrittenAgain) {
   export_huggingface(own.model, own.data.sequence_length, checkpoint, folder / "own", {});
   EXPECT_THAT(weights::differences(weights::read_mamba_config(folder / "own"),
                                    weights::read_mamba_config(kFamilies / "mamba2")),
-              testing::IsEmpty());
+              ::testing::IsEmpty());
   const Expected expected;
   EXPECT_LE(relative_error(logits_of(*loaded(folder / "own"), expected.tokens), expected.logits), 1e-5);
 }

@@ -27,9 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> kFolders = {"llama", "llama3", "mistral", "gemma2", "qwen2", "qwen3", "gpt2"};
 
@@ -208,7 +208,7 @@ TEST(ModelWeights, ParametersOfPublishedModelsAreCountedToTheLast) {
   }
 }
 
-class ModelWeightsFolder : public testing::Test {
+class ModelWeightsFolder : public ::testing::Test {
  protected:
   /// A copy of a family's folder, to be changed.
   fs::path copy_of(const std::string& name) {
@@ -384,7 +384,7 @@ TEST_F(ModelWeightsFolder, AFamilyIsFoundForAJobOfItsOwn) {
     EXPECT_EQ(found.family, name == "llama3" ? "llama" : name);
     const json written = weights::config_json_of(found, "float32", 64);
     EXPECT_THAT(weights::differences(weights::architecture_of(written, "written").config, read.config),
-                testing::IsEmpty());
+                ::testing::IsEmpty());
   }
   DecoderConfig odd = weights::read_architecture(kFamilies / "llama").config;
   odd.norm = "layernorm";

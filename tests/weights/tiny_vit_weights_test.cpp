@@ -17,9 +17,9 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 ImageEncoderConfig small() {
   ImageEncoderConfig config;
@@ -54,7 +54,7 @@ void shake(torch::nn::Module& model) {
   for (const auto& [name, tensor] : published(model)) tensor.uniform_(0.5, 1.5);
 }
 
-class TinyVitWeights : public testing::Test {
+class TinyVitWeights : public ::testing::Test {
  protected:
   TinyVitWeights() {
     torch::manual_seed(1);

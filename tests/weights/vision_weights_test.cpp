@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> kEncoders = {"vit", "clip", "siglip"};
 
@@ -108,11 +108,11 @@ TEST(VisionWeights, EverySettingCounts) {
 
 TEST(VisionWeights, ColoursComeFromThePreprocessorOrTheFamily) {
   const VisionConfig vit = weights::read_vision_architecture(kFamilies / "vit").config;
-  EXPECT_THAT(vit.image_mean, testing::ElementsAre(0.5, 0.4, 0.3));
-  EXPECT_THAT(vit.image_std, testing::ElementsAre(0.2, 0.25, 0.5));
+  EXPECT_THAT(vit.image_mean, ::testing::ElementsAre(0.5, 0.4, 0.3));
+  EXPECT_THAT(vit.image_std, ::testing::ElementsAre(0.2, 0.25, 0.5));
   // It has none: those that CLIP was trained with.
   EXPECT_THAT(weights::read_vision_architecture(kFamilies / "clip").config.image_mean,
-              testing::ElementsAre(0.48145466, 0.4578275, 0.40821073));
+              ::testing::ElementsAre(0.48145466, 0.4578275, 0.40821073));
 }
 
 TEST(VisionWeights, EncodersAloneAreReadAsThoseBesideText) {
@@ -147,7 +147,7 @@ TEST(VisionWeights, TheFirstBlocksAloneCanBeTaken) {
   EXPECT_GT(relative_error(one.patches(expected.frames), expected.patches(true)), 1e-2);
 }
 
-class VisionWeightsFolder : public testing::Test {
+class VisionWeightsFolder : public ::testing::Test {
  protected:
   /// What loading it says; the encoder must be as it was.
   std::string refusal(const fs::path& folder, const std::string& family) {

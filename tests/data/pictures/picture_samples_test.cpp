@@ -13,12 +13,12 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
-class PictureSamplesTest : public testing::Test {
+class PictureSamplesTest : public ::testing::Test {
  protected:
   std::unique_ptr<SampleSource> open(const SliceShape& shape = {kSceneSide, 1, 48}) {
     return picture_samples(config_, shape, *tokenizer_, {});

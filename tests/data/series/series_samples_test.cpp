@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 /// Series of two channels and two classes: channel 0 counts from `first` on, channel 1 is 10 or -10 by class.
 std::string series_file(int64_t count, int64_t length, double first = 0) {

@@ -7,10 +7,10 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class LabelNamesTest : public testing::Test {
+class LabelNamesTest : public ::testing::Test {
  protected:
   std::vector<LabelName> read(const std::string& text) {
     return read_label_names(put_file(folder_ / "names.txt", text));

@@ -12,12 +12,12 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-class SliceSamplesTest : public testing::Test {
+class SliceSamplesTest : public ::testing::Test {
  protected:
   std::unique_ptr<SampleSource> open(const SliceShape& shape = {24, 1, 48}) {
     return slice_samples(config_, shape, *tokenizer_, {});

@@ -9,9 +9,9 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 /// A scan of 3 x 2 x 1 as nibabel has it, [x, y, z, volumes], of numbers with x the fastest and volumes one by one.
 std::string as_nibabel_has_it(const std::vector<float>& values, int64_t volumes) {

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr StimuliShape kShape{.voxels = StimuliFiles::kVoxels,
                               .video_frames = 6,

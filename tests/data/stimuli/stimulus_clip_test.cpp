@@ -11,12 +11,12 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr ClipGrid kGrid{.seconds_per_frame = 1, .side = 4, .seconds_per_mel = 0.5, .bands = 5};
 
-class StimulusClipTest : public testing::Test {
+class StimulusClipTest : public ::testing::Test {
  protected:
   StimulusClip open(const ClipGrid& grid = kGrid) {
     return StimulusClip(video_, grid, cache_, [&](double) { ++decoding_; });
@@ -36,7 +36,7 @@ TEST_F(StimulusClipTest, IsDecodedOnceForAGrid) {
   EXPECT_EQ(clip.mel(0).size(), 5 * sizeof(float));
   EXPECT_NEAR(static_cast<double>(clip.frame(1.5)[0]), 255, 2);
   EXPECT_NEAR(static_cast<double>(clip.frame(100)[47]), 128, 2);
-  EXPECT_THAT(cached().filename().string(), testing::MatchesRegex("film-[0-9a-f]{16}\\.safetensors"));
+  EXPECT_THAT(cached().filename().string(), ::testing::MatchesRegex("film-[0-9a-f]{16}\\.safetensors"));
   decoding_ = 0;
   open();
   EXPECT_EQ(decoding_, 0);

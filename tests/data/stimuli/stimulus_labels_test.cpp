@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(StimulusLabels, AreALineAVolume) {
   const TempFolder folder;

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 const fs::path kTokenizers = fs::path(PLIMSOLL_SOURCE_DIR) / "tests" / "data" / "tokenizers";
 
@@ -107,7 +107,7 @@ TEST(HuggingFaceTokenizer, TextsMayBeCutWhereItSaysSo) {
     EXPECT_EQ(tokenizer_of(name)->last_cut("the line of"), 8u) << name;
 }
 
-class HuggingFaceTokenizerFile : public testing::Test {
+class HuggingFaceTokenizerFile : public ::testing::Test {
  protected:
   /// What reading `name`'s file says after a change.
   std::string refusal(const std::string& name, const std::function<void(json&)>& change) {

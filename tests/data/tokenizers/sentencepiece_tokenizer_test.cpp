@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Tokens = std::vector<int32_t>;
 
 std::string corpus() {
@@ -23,7 +23,7 @@ std::string corpus() {
 }
 
 /// Models are made once for all tests.
-class SentencePieceTest : public testing::Test {
+class SentencePieceTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TempFolder;
@@ -124,8 +124,8 @@ TEST_F(SentencePieceTest, DifferentModelsHaveDifferentFingerprints) {
 }
 
 TEST_F(SentencePieceTest, RefusesOtherFilesWithoutPrinting) {
-  testing::internal::CaptureStderr();
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
   const auto refusal = [&](const std::string& bytes) {
     return user_error_of([&] { SentencePieceTokenizer(put_file(*folder_ / "bad.model", bytes)); });
   };
@@ -143,8 +143,8 @@ TEST_F(SentencePieceTest, RefusesOtherFilesWithoutPrinting) {
     } catch (const UserError&) {
     }
   }
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ void expect_cuts_are_safe(const Tokenizer& tokenizer) {
     Tokens parts = tokenizer.encode(std::string_view(text).substr(0, cut));
     const Tokens rest = tokenizer.encode(text.substr(cut) + more);
     parts.insert(parts.end(), rest.begin(), rest.end());
-    ASSERT_EQ(parts, tokenizer.encode(text + more)) << testing::PrintToString(text) << " cut at " << cut;
+    ASSERT_EQ(parts, tokenizer.encode(text + more)) << ::testing::PrintToString(text) << " cut at " << cut;
   }
   EXPECT_GT(cuts, 500);
 }
@@ -122,8 +122,8 @@ TEST(Gpt2Tokenizer, IsNeverCutInsideWhiteSpace) {
   for (const std::string blank : {"\t",     "\v",     "\f",     "\r",     "\u0085", "\u00a0", "\u1680", "\u2000",
                                   "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
                                   "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"}) {
-    EXPECT_EQ(tokenizer->last_cut("low" + blank + " low"), 0u) << testing::PrintToString(blank);
-    EXPECT_EQ(tokenizer->last_cut("low low" + blank + " low"), 3u) << testing::PrintToString(blank);
+    EXPECT_EQ(tokenizer->last_cut("low" + blank + " low"), 0u) << ::testing::PrintToString(blank);
+    EXPECT_EQ(tokenizer->last_cut("low low" + blank + " low"), 3u) << ::testing::PrintToString(blank);
   }
   EXPECT_EQ(tokenizer->last_cut("中 low"), 3u);
 }
@@ -135,7 +135,7 @@ TEST(Gpt2Tokenizer, TakesVeryLongRuns) {
     for (int i = 0; i < 200'000; ++i) text += unit;
     for (const char* end : {"", "x", "."}) {
       const std::string whole = text + end;
-      EXPECT_TRUE(tokenizer->decode(tokenizer->encode(whole)) == whole) << testing::PrintToString(unit) << " " << end;
+      EXPECT_TRUE(tokenizer->decode(tokenizer->encode(whole)) == whole) << ::testing::PrintToString(unit) << " " << end;
     }
   }
 }
@@ -233,7 +233,7 @@ TEST_F(RealGpt2Tokenizer, GivesTheKnownTokens) {
   EXPECT_EQ(tokenizer_->vocab_size(), 50257);
   EXPECT_EQ(tokenizer_->end_of_text(), 50256);
   for (const Known& known : kKnown) {
-    EXPECT_EQ(tokenizer_->encode(known.text), known.tokens) << testing::PrintToString(known.text);
+    EXPECT_EQ(tokenizer_->encode(known.text), known.tokens) << ::testing::PrintToString(known.text);
     EXPECT_EQ(tokenizer_->decode(known.tokens), known.text);
   }
 }

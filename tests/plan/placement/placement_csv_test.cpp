@@ -12,10 +12,10 @@
 namespace plimsoll {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 std::string error_of(std::string_view text) {
   try {
@@ -83,12 +83,12 @@ TEST(PlacementCsv, SaysWhereAndWhatIsWrong) {
 }
 
 TEST(PlacementCsv, ReadsFiles) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "placement_csv_test.csv";
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "placement_csv_test.csv";
   std::ofstream(path) << "id,lower,upper,size\na,0,2,16\n";
   EXPECT_EQ(read_placement_csv(path).items.size(), 1u);
   std::filesystem::remove(path);
   EXPECT_THAT([&] { (void)read_placement_csv(path); }, ThrowsMessage<UserError>(HasSubstr(path.string())));
-  EXPECT_THROW((void)read_placement_csv(std::filesystem::path(testing::TempDir())), UserError);
+  EXPECT_THROW((void)read_placement_csv(std::filesystem::path(::testing::TempDir())), UserError);
 }
 
 TEST(PlacementCsv, SurvivesWhatIsWritten) {
@@ -124,7 +124,7 @@ TEST(PlacementCsv, NeverCrashesOnNoise) {
       const PlacementTable table = parse_placement_csv(text, "noise.csv");
       EXPECT_EQ(table.rows.size(), table.items.size());
     } catch (const UserError& error) {
-      EXPECT_THAT(error.what(), testing::StartsWith("noise.csv:"));
+      EXPECT_THAT(error.what(), ::testing::StartsWith("noise.csv:"));
     }
   }
 }

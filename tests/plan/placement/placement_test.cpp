@@ -16,10 +16,10 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
 
 /// The lowest height that any placement has: in some order, every box of an optimal placement lies at the lowest offset
 /// that is above all earlier boxes it meets.

@@ -228,9 +228,10 @@ TEST(OptimizerState, RefusesWhatDoesNotSuitAParameter) {
     return "nothing was refused";
   };
   EXPECT_THAT(refusal("adamw", WeightUpdate::split, at::kHalf),
-              testing::AllOf(testing::HasSubstr("'layers.0.w' is float16"), testing::HasSubstr("master")));
-  EXPECT_THAT(refusal("adafactor", WeightUpdate::nearest, at::kDouble), testing::HasSubstr("'layers.0.w' is float64"));
-  EXPECT_THAT(refusal("adam", WeightUpdate::nearest, at::kFloat), testing::HasSubstr("adafactor and muon"));
+              ::testing::AllOf(::testing::HasSubstr("'layers.0.w' is float16"), ::testing::HasSubstr("master")));
+  EXPECT_THAT(refusal("adafactor", WeightUpdate::nearest, at::kDouble),
+              ::testing::HasSubstr("'layers.0.w' is float64"));
+  EXPECT_THAT(refusal("adam", WeightUpdate::nearest, at::kFloat), ::testing::HasSubstr("adafactor and muon"));
 }
 
 // Every optimizer learns a straight line, in the leanest formats too.
@@ -380,8 +381,8 @@ TEST(Muon, RefusesAPatternThatNamesNothing) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(),
-                testing::AllOf(testing::HasSubstr("optimizer.adamw_parameters: 'layer.*.mlp' matches no parameter"),
-                               testing::HasSubstr("layers.0.mlp.up.weight")));
+                ::testing::AllOf(::testing::HasSubstr("optimizer.adamw_parameters: 'layer.*.mlp' matches no parameter"),
+                                 ::testing::HasSubstr("layers.0.mlp.up.weight")));
   }
   config.name = "adamw";
   EXPECT_NO_THROW(optimizer::check_patterns(config, names)) << "only muon asks";
