@@ -1,6 +1,7 @@
 // Job files of gesture classifiers and of labelled series.
 #include <gmock/gmock.h>
 
+#include "job/job_testing.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 
@@ -14,47 +15,42 @@ using ::testing::IsEmpty;
 constexpr const char* kBase =
     "model: {type: gesture_ssm}\ndata: {type: series, files: a.ts, validation_files: [b.ts]}\n";
 
-Job parse(const std::vector<std::string>& overrides, const std::string& more = "") {
+Job gesture_job(const std::vector<std::string>& overrides, const std::string& more = "") {
   return parse_job(kBase + more, "job.yaml", "folder", overrides);
 }
 
-std::string refusal(const std::vector<std::string>& overrides, const std::string& more = "") {
-  try {
-    parse(overrides, more);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+std::string gesture_refusal(const std::vector<std::string>& overrides, const std::string& more = "") {
+  return refusal_of([&] { gesture_job(overrides, more); });
 }
 
 TEST(GestureJob, ReadsFilesScalesAndAxes) {
-  const Job job = parse({"model.pooling_scales=[3, 2]", "data.order=hilbert", "data.hilbert_axes=[time, 0, 4]",
-                         "model.share_weights=true", "data.train_ratio_of_vectors=0.15"});
+  const Job job = gesture_job({"model.pooling_scales=[3, 2]", "data.order=hilbert", "data.hilbert_axes=[time, 0, 4]",
+                               "model.share_weights=true", "data.train_ratio_of_vectors=0.15"});
   EXPECT_THAT(job.data.files, ElementsAre("folder/a.ts"));
   EXPECT_THAT(job.data.series.validation_files, ElementsAre("folder/b.ts"));
   EXPECT_THAT(job.model.gesture.pooling_scales, ElementsAre(3, 2));
   EXPECT_EQ(job.model.gesture.share_weights, "true");
   EXPECT_THAT(job.data.series.hilbert_axes, ElementsAre(-1, 0, 4));
   EXPECT_EQ(job.data.series.vectors(), 15);
-  EXPECT_THAT(parse({"model.pooling_scales=3"}).model.gesture.pooling_scales, ElementsAre(2, 2));
-  EXPECT_THAT(parse({"model.pooling_scales=1"}).model.gesture.pooling_scales, IsEmpty());
-  EXPECT_THAT(parse({"data.hilbert_axes=all"}).data.series.hilbert_axes, IsEmpty());
+  EXPECT_THAT(gesture_job({"model.pooling_scales=3"}).model.gesture.pooling_scales, ElementsAre(2, 2));
+  EXPECT_THAT(gesture_job({"model.pooling_scales=1"}).model.gesture.pooling_scales, IsEmpty());
+  EXPECT_THAT(gesture_job({"data.hilbert_axes=all"}).data.series.hilbert_axes, IsEmpty());
 }
 
 TEST(GestureJob, ReadsWhatItsUsersWrite) {
   for (const char* yes : {"True", "true", "TRUE", "yes", "On"})
-    EXPECT_EQ(parse({std::string("model.share_weights=") + yes}).model.gesture.share_weights, "true") << yes;
-  EXPECT_EQ(parse({"model.share_weights=False"}).model.gesture.share_weights, "false");
+    EXPECT_EQ(gesture_job({std::string("model.share_weights=") + yes}).model.gesture.share_weights, "true") << yes;
+  EXPECT_EQ(gesture_job({"model.share_weights=False"}).model.gesture.share_weights, "false");
   const auto scales = [](const char* list) {
-    return parse({std::string("model.pooling_scales=") + list}).model.gesture.pooling_scales;
+    return gesture_job({std::string("model.pooling_scales=") + list}).model.gesture.pooling_scales;
   };
   EXPECT_THAT(scales("[1, 2]"), ElementsAre(2));
   EXPECT_THAT(scales("[1, 2, 4]"), ElementsAre(2, 2));
   EXPECT_THAT(scales("[1, 3, 6]"), ElementsAre(3, 2)) << "as [3, 2]";
   EXPECT_THAT(scales("[1]"), IsEmpty());
-  EXPECT_THAT(parse({"model.pooling_scales=[1, 2]"}).notes,
+  EXPECT_THAT(gesture_job({"model.pooling_scales=[1, 2]"}).notes,
               ElementsAre(HasSubstr("model.pooling_scales [1, 2] begins with 1, which is all tokens: it is [2] here")));
-  EXPECT_THAT(parse({"model.pooling_scales=[2]"}).notes, IsEmpty());
+  EXPECT_THAT(gesture_job({"model.pooling_scales=[2]"}).notes, IsEmpty());
 }
 
 TEST(GestureJob, SizesAreThereWithoutData) {
@@ -66,11 +62,12 @@ TEST(GestureJob, SizesAreThereWithoutData) {
 }
 
 TEST(GestureJob, UseCheckpointIsAnotherName) {
-  EXPECT_EQ(parse({"model.use_checkpoint=true"}).gradient_checkpointing, Choice::on);
-  EXPECT_EQ(parse({"model.use_checkpoint=false"}).gradient_checkpointing, Choice::off);
-  EXPECT_EQ(parse({"model.use_checkpoint=auto"}).gradient_checkpointing, Choice::automatic);
-  EXPECT_EQ(parse({"model.use_checkpoint=true", "gradient_checkpointing=true"}).gradient_checkpointing, Choice::on);
-  EXPECT_THAT(refusal({"model.use_checkpoint=true", "gradient_checkpointing=false"}),
+  EXPECT_EQ(gesture_job({"model.use_checkpoint=true"}).gradient_checkpointing, Choice::on);
+  EXPECT_EQ(gesture_job({"model.use_checkpoint=false"}).gradient_checkpointing, Choice::off);
+  EXPECT_EQ(gesture_job({"model.use_checkpoint=auto"}).gradient_checkpointing, Choice::automatic);
+  EXPECT_EQ(gesture_job({"model.use_checkpoint=true", "gradient_checkpointing=true"}).gradient_checkpointing,
+            Choice::on);
+  EXPECT_THAT(gesture_refusal({"model.use_checkpoint=true", "gradient_checkpointing=false"}),
               HasSubstr("both set the same choice"));
   // What the command line says replaces what the file says by the other name.
   const auto replaced = parse_job("model: {type: gesture_ssm, use_checkpoint: true}\ndata.type: synthetic\n",
@@ -79,24 +76,26 @@ TEST(GestureJob, UseCheckpointIsAnotherName) {
 }
 
 TEST(GestureJob, RefusesWhatDoesNotGoTogether) {
-  EXPECT_THAT(refusal({"model.head_dim=100"}), HasSubstr("must divide model.expand x model.hidden_dim, 512"));
-  EXPECT_THAT(refusal({"model.pooling_scales=7"}), HasSubstr("makes 7 scales; model.num_layers is 6"));
-  EXPECT_THAT(refusal({"model.pooling_scales=[]", "model.num_layers=1"}), IsEmpty());
-  EXPECT_THAT(refusal({"model.pooling_scales=[0]"}), HasSubstr("model.pooling_scales"));
-  EXPECT_THAT(refusal({"model.pooling_scales=[2, 1]"}), HasSubstr("model.pooling_scales"));
-  EXPECT_THAT(refusal({"model.pooling_scales=[1, 2, 3]"}), HasSubstr("has 3 behind 2; a list that begins with 1"));
-  EXPECT_THAT(refusal({"model.pooling_scales=[1, 4, 2]"}), HasSubstr("has 2 behind 4"));
-  EXPECT_THAT(refusal({"model.share_weights=both"}), HasSubstr("allowed: false, true, bidirectional"));
-  EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_bits=10"}),
+  EXPECT_THAT(gesture_refusal({"model.head_dim=100"}), HasSubstr("must divide model.expand x model.hidden_dim, 512"));
+  EXPECT_THAT(gesture_refusal({"model.pooling_scales=7"}), HasSubstr("makes 7 scales; model.num_layers is 6"));
+  EXPECT_EQ(gesture_refusal({"model.pooling_scales=[]", "model.num_layers=1"}), "accepted");
+  EXPECT_THAT(gesture_refusal({"model.pooling_scales=[0]"}), HasSubstr("model.pooling_scales"));
+  EXPECT_THAT(gesture_refusal({"model.pooling_scales=[2, 1]"}), HasSubstr("model.pooling_scales"));
+  EXPECT_THAT(gesture_refusal({"model.pooling_scales=[1, 2, 3]"}),
+              HasSubstr("has 3 behind 2; a list that begins with 1"));
+  EXPECT_THAT(gesture_refusal({"model.pooling_scales=[1, 4, 2]"}), HasSubstr("has 2 behind 4"));
+  EXPECT_THAT(gesture_refusal({"model.share_weights=both"}), HasSubstr("allowed: false, true, bidirectional"));
+  EXPECT_THAT(gesture_refusal({"data.order=hilbert", "data.hilbert_bits=10"}),
               HasSubstr("7 axes of 10 bits; together they may have 64"));
-  EXPECT_THAT(refusal({"data.order=hilbert", "data.hilbert_axes=[6]"}), HasSubstr("the last is 5"));
-  EXPECT_THAT(refusal({"data.hilbert_axes=[1, 1]"}), HasSubstr("names an axis twice"));
-  EXPECT_THAT(refusal({"data.hilbert_axes=[-1]"}), HasSubstr("data.hilbert_axes"));
-  EXPECT_THAT(refusal({"data.train_ratio_of_vectors=0"}), HasSubstr("data.train_ratio_of_vectors"));
-  EXPECT_THAT(refusal({"data.train_ratio_of_vectors=1.5"}), HasSubstr("data.train_ratio_of_vectors"));
-  EXPECT_THAT(refusal({"data.type=text"}), HasSubstr("takes data.type: series | synthetic"));
-  EXPECT_THAT(refusal({"model.hidden_dim=65536", "data.length=1048576", "batch_size=1048576", "model.num_layers=1024"}),
-              HasSubstr("more than can be counted"));
+  EXPECT_THAT(gesture_refusal({"data.order=hilbert", "data.hilbert_axes=[6]"}), HasSubstr("the last is 5"));
+  EXPECT_THAT(gesture_refusal({"data.hilbert_axes=[1, 1]"}), HasSubstr("names an axis twice"));
+  EXPECT_THAT(gesture_refusal({"data.hilbert_axes=[-1]"}), HasSubstr("data.hilbert_axes"));
+  EXPECT_THAT(gesture_refusal({"data.train_ratio_of_vectors=0"}), HasSubstr("data.train_ratio_of_vectors"));
+  EXPECT_THAT(gesture_refusal({"data.train_ratio_of_vectors=1.5"}), HasSubstr("data.train_ratio_of_vectors"));
+  EXPECT_THAT(gesture_refusal({"data.type=text"}), HasSubstr("takes data.type: series | synthetic"));
+  EXPECT_THAT(
+      gesture_refusal({"model.hidden_dim=65536", "data.length=1048576", "batch_size=1048576", "model.num_layers=1024"}),
+      HasSubstr("more than can be counted"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "job/batch_sizes.h"
+#include "job/job_testing.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 
@@ -17,19 +18,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Job parsed(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  return parse_job("data.files: a.txt\n" + yaml, "job.yaml", "", overrides);
-}
-
-std::string refusal(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  try {
-    parsed(yaml, overrides);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 /// "32: 16 x 2", "32" where the rest is open.
 std::string sizes(const Job& job) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "job/job_testing.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 
@@ -15,16 +16,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-Job parsed(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  return parse_job("data.files: a.txt\n" + yaml, "job.yaml", "", overrides);
-}
-
 std::string precision(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   const Job job = parsed(yaml, overrides);
   return job.precision ? std::string(name_of(*job.precision)) : "auto";
 }
 
-std::string refusal(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+std::string usage_error(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   try {
     parsed(yaml, overrides);
   } catch (const UserError& error) {
@@ -83,12 +80,12 @@ TEST(JobBooleans, OfTheCommandLineReplaceWhatTheFileSays) {
 }
 
 TEST(JobBooleans, BothTrueIsAContradictionThatIsNamed) {
-  EXPECT_EQ(refusal("bf16: true\nfp16: true"),
+  EXPECT_EQ(usage_error("bf16: true\nfp16: true"),
             "job.yaml:3: fp16: true contradicts bf16: true (job.yaml:2); training is in one of them: leave one out, or "
             "set precision: bf16-mixed or 16-mixed");
-  EXPECT_THAT(refusal("fp16: {enabled: true}\nbf16: {enabled: true}"),
+  EXPECT_THAT(usage_error("fp16: {enabled: true}\nbf16: {enabled: true}"),
               StartsWith("job.yaml:3: bf16.enabled: true contradicts fp16.enabled: true (job.yaml:2)"));
-  EXPECT_THAT(refusal("", {"bf16=true", "fp16=true"}), HasSubstr("fp16: true contradicts bf16: true"));
+  EXPECT_THAT(usage_error("", {"bf16=true", "fp16=true"}), HasSubstr("fp16: true contradicts bf16: true"));
   const std::vector<std::pair<const char*, const char*>> files = {
       {"bf16: true\nuse_amp: false", "use_amp: false contradicts bf16: true"},
       {"use_amp: true\nbf16: false\nfp16: false", "forbid both"},
@@ -99,10 +96,10 @@ TEST(JobBooleans, BothTrueIsAContradictionThatIsNamed) {
       {"precision: auto\nbf16: false", "auto may choose any precision"},
       {"bf16: true\nbf16.enabled: false", "contradicts"},
   };
-  for (const auto& [file, expected] : files) EXPECT_THAT(refusal(file), HasSubstr(expected)) << file;
-  EXPECT_THAT(refusal("precision: auto", {"bf16=false"}), HasSubstr("precision is auto, which may choose any"));
+  for (const auto& [file, expected] : files) EXPECT_THAT(usage_error(file), HasSubstr(expected)) << file;
+  EXPECT_THAT(usage_error("precision: auto", {"bf16=false"}), HasSubstr("precision is auto, which may choose any"));
   // A word of neither is refused for what it is.
-  EXPECT_THAT(refusal("precision: half\nbf16: true"), HasSubstr("precision is 'half'"));
+  EXPECT_THAT(usage_error("precision: half\nbf16: true"), HasSubstr("precision is 'half'"));
 }
 
 TEST(JobBooleans, WhatTheyComeToIsSaid) {
@@ -121,14 +118,14 @@ TEST(JobBooleans, NotTheCpuWantsTheGpuNamed) {
   EXPECT_THAT(parsed("use_cpu: false").notes, ElementsAre(AllOf(HasSubstr("use_cpu"), HasSubstr("device: cuda"))));
   EXPECT_THAT(parsed("use_cpu: false\ndevice: cuda").notes, IsEmpty());
   EXPECT_THAT(parsed("use_cpu: false", {"device=cpu"}).notes, IsEmpty());
-  EXPECT_THAT(refusal("use_cpu: false\ndevice: cpu"), HasSubstr("use_cpu: false contradicts device: cpu"));
-  EXPECT_THAT(refusal("device: cpu", {"use_cpu=false"}), HasSubstr("use_cpu: false contradicts device: cpu"));
+  EXPECT_THAT(usage_error("use_cpu: false\ndevice: cpu"), HasSubstr("use_cpu: false contradicts device: cpu"));
+  EXPECT_THAT(usage_error("device: cpu", {"use_cpu=false"}), HasSubstr("use_cpu: false contradicts device: cpu"));
 }
 
 TEST(JobBooleans, WhatIsNotHereMayBeDenied) {
   for (const char* denied : {"load_in_4bit: false", "load_in_8bit: False", "enable_activation_offloading: false"})
     EXPECT_THAT(parsed(denied).notes, IsEmpty()) << denied;
-  EXPECT_THAT(refusal("load_in_4bit: true"), HasSubstr("quantize.format: nf4"));
+  EXPECT_THAT(usage_error("load_in_4bit: true"), HasSubstr("quantize.format: nf4"));
   EXPECT_EQ(parsed("use_checkpoint: false").gradient_checkpointing, Choice::off);
   EXPECT_EQ(parsed("torch_compile: false").compile, Choice::off);
   EXPECT_EQ(parsed("optimizer_in_bwd: false").update_in_backward, Choice::off);

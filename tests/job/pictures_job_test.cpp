@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string refusal(const std::string& model, const std::string& data) {
+std::string refusal_of_parts(const std::string& model, const std::string& data) {
   try {
     parse_job("{model: " + model + ", data: " + data + "}", "job.yaml", "");
   } catch (const UserError& error) {
@@ -20,7 +20,7 @@ std::string refusal(const std::string& model, const std::string& data) {
 
 TEST(PicturesJob, KeysAreChecked) {
   const auto pictures = [](const std::string& more, const std::string& model = "{type: prompt_segmentation}") {
-    return refusal(model, "{type: pictures" + more + "}");
+    return refusal_of_parts(model, "{type: pictures" + more + "}");
   };
   EXPECT_EQ(pictures(", images: a, masks: b"), "nothing");
   EXPECT_EQ(pictures(", list: a.csv, prompt: Segment it."), "nothing");
@@ -39,7 +39,7 @@ TEST(PicturesJob, KeysAreChecked) {
 
 TEST(SeriesJob, LabelsGoWithFiles) {
   const auto series = [](const std::string& more) {
-    return refusal("{type: gesture_ssm}", "{type: series" + more + "}");
+    return refusal_of_parts("{type: gesture_ssm}", "{type: series" + more + "}");
   };
   EXPECT_EQ(series(", files: a.npy, labels: b.npy"), "nothing");
   EXPECT_THAT(series(", files: [a.npy, b.npy], labels: c.npy"),
@@ -49,7 +49,7 @@ TEST(SeriesJob, LabelsGoWithFiles) {
 
 TEST(StimuliJob, FeaturesTakeThePlaceOfOthers) {
   const auto stimuli = [](const std::string& more) {
-    return refusal("{type: fmri_autoencoder}", "{type: stimuli, fmri: a.npy" + more + "}");
+    return refusal_of_parts("{type: fmri_autoencoder}", "{type: stimuli, fmri: a.npy" + more + "}");
   };
   EXPECT_EQ(stimuli(", text_features: b.npy, texts: runs.txt, audio_features: c.npy, pictures: d.npy"), "nothing");
   EXPECT_THAT(stimuli(", text_features: b.npy, texts: runs.txt, text_embeddings: v.safetensors"),

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "job/job_testing.h"
 #include "job/keys/keys.h"
 #include "job/values/aliases.h"
 #include "plimsoll/error.h"
@@ -15,21 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr const char* kJob = "data.files: a.txt\n";
-
-Job parsed(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  return parse_job(kJob + yaml, "job.yaml", "", overrides);
-}
-
-std::string refusal(const std::string& yaml) {
-  try {
-    parsed(yaml);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(JobAliases, StandForKeysThatThereAre) {
   std::set<std::string> names;

@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "job/job_testing.h"
 #include "job/values/many_devices.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
@@ -16,19 +17,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Job parsed(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  return parse_job("data.files: a.txt\n" + yaml, "job.yaml", "", overrides);
-}
-
-std::string refusal(const std::string& yaml) {
-  try {
-    parsed(yaml);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(ManyDevices, AreNotThereAndWhatDoesItsWorkIsNamed) {
   for (const char* copies :

@@ -1,0 +1,41 @@
+// Job files for tests: parsed from a string, or the message of the parser.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+/// Parses `yaml`, a whole job file.
+inline Job parsed_file(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  return parse_job(yaml, "job.yaml", "", overrides);
+}
+
+/// Parses a job file of data.files in line 1 and `yaml` from line 2 on.
+inline Job parsed(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  return parsed_file("data.files: a.txt\n" + yaml, overrides);
+}
+
+/// Returns the message of the UserError that `parse` throws, "accepted" if it throws none.
+inline std::string refusal_of(const std::function<void()>& parse) {
+  try {
+    parse();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+inline std::string file_refusal(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  return refusal_of([&] { parsed_file(yaml, overrides); });
+}
+
+inline std::string refusal(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  return refusal_of([&] { parsed(yaml, overrides); });
+}
+
+}  // namespace plimsoll
