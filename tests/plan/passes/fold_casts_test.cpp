@@ -4,23 +4,22 @@
 #include <gtest/gtest.h>
 
 #include "plan/pipeline.h"
+#include "plan/recorded_ops.h"
 
 namespace plimsoll {
 namespace {
 
+using testing::tensor;
+
 constexpr BufferId kParameter = 0, kLow = 1, kGradient = 2, kNorms = 3, kProduct = 4;
 
-View view(BufferId buffer, DType dtype, std::vector<int64_t> sizes = {4, 8}) {
+View view_as(BufferId buffer, DType dtype, std::vector<int64_t> sizes = {4, 8}) {
   std::vector<int64_t> strides(sizes.size(), 1);
   for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
   return {buffer, dtype, 0, sizes, strides};
 }
 
-Argument tensor(const View& view, bool written = false) {
-  return {Argument::Kind::tensor, written, {view}};
-}
-
-Op op(const std::string& name, Phase phase, std::vector<Argument> arguments) {
+Op op_in_phase(const std::string& name, Phase phase, std::vector<Argument> arguments) {
   Op made;
   made.name = name;
   made.phase = phase;
@@ -39,14 +38,16 @@ class FoldCasts : public ::testing::Test {
                       {128, Role::gradient, false, false, "gradient of weight"},
                       {64, Role::input, true, false, "norms"},
                       {64, Role::temporary, false, false, "other"}};
-    trace_.ops = {op("aten::mm.out", Phase::backward, {tensor(view(kLow, DType::bfloat16), true)}),
-                  op("aten::copy_", Phase::backward,
-                     {tensor(view(kGradient, DType::float32), true), tensor(view(kLow, DType::bfloat16))}),
-                  op("plimsoll::gradient_norm_", Phase::update,
-                     {tensor(view(kNorms, DType::float32), true), tensor(view(kNorms, DType::float32), true),
-                      tensor(view(kGradient, DType::float32))}),
-                  op("plimsoll::adamw_", Phase::update,
-                     {tensor(view(kParameter, DType::float32), true), {}, tensor(view(kGradient, DType::float32))})};
+    trace_.ops = {
+        op_in_phase("aten::mm.out", Phase::backward, {tensor(view_as(kLow, DType::bfloat16), true)}),
+        op_in_phase("aten::copy_", Phase::backward,
+                    {tensor(view_as(kGradient, DType::float32), true), tensor(view_as(kLow, DType::bfloat16))}),
+        op_in_phase("plimsoll::gradient_norm_", Phase::update,
+                    {tensor(view_as(kNorms, DType::float32), true), tensor(view_as(kNorms, DType::float32), true),
+                     tensor(view_as(kGradient, DType::float32))}),
+        op_in_phase(
+            "plimsoll::adamw_", Phase::update,
+            {tensor(view_as(kParameter, DType::float32), true), {}, tensor(view_as(kGradient, DType::float32))})};
     trace_.segments = {{"micro", 0, 2}, {"update", 2, 4}};
     trace_.update_pieces = {{UpdatePiece::Kind::norm, kParameter, kGradient, 2, 3},
                             {UpdatePiece::Kind::update, kParameter, kGradient, 3, 4}};
@@ -58,7 +59,7 @@ class FoldCasts : public ::testing::Test {
 TEST_F(FoldCasts, NormAndUpdateReadTheSixteenBits) {
   const Trace folded = fold_casts(trace_);
   for (const size_t reader : {2, 3}) {
-    EXPECT_EQ(folded.ops[reader].arguments[2].views[0], view(kLow, DType::bfloat16));
+    EXPECT_EQ(folded.ops[reader].arguments[2].views[0], view_as(kLow, DType::bfloat16));
     EXPECT_EQ(folded.ops[reader].bytes_moved, 1000 - 64);
   }
   EXPECT_EQ(folded.buffers[kLow].role, Role::gradient);
@@ -82,27 +83,28 @@ TEST_F(FoldCasts, EveryUpdateThatGoesElementByElement) {
 
 TEST_F(FoldCasts, AGradientThatIsSummedStaysFloat32) {
   trace_.ops.insert(trace_.ops.begin() + 2,
-                    op("aten::add.out", Phase::backward, {tensor(view(kGradient, DType::float32), true)}));
+                    op_in_phase("aten::add.out", Phase::backward, {tensor(view_as(kGradient, DType::float32), true)}));
   trace_.segments = {{"micro", 0, 3}, {"update", 3, 5}};
   trace_.update_pieces.clear();
   EXPECT_EQ(prepare_trace(trace_).ops.size(), 5);
 }
 
 TEST_F(FoldCasts, SomebodyElseMayReadTheSourceButNotTheTarget) {
-  trace_.ops.push_back(op("aten::mm.out", Phase::update,
-                          {tensor(view(kNorms, DType::float32), true), tensor(view(kLow, DType::bfloat16))}));
+  trace_.ops.push_back(
+      op_in_phase("aten::mm.out", Phase::update,
+                  {tensor(view_as(kNorms, DType::float32), true), tensor(view_as(kLow, DType::bfloat16))}));
   trace_.segments[1].end = 5;
   EXPECT_EQ(prepare_trace(trace_).ops.size(), 4);
-  trace_.ops.back().arguments[1] = tensor(view(kGradient, DType::float32));
+  trace_.ops.back().arguments[1] = tensor(view_as(kGradient, DType::float32));
   EXPECT_EQ(prepare_trace(trace_).ops.size(), 5);
 }
 
 TEST_F(FoldCasts, ASourceThatIsWrittenAgainIsNoCopyOfItself) {
   trace_.ops.insert(trace_.ops.begin() + 2,
-                    op("aten::mm.out", Phase::backward, {tensor(view(kLow, DType::bfloat16), true)}));
+                    op_in_phase("aten::mm.out", Phase::backward, {tensor(view_as(kLow, DType::bfloat16), true)}));
   trace_.segments = {{"micro", 0, 3}, {"update", 3, 5}};
   trace_.update_pieces.clear();
-  EXPECT_EQ(fold_casts(trace_).ops[4].arguments[2].views[0], view(kGradient, DType::float32));
+  EXPECT_EQ(fold_casts(trace_).ops[4].arguments[2].views[0], view_as(kGradient, DType::float32));
 }
 
 // Buffers have the size of their types, so that only the types decide.
@@ -111,9 +113,9 @@ TEST_F(FoldCasts, OnlyCastsFromSixteenBitsToFloat32AreFolded) {
     for (const DType to : {DType::bfloat16, DType::float16, DType::float32, DType::float64}) {
       trace_.buffers[kLow].bytes = 32 * element_bytes(from);
       trace_.buffers[kGradient].bytes = 32 * element_bytes(to);
-      trace_.ops[0].arguments[0] = tensor(view(kLow, from), true);
-      trace_.ops[1].arguments = {tensor(view(kGradient, to), true), tensor(view(kLow, from))};
-      for (const size_t reader : {2, 3}) trace_.ops[reader].arguments[2] = tensor(view(kGradient, to));
+      trace_.ops[0].arguments[0] = tensor(view_as(kLow, from), true);
+      trace_.ops[1].arguments = {tensor(view_as(kGradient, to), true), tensor(view_as(kLow, from))};
+      for (const size_t reader : {2, 3}) trace_.ops[reader].arguments[2] = tensor(view_as(kGradient, to));
       const bool exact = to == DType::float32 && (from == DType::bfloat16 || from == DType::float16);
       EXPECT_EQ(folds(), exact) << "from " << name_of(from) << " to " << name_of(to);
     }
@@ -121,9 +123,9 @@ TEST_F(FoldCasts, OnlyCastsFromSixteenBitsToFloat32AreFolded) {
 
 TEST_F(FoldCasts, OtherCastsStay) {
   Trace as_it_was = trace_;
-  trace_.ops[1].arguments[1] = tensor(view(kLow, DType::float16));
+  trace_.ops[1].arguments[1] = tensor(view_as(kLow, DType::float16));
   EXPECT_TRUE(folds());  // exact as well
-  trace_.ops[1].arguments[1] = tensor(view(kLow, DType::float64));
+  trace_.ops[1].arguments[1] = tensor(view_as(kLow, DType::float64));
   EXPECT_FALSE(folds());
   trace_ = as_it_was;
   trace_.ops[1].arguments[1].views[0].strides = {1, 4};  // another order
@@ -135,7 +137,7 @@ TEST_F(FoldCasts, OtherCastsStay) {
   trace_.ops[3].name = "plimsoll::muon_";  // reads float32 alone
   EXPECT_FALSE(folds());
   trace_ = as_it_was;
-  trace_.outputs = {{"gradient", view(kGradient, DType::float32)}};
+  trace_.outputs = {{"gradient", view_as(kGradient, DType::float32)}};
   EXPECT_FALSE(folds());
 }
 

@@ -29,7 +29,7 @@ const FusedProgram& program_of(const Op& op) {
 }
 
 // "add", "mul" and "cast" are opcodes; everything else is none.
-std::optional<PointwiseOp> translate(const Op& op) {
+std::optional<PointwiseOp> translate_pointwise(const Op& op) {
   static const std::vector<std::pair<std::string, Opcode>> known = {
       {"add", Opcode::add}, {"mul", Opcode::mul}, {"cast", Opcode::cast}, {"gelu", Opcode::gelu}};
   for (const auto& [name, opcode] : known) {
@@ -44,8 +44,8 @@ std::optional<PointwiseOp> translate(const Op& op) {
   return std::nullopt;
 }
 
-Fusing fusing(bool all = false) {
-  return {all, translate, kept};
+Fusing pointwise_fusing(bool all = false) {
+  return {all, translate_pointwise, kept};
 }
 
 // x -> [mul by s] -> t -> [add y] -> u -> [cast] -> low, and an op that reads low.
@@ -67,14 +67,14 @@ class FusePointwise : public ::testing::Test {
     trace_.ops.insert(trace_.ops.begin() + at, std::move(op));
     ++trace_.segments[0].end;
   }
-  Trace fused(bool all = false) const { return fuse_pointwise(trace_, fusing(all), generic_cost_model()); }
+  Trace fused(bool all = false) const { return fuse_pointwise(trace_, pointwise_fusing(all), generic_cost_model()); }
   Trace trace_;
 };
 
 TEST_F(FusePointwise, WhatOneHandsToTheNextTakesNoBytes) {
   PlanOptions options;
   const Plan before = make_plan(trace_, options);
-  options.fusing = std::make_shared<Fusing>(fusing());
+  options.fusing = std::make_shared<Fusing>(pointwise_fusing());
   const Plan after = make_plan(trace_, options);
   EXPECT_THAT(names(after.trace), ElementsAre("fused: mul, add, cast", "sum"));
   EXPECT_EQ(before.arena_bytes - before.persistent_bytes, 4096 + 4096);
@@ -200,7 +200,7 @@ TEST(Iteration, WalksAreEqualWhereTheirElementsAre) {
 }
 
 // A world of floats: what ops do to it, one by one and fused.
-using World = std::vector<std::vector<double>>;
+using WorldOfElements = std::vector<std::vector<double>>;
 
 void for_each_element(const View& view, const std::function<void(int64_t, int64_t)>& visit) {
   for (int64_t i = 0; i < view.elements(); ++i) {
@@ -215,7 +215,7 @@ void for_each_element(const View& view, const std::function<void(int64_t, int64_
 double apply(Opcode opcode, double a, double b) {
   return opcode == Opcode::add ? a + b : opcode == Opcode::mul ? a * b : a;
 }
-void run(const Op& op, World& world) {
+void run_pointwise(const Op& op, WorldOfElements& world) {
   if (is_fused(op)) {
     const FusedProgram& program = program_of(op);
     const int64_t count = op.arguments[1].views[0].elements();
@@ -297,14 +297,14 @@ TEST(FuseRandom, DoesTheSame) {
         trace.ops.push_back(op("other", {a}, result));
     }
     trace.segments = {{"micro", 0, static_cast<int32_t>(trace.ops.size())}};
-    const Trace after = fuse_pointwise(trace, fusing(seed % 2 == 0), generic_cost_model());
+    const Trace after = fuse_pointwise(trace, pointwise_fusing(seed % 2 == 0), generic_cost_model());
     fused_in_all += fused_ops_of(after);
-    World plain(kBuffers, std::vector<double>(64)), world;
+    WorldOfElements plain(kBuffers, std::vector<double>(64)), world;
     for (auto& buffer : plain)
       for (double& number : buffer) number = draw(5);
     world = plain;
-    for (const Op& each : trace.ops) run(each, plain);
-    for (const Op& each : after.ops) run(each, world);
+    for (const Op& each : trace.ops) run_pointwise(each, plain);
+    for (const Op& each : after.ops) run_pointwise(each, world);
     for (int b = 0; b <= 3; ++b) ASSERT_EQ(plain[b], world[b]) << "seed " << seed << ", buffer " << b;
   }
   EXPECT_GT(fused_in_all, 1000);

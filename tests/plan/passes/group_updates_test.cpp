@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-View view(BufferId buffer, int64_t elements) {
+View vector_view(BufferId buffer, int64_t elements) {
   return {buffer, DType::float32, 0, {elements}, {1}};
 }
 
@@ -32,7 +32,7 @@ Op update(View parameter, View state, View gradient, BufferId scalar, std::strin
   op.arguments = {{Argument::Kind::tensor, true, {std::move(parameter)}},
                   {Argument::Kind::tensor, true, {std::move(state)}},
                   {Argument::Kind::tensor, false, {std::move(gradient)}},
-                  {Argument::Kind::tensor, false, {view(scalar, 1)}}};
+                  {Argument::Kind::tensor, false, {vector_view(scalar, 1)}}};
   return op;
 }
 
@@ -65,7 +65,7 @@ UpdateGrouping grouping() {
           }};
 }
 
-std::vector<std::string> names(const Trace& trace) {
+std::vector<std::string> names_with_members(const Trace& trace) {
   std::vector<std::string> names;
   for (const Op& op : trace.ops) {
     const std::string_view name = std::string_view(op.name).substr(op.name.starts_with("plimsoll::") ? 10 : 0);
@@ -90,14 +90,14 @@ class GroupUpdatesTest : public ::testing::Test {
     trace_.buffers.push_back({4, Role::input, true, false, "scalar"});
     trace_.buffers.push_back({4 * kElements, Role::input, true, false, "x"});
     trace_.buffers.push_back({4 * kElements, Role::temporary, true, false, "free"});
-    trace_.inputs = {{"scalar", view(kScalar, 1)}, {"x", view(kInput, kElements)}};
+    trace_.inputs = {{"scalar", vector_view(kScalar, 1)}, {"x", vector_view(kInput, kElements)}};
     for (BufferId b = 0; b < 2 * kParameters; ++b) {
-      trace_.state.push_back({"s" + std::to_string(b), view(b, kElements)});
+      trace_.state.push_back({"s" + std::to_string(b), vector_view(b, kElements)});
       trace_.constants.push_back({b, std::vector<std::byte>(4 * kElements)});
     }
     for (int p = 0; p < kParameters; ++p) {
-      trace_.ops.push_back(
-          other({view(kInput, kElements), view(parameter(p), kElements)}, view(gradient(p), kElements), "backward"));
+      trace_.ops.push_back(other({vector_view(kInput, kElements), vector_view(parameter(p), kElements)},
+                                 vector_view(gradient(p), kElements), "backward"));
       trace_.ops.back().phase = Phase::backward;
     }
     for (int p = 0; p < kParameters; ++p) trace_.ops.push_back(of(p));
@@ -107,8 +107,8 @@ class GroupUpdatesTest : public ::testing::Test {
   static BufferId state(int p) { return kParameters + p; }
   static BufferId gradient(int p) { return 2 * kParameters + p; }
   static Op of(int p, std::string name = "update_") {
-    return update(view(parameter(p), kElements), view(state(p), kElements), view(gradient(p), kElements), kScalar,
-                  std::move(name));
+    return update(vector_view(parameter(p), kElements), vector_view(state(p), kElements),
+                  vector_view(gradient(p), kElements), kScalar, std::move(name));
   }
   /// Before update `p` of those there are.
   void insert(int p, Op op) {
@@ -120,7 +120,7 @@ class GroupUpdatesTest : public ::testing::Test {
     const Plan plan = lay_out(group_updates(trace_, grouping()), {});
     EXPECT_EQ(find_fault(plan), "");
     EXPECT_LE(plan.live_bytes, lay_out(trace_, {}).live_bytes);
-    const std::vector<std::string> all = names(plan.trace);
+    const std::vector<std::string> all = names_with_members(plan.trace);
     const Segment& segment = *plan.trace.segment("update");
     return {all.begin() + segment.begin, all.begin() + segment.end};
   }
@@ -137,7 +137,8 @@ TEST_F(GroupUpdatesTest, ThoseOfSmallParametersAreOne) {
   const Plan before = make_plan(trace_, options);
   options.fusing = fusing();
   const Plan after = make_plan(trace_, options);
-  EXPECT_THAT(names(after.trace), ElementsAre("backward", "backward", "backward", "backward", "update_group_4"));
+  EXPECT_THAT(names_with_members(after.trace),
+              ElementsAre("backward", "backward", "backward", "backward", "update_group_4"));
   // All gradients live at the last op of micro, and at the first of update: no byte more, no byte less.
   EXPECT_EQ(before.arena_bytes - before.persistent_bytes, 4 * 4032);
   EXPECT_EQ(after.arena_bytes - after.persistent_bytes, 4 * 4032);
@@ -175,22 +176,24 @@ TEST_F(GroupUpdatesTest, KindsAreGroupedApart) {
   EXPECT_THAT(grouped(), ElementsAre("plain_", "update_group_3"));
   trace_.ops[5].name = "plimsoll::adafactor_";  // has no groups
   EXPECT_THAT(grouped(), ElementsAre("adafactor_", "update_group_3"));
-  trace_.ops[6].arguments[3].views[0] = view(kInput, 1);  // another scalar
+  trace_.ops[6].arguments[3].views[0] = vector_view(kInput, 1);  // another scalar
   EXPECT_THAT(grouped(), ElementsAre("adafactor_", "update_", "update_group_2"));
 }
 
 TEST_F(GroupUpdatesTest, NothingPassesWhoReadsOrWritesTheSame) {
   const Trace plain = trace_;
-  insert(2, other({view(parameter(0), kElements)}, view(kFree, kElements)));  // reads what the first writes
+  insert(2,
+         other({vector_view(parameter(0), kElements)}, vector_view(kFree, kElements)));  // reads what the first writes
   EXPECT_THAT(grouped(), ElementsAre("update_group_2", "other", "update_group_2"));
   trace_ = plain;
-  insert(2, other({}, view(gradient(1), kElements)));  // writes what the second reads
+  insert(2, other({}, vector_view(gradient(1), kElements)));  // writes what the second reads
   EXPECT_THAT(grouped(), ElementsAre("update_group_2", "other", "update_group_2"));
   trace_ = plain;
-  insert(2, other({}, view(kScalar, 1)));
+  insert(2, other({}, vector_view(kScalar, 1)));
   EXPECT_THAT(grouped(), ElementsAre("update_group_2", "other", "update_group_2"));
   trace_ = plain;
-  insert(2, other({view(parameter(3), kElements)}, view(kFree, kElements)));  // before the last, as it was
+  insert(2,
+         other({vector_view(parameter(3), kElements)}, vector_view(kFree, kElements)));  // before the last, as it was
   EXPECT_THAT(grouped(), ElementsAre("other", "update_group_4"));
   trace_ = plain;
   insert(2, of(1));  // a second update of the same parameter
@@ -224,31 +227,31 @@ TEST_F(GroupUpdatesTest, AGroupHasABound) {
       trace_.buffers.push_back({4 * kMostGrouped, role, persistent, false, "b"});
   trace_.buffers.push_back({4, Role::input, true, false, "scalar"});
   for (int p = 0; p < 20; ++p)
-    trace_.ops.push_back(
-        update(view(3 * p, kMostGrouped), view(3 * p + 1, kMostGrouped), view(3 * p + 2, kMostGrouped), 60));
+    trace_.ops.push_back(update(vector_view(3 * p, kMostGrouped), vector_view(3 * p + 1, kMostGrouped),
+                                vector_view(3 * p + 2, kMostGrouped), 60));
   trace_.segments = {{"update", 0, 20}};
-  EXPECT_THAT(names(group_updates(trace_, grouping())),
+  EXPECT_THAT(names_with_members(group_updates(trace_, grouping())),
               ElementsAre("update_group_8", "update_group_8", "update_group_4"));
 }
 
 TEST_F(GroupUpdatesTest, WhatCopiesOrTheHostHasToDoWithStaysWhereItIs) {
   const Trace plain = trace_;
   trace_.ops[5].on_host = true;
-  EXPECT_THAT(names(group_updates(trace_, grouping())),
+  EXPECT_THAT(names_with_members(group_updates(trace_, grouping())),
               ElementsAre("backward", "backward", "backward", "backward", "update_", "update_group_3"));
   trace_ = plain;
   trace_.ops[5].random_id = 1;
   EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).updates, 3);
   trace_ = plain;
   trace_.buffers[kFree].memory = Memory::host;
-  Op start = other({view(state(1), kElements)}, view(kFree, kElements), "plimsoll::copy_to_host");
+  Op start = other({vector_view(state(1), kElements)}, vector_view(kFree, kElements), "plimsoll::copy_to_host");
   start.copy = CopyStage::start;
   insert(2, start);
   Op wait = start;
   wait.copy = CopyStage::wait;
   wait.arguments[1].written = false;
   insert(5, wait);
-  EXPECT_THAT(names(group_updates(trace_, grouping())),
+  EXPECT_THAT(names_with_members(group_updates(trace_, grouping())),
               ElementsAre("backward", "backward", "backward", "backward", "update_", "copy_to_host", "update_group_3",
                           "copy_to_host"));
 }
@@ -256,7 +259,7 @@ TEST_F(GroupUpdatesTest, WhatCopiesOrTheHostHasToDoWithStaysWhereItIs) {
 // The scalars of all updates go to the host where one of them runs there.
 TEST_F(GroupUpdatesTest, WhatIsOnlyReadMayBeCopiedAway) {
   trace_.buffers[kFree].memory = Memory::host;
-  Op start = other({view(kScalar, 1)}, view(kFree, 1), "plimsoll::copy_to_host");
+  Op start = other({vector_view(kScalar, 1)}, vector_view(kFree, 1), "plimsoll::copy_to_host");
   std::swap(start.arguments[0], start.arguments[1]);
   start.copy = CopyStage::start;
   insert(2, start);
@@ -282,7 +285,7 @@ TEST_F(GroupUpdatesTest, NoMoreBytesThanWereAtThePeak) {
     return std::ranges::max(transient_bytes_by_op(trace, lifetimes_of(trace)));
   };
   // At the first update four gradients are live, between the second and the third two and something else.
-  insert(2, other({}, view(kFree, kElements)));
+  insert(2, other({}, vector_view(kFree, kElements)));
   trace_.buffers[kFree].persistent = false;
   EXPECT_EQ(live(trace_), 4 * 4032);
   EXPECT_THAT(grouped(), ElementsAre("update_", "other", "update_group_3"));
@@ -296,7 +299,7 @@ TEST_F(GroupUpdatesTest, NoMoreBytesThanWereAtThePeak) {
 
 // A world of floats: what ops do to it, one by one and grouped.
 using World = std::vector<double>;
-void run(const Op& op, World& world) {
+void run_update(const Op& op, World& world) {
   const auto at = [&](size_t argument, size_t i = 0) -> double& {
     return world[static_cast<size_t>(op.arguments[argument].views[i].buffer)];
   };
@@ -326,7 +329,7 @@ TEST(GroupUpdatesRandom, DoesTheSame) {
       const bool transient = b % 3 == 2 && b < 3 * parameters && draw(4) > 0;
       trace.buffers.push_back({64 + 64 * draw(4), Role::temporary, !transient, false, "b"});
     }
-    const auto one = [](int b) { return view(b, 1); };
+    const auto one = [](int b) { return vector_view(b, 1); };
     const auto any = [&] { return one(draw(buffers)); };
     for (int p = 0; p < parameters; ++p) trace.ops.push_back(other({}, one(3 * p + 2)));
     const int first = parameters;
@@ -346,8 +349,8 @@ TEST(GroupUpdatesRandom, DoesTheSame) {
     World plain(static_cast<size_t>(buffers)), world;
     for (double& number : plain) number = draw(5);
     world = plain;
-    for (const Op& op : trace.ops) run(op, plain);
-    for (const Op& op : after.ops) run(op, world);
+    for (const Op& op : trace.ops) run_update(op, plain);
+    for (const Op& op : after.ops) run_update(op, world);
     for (size_t b = 0; b < plain.size(); ++b) {
       if (!trace.buffers[b].persistent) continue;
       ASSERT_EQ(plain[b], world[b]) << "seed " << seed << ", buffer " << b;

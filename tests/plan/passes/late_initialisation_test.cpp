@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <random>
 
+#include "plan/recorded_ops.h"
+
 namespace plimsoll {
 namespace {
 
+using testing::names;
+
 /// An op on whole buffers: writes `to`, reads `from`.
-Op op(const std::string& name, BufferId to, const std::vector<BufferId>& from) {
+Op op_writing(const std::string& name, BufferId to, const std::vector<BufferId>& from) {
   Op made;
   made.name = name;
   made.phase = Phase::initialize;
@@ -33,16 +37,10 @@ Trace trace_of(std::vector<Op> ops, const std::vector<bool>& persistent) {
   return trace;
 }
 
-std::vector<std::string> names(const Trace& trace) {
-  std::vector<std::string> list;
-  for (const Op& each : trace.ops) list.push_back(each.name);
-  return list;
-}
-
 TEST(LateInitialisation, WeightsAreMadeOneByOneJustBeforeTheyAreQuantised) {
   // Buffers 0 to 2 are whole weights, 3 to 5 what is kept of them.
-  const Trace trace = trace_of({op("make0", 0, {}), op("make1", 1, {}), op("make2", 2, {}), op("keep0", 3, {0}),
-                                op("keep1", 4, {1}), op("keep2", 5, {2})},
+  const Trace trace = trace_of({op_writing("make0", 0, {}), op_writing("make1", 1, {}), op_writing("make2", 2, {}),
+                                op_writing("keep0", 3, {0}), op_writing("keep1", 4, {1}), op_writing("keep2", 5, {2})},
                                {false, false, false, true, true, true});
   EXPECT_THAT(names(initialise_late(trace)),
               ::testing::ElementsAre("make0", "keep0", "make1", "keep1", "make2", "keep2"));
@@ -50,8 +48,8 @@ TEST(LateInitialisation, WeightsAreMadeOneByOneJustBeforeTheyAreQuantised) {
 
 TEST(LateInitialisation, ChainsStayInOrderAndWhatIsKeptStaysWhereItIs) {
   // 0 is made, scaled in place through 1, and read into 3; 2 is persistent from the start.
-  const Trace trace = trace_of({op("make0", 0, {}), op("make2", 2, {}), op("half", 1, {0}), op("unused", 4, {1}),
-                                op("again", 0, {1}), op("keep3", 3, {0})},
+  const Trace trace = trace_of({op_writing("make0", 0, {}), op_writing("make2", 2, {}), op_writing("half", 1, {0}),
+                                op_writing("unused", 4, {1}), op_writing("again", 0, {1}), op_writing("keep3", 3, {0})},
                                {false, false, true, true, false});
   EXPECT_THAT(names(initialise_late(trace)),
               ::testing::ElementsAre("make2", "make0", "half", "unused", "again", "keep3"));
@@ -68,7 +66,7 @@ TEST(LateInitialisation, ChangesNoResult) {
     for (int i = 0; i < count; ++i) {
       std::vector<BufferId> from;
       for (uint32_t n = random() % 3; n > 0; --n) from.push_back(static_cast<BufferId>(random() % buffers));
-      ops.push_back(op(std::to_string(i), static_cast<BufferId>(random() % buffers), from));
+      ops.push_back(op_writing(std::to_string(i), static_cast<BufferId>(random() % buffers), from));
     }
     const Trace before = trace_of(ops, persistent);
     const Trace after = initialise_late(before);
