@@ -20,12 +20,12 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-Picture read(const std::string& bytes) {
+Picture picture_of(const std::string& bytes) {
   const TempFolder folder;
   return read_picture(put_file(folder / "a.png", bytes));
 }
-std::string refusal(const std::string& bytes) {
-  const std::string said = user_error_of([&] { read(bytes); });
+std::string picture_refusal(const std::string& bytes) {
+  const std::string said = user_error_of([&] { picture_of(bytes); });
   EXPECT_THAT(said, HasSubstr("a.png: "));
   return said;
 }
@@ -54,7 +54,7 @@ TEST(Picture, ReadsEveryNumberOfAPngExactly) {
       numbers[i] = static_cast<uint16_t>(random() & ((1u << bits) - 1));
       if (static_cast<int>(i) % channels < wanted) kept.push_back(numbers[i]);
     }
-    const Picture picture = read(png(width, height, bits, colour, numbers));
+    const Picture picture = picture_of(png(width, height, bits, colour, numbers));
     EXPECT_EQ(picture.width, width);
     EXPECT_EQ(picture.height, height);
     EXPECT_EQ(picture.channels, wanted);
@@ -71,7 +71,7 @@ TEST(Picture, ReadsEveryNumberOfAPngExactly) {
 
 TEST(Picture, ReadsJpegs) {
   const std::string bytes = jpeg(32, 16, 40, 200);
-  const Picture picture = read(bytes);
+  const Picture picture = picture_of(bytes);
   EXPECT_EQ(picture.sizes_in_words(), "32 x 16");
   EXPECT_EQ(picture.channels, 3);
   EXPECT_FALSE(picture.exact);
@@ -80,38 +80,39 @@ TEST(Picture, ReadsJpegs) {
     EXPECT_NEAR(picture.numbers[picture.numbers.size() - 1 - i], 200, 4);
   }
   // Whatever is left of it, it is refused, not made up.
-  for (size_t size = 0; size + 2 <= bytes.size(); size += 7) refusal(bytes.substr(0, size));
-  EXPECT_THAT(refusal(bytes.substr(0, bytes.size() - 2)), HasSubstr("ends before its picture does"));
+  for (size_t size = 0; size + 2 <= bytes.size(); size += 7) picture_refusal(bytes.substr(0, size));
+  EXPECT_THAT(picture_refusal(bytes.substr(0, bytes.size() - 2)), HasSubstr("ends before its picture does"));
   std::string claims = bytes;
   const size_t frame = claims.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
   claims.replace(frame + 5, 4, "\xff\xff\xff\xff");
-  EXPECT_THAT(refusal(claims), HasSubstr("65535 x 65535"));
+  EXPECT_THAT(picture_refusal(claims), HasSubstr("65535 x 65535"));
 }
 
 TEST(Picture, RefusesDamageAndClaims) {
   const std::string good = png(4, 4, 8, kPngGrey, std::vector<uint16_t>(16, 7));
   const std::string signature = good.substr(0, 8);
   const auto claims = [&](int64_t width, int64_t height) {
-    return refusal(signature + png_header(width, height, 8, kPngGrey) + png_chunk("IDAT", deflated("x")) +
-                   png_chunk("IEND", ""));
+    return picture_refusal(signature + png_header(width, height, 8, kPngGrey) + png_chunk("IDAT", deflated("x")) +
+                           png_chunk("IEND", ""));
   };
   EXPECT_THAT(claims(0x7fffffff, 0x7fffffff), HasSubstr("2147483647 x 2147483647"));
   EXPECT_THAT(claims(0, 4), HasSubstr("0 x 4 pixels"));
   EXPECT_THAT(claims(32768, 32768), HasSubstr("are read"));
   EXPECT_THAT(claims(8192, 8192), HasSubstr("holds 1 of their 67117056 bytes"));
-  EXPECT_THAT(refusal(good.substr(0, good.size() - 5)), HasSubstr("truncated"));
-  EXPECT_THAT(refusal(good.substr(0, 20)), HasSubstr("truncated"));
+  EXPECT_THAT(picture_refusal(good.substr(0, good.size() - 5)), HasSubstr("truncated"));
+  EXPECT_THAT(picture_refusal(good.substr(0, 20)), HasSubstr("truncated"));
   std::string flipped = good;
   flipped[45] = static_cast<char>(flipped[45] ^ 1);
-  EXPECT_THAT(refusal(flipped), HasSubstr("checksum"));
-  EXPECT_THAT(refusal(signature + png_header(4, 4, 3, kPngGrey) + png_chunk("IEND", "")), HasSubstr("in 3 bits"));
-  EXPECT_THAT(refusal(signature + png_header(4, 4, 8, kPngGrey) + png_chunk("IDAT", deflated(std::string(100, '\0'))) +
-                      png_chunk("IEND", "")),
+  EXPECT_THAT(picture_refusal(flipped), HasSubstr("checksum"));
+  EXPECT_THAT(picture_refusal(signature + png_header(4, 4, 3, kPngGrey) + png_chunk("IEND", "")),
+              HasSubstr("in 3 bits"));
+  EXPECT_THAT(picture_refusal(signature + png_header(4, 4, 8, kPngGrey) +
+                              png_chunk("IDAT", deflated(std::string(100, '\0'))) + png_chunk("IEND", "")),
               HasSubstr("holds more of their 20 bytes"));
-  EXPECT_THAT(refusal(""), HasSubstr("is no PNG or JPEG picture"));
-  EXPECT_THAT(refusal("GIF89a and so on"), HasSubstr("it is a GIF picture"));
-  EXPECT_THAT(refusal("\xff\xd8\xff\xe0"), HasSubstr("truncated"));
+  EXPECT_THAT(picture_refusal(""), HasSubstr("is no PNG or JPEG picture"));
+  EXPECT_THAT(picture_refusal("GIF89a and so on"), HasSubstr("it is a GIF picture"));
+  EXPECT_THAT(picture_refusal("\xff\xd8\xff\xe0"), HasSubstr("truncated"));
 }
 
 // Every chunk has a checksum, so that no change goes unseen but those in what belongs to none.

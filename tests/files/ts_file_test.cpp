@@ -17,7 +17,7 @@ constexpr const char* kHeader =
     "# a comment\n@problemName Waves\n@timeStamps false\n@univariate false\n@dimensions 2\n@equalLength true\n"
     "@seriesLength 3\n@classLabel true up down\n@data\n";
 
-TsFile read(const std::string& text, std::vector<std::string>* bad = nullptr) {
+TsFile ts_file_of(const std::string& text, std::vector<std::string>* bad = nullptr) {
   const TempFolder folder;
   return read_ts_file(put_file(folder / "waves.ts", text), [&](const std::string& what) {
     if (!bad) throw UserError(what);
@@ -25,12 +25,12 @@ TsFile read(const std::string& text, std::vector<std::string>* bad = nullptr) {
   });
 }
 
-std::string refusal(const std::string& text) {
-  return user_error_of([&] { read(text); });
+std::string ts_file_refusal(const std::string& text) {
+  return user_error_of([&] { ts_file_of(text); });
 }
 
 TEST(TsFile, ReadsChannelsAsVectors) {
-  const TsFile file = read(std::string(kHeader) + "1,2,3:4,5,6:down\n\n -1.5 , 2e1,+3 : 0,0,0 : up \r\n");
+  const TsFile file = ts_file_of(std::string(kHeader) + "1,2,3:4,5,6:down\n\n -1.5 , 2e1,+3 : 0,0,0 : up \r\n");
   EXPECT_THAT(file.classes, ElementsAre("up", "down"));
   EXPECT_EQ(file.channels, 2);
   ASSERT_EQ(file.series.size(), 2u);
@@ -42,14 +42,14 @@ TEST(TsFile, ReadsChannelsAsVectors) {
 }
 
 TEST(TsFile, ReadsLengthsOfTheirOwnAndMissingValues) {
-  const TsFile file = read("@classLabel TRUE a\n@DATA\n1,?:2,NaN:a\n7:8:a\n");
+  const TsFile file = ts_file_of("@classLabel TRUE a\n@DATA\n1,?:2,NaN:a\n7:8:a\n");
   EXPECT_EQ(file.channels, 2);
   EXPECT_TRUE(std::isnan(file.series[0].values[2]) && std::isnan(file.series[0].values[3]));
   EXPECT_EQ(file.series[1].length, 1);
 }
 
 TEST(TsFile, SaysWhatIsWrongWithASeries) {
-  const auto wrong = [](const std::string& row) { return refusal(kHeader + row + "\n"); };
+  const auto wrong = [](const std::string& row) { return ts_file_refusal(kHeader + row + "\n"); };
   EXPECT_THAT(wrong("1,2,3:4,5,6"), HasSubstr("waves.ts:10: the series is of class '4,5,6'"));
   EXPECT_THAT(wrong("1,2,3"), HasSubstr("has no class"));
   EXPECT_THAT(wrong("1,2,3:4,5:up"), HasSubstr("2 values in channel 1 and 3 in channel 0"));
@@ -65,25 +65,26 @@ TEST(TsFile, SaysWhatIsWrongWithASeries) {
 TEST(TsFile, LeavesBadSeriesOutWhereItMay) {
   std::vector<std::string> bad;
   const TsFile file =
-      read(std::string(kHeader) + "1,2,3:4,5,6:up\nnonsense\n1,2,3:4,5,6:left\n7,8,9:4,5,6:down\n", &bad);
+      ts_file_of(std::string(kHeader) + "1,2,3:4,5,6:up\nnonsense\n1,2,3:4,5,6:left\n7,8,9:4,5,6:down\n", &bad);
   EXPECT_EQ(file.series.size(), 2u);
   EXPECT_THAT(bad, ElementsAre(HasSubstr("waves.ts:11"), HasSubstr("waves.ts:12")));
 }
 
 TEST(TsFile, RefusesHeadersThatItCannotUse) {
-  EXPECT_THAT(refusal(""), HasSubstr("has no line '@data'"));
-  EXPECT_THAT(refusal("@classLabel true a b\n"), HasSubstr("has no line '@data'"));
-  EXPECT_THAT(refusal("\x89PNG\r\n\x1a\n"), HasSubstr("is it a .ts file?"));
-  EXPECT_THAT(refusal("@data\n1,2:a\n"), HasSubstr("'@data' comes before '@classLabel"));
-  EXPECT_THAT(refusal("@classLabel false\n@data\n1,2\n"), HasSubstr("without classes"));
-  EXPECT_THAT(refusal("@classLabel true\n@data\n"), HasSubstr("names no class"));
-  EXPECT_THAT(refusal("@classLabel true a a\n@data\n"), HasSubstr("names 'a' twice"));
-  EXPECT_THAT(refusal("@timeStamps true\n"), HasSubstr("time stamps are not supported"));
+  EXPECT_THAT(ts_file_refusal(""), HasSubstr("has no line '@data'"));
+  EXPECT_THAT(ts_file_refusal("@classLabel true a b\n"), HasSubstr("has no line '@data'"));
+  EXPECT_THAT(ts_file_refusal("\x89PNG\r\n\x1a\n"), HasSubstr("is it a .ts file?"));
+  EXPECT_THAT(ts_file_refusal("@data\n1,2:a\n"), HasSubstr("'@data' comes before '@classLabel"));
+  EXPECT_THAT(ts_file_refusal("@classLabel false\n@data\n1,2\n"), HasSubstr("without classes"));
+  EXPECT_THAT(ts_file_refusal("@classLabel true\n@data\n"), HasSubstr("names no class"));
+  EXPECT_THAT(ts_file_refusal("@classLabel true a a\n@data\n"), HasSubstr("names 'a' twice"));
+  EXPECT_THAT(ts_file_refusal("@timeStamps true\n"), HasSubstr("time stamps are not supported"));
   for (const char* many : {"0", "-3", "two", "99999999999999999999"})
-    EXPECT_THAT(refusal(std::string("@dimensions ") + many + "\n"), HasSubstr("whole number above 0"));
+    EXPECT_THAT(ts_file_refusal(std::string("@dimensions ") + many + "\n"), HasSubstr("whole number above 0"));
   // A declared size makes nothing be allocated.
   EXPECT_THAT(
-      refusal("@dimensions 4611686018427387904\n@seriesLength 4611686018427387904\n@classLabel true a\n@data\n1:a\n"),
+      ts_file_refusal(
+          "@dimensions 4611686018427387904\n@seriesLength 4611686018427387904\n@classLabel true a\n@data\n1:a\n"),
       HasSubstr("has 1 channels; the file's series have 4611686018427387904"));
 }
 
@@ -104,7 +105,7 @@ TEST(TsFile, SurvivesDamage) {
       text[random() % text.size()] = static_cast<char>(random() % 3 == 0 ? ",:?@\n#"[random() % 6] : random());
     std::vector<std::string> bad;
     try {
-      const TsFile file = read(text, &bad);
+      const TsFile file = ts_file_of(text, &bad);
       for (const TsSeries& series : file.series) {
         EXPECT_EQ(static_cast<int64_t>(series.values.size()), series.length * file.channels);
         EXPECT_LT(series.label, static_cast<int64_t>(file.classes.size()));

@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::large_plan;
+using testing::page_of;
 using testing::page_plan;
 using Json = nlohmann::json;
 
@@ -132,14 +133,6 @@ class PlanPageInBrowser : public ::testing::Test {
  private:
   std::filesystem::path browser_, folder_;
 };
-
-PlanPage page_of(const Plan& plan) {
-  PlanPage page;
-  page.title = "job.yaml";
-  page.subtitle = "a small decoder on a test";
-  page.plan = &plan;
-  return page;
-}
 
 TEST_F(PlanPageInBrowser, DrawsTimelineArenaAndPeak) {
   Plan plan = page_plan();

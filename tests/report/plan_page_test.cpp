@@ -21,16 +21,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::large_plan;
 using ::testing::Not;
+using testing::page_of;
 using testing::page_plan;
 using Json = nlohmann::json;
-
-PlanPage page_of(const Plan& plan) {
-  PlanPage page;
-  page.title = "job.yaml";
-  page.subtitle = "a small decoder on a test";
-  page.plan = &plan;
-  return page;
-}
 
 std::vector<int64_t> sums(const Json& deltas) {
   std::vector<int64_t> values = deltas.get<std::vector<int64_t>>();

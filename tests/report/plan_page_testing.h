@@ -85,6 +85,14 @@ inline Plan large_plan(int32_t ops, int32_t buffers) {
   return plan;
 }
 
+inline PlanPage page_of(const Plan& plan) {
+  PlanPage page;
+  page.title = "job.yaml";
+  page.subtitle = "a small decoder on a test";
+  page.plan = &plan;
+  return page;
+}
+
 /// The page's data, as its script reads it.
 inline nlohmann::json data_in(const std::string& html) {
   const std::string open = "<script type=\"application/json\" id=\"plan-data\">";
