@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-FmriAutoencoderConfig small() {
+FmriAutoencoderConfig small_autoencoder() {
   FmriAutoencoderConfig config;
   config.video = {.width = 16, .depth = 1, .decoder_depth = 1, .num_heads = 2};
   config.audio = {.width = 12, .depth = 1, .decoder_depth = 1, .num_heads = 2};
@@ -26,7 +26,7 @@ FmriAutoencoderConfig small() {
   return config;
 }
 
-std::map<std::string, torch::Tensor> inputs_of(const Step& step) {
+std::map<std::string, torch::Tensor> random_recordings(const Step& step) {
   std::map<std::string, torch::Tensor> inputs;
   for (const InputSpec& spec : step.inputs)
     inputs[spec.name] = spec.name == kCounted ? torch::ones(spec.sizes) : torch::randn(spec.sizes);
@@ -42,9 +42,9 @@ torch::Tensor loss_of(const Step& step, torch::nn::Module& model, const std::map
 
 TEST(FmriAutoencoder, EveryPartLearns) {
   torch::manual_seed(1);
-  const Step step = fmri_autoencoder_step(small(), 3);
+  const Step step = fmri_autoencoder_step(small_autoencoder(), 3);
   const auto model = step.model();
-  loss_of(step, *model, inputs_of(step)).backward();
+  loss_of(step, *model, random_recordings(step)).backward();
   for (const auto& entry : model->named_parameters()) {
     ASSERT_TRUE(entry.value().grad().defined()) << entry.key();
     EXPECT_GT(entry.value().grad().abs().max().item<double>(), 0) << entry.key();
@@ -53,11 +53,11 @@ TEST(FmriAutoencoder, EveryPartLearns) {
 
 TEST(FmriAutoencoder, AWeightOfZeroLeavesThePartOut) {
   torch::manual_seed(2);
-  FmriAutoencoderConfig config = small();
+  FmriAutoencoderConfig config = small_autoencoder();
   config.loss = {.fmri = 1, .video = 0, .audio = 0, .text = 0, .agreement = 0};
   const Step step = fmri_autoencoder_step(config, 2);
   const auto model = step.model();
-  loss_of(step, *model, inputs_of(step)).backward();
+  loss_of(step, *model, random_recordings(step)).backward();
   for (const auto& entry : model->named_parameters()) {
     const bool unused = entry.key().starts_with("fmri_encoder") || entry.key().starts_with("video_decoder") ||
                         entry.key().starts_with("audio_decoder") || entry.key().starts_with("text_decoder");
@@ -67,7 +67,7 @@ TEST(FmriAutoencoder, AWeightOfZeroLeavesThePartOut) {
 
 TEST(FmriAutoencoder, PartsAddUpByTheirWeights) {
   torch::manual_seed(3);
-  FmriAutoencoderConfig config = small();
+  FmriAutoencoderConfig config = small_autoencoder();
   const auto part = [&](double FmriLossConfig::*member, double weight) {
     FmriAutoencoderConfig one = config;
     one.loss = {0, 0, 0, 0, 0};
@@ -76,7 +76,7 @@ TEST(FmriAutoencoder, PartsAddUpByTheirWeights) {
   };
   const Step whole = fmri_autoencoder_step(config, 2);
   const auto model = whole.model();
-  const auto inputs = inputs_of(whole);
+  const auto inputs = random_recordings(whole);
   const auto loss_with = [&](const FmriAutoencoderConfig& other) {
     const Step step = fmri_autoencoder_step(other, 2);
     const auto twin = step.model();
@@ -97,10 +97,10 @@ TEST(FmriAutoencoder, PartsAddUpByTheirWeights) {
 }
 
 TEST(FmriAutoencoder, TheLossIsFloat32InBfloat16) {
-  const Step step = fmri_autoencoder_step(small(), 2);
+  const Step step = fmri_autoencoder_step(small_autoencoder(), 2);
   const auto model = step.model();
   model->to(torch::kBFloat16);
-  EXPECT_EQ(loss_of(step, *model, inputs_of(step), torch::kBFloat16).scalar_type(), torch::kFloat);
+  EXPECT_EQ(loss_of(step, *model, random_recordings(step), torch::kBFloat16).scalar_type(), torch::kFloat);
 }
 
 Evaluation evaluation_of(const Step& step, torch::nn::Module& model,
@@ -120,9 +120,9 @@ std::map<std::string, torch::Tensor> rows(const std::map<std::string, torch::Ten
 // What fills up the last batch of an evaluation changes nothing, whatever is in it.
 TEST(FmriAutoencoder, RowsThatDoNotCountDoNot) {
   torch::manual_seed(4);
-  const Step step = fmri_autoencoder_step(small(), 5);
+  const Step step = fmri_autoencoder_step(small_autoencoder(), 5);
   const auto model = step.model();
-  auto inputs = inputs_of(step);
+  auto inputs = random_recordings(step);
   inputs[kCounted].narrow(0, 3, 2).zero_();
   const Evaluation five = evaluation_of(step, *model, inputs);
   const Evaluation three = evaluation_of(step, *model, rows(inputs, 0, 3));
@@ -136,11 +136,11 @@ TEST(FmriAutoencoder, RowsThatDoNotCountDoNot) {
 // Sums over several micro batches come to the same as Pearson's formula over all samples.
 TEST(FmriAutoencoder, TheCorrelationIsPearsonsOfEachVoxel) {
   torch::manual_seed(5);
-  FmriAutoencoderConfig config = small();
+  FmriAutoencoderConfig config = small_autoencoder();
   const Step step = fmri_autoencoder_step(config, 24);
   const auto model = step.model();
   model->eval();
-  auto inputs = inputs_of(step);
+  auto inputs = random_recordings(step);
   inputs["voxels"] = inputs["voxels"] * 3 + 2;
   inputs["voxels"].narrow(1, 0, 5).fill_(7);  // 5 of 50 voxels do not vary: 0 each
   const torch::Tensor predicted = static_cast<model::FmriAutoencoderImpl&>(*model)
@@ -169,12 +169,13 @@ TEST(FmriAutoencoder, TheCorrelationIsPearsonsOfEachVoxel) {
 }
 
 TEST(FmriAutoencoder, WithoutAPredictionThereIsNoCorrelation) {
-  FmriAutoencoderConfig config = small();
+  FmriAutoencoderConfig config = small_autoencoder();
   config.loss = {.fmri = 0, .video = 0, .audio = 0, .text = 1, .agreement = 0};
   const Step step = fmri_autoencoder_step(config, 2);
   const auto model = step.model();
   std::map<std::string, torch::Tensor> sums;
-  for (const auto& [name, sum] : evaluation_of(step, *model, inputs_of(step)).sums) sums[name] = sum.to(torch::kDouble);
+  for (const auto& [name, sum] : evaluation_of(step, *model, random_recordings(step)).sums)
+    sums[name] = sum.to(torch::kDouble);
   const auto metrics = step.metrics(sums);
   ASSERT_EQ(metrics.size(), 1u);
   EXPECT_EQ(metrics[0].first, "text_loss");
@@ -182,7 +183,7 @@ TEST(FmriAutoencoder, WithoutAPredictionThereIsNoCorrelation) {
 
 TEST(FmriAutoencoder, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
-    FmriAutoencoderConfig config = small();
+    FmriAutoencoderConfig config = small_autoencoder();
     change(config);
     try {
       fmri_autoencoder_step(config, 1);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kVectors = 21;
 
-GestureSsmConfig small(const std::string& share_weights = "false") {
+GestureSsmConfig small_ssm(const std::string& share_weights = "false") {
   GestureSsmConfig config;
   config.channels = 3;
   config.num_classes = 5;
@@ -30,7 +30,7 @@ GestureSsmConfig small(const std::string& share_weights = "false") {
   return config;
 }
 
-StepInputs inputs_of(const Step& step, torch::ScalarType dtype = torch::kFloat) {
+StepInputs random_series(const Step& step, torch::ScalarType dtype = torch::kFloat) {
   StepInputs inputs;
   for (const InputSpec& spec : step.inputs)
     inputs.set(spec.name, spec.name == kCounted        ? torch::ones(spec.sizes)
@@ -50,15 +50,15 @@ TEST(GestureSsm, SharesItsWeightsAsItIsTold) {
   constexpr int64_t mixer = 12 * (3 * 24 + 2 * 6 + 3) + (24 + 2 * 6) * 5 + 24 + 3 * 3;
   constexpr int64_t rest = (4 * 12 + 12) + 3 * 12 + 2 * 12 + (2 * 12 * 5 + 5);  // embedding, norms, head
   for (const auto& [share, mixers] : {std::pair{"false", 6}, {"bidirectional", 3}, {"true", 1}})
-    EXPECT_EQ(parameters_of(*gesture_ssm_step(small(share), 1, kVectors).model()), mixers * mixer + rest) << share;
+    EXPECT_EQ(parameters_of(*gesture_ssm_step(small_ssm(share), 1, kVectors).model()), mixers * mixer + rest) << share;
 }
 
 TEST(GestureSsm, EveryPartLearns) {
   for (const char* share : {"false", "bidirectional", "true"}) {
     torch::manual_seed(1);
-    const Step step = gesture_ssm_step(small(share), 3, kVectors);
+    const Step step = gesture_ssm_step(small_ssm(share), 3, kVectors);
     const auto model = step.model();
-    step.loss(*model, inputs_of(step)).backward();
+    step.loss(*model, random_series(step)).backward();
     for (const auto& entry : model->named_parameters()) {
       ASSERT_TRUE(entry.value().grad().defined()) << share << " " << entry.key();
       EXPECT_GT(entry.value().grad().abs().max().item<double>(), 0) << share << " " << entry.key();
@@ -68,10 +68,10 @@ TEST(GestureSsm, EveryPartLearns) {
 
 TEST(GestureSsm, HasTheGradientOfFiniteDifferences) {
   torch::manual_seed(2);
-  const Step step = gesture_ssm_step(small("bidirectional"), 2, kVectors);
+  const Step step = gesture_ssm_step(small_ssm("bidirectional"), 2, kVectors);
   const auto model = step.model();
   model->to(torch::kDouble);
-  const StepInputs inputs = inputs_of(step, torch::kDouble);
+  const StepInputs inputs = random_series(step, torch::kDouble);
   step.loss(*model, inputs).backward();
   const torch::NoGradGuard no_grad;
   for (const auto& entry : model->named_parameters()) {
@@ -93,7 +93,7 @@ TEST(GestureSsm, HasTheGradientOfFiniteDifferences) {
 // Sharing a mixer between the directions computes its projections once; what comes out is the same.
 TEST(GestureSsm, BothDirectionsAtOnceAreOneAfterTheOther) {
   torch::manual_seed(3);
-  model::MambaMixer mixer(model::mixer_of(small()), 0.1);
+  model::MambaMixer mixer(model::mixer_of(small_ssm()), 0.1);
   const torch::Tensor x = torch::randn({2, kVectors, 12});
   EXPECT_TRUE(torch::allclose(mixer->both(x), mixer(x, false) + mixer(x, true), 1e-4, 1e-6));
   EXPECT_TRUE(torch::allclose(mixer(x.flip(1), true), mixer(x, false).flip(1), 1e-4, 1e-6));
@@ -101,7 +101,7 @@ TEST(GestureSsm, BothDirectionsAtOnceAreOneAfterTheOther) {
 
 TEST(GestureSsm, ADirectionSeesOneSide) {
   torch::manual_seed(4);
-  model::MambaMixer mixer(model::mixer_of(small()), 0.1);
+  model::MambaMixer mixer(model::mixer_of(small_ssm()), 0.1);
   torch::Tensor x = torch::randn({1, kVectors, 12});
   const torch::Tensor before = mixer(x, false), behind = mixer(x, true);
   x.select(1, 10).add_(1);
@@ -123,7 +123,7 @@ TEST(GestureSsm, PoolsMeansOfWhatThereIs) {
 
 TEST(GestureSsm, WhatDoesNotCountIsWithoutEffect) {
   torch::manual_seed(5);
-  const Step three = gesture_ssm_step(small(), 3, kVectors), two = gesture_ssm_step(small(), 2, kVectors);
+  const Step three = gesture_ssm_step(small_ssm(), 3, kVectors), two = gesture_ssm_step(small_ssm(), 2, kVectors);
   const auto model = three.model();
   model->eval();
   const torch::Tensor vectors = torch::randn({3, kVectors, 4}), labels = torch::tensor({1, 4, 2});
@@ -143,15 +143,15 @@ TEST(GestureSsm, WhatDoesNotCountIsWithoutEffect) {
 }
 
 TEST(GestureSsm, TheLossIsFloat32InBfloat16) {
-  const Step step = gesture_ssm_step(small(), 2, kVectors);
+  const Step step = gesture_ssm_step(small_ssm(), 2, kVectors);
   const auto model = step.model();
   model->to(torch::kBFloat16);
-  EXPECT_EQ(step.loss(*model, inputs_of(step, torch::kBFloat16)).scalar_type(), torch::kFloat);
+  EXPECT_EQ(step.loss(*model, random_series(step, torch::kBFloat16)).scalar_type(), torch::kFloat);
 }
 
 TEST(GestureSsm, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
-    GestureSsmConfig config = small();
+    GestureSsmConfig config = small_ssm();
     change(config);
     try {
       gesture_ssm_step(config, 1, kVectors);

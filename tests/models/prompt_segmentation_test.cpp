@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-PromptSegmentationConfig small() {
+PromptSegmentationConfig small_segmentation() {
   PromptSegmentationConfig config;
   config.image_size = 48;  // features of 3 x 3 and windows of 2: maps are padded
   config.prompt_length = 6;
@@ -37,7 +37,7 @@ PromptSegmentationConfig small() {
 
 using Inputs = std::map<std::string, torch::Tensor>;
 
-Inputs inputs_of(const Step& step) {
+Inputs random_prompts(const Step& step) {
   Inputs inputs;
   for (const InputSpec& spec : step.inputs)
     inputs[spec.name] = spec.dtype == torch::kFloat ? torch::randn(spec.sizes)
@@ -54,16 +54,16 @@ StepInputs named(const Inputs& inputs) {
   return all;
 }
 
-double loss_of(const Step& step, torch::nn::Module& model, const Inputs& inputs) {
+double loss_value(const Step& step, torch::nn::Module& model, const Inputs& inputs) {
   const torch::NoGradGuard no_grad;
   return step.loss(model, named(inputs)).item<double>();
 }
 
 TEST(PromptSegmentation, EveryPartLearns) {
   torch::manual_seed(1);
-  const Step step = prompt_segmentation_step(small(), 2);
+  const Step step = prompt_segmentation_step(small_segmentation(), 2);
   const auto model = step.model();
-  step.loss(*model, named(inputs_of(step))).backward();
+  step.loss(*model, named(random_prompts(step))).backward();
   for (const auto& entry : model->named_parameters()) {
     ASSERT_TRUE(entry.value().grad().defined()) << entry.key();
     EXPECT_GT(entry.value().grad().abs().max().item<double>(), 0) << entry.key();
@@ -72,12 +72,12 @@ TEST(PromptSegmentation, EveryPartLearns) {
 
 TEST(PromptSegmentation, WithoutTextOrImageTokensTheyAreLeftOut) {
   torch::manual_seed(2);
-  PromptSegmentationConfig config = small();
+  PromptSegmentationConfig config = small_segmentation();
   config.loss.text = 0;
   config.image_tokens = 0;
   const Step step = prompt_segmentation_step(config, 2);
   const auto model = step.model();
-  step.loss(*model, named(inputs_of(step))).backward();
+  step.loss(*model, named(random_prompts(step))).backward();
   for (const auto& entry : model->named_parameters()) {
     EXPECT_FALSE(entry.key().starts_with("image_projection")) << entry.key();
     EXPECT_EQ(entry.value().grad().defined(), entry.key() != "llm.head") << entry.key();
@@ -86,27 +86,28 @@ TEST(PromptSegmentation, WithoutTextOrImageTokensTheyAreLeftOut) {
 
 TEST(PromptSegmentation, ReadsThePromptUpToWhereItIsAsked) {
   torch::manual_seed(3);
-  PromptSegmentationConfig config = small();
+  PromptSegmentationConfig config = small_segmentation();
   config.loss.text = 0;
   const Step step = prompt_segmentation_step(config, 2);
   const auto model = step.model();
   model->eval();
-  Inputs inputs = inputs_of(step);
-  const double before = loss_of(step, *model, inputs);
+  Inputs inputs = random_prompts(step);
+  const double before = loss_value(step, *model, inputs);
   inputs["tokens"].select(1, 5).fill_(3);  // behind it
-  EXPECT_EQ(loss_of(step, *model, inputs), before);
+  EXPECT_EQ(loss_value(step, *model, inputs), before);
   inputs["tokens"].select(1, 0).add_(1).remainder_(40);
-  EXPECT_NE(loss_of(step, *model, inputs), before);
+  EXPECT_NE(loss_value(step, *model, inputs), before);
 }
 
 TEST(PromptSegmentation, SamplesThatDoNotCountChangeNothing) {
   torch::manual_seed(4);
-  const Step one = prompt_segmentation_step(small(), 1), two = prompt_segmentation_step(small(), 2);
+  const Step one = prompt_segmentation_step(small_segmentation(), 1),
+             two = prompt_segmentation_step(small_segmentation(), 2);
   const auto model = one.model();
-  Inputs inputs = inputs_of(two), first;
+  Inputs inputs = random_prompts(two), first;
   inputs[kCounted].select(0, 1).fill_(0);
   for (const auto& [name, tensor] : inputs) first[name] = tensor.narrow(0, 0, 1);
-  EXPECT_NEAR(loss_of(two, *model, inputs), loss_of(one, *model, first), 1e-5);
+  EXPECT_NEAR(loss_value(two, *model, inputs), loss_value(one, *model, first), 1e-5);
   const torch::NoGradGuard no_grad;
   const Evaluation all = two.evaluation(*model, named(inputs)), alone = one.evaluation(*model, named(first));
   EXPECT_NEAR(all.loss.item<double>(), alone.loss.item<double>(), 1e-5);
@@ -116,26 +117,27 @@ TEST(PromptSegmentation, SamplesThatDoNotCountChangeNothing) {
 
 TEST(PromptSegmentation, TheLossIsTheMeanOverSamplesHoweverTheyAreCut) {
   torch::manual_seed(5);
-  const Step one = prompt_segmentation_step(small(), 1), three = prompt_segmentation_step(small(), 3);
+  const Step one = prompt_segmentation_step(small_segmentation(), 1),
+             three = prompt_segmentation_step(small_segmentation(), 3);
   const auto model = one.model();
-  Inputs inputs = inputs_of(three);
+  Inputs inputs = random_prompts(three);
   inputs["targets"].select(0, 1).narrow(0, 0, 4).fill_(-100);  // answers of different length
   double sum = 0;
   for (int64_t i = 0; i < 3; ++i) {
     Inputs part;
     for (const auto& [name, tensor] : inputs) part[name] = tensor.narrow(0, i, 1);
-    sum += loss_of(one, *model, part);
+    sum += loss_value(one, *model, part);
   }
-  EXPECT_NEAR(loss_of(three, *model, inputs), sum / 3, 1e-5 * sum);
+  EXPECT_NEAR(loss_value(three, *model, inputs), sum / 3, 1e-5 * sum);
 }
 
 TEST(PromptSegmentation, TheLossIsWhatItsFormulaSays) {
   torch::manual_seed(6);
-  PromptSegmentationConfig config = small();
+  PromptSegmentationConfig config = small_segmentation();
   config.loss = {.bce = 0.7, .dice = 0.3, .text = 0};
   const Step step = prompt_segmentation_step(config, 2);
   const auto model = step.model();
-  const Inputs inputs = inputs_of(step);
+  const Inputs inputs = random_prompts(step);
   const torch::NoGradGuard no_grad;
   auto& ours = static_cast<model::PromptSegmentationImpl&>(*model);
   const auto logits = ours.forward(inputs.at("image"), inputs.at("tokens"), inputs.at("read_at")).logits;
@@ -145,14 +147,14 @@ TEST(PromptSegmentation, TheLossIsWhatItsFormulaSays) {
   const auto p = torch::sigmoid(logits);
   const auto area = [](const torch::Tensor& x) { return x.sum({1, 2}); };
   const auto dice = ((2 * area(p * wanted) + 1) / (area(p) + area(wanted) + 1)).mean();
-  EXPECT_NEAR(loss_of(step, *model, inputs), (0.7 * bce + 0.3 * (1 - dice)).item<double>(), 1e-5);
+  EXPECT_NEAR(loss_value(step, *model, inputs), (0.7 * bce + 0.3 * (1 - dice)).item<double>(), 1e-5);
 }
 
 TEST(PromptSegmentation, DiceIsOneForTheMaskItself) {
   torch::manual_seed(7);
-  const Step step = prompt_segmentation_step(small(), 2);
+  const Step step = prompt_segmentation_step(small_segmentation(), 2);
   const auto model = step.model();
-  Inputs inputs = inputs_of(step);
+  Inputs inputs = random_prompts(step);
   const torch::NoGradGuard no_grad;
   auto& ours = static_cast<model::PromptSegmentationImpl&>(*model);
   const auto logits = ours.forward(inputs["image"], inputs["tokens"], inputs["read_at"]).logits;
@@ -200,10 +202,10 @@ TEST(PromptSegmentation, UpscaleIsATransposedConvolution) {
 }
 
 TEST(PromptSegmentation, TheLossIsFloat32InBfloat16) {
-  const Step step = prompt_segmentation_step(small(), 2);
+  const Step step = prompt_segmentation_step(small_segmentation(), 2);
   const auto model = step.model();
   model->to(torch::kBFloat16);
-  Inputs inputs = inputs_of(step);
+  Inputs inputs = random_prompts(step);
   for (auto& [name, tensor] : inputs)
     if (tensor.is_floating_point()) tensor = tensor.to(torch::kBFloat16);
   EXPECT_EQ(step.loss(*model, named(inputs)).scalar_type(), torch::kFloat);
@@ -211,7 +213,7 @@ TEST(PromptSegmentation, TheLossIsFloat32InBfloat16) {
 
 TEST(PromptSegmentation, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
-    PromptSegmentationConfig config = small();
+    PromptSegmentationConfig config = small_segmentation();
     change(config);
     try {
       prompt_segmentation_step(config, 1);

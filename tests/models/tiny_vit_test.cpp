@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-ImageEncoderConfig small() {
+ImageEncoderConfig small_vit() {
   ImageEncoderConfig config;
   config.type = "tiny_vit";
   config.widths = {8, 12, 20, 16};
@@ -133,7 +133,7 @@ void shake(const Tensors& tensors) {
 
 TEST(TinyVit, ComputesWhatItsArchitectureSays) {
   torch::manual_seed(3);
-  model::TinyVitImpl model(small(), 3, 8);
+  model::TinyVitImpl model(small_vit(), 3, 8);
   const Tensors tensors = tensors_of(model);
   for (const auto& [name, tensor] : tensors)
     if (tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
@@ -142,7 +142,7 @@ TEST(TinyVit, ComputesWhatItsArchitectureSays) {
   const at::Tensor image = torch::randn({2, 48, 48, 3}, at::kDouble);
   const at::Tensor got = model.forward(image);
   EXPECT_EQ(got.sizes(), (std::vector<int64_t>{2, 3, 3, 8}));
-  const at::Tensor wanted = Reference(tensors, small()).forward(image.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
+  const at::Tensor wanted = Reference(tensors, small_vit()).forward(image.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
   EXPECT_LT((got - wanted).abs().max().item<double>(), 1e-10 * wanted.abs().max().item<double>());
   // Every tensor counts: none of them could be left out unseen.
   for (const auto& [name, tensor] : tensors) {

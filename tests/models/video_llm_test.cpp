@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kFrames = 3, kText = 7;
 
-VideoLlmConfig small() {
+VideoLlmConfig small_video_llm() {
   VideoLlmConfig config;
   config.image_size = 16;
   config.vision = {.patch = 4, .width = 16, .depth = 2, .num_heads = 2};
@@ -46,7 +46,7 @@ StepInputs rows_of(const StepInputs& inputs, int64_t first, int64_t count) {
 
 TEST(VideoLlm, EveryPartLearns) {
   torch::manual_seed(1);
-  const Step step = video_llm_step(small(), kFrames, kText, 2);
+  const Step step = video_llm_step(small_video_llm(), kFrames, kText, 2);
   const auto model = step.model();
   step.loss(*model, random_inputs(2)).backward();
   for (const auto& entry : model->named_parameters()) {
@@ -58,7 +58,7 @@ TEST(VideoLlm, EveryPartLearns) {
 // A batch's loss does not depend on how it is cut into micro batches, though its captions differ in length.
 TEST(VideoLlm, MicroBatchesAddUp) {
   torch::manual_seed(2);
-  const Step step = video_llm_step(small(), kFrames, kText, 4);
+  const Step step = video_llm_step(small_video_llm(), kFrames, kText, 4);
   const auto model = step.model();
   const StepInputs inputs = random_inputs(4);
   const double whole = step.loss(*model, inputs).item<double>();
@@ -70,7 +70,7 @@ TEST(VideoLlm, MicroBatchesAddUp) {
 // The loss and the metrics by hand: plain logits and plain cross entropy.
 TEST(VideoLlm, LossAndMetricsAreThoseOfTheLogits) {
   torch::manual_seed(3);
-  const Step step = video_llm_step(small(), kFrames, kText, 3);
+  const Step step = video_llm_step(small_video_llm(), kFrames, kText, 3);
   const auto module = step.model();
   module->eval();
   StepInputs inputs = random_inputs(3);
@@ -101,7 +101,7 @@ TEST(VideoLlm, LossAndMetricsAreThoseOfTheLogits) {
 // The text does not see what comes after it, but every frame; the encoder tells where in a picture something is.
 TEST(VideoLlm, TheTextSeesTheVideo) {
   torch::manual_seed(4);
-  const Step step = video_llm_step(small(), kFrames, kText, 1);
+  const Step step = video_llm_step(small_video_llm(), kFrames, kText, 1);
   const auto module = step.model();
   auto& model = static_cast<model::VideoLlmImpl&>(*module);
   const StepInputs inputs = random_inputs(1);
@@ -120,7 +120,7 @@ TEST(VideoLlm, TheTextSeesTheVideo) {
 }
 
 TEST(VideoLlm, TheLanguageModelHasATypeOfItsOwn) {
-  VideoLlmConfig config = small();
+  VideoLlmConfig config = small_video_llm();
   config.llm_dtype = DType::bfloat16;
   const Step step = video_llm_step(config, kFrames, kText, 2);
   const auto model = step.model();
@@ -134,7 +134,7 @@ TEST(VideoLlm, TheLanguageModelHasATypeOfItsOwn) {
 
 TEST(VideoLlm, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
-    VideoLlmConfig config = small();
+    VideoLlmConfig config = small_video_llm();
     change(config);
     try {
       video_llm_step(config, kFrames, kText, 1);

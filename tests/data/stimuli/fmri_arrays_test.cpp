@@ -72,15 +72,15 @@ TEST(FmriArrays, SayWhatIsWrong) {
   EXPECT_THAT(refusal(npy("<f4", "(1, 1, 1, 2)", std::vector<float>{1, 1})), HasSubstr("no voxel of it varies"));
 }
 
-constexpr StimuliShape kShape{.voxels = StimuliFiles::kVoxels,
-                              .video_frames = 6,
-                              .video_size = 2,
-                              .audio_frames = 6,
-                              .audio_mels = 5,
-                              .text_tokens = 3,
-                              .text_features = StimuliFiles::kFeatures};
+constexpr StimuliShape kArraysShape{.voxels = StimuliFiles::kVoxels,
+                                    .video_frames = 6,
+                                    .video_size = 2,
+                                    .audio_frames = 6,
+                                    .audio_mels = 5,
+                                    .text_tokens = 3,
+                                    .text_features = StimuliFiles::kFeatures};
 
-Batch all_of(const DataConfig& config, const StimuliShape& shape = kShape) {
+Batch all_of(const DataConfig& config, const StimuliShape& shape = kArraysShape) {
   const auto source = stimuli_samples(config, shape, [](const std::string&, double) {});
   const int64_t count = source->samples(Split::train);
   return source->batch(WindowOrder(count, 0, false), Split::train, 0, count);
