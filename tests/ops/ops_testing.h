@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,6 +14,9 @@
 namespace plimsoll::ops::testing {
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
+
+/// The norms' epsilon.
+constexpr double kNormEps = 1e-5;
 
 /// Largest relative error of one rounding, or of a short float32 sum.
 inline double tolerance(at::ScalarType type) {
@@ -60,6 +64,13 @@ int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run,
 /// Expects cpu_workspace_bytes() to be what the allocator saw, on 1 and 2 threads. It may be up to `slack` bytes a
 /// thread less.
 void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack = 0);
+
+/// Runs on `count` threads for its lifetime.
+struct Threads {
+  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before); }
+  int before;
+};
 
 /// Turns CPU autocast to a type on for its lifetime.
 struct Autocast {

@@ -88,7 +88,8 @@ c10::OperatorHandle find(const std::string& name) {
 }
 
 View view_of(const at::Tensor& tensor) {
-  return {0, dtype_of(tensor.scalar_type()), tensor.storage_offset(), tensor.sizes().vec(), tensor.strides().vec()};
+  return {0, plimsoll::dtype_of(tensor.scalar_type()), tensor.storage_offset(), tensor.sizes().vec(),
+          tensor.strides().vec()};
 }
 
 }  // namespace

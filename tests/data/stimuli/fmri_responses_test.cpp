@@ -72,7 +72,9 @@ TEST(FmriResponses, AConstantIsNoSignalAfterDetrending) {
     for (int64_t v = 0; v < volumes; ++v) {
       EXPECT_EQ(series.values[v * 4], 0) << line;
       EXPECT_EQ(series.values[v * 4 + 1], 0) << line;
-      if (line) EXPECT_EQ(series.values[v * 4 + 2], 0);
+      if (line) {
+        EXPECT_EQ(series.values[v * 4 + 2], 0);
+      }
       signal += std::pow(series.values[v * 4 + 3], 2);
     }
     EXPECT_NEAR(signal / volumes, 1, 1e-5);

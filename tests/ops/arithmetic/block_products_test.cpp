@@ -9,10 +9,11 @@
 namespace plimsoll::ops {
 namespace {
 
-struct Case {
+struct BlockProductCase {
   int64_t rows, depth, columns;
 };
-constexpr Case kCases[] = {{1, 1, 16}, {4, 8, 64}, {7, 5, 48}, {64, 64, 64}, {9, 33, 32}, {17, 6, 80}, {3, 40, 144}};
+constexpr BlockProductCase kCases[] = {{1, 1, 16},  {4, 8, 64},  {7, 5, 48},  {64, 64, 64},
+                                       {9, 33, 32}, {17, 6, 80}, {3, 40, 144}};
 
 /// Whole numbers, whose products and sums are exact in any order.
 template <typename S>
@@ -28,8 +29,8 @@ uint16_t bfloat16(float number) {
 
 /// `is(i, k)` and `times(k, j)` are the matrices' elements.
 template <typename S, typename Left, typename Right>
-void expect_product(const Case& c, const std::vector<S>& got, const std::vector<S>& before, int64_t row, bool add,
-                    const Left& left, const Right& right) {
+void expect_product(const BlockProductCase& c, const std::vector<S>& got, const std::vector<S>& before, int64_t row,
+                    bool add, const Left& left, const Right& right) {
   for (int64_t i = 0; i < c.rows; ++i)
     for (int64_t j = 0; j < row; ++j) {
       const size_t at = static_cast<size_t>(i * row + j);
@@ -43,7 +44,7 @@ void expect_product(const Case& c, const std::vector<S>& got, const std::vector<
 template <typename S>
 void check_products() {
   std::mt19937 random(3);
-  for (const Case& c : kCases)
+  for (const BlockProductCase& c : kCases)
     for (const bool add : {false, true})
       for (const bool turned : {false, true}) {
         const int64_t a_row = turned ? 1 : c.depth + 3, a_column = turned ? c.rows + 2 : 1;
@@ -71,9 +72,9 @@ TEST(BlockProducts, OfFloat64AreExactWhereNumbersAreWhole) {
 TEST(BlockProducts, OfPairsAreExactWhereNumbersAreWhole) {
   if (!has_pair_products()) GTEST_SKIP() << "this machine has no products of bfloat16 pairs";
   std::mt19937 random(4);
-  for (const Case& c : kCases)
+  for (const BlockProductCase& c : kCases)
     for (const bool add : {false, true}) {
-      const Case whole{c.rows, 2 * c.depth, c.columns};
+      const BlockProductCase whole{c.rows, 2 * c.depth, c.columns};
       const int64_t a_row = whole.depth + 1, b_row = c.columns, c_row = c.columns + 5;  // rows at odd addresses too
       const auto a = whole_numbers<float>(c.rows * a_row, random),
                  b = whole_numbers<float>(whole.depth * b_row, random);

@@ -17,7 +17,7 @@ void expect_right_products(double tolerance) {
   std::mt19937 random(7);
   const auto upto = [&](int64_t most) { return static_cast<int64_t>(1 + random() % most); };
   std::uniform_real_distribution<S> number(-1, 1);
-  for (int round = 0; round < testing::rounds(200); ++round) {
+  for (int round = 0; round < plimsoll::testing::rounds(200); ++round) {
     const int64_t rows = upto(20), columns = upto(150), gap = upto(5) - 1;
     const auto filled = static_cast<Filled>(random() % 3);
     const int64_t depth = filled == Filled::whole ? upto(40) : rows;

@@ -20,14 +20,14 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-struct Case {
+struct AttentionCase {
   int64_t batch, heads, kv_heads, queries, keys, width;
   bool causal = true;
   int64_t window = 0;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<AttentionCase>& attention_cases() {
+  static const std::vector<AttentionCase> all = {
       {2, 4, 4, 33, 33, 16},
       {1, 1, 1, 1, 1, 8},
       {2, 7, 1, 40, 40, 64},
@@ -53,12 +53,12 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-std::string name(const Case& c) {
+std::string name(const AttentionCase& c) {
   return c10::str("B=", c.batch, " Hq=", c.heads, " Hkv=", c.kv_heads, " T=", c.queries, " S=", c.keys, " D=", c.width,
                   c.causal ? " causal" : "", " window=", c.window);
 }
 
-Tensor scores(const Case& c, const Tensor& q, const Tensor& k) {
+Tensor scores(const AttentionCase& c, const Tensor& q, const Tensor& k) {
   const Tensor all =
       at::matmul(q, k.repeat_interleave(c.heads / c.kv_heads, 1).transpose(2, 3)) / std::sqrt(double(c.width));
   if (!c.causal) return all;
@@ -68,7 +68,7 @@ Tensor scores(const Case& c, const Tensor& q, const Tensor& k) {
   return all.masked_fill(hidden, -std::numeric_limits<double>::infinity());
 }
 
-Tensor reference(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v) {
+Tensor attention_reference(const AttentionCase& c, const Tensor& q, const Tensor& k, const Tensor& v) {
   return at::matmul(at::softmax(scores(c, q, k), -1), v.repeat_interleave(c.heads / c.kv_heads, 1));
 }
 
@@ -77,17 +77,10 @@ Tensor random_heads(int64_t batch, int64_t heads, int64_t tokens, int64_t width,
   return torch::randn({batch, tokens, heads, width}, at::kDouble).to(type).transpose(1, 2);
 }
 
-/// Runs on so many threads while it lives.
-struct Threads {
-  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before); }
-  int before;
-};
-
 TEST(Attention, AgreesWithItsParts) {
   torch::manual_seed(1);
   const Threads one(1);
-  for (const Case& c : cases()) {
+  for (const AttentionCase& c : attention_cases()) {
     for (const auto type : kTypes) {
       const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type).requires_grad_(true);
       const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type).requires_grad_(true);
@@ -95,7 +88,8 @@ TEST(Attention, AgreesWithItsParts) {
       std::vector<Tensor> exact;
       for (const Tensor& t : {q, k, v}) exact.push_back(t.detach().to(at::kDouble).requires_grad_(true));
       const Tensor grad = random_heads(c.batch, c.heads, c.queries, c.width, type);
-      const Tensor out = attention(q, k, v, c.causal, c.window), want = reference(c, exact[0], exact[1], exact[2]);
+      const Tensor out = attention(q, k, v, c.causal, c.window),
+                   want = attention_reference(c, exact[0], exact[1], exact[2]);
       out.backward(grad);
       want.backward(grad.to(at::kDouble));
       const double error = tolerance(type);
@@ -107,7 +101,8 @@ TEST(Attention, AgreesWithItsParts) {
   }
 }
 
-Tensor capped_reference(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, double scale, double cap) {
+Tensor capped_reference(const AttentionCase& c, const Tensor& q, const Tensor& k, const Tensor& v, double scale,
+                        double cap) {
   const Tensor all = at::matmul(q, k.repeat_interleave(c.heads / c.kv_heads, 1).transpose(2, 3)) * scale;
   Tensor capped = cap * at::tanh(all / cap);
   if (c.causal) {
@@ -122,7 +117,7 @@ Tensor capped_reference(const Case& c, const Tensor& q, const Tensor& k, const T
 TEST(Attention, CapsItsScores) {
   torch::manual_seed(6);
   const Threads one(1);
-  for (const Case& c : cases()) {
+  for (const AttentionCase& c : attention_cases()) {
     for (const auto type : kTypes) {
       for (const double cap : {1.5, 50.0}) {
         const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type).requires_grad_(true);
@@ -185,7 +180,7 @@ TEST(Attention, LargeScoresChooseTheirKey) {
 
 TEST(Attention, TakesAScale) {
   torch::manual_seed(7);
-  const Case c{2, 4, 2, 40, 40, 16, true, 9};
+  const AttentionCase c{2, 4, 2, 40, 40, 16, true, 9};
   const Tensor q = random_heads(2, 4, 40, 16, at::kFloat), k = random_heads(2, 2, 40, 16, at::kFloat);
   const Tensor out = attention(q, k, k, {.window = 9, .scale = 0.1});
   expect_close(out, capped_reference(c, q.to(at::kDouble), k.to(at::kDouble), k.to(at::kDouble), 0.1, 1e9), 5e-5,
@@ -220,7 +215,7 @@ TEST(Attention, ACappedGradientIsTheDifferenceOfResults) {
 
 TEST(Attention, ACapAnnouncesItsResultsAndItsWorkspace) {
   torch::manual_seed(9);
-  for (const Case& c : cases()) {
+  for (const AttentionCase& c : attention_cases()) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type);
       const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type);
@@ -246,7 +241,7 @@ TEST(Attention, MergingTheHeadsIsAView) {
 
 TEST(Attention, KeepsTheLogOfTheSum) {
   torch::manual_seed(2);
-  for (const Case& c : cases()) {
+  for (const AttentionCase& c : attention_cases()) {
     const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, at::kFloat);
     const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, at::kFloat);
     const auto results = call("plimsoll::attention", {q, k, k, c.causal, c.window, c10::IValue(), 0.0});
@@ -257,7 +252,7 @@ TEST(Attention, KeepsTheLogOfTheSum) {
 
 TEST(Attention, AnnouncesItsResultsAndItsWorkspace) {
   torch::manual_seed(3);
-  for (const Case& c : cases()) {
+  for (const AttentionCase& c : attention_cases()) {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
       if (type == at::kDouble && c.queries > 100) continue;
       Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type);
@@ -295,8 +290,8 @@ TEST(Attention, TakesAnyStrides) {
 }
 
 /// out, logsumexp, dq, dk and dv.
-std::vector<Tensor> results_of(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& grad,
-                               double softcap = 0) {
+std::vector<Tensor> results_of(const AttentionCase& c, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const Tensor& grad, double softcap = 0) {
   const auto forward = call("plimsoll::attention", {q, k, v, c.causal, c.window, c10::IValue(), softcap});
   const auto backward = call("plimsoll::attention_backward",
                              {grad, q, k, v, forward[0], forward[1], c.causal, c.window, c10::IValue(), softcap});
@@ -310,8 +305,8 @@ std::vector<Tensor> results_of(const Case& c, const Tensor& q, const Tensor& k, 
 // queries' gradients come after. Neither may show.
 TEST(Attention, GivesTheSameBitsOnAnyNumberOfThreads) {
   torch::manual_seed(5);
-  for (const Case& c :
-       {Case{2, 6, 2, 300, 300, 16, true, 70}, Case{1, 3, 1, 333, 333, 24}, Case{1, 2, 2, 90, 150, 40, false}})
+  for (const AttentionCase& c : {AttentionCase{2, 6, 2, 300, 300, 16, true, 70}, AttentionCase{1, 3, 1, 333, 333, 24},
+                                 AttentionCase{1, 2, 2, 90, 150, 40, false}})
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type), grad = at::randn_like(q);
       const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type), v = at::randn_like(k);
@@ -355,7 +350,7 @@ TEST(Attention, IsAsExactAsLibtorch) {
   const Threads one(1);
   double our_errors[2][4]{}, their_errors[2][4]{};
   for (int trial = 0; trial < 24; ++trial) {
-    Case c{draw(1, 2), 0, draw(1, 2), draw(1, 200), 0, draw(2, 80), draw(0, 2) > 0};
+    AttentionCase c{draw(1, 2), 0, draw(1, 2), draw(1, 200), 0, draw(2, 80), draw(0, 2) > 0};
     c.heads = c.kv_heads * draw(1, 3);
     c.keys = c.causal ? c.queries : draw(1, 200);
     if (c.causal && draw(0, 2) == 0) c.window = draw(1, c.queries + 10);
@@ -366,7 +361,7 @@ TEST(Attention, IsAsExactAsLibtorch) {
       const std::vector<Tensor> got = results_of(c, q, k, v, grad);
       std::vector<Tensor> exact;
       for (const Tensor& t : {q, k, v}) exact.push_back(t.to(at::kDouble).requires_grad_(true));
-      const Tensor want = reference(c, exact[0], exact[1], exact[2]);
+      const Tensor want = attention_reference(c, exact[0], exact[1], exact[2]);
       want.backward(grad.to(at::kDouble));
       // libtorch's, on repeated heads and with a mask.
       const Tensor rk = k.repeat_interleave(c.heads / c.kv_heads, 1), rv = v.repeat_interleave(c.heads / c.kv_heads, 1);

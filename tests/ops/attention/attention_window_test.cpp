@@ -28,7 +28,7 @@ Tensor hidden_keys(int64_t tokens, int64_t window) {
   return (j > i).logical_or(j <= i - window);
 }
 
-Tensor reference(const Tensor& q, const Tensor& k, const Tensor& v, int64_t window) {
+Tensor window_reference(const Tensor& q, const Tensor& k, const Tensor& v, int64_t window) {
   const Tensor scores = at::matmul(q, k.repeat_interleave(kHeads, 1).transpose(2, 3)) / std::sqrt(double(kWidth));
   const Tensor seen = scores.masked_fill(hidden_keys(q.size(2), window), -std::numeric_limits<double>::infinity());
   return at::matmul(at::softmax(seen, -1), v.repeat_interleave(kHeads, 1));
@@ -46,7 +46,8 @@ TEST(AttentionWindow, AgreesWithDoublePrecisionNextToTheEdgesOfBlocks) {
         std::vector<Tensor> exact;
         for (const Tensor& t : {q, k, v}) exact.push_back(t.detach().to(at::kDouble).requires_grad_(true));
         const Tensor grad = random_heads(kHeads, tokens, type);
-        const Tensor out = attention(q, k, v, true, window), want = reference(exact[0], exact[1], exact[2], window);
+        const Tensor out = attention(q, k, v, true, window),
+                     want = window_reference(exact[0], exact[1], exact[2], window);
         out.backward(grad);
         want.backward(grad.to(at::kDouble));
         const std::string what = c10::str(tokens, " tokens, window ", window, " ", c10::toString(type));

@@ -120,7 +120,7 @@ FusedLayout layout_of(const std::vector<Tensor>& inputs, const std::vector<Tenso
   const auto views = [](const std::vector<Tensor>& tensors) {
     std::vector<View> views;
     for (const Tensor& tensor : tensors)
-      views.push_back({0, dtype_of(tensor.scalar_type()), 0, tensor.sizes().vec(), tensor.strides().vec()});
+      views.push_back({0, plimsoll::dtype_of(tensor.scalar_type()), 0, tensor.sizes().vec(), tensor.strides().vec()});
     return views;
   };
   return fused_layout(views(inputs), views(outputs));
@@ -161,7 +161,7 @@ TEST_F(FusedSource, ComputesWhatTheCpuDoes) {
       program.constants = {0.75, 20.0};
       std::vector<Tensor> made;
       for (size_t o = first; o < last; ++o) {
-        FusedProgram::Step step{opcodes[o], dtype_of(type), {}};
+        FusedProgram::Step step{opcodes[o], plimsoll::dtype_of(type), {}};
         for (int i = 0; i < operands_of(opcodes[o]); ++i) step.operands[i] = i;
         program.steps.push_back(step);
         program.outputs.push_back(program.values() - 1);
@@ -202,7 +202,7 @@ FusedProgram chain(DType low) {
 TEST_F(FusedSource, PacksOfMixedTypes) {
   for (const at::ScalarType low : {at::kBFloat16, at::kHalf})
     for (const int64_t count : {1, 7, 64, 4099}) {
-      const FusedProgram program = chain(dtype_of(low));
+      const FusedProgram program = chain(plimsoll::dtype_of(low));
       const Tensor a = at::randn({count}), b = at::randn({count}).to(low), s = at::randn({1}).to(low).expand({count});
       const std::vector<Tensor> made = {a.clone(), at::zeros({count}, low), at::zeros({count})};
       const std::vector<Tensor> expected = on_cpu(program, {a, b, s}, made);

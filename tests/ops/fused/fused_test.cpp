@@ -58,7 +58,7 @@ int64_t different_bits(const Tensor& a, const Tensor& b) {
   return a.numel() - same.sum().item<int64_t>();
 }
 
-struct Case {
+struct FusedCase {
   Opcode opcode;
   int inputs;
   std::vector<double> constants;
@@ -66,7 +66,7 @@ struct Case {
   std::string types = "fbh";  ///< float32, bfloat16, float16: where pointwise_op() takes it
 };
 
-std::vector<Case> cases() {
+std::vector<FusedCase> fused_cases() {
   using T = const std::vector<Tensor>&;
   const auto backward = [](auto op) { return [op](T t) { return op(t[0], t[1]); }; };
   return {
@@ -111,14 +111,14 @@ class Fused : public ::testing::Test {
 
 TEST_F(Fused, EachOpcodeGivesTheBitsOfItsOperator) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
-    for (const Case& each : cases()) {
+    for (const FusedCase& each : fused_cases()) {
       if (each.types.find(type == at::kFloat ? 'f' : type == at::kHalf ? 'h' : 'b') == std::string::npos) continue;
       for (const int64_t count : {32, 77, 5000, 40003}) {
         std::vector<Tensor> inputs;
         for (int i = 0; i < each.inputs; ++i) inputs.push_back(numbers(count, type, static_cast<uint64_t>(i)));
         const Tensor expected = each.reference(inputs);
         const Tensor made = at::full_like(expected, 7);
-        run(single(each.opcode, each.inputs, each.constants, dtype_of(type)), inputs, {made});
+        run(single(each.opcode, each.inputs, each.constants, plimsoll::dtype_of(type)), inputs, {made});
         EXPECT_EQ(different_bits(made, expected), 0)
             << name_of(each.opcode) << " of " << count << " " << c10::toString(type);
       }
@@ -130,7 +130,7 @@ TEST_F(Fused, CastsRoundAsCopiesDo) {
     for (const at::ScalarType to : {at::kFloat, at::kBFloat16, at::kHalf}) {
       const Tensor source = at::isFloatingType(from) ? numbers(3001, from, 3) : at::randint(0, 2000, {3001}).to(from);
       const Tensor made = at::zeros({3001}, to);
-      run(single(Opcode::cast, 1, {}, dtype_of(to)), {source}, {made});
+      run(single(Opcode::cast, 1, {}, plimsoll::dtype_of(to)), {source}, {made});
       EXPECT_EQ(different_bits(made, source.to(to)), 0) << c10::toString(from) << " to " << c10::toString(to);
     }
 }

@@ -14,8 +14,6 @@ using namespace testing;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr double kEps = 1e-5;
-
 Tensor random(at::IntArrayRef sizes, at::ScalarType type) {
   return (3 * at::randn(sizes, at::kDouble)).to(type);
 }
@@ -37,8 +35,8 @@ void expect_forward(Tensor sum, const Tensor& a, const Tensor& b, const Tensor& 
                     const std::string& what) {
   Tensor want_sum = at::empty(sum.sizes(), sum.options());
   at::add_out(want_sum, a, b);
-  const auto want = call("plimsoll::rms_norm", {want_sum, weight, kEps, out});
-  const auto got = call("plimsoll::add_rms_norm", {sum, a, b, weight, kEps, out});
+  const auto want = call("plimsoll::rms_norm", {want_sum, weight, kNormEps, out});
+  const auto got = call("plimsoll::add_rms_norm", {sum, a, b, weight, kNormEps, out});
   expect_same(sum, want_sum, what + " sum");
   expect_same(got[0].toTensor(), want[0].toTensor(), what + " y");
   expect_same(got[1].toTensor(), want[1].toTensor(), what + " rstd");
@@ -46,7 +44,7 @@ void expect_forward(Tensor sum, const Tensor& a, const Tensor& b, const Tensor& 
 
 void expect_backward(Tensor sum, const Tensor& grad, const Tensor& grad_y, const Tensor& x, const Tensor& weight,
                      const std::string& what) {
-  const Tensor rstd = call("plimsoll::rms_norm", {x, weight, kEps, grad_y.scalar_type()})[1].toTensor();
+  const Tensor rstd = call("plimsoll::rms_norm", {x, weight, kNormEps, grad_y.scalar_type()})[1].toTensor();
   const auto gradients = call("plimsoll::rms_norm_backward", {grad_y, x, weight, rstd});
   Tensor want = at::empty(sum.sizes(), sum.options());
   at::add_out(want, grad, gradients[0].toTensor());
@@ -118,13 +116,13 @@ TEST_P(AddRmsNorm, InPlace) {
       if (each->scalar_type() != types.sum) continue;
       Tensor want_sum = at::add(a, b), sum = each->clone();
       const Tensor &left = each == &a ? sum : a, &right = each == &b ? sum : b;
-      const auto want = call("plimsoll::rms_norm", {want_sum, weight, kEps, c10::IValue()});
-      const auto got = call("plimsoll::add_rms_norm", {sum, left, right, weight, kEps, c10::IValue()});
+      const auto want = call("plimsoll::rms_norm", {want_sum, weight, kNormEps, c10::IValue()});
+      const auto got = call("plimsoll::add_rms_norm", {sum, left, right, weight, kNormEps, c10::IValue()});
       expect_same(sum, want_sum, name_of(types));
       expect_same(got[0].toTensor(), want[0].toTensor(), name_of(types));
     }
     if (types.a != types.sum) continue;
-    const Tensor rstd = call("plimsoll::rms_norm", {x, weight, kEps, c10::IValue()})[1].toTensor();
+    const Tensor rstd = call("plimsoll::rms_norm", {x, weight, kNormEps, c10::IValue()})[1].toTensor();
     const auto gradients = call("plimsoll::rms_norm_backward", {grad_y, x, weight, rstd});
     const Tensor want = at::add(a, gradients[0].toTensor()), sum = a.clone();
     const auto got = call("plimsoll::rms_norm_backward_add", {sum, sum, grad_y, x, weight, rstd});
@@ -152,7 +150,7 @@ TEST_P(AddRmsNorm, OddNumbersPassThrough) {
   const std::vector<float> odd = {0.0f, -0.0f, infinity, -1e-40f, 3e38f, 3e38f, 65504.0f, 1e-8f};
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     Tensor a = at::tensor(odd).to(type).repeat({20, 5}), b = a.flip({1}).contiguous(), sum = at::empty_like(a);
-    call("plimsoll::add_rms_norm", {sum, a, b, at::ones({40}), kEps, c10::IValue()});
+    call("plimsoll::add_rms_norm", {sum, a, b, at::ones({40}), kNormEps, c10::IValue()});
     expect_same(sum.nan_to_num(7), at::add(a, b).nan_to_num(7), c10::toString(type));
   }
 }
@@ -166,7 +164,7 @@ TEST(AddRmsNormCalls, ShapesAndScratchAreAsAnnounced) {
       const Tensor a = random(sizes, types.a), b = random(sizes, types.b), sum = at::empty(sizes, types.sum);
       const Tensor weight = random({width}, types.sum),
                    rstd = at::ones({6, 8, 1}, types.sum == at::kDouble ? at::kDouble : at::kFloat);
-      const std::vector<c10::IValue> forward = {sum, a, b, weight, kEps, c10::IValue()},
+      const std::vector<c10::IValue> forward = {sum, a, b, weight, kNormEps, c10::IValue()},
                                      backward = {sum, a, random(sizes, types.sum), b, weight, rstd};
       expect_meta_agrees("plimsoll::add_rms_norm", forward);
       expect_workspace("plimsoll::add_rms_norm", forward);
@@ -178,7 +176,7 @@ TEST(AddRmsNormCalls, ShapesAndScratchAreAsAnnounced) {
   const Tensor weight = at::randn({24}, at::kBFloat16), rstd = at::ones({6, 9, 1});
   for (const Tensor& a : {turned, rows})
     for (const Tensor& b : {turned, rows}) {
-      expect_workspace("plimsoll::add_rms_norm", {sum, a, b, weight, kEps, c10::IValue()});
+      expect_workspace("plimsoll::add_rms_norm", {sum, a, b, weight, kNormEps, c10::IValue()});
       expect_workspace("plimsoll::rms_norm_backward_add", {sum, a, b, rows, weight, rstd});
       expect_workspace("plimsoll::rms_norm_backward_add", {sum, rows, a, b, weight, rstd});
     }
@@ -187,7 +185,7 @@ TEST(AddRmsNormCalls, ShapesAndScratchAreAsAnnounced) {
 TEST(AddRmsNormCalls, RefuseWhatDoesNotAgree) {
   const Tensor x = at::randn({4, 8}), weight = at::ones({8}), rstd = at::ones({4, 1});
   const auto forward = [&](const Tensor& sum, const Tensor& a, const Tensor& b) {
-    return [=] { call("plimsoll::add_rms_norm", {sum, a, b, weight, kEps, c10::IValue()}); };
+    return [=] { call("plimsoll::add_rms_norm", {sum, a, b, weight, kNormEps, c10::IValue()}); };
   };
   EXPECT_THAT(forward(at::empty({4, 8}), x, at::randn({8})), ThrowsMessage<UserError>(HasSubstr("operands of shape")));
   EXPECT_THAT(forward(at::empty({4, 8}), x, x.to(at::kDouble)),

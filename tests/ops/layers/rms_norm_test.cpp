@@ -14,10 +14,8 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-constexpr double kEps = 1e-5;
-
-Tensor reference(const Tensor& x, const Tensor& weight) {
-  return x * at::rsqrt(x.pow(2).mean(-1, true) + kEps) * weight;
+Tensor rms_norm_reference(const Tensor& x, const Tensor& weight) {
+  return x * at::rsqrt(x.pow(2).mean(-1, true) + kNormEps) * weight;
 }
 
 TEST(RmsNorm, AgreesWithItsParts) {
@@ -30,7 +28,7 @@ TEST(RmsNorm, AgreesWithItsParts) {
         const Tensor exact = x.detach().to(at::kDouble).requires_grad_(true);
         const Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_(true);
         const Tensor grad = torch::randn(x.sizes(), at::kDouble).to(type);
-        const Tensor y = rms_norm(x, weight, kEps), want = reference(exact, exact_weight);
+        const Tensor y = rms_norm(x, weight, kNormEps), want = rms_norm_reference(exact, exact_weight);
         EXPECT_EQ(y.scalar_type(), type);
         y.backward(grad);
         want.backward(grad.to(at::kDouble));
@@ -48,12 +46,12 @@ TEST(RmsNorm, AgreesWithItsParts) {
 TEST(RmsNorm, WritesTheTypeItIsAskedFor) {
   const Tensor x = torch::randn({4, 48}), weight = torch::randn({48});
   for (const auto type : {at::kBFloat16, at::kHalf, at::kFloat}) {
-    const auto results = call("plimsoll::rms_norm", {x, weight, kEps, type});
-    EXPECT_TRUE(at::equal(results[0].toTensor(), rms_norm(x, weight, kEps).to(type)));
+    const auto results = call("plimsoll::rms_norm", {x, weight, kNormEps, type});
+    EXPECT_TRUE(at::equal(results[0].toTensor(), rms_norm(x, weight, kNormEps).to(type)));
     const Tensor grad = torch::randn({4, 48}).to(type);
     const auto gradients = call("plimsoll::rms_norm_backward", {grad, x, weight, results[1]});
     EXPECT_EQ(gradients[0].toTensor().scalar_type(), at::kFloat);
-    expect_meta_agrees("plimsoll::rms_norm", {x, weight, kEps, type});
+    expect_meta_agrees("plimsoll::rms_norm", {x, weight, kNormEps, type});
     expect_meta_agrees("plimsoll::rms_norm_backward", {grad, x, weight, results[1]});
   }
 }
@@ -65,13 +63,13 @@ TEST(RmsNorm, TakesAnyStrides) {
        {wide, wide.narrow(2, 8, 24), wide.transpose(0, 1), wide.permute({1, 2, 0}), wide.slice(1, 0, 8, 2),
         wide.select(0, 0), wide.select(0, 0).select(0, 0), wide.narrow(1, 0, 1).expand({6, 5, 40})}) {
     const Tensor weight = weights.select(1, 0).narrow(0, 0, x.size(-1));
-    const auto results = call("plimsoll::rms_norm", {x, weight, kEps, c10::IValue()});
+    const auto results = call("plimsoll::rms_norm", {x, weight, kNormEps, c10::IValue()});
     EXPECT_TRUE(results[0].toTensor().is_contiguous());
-    EXPECT_TRUE(at::equal(results[0].toTensor(), rms_norm(x.contiguous(), weight.contiguous(), kEps)));
+    EXPECT_TRUE(at::equal(results[0].toTensor(), rms_norm(x.contiguous(), weight.contiguous(), kNormEps)));
     const Tensor grad = torch::ones({}).expand(x.sizes());
-    expect_meta_agrees("plimsoll::rms_norm", {x, weight, kEps, c10::IValue()});
-    expect_workspace("plimsoll::rms_norm", {x, weight, kEps, c10::IValue()});
-    expect_workspace("plimsoll::rms_norm", {x, weight.to(at::kHalf), kEps, c10::IValue()});
+    expect_meta_agrees("plimsoll::rms_norm", {x, weight, kNormEps, c10::IValue()});
+    expect_workspace("plimsoll::rms_norm", {x, weight, kNormEps, c10::IValue()});
+    expect_workspace("plimsoll::rms_norm", {x, weight.to(at::kHalf), kNormEps, c10::IValue()});
     expect_meta_agrees("plimsoll::rms_norm_backward", {grad, x, weight, results[1]});
     expect_workspace("plimsoll::rms_norm_backward", {grad, x, weight, results[1]});
   }
@@ -80,7 +78,7 @@ TEST(RmsNorm, TakesAnyStrides) {
 TEST(RmsNorm, WeightGradientDoesNotDependOnTheThreadCount) {
   torch::manual_seed(3);
   const Tensor x = torch::randn({3000, 64}), weight = torch::randn({64}), grad = torch::randn({3000, 64});
-  const Tensor rstd = call("plimsoll::rms_norm", {x, weight, kEps, c10::IValue()})[1].toTensor();
+  const Tensor rstd = call("plimsoll::rms_norm", {x, weight, kNormEps, c10::IValue()})[1].toTensor();
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   const Tensor one = call("plimsoll::rms_norm_backward", {grad, x, weight, rstd})[1].toTensor();
@@ -95,10 +93,10 @@ TEST(RmsNorm, AutocastLowersTheResultOnly) {
   Tensor y;
   {
     const Autocast autocast(at::kBFloat16);
-    y = rms_norm(x, weight, kEps);
+    y = rms_norm(x, weight, kNormEps);
   }
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(at::equal(y, rms_norm(x, weight, kEps).to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(y, rms_norm(x, weight, kNormEps).to(at::kBFloat16)));
   y.sum().backward();
   EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
   EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);

@@ -29,7 +29,7 @@ Tensor frequencies_of(int64_t width, double theta) {
   return at::pow(theta, -2.0 * at::arange(width / 2, at::dtype(at::kDouble)) / width);
 }
 
-Tensor reference(const Tensor& x, int64_t position, double theta) {
+Tensor rope_reference(const Tensor& x, int64_t position, double theta) {
   return turned(x, position, frequencies_of(x.size(3), theta));
 }
 
@@ -41,7 +41,7 @@ TEST(Rope, AgreesWithItsParts) {
         const Tensor x = torch::randn({2, 9, 3, width}, at::kDouble).to(type).requires_grad_(true);
         const Tensor exact = x.detach().to(at::kDouble).requires_grad_(true);
         const Tensor grad = torch::randn(x.sizes(), at::kDouble).to(type);
-        const Tensor y = rope(x, position, 5e5), want = reference(exact, position, 5e5);
+        const Tensor y = rope(x, position, 5e5), want = rope_reference(exact, position, 5e5);
         EXPECT_EQ(y.scalar_type(), type);
         y.backward(grad);
         want.backward(grad.to(at::kDouble));
@@ -56,7 +56,7 @@ TEST(Rope, AgreesWithItsParts) {
 TEST(Rope, SineAndCosineAreExactToFloat) {
   const Tensor x = torch::zeros({1, 5000, 1, 2});
   x.select(3, 0).fill_(1);
-  const Tensor got = rope(x, 123456), want = reference(x.to(at::kDouble), 123456, 1e4);
+  const Tensor got = rope(x, 123456), want = rope_reference(x.to(at::kDouble), 123456, 1e4);
   EXPECT_LE((got.to(at::kDouble) - want).abs().max().item<double>(), 1.5e-7);
   const auto back = call("plimsoll::rope", {got, int64_t{123456}, 1e4, true, std::vector<double>{}})[0].toTensor();
   EXPECT_LE((back - x).abs().max().item<double>(), 4e-7);

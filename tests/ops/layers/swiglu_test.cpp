@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-Tensor reference(const Tensor& gate_up) {
+Tensor swiglu_reference(const Tensor& gate_up) {
   const auto halves = gate_up.chunk(2, -1);
   return at::silu(halves[0]) * halves[1];
 }
@@ -30,7 +30,7 @@ TEST(Swiglu, AgreesWithItsParts) {
       const Tensor x = (3 * torch::randn({3, 5, 2 * width}, at::kDouble)).to(type).requires_grad_(true);
       const Tensor exact = x.detach().to(at::kDouble).requires_grad_(true);
       const Tensor grad = torch::randn({3, 5, width}, at::kDouble).to(type);
-      const Tensor y = swiglu(x), want = reference(exact);
+      const Tensor y = swiglu(x), want = swiglu_reference(exact);
       EXPECT_EQ(y.scalar_type(), type);
       y.backward(grad);
       want.backward(grad.to(at::kDouble));
@@ -99,7 +99,7 @@ TEST(Swiglu, TakesAnyStrides) {
   for (const Tensor& x : {wide.narrow(2, 8, 32), wide.transpose(0, 1), wide.permute({2, 0, 1}), wide.select(0, 1).t(),
                           wide.narrow(0, 0, 1).expand({3, 4, 64}), wide.slice(1, 0, 4, 2)}) {
     const Tensor in = x.contiguous();
-    expect_close(swiglu(x), reference(in), 2e-5, "strided");
+    expect_close(swiglu(x), swiglu_reference(in), 2e-5, "strided");
     const Tensor grad = torch::randn({x.size(-1) / 2}).expand(swiglu(x).sizes());
     const auto got = call("plimsoll::swiglu_backward", {grad, x})[0].toTensor();
     const auto same = call("plimsoll::swiglu_backward", {grad.contiguous(), in})[0].toTensor();

@@ -25,20 +25,20 @@ std::vector<at::ScalarType> types() {
   return {at::kFloat};
 }
 
-struct Result {
+struct LossResult {
   Tensor losses, grad_x, grad_weight;  ///< of the sum of the losses
 };
 
-Result blocks(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double cap = 0,
-              bool wants_x = true, bool wants_weight = true) {
-  Result result{{},
-                wants_x ? at::full_like(x, NAN, at::MemoryFormat::Contiguous) : Tensor(),
-                wants_weight ? at::full_like(weight, NAN, at::MemoryFormat::Contiguous) : Tensor()};
+LossResult blocks(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double cap = 0,
+                  bool wants_x = true, bool wants_weight = true) {
+  LossResult result{{},
+                    wants_x ? at::full_like(x, NAN, at::MemoryFormat::Contiguous) : Tensor(),
+                    wants_weight ? at::full_like(weight, NAN, at::MemoryFormat::Contiguous) : Tensor()};
   result.losses = linear_cross_entropy_blocks(x, weight, targets, ignore_index, cap, result.grad_x, result.grad_weight);
   return result;
 }
 
-Result exactly(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double cap) {
+LossResult exactly(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double cap) {
   const Tensor exact = x.detach().to(at::kDouble).requires_grad_(true);
   const Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_(true);
   Tensor logits = at::linear(exact, exact_weight);
@@ -56,7 +56,7 @@ Tensor some_targets(int64_t tokens, int64_t vocabulary, int64_t ignore_index) {
   return targets;
 }
 
-void expect_same(const Result& got, const Result& want) {
+void expect_same(const LossResult& got, const LossResult& want) {
   EXPECT_TRUE(at::equal(got.losses, want.losses));
   if (got.grad_x.defined() && want.grad_x.defined()) {
     EXPECT_TRUE(at::equal(got.grad_x, want.grad_x));
@@ -82,8 +82,8 @@ TEST(LossBlocks, AgreeWithTheirPartsInFloat64) {
           const Tensor x = torch::randn({c.tokens, c.width}).to(type);
           const Tensor weight = (torch::randn({c.vocabulary, c.width}) / std::sqrt(c.width)).to(type);
           const Tensor targets = some_targets(c.tokens, c.vocabulary, ignored);
-          const Result got = blocks(x, weight, targets, ignored, cap);
-          const Result want = exactly(x, weight, targets, ignored, cap);
+          const LossResult got = blocks(x, weight, targets, ignored, cap);
+          const LossResult want = exactly(x, weight, targets, ignored, cap);
           expect_close(got.losses, want.losses, type == at::kFloat ? 2e-6 : 4e-3, what + " losses");
           if (c.vocabulary == 1) continue;  // no gradient but rounding
           expect_close(got.grad_x, want.grad_x, type == at::kFloat ? 1e-5 : 1e-2, what + " grad_x");
@@ -97,7 +97,7 @@ TEST(LossBlocks, AreTheSameWhateverIsWantedAndOnAnyNumberOfThreads) {
   for (const auto type : types()) {
     const Tensor x = torch::randn({97, 50}).to(type), weight = (torch::randn({1500, 50}) / 7).to(type);
     const Tensor targets = some_targets(97, 1500, -1);
-    const Result both = blocks(x, weight, targets, -1);
+    const LossResult both = blocks(x, weight, targets, -1);
     expect_same(blocks(x, weight, targets, -1, 0, true, false), both);
     expect_same(blocks(x, weight, targets, -1, 0, false, true), both);
     expect_same(blocks(x, weight, targets, -1, 0, false, false), both);
@@ -118,12 +118,12 @@ void expect_added_up(int64_t tokens, int64_t vocabulary, int64_t width, int64_t 
     ASSERT_EQ(chunks.count, count);
     const Tensor x = torch::randn({tokens, width}).to(type), weight = torch::randn({vocabulary, width}).to(type);
     const Tensor targets = some_targets(tokens, vocabulary, -1);
-    const Result all = blocks(x, weight, targets, -1);
+    const LossResult all = blocks(x, weight, targets, -1);
     Tensor grad_weight = torch::zeros({vocabulary, width}, at::kDouble), sizes = torch::zeros_like(grad_weight);
     std::vector<Tensor> losses, grad_x;
     for (int64_t begin = 0; begin < tokens; begin += chunks.rows) {
       const int64_t size = std::min(chunks.rows, tokens - begin);
-      const Result part = blocks(x.narrow(0, begin, size), weight, targets.narrow(0, begin, size), -1);
+      const LossResult part = blocks(x.narrow(0, begin, size), weight, targets.narrow(0, begin, size), -1);
       losses.push_back(part.losses);
       grad_x.push_back(part.grad_x);
       grad_weight += part.grad_weight;
@@ -184,7 +184,7 @@ TEST(LossBlocks, LargeLogitsStayFiniteAndNanShows) {
     const Tensor x = torch::full({32, 2}, 30.3).to(type),
                  weight = torch::linspace(-30, 30.7, 1200).view({600, 2}).to(type);
     for (const int64_t target : {599, 598, 597, 300}) {
-      const Result large = blocks(x, weight, torch::full({32}, target, at::kLong), -1);
+      const LossResult large = blocks(x, weight, torch::full({32}, target, at::kLong), -1);
       EXPECT_TRUE(at::isfinite(large.losses).all().item<bool>());
       EXPECT_LE(large.grad_weight.abs().max().item<double>(), 32 * 30.5);
       // Probabilities add up to 1, so the gradients of all rows add up to nothing; logarithms near 1856 end at 2^-13.
@@ -193,7 +193,7 @@ TEST(LossBlocks, LargeLogitsStayFiniteAndNanShows) {
     }
     Tensor broken = x.clone();
     broken[3][0] = NAN;
-    const Result shows = blocks(broken, weight, torch::zeros({32}, at::kLong), -1);
+    const LossResult shows = blocks(broken, weight, torch::zeros({32}, at::kLong), -1);
     EXPECT_TRUE(std::isnan(shows.losses[3].item<float>()));
     EXPECT_FALSE(std::isnan(shows.losses[4].item<float>()));
     EXPECT_TRUE(at::isnan(shows.grad_x[3]).all().item<bool>());
@@ -202,7 +202,7 @@ TEST(LossBlocks, LargeLogitsStayFiniteAndNanShows) {
     broken[3][0] = std::numeric_limits<float>::infinity();
     Tensor targets = torch::zeros({32}, at::kLong);
     targets[3] = -1;
-    const Result skipped = blocks(broken, weight, targets, -1);
+    const LossResult skipped = blocks(broken, weight, targets, -1);
     EXPECT_EQ(skipped.losses[3].item<float>(), 0.f);
     EXPECT_TRUE(at::equal(skipped.grad_x[3], torch::zeros({2}).to(type)));
   }
@@ -282,7 +282,7 @@ TEST(LossBlocks, TheOperatorChoosesThemAndStatesTheirWorkspace) {
     expect_workspace("plimsoll::linear_cross_entropy_loss", {x, weight, targets, int64_t{-1}, 0.0});
     if (!chosen) continue;
     const auto results = call("plimsoll::linear_cross_entropy", {x, weight, targets, int64_t{-1}, true, true, 0.0});
-    const Result want = blocks(x, weight, targets, -1);
+    const LossResult want = blocks(x, weight, targets, -1);
     const double counted = (targets != -1).sum().item<double>(), loss = want.losses.sum().item<double>() / counted;
     EXPECT_EQ(results[1].toTensor().item<double>(), counted);
     EXPECT_NEAR(results[0].toTensor().item<double>(), loss, 1e-6 * loss);

@@ -17,8 +17,8 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                 double softcap = 0) {
+Tensor loss_reference(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                      double softcap = 0) {
   Tensor logits = at::linear(x, weight);
   if (softcap > 0) logits = softcap * at::tanh(logits / softcap);
   return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Mean, ignore_index);
@@ -33,13 +33,13 @@ Tensor random_targets(int64_t tokens, int64_t vocabulary, int64_t ignore_index) 
   return targets;
 }
 
-struct Case {
+struct LossCase {
   int64_t tokens, vocabulary, width;
 };
 
 TEST(LinearCrossEntropy, AgreesWithItsParts) {
   torch::manual_seed(1);
-  for (const Case& c : {Case{1, 1, 3}, {5, 7, 4}, {64, 1000, 16}, {33, 5003, 8}}) {
+  for (const LossCase& c : {LossCase{1, 1, 3}, {5, 7, 4}, {64, 1000, 16}, {33, 5003, 8}}) {
     for (const auto type : kTypes) {
       const Tensor x = torch::randn({c.tokens, c.width}, at::kDouble).to(type).requires_grad_(true);
       const Tensor weight = torch::randn({c.vocabulary, c.width}, at::kDouble).to(type).requires_grad_(true);
@@ -47,7 +47,7 @@ TEST(LinearCrossEntropy, AgreesWithItsParts) {
       const Tensor exact = x.detach().to(at::kDouble).requires_grad_(true);
       const Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_(true);
       const Tensor loss = linear_cross_entropy(x, weight, targets, -1);
-      const Tensor want = reference(exact, exact_weight, targets, -1);
+      const Tensor want = loss_reference(exact, exact_weight, targets, -1);
       EXPECT_EQ(loss.scalar_type(), type == at::kDouble ? at::kDouble : at::kFloat);
       EXPECT_EQ(loss.dim(), 0);
       (loss * 3).backward();
@@ -65,7 +65,7 @@ TEST(LinearCrossEntropy, AgreesWithItsParts) {
 
 TEST(LinearCrossEntropy, CapsItsLogits) {
   torch::manual_seed(7);
-  for (const Case& c : {Case{5, 7, 4}, {64, 1000, 16}, {33, 503, 8}}) {
+  for (const LossCase& c : {LossCase{5, 7, 4}, {64, 1000, 16}, {33, 503, 8}}) {
     for (const auto type : kTypes) {
       for (const double cap : {3.0, 30.0}) {
         const Tensor x = torch::randn({c.tokens, c.width}, at::kDouble).to(type).requires_grad_(true);
@@ -74,7 +74,7 @@ TEST(LinearCrossEntropy, CapsItsLogits) {
         const Tensor exact = x.detach().to(at::kDouble).requires_grad_(true);
         const Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_(true);
         const Tensor loss = linear_cross_entropy(x, weight, targets, -1, cap);
-        const Tensor want = reference(exact, exact_weight, targets, -1, cap);
+        const Tensor want = loss_reference(exact, exact_weight, targets, -1, cap);
         loss.backward();
         want.backward();
         const std::string what = c10::str(c.tokens, " x ", c.vocabulary, " ", c10::toString(type), " cap ", cap);
@@ -178,7 +178,7 @@ TEST(LinearCrossEntropy, GivesTheGradientsThatAreWanted) {
 
   const Tensor loss = linear_cross_entropy(x, weight, targets);
   EXPECT_FALSE(loss.requires_grad());
-  expect_close(loss, reference(x, weight, targets, -100), 1e-5, "loss only");
+  expect_close(loss, loss_reference(x, weight, targets, -100), 1e-5, "loss only");
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(at::equal(linear_cross_entropy(both_x, both_weight, targets), loss));
 }
@@ -187,17 +187,17 @@ TEST(LinearCrossEntropy, TakesTokensInAnyShapeAndStrides) {
   torch::manual_seed(3);
   const Tensor x = torch::randn({4, 6, 16}), weight = torch::randn({16, 30}).t();
   const Tensor targets = torch::randint(30, {6, 4}, at::kLong).t();
-  const Tensor want = reference(x.reshape({24, 16}), weight, targets.reshape({24}), -100);
+  const Tensor want = loss_reference(x.reshape({24, 16}), weight, targets.reshape({24}), -100);
   expect_close(linear_cross_entropy(x, weight, targets), want, 1e-5, "shape");
   const Tensor narrow = torch::randn({10, 40}).narrow(1, 4, 16),
                every_other = torch::randint(30, {20}, at::kLong).slice(0, 0, 20, 2);
-  expect_close(linear_cross_entropy(narrow, weight, every_other), reference(narrow, weight, every_other, -100), 1e-5,
-               "strides");
+  expect_close(linear_cross_entropy(narrow, weight, every_other), loss_reference(narrow, weight, every_other, -100),
+               1e-5, "strides");
 }
 
 TEST(LinearCrossEntropy, AnnouncesItsResultsAndItsWorkspace) {
   torch::manual_seed(4);
-  for (const Case& c : {Case{5, 7, 4}, {64, 1000, 16}}) {
+  for (const LossCase& c : {LossCase{5, 7, 4}, {64, 1000, 16}}) {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
       SCOPED_TRACE(c10::str(c.tokens, " x ", c.vocabulary, " ", c10::toString(type)));
       const Tensor x = torch::randn({c.tokens, c.width}).to(type),
@@ -218,9 +218,9 @@ TEST(LinearCrossEntropy, AnnouncesItsResultsAndItsWorkspace) {
 }
 
 TEST(LinearCrossEntropy, StatesTheWorkspaceOfManyChunks) {
-  for (const auto& [c, type, chunks] : {std::tuple{Case{100, 400003, 1}, at::kFloat, 2},
-                                        {Case{100, 400003, 1}, at::kBFloat16, 2},
-                                        {Case{130, 600001, 1}, at::kBFloat16, 3}}) {
+  for (const auto& [c, type, chunks] : {std::tuple{LossCase{100, 400003, 1}, at::kFloat, 2},
+                                        {LossCase{100, 400003, 1}, at::kBFloat16, 2},
+                                        {LossCase{130, 600001, 1}, at::kBFloat16, 3}}) {
     ASSERT_EQ(loss_chunks(c.tokens, c.vocabulary, c10::elementSize(type), kLossChunkBytes).count, chunks);
     // Most targets are ignored: the products are computed all the same, the exponentials are not.
     Tensor targets = torch::full({c.tokens}, -1, at::kLong);

@@ -18,12 +18,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // None is a multiple of a vector's width, and the last three take more than one block of the sum (2^16 elements).
 constexpr int64_t kCounts[] = {1, 3, 7, 17, 33, 129, 1001, (1 << 16) + 1, (1 << 17) - 1, (1 << 17) + 3};
 
-struct Result {
+struct NormResult {
   double norm, skipped;
 };
 
 /// The norm is written at 1 of 3, and its neighbors must stay.
-Result norm_of(const Tensor& gradient, double skipped_before = 0) {
+NormResult norm_of(const Tensor& gradient, double skipped_before = 0) {
   const Tensor norms = torch::full({3}, -1.0, at::kFloat), skipped = torch::full({}, skipped_before, at::kFloat);
   gradient_norm_(norms, skipped, gradient, 1);
   EXPECT_EQ(norms[0].item<double>(), -1);
@@ -37,7 +37,7 @@ TEST(GradientNorm, AgreesWithDoublePrecision) {
     for (const int64_t count : kCounts) {
       const Tensor gradient = torch::randn({count}).to(type);
       const double want = gradient.to(at::kDouble).norm().item<double>();
-      const Result result = norm_of(gradient);
+      const NormResult result = norm_of(gradient);
       EXPECT_NEAR(result.norm, want, 1e-6 * want) << c10::toString(type) << " " << count;
       EXPECT_EQ(result.skipped, 0) << c10::toString(type) << " " << count;
     }
@@ -51,7 +51,7 @@ TEST(GradientNorm, OneInfinityOrNaNSkipsTheStep) {
       for (const int64_t at : {int64_t{0}, count / 2, count - 1})
         for (const double bad : {kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()}) {
           gradient[at] = bad;
-          const Result result = norm_of(gradient);
+          const NormResult result = norm_of(gradient);
           gradient[at] = 1;
           const std::string what = c10::str(bad, " at ", at, " of ", count, " ", c10::toString(type));
           EXPECT_EQ(result.skipped, 1) << what;
@@ -76,7 +76,7 @@ TEST(GradientNorm, FiniteGradientsMayHaveSquaresOutsideOfFloat32) {
         if (type == at::kHalf && value != 65504.0) continue;
         const Tensor gradient = torch::full({count}, value, type);
         const double want = gradient[0].item<double>() * std::sqrt(static_cast<double>(count));
-        const Result result = norm_of(gradient);
+        const NormResult result = norm_of(gradient);
         EXPECT_EQ(result.skipped, 0) << value << " " << c10::toString(type) << " " << count;
         EXPECT_NEAR(result.norm, want, 1e-6 * want) << value << " " << c10::toString(type) << " " << count;
       }
@@ -93,7 +93,7 @@ TEST(GradientNorm, AFiniteGradientDoesNotClearTheMark) {
 }
 
 TEST(GradientNorm, OfNoElementsIsZero) {
-  const Result result = norm_of(torch::empty({0}));
+  const NormResult result = norm_of(torch::empty({0}));
   EXPECT_EQ(result.norm, 0);
   EXPECT_EQ(result.skipped, 0);
 }

@@ -26,12 +26,6 @@ std::vector<int64_t> some_sizes(std::mt19937& random) {
   return sizes;
 }
 
-struct Threads {
-  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before); }
-  int before;
-};
-
 TEST(UpdateGroups, HaveTheBitsOfTheirMembers) {
   for (const GroupMethod& method : group_methods())
     for (const GroupKind& kind : kGroupKinds)

@@ -39,7 +39,7 @@ constexpr double kLevels[] = {-1.0,
 
 /// What quantising and taking apart gives, written down naively in float64: each number becomes the nearest level of
 /// its block of 64 along the row.
-Tensor reference(const Tensor& weight, bool four_bits) {
+Tensor quantized_reference(const Tensor& weight, bool four_bits) {
   Tensor result = weight.to(at::kDouble).clone();
   const int64_t rows = result.size(0), width = result.size(1);
   double* w = result.mutable_data_ptr<double>();
@@ -82,7 +82,8 @@ TEST_P(QuantizedLinear, TakesTheNearestLevelOfEachBlock) {
       const QuantizedTensors made = quantize_weight(weight, GetParam(), false);
       EXPECT_EQ(made.codes.nbytes(), static_cast<size_t>(5 * (four_bits() ? (width + 1) / 2 : width)));
       EXPECT_EQ(made.scales.numel(), 5 * ((width + 63) / 64));
-      expect_close(dequantize_weight(made, width, at::kDouble), reference(weight, four_bits()), 1e-6, "weight");
+      expect_close(dequantize_weight(made, width, at::kDouble), quantized_reference(weight, four_bits()), 1e-6,
+                   "weight");
     }
 }
 

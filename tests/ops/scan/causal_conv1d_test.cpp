@@ -14,13 +14,7 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-struct Threads {
-  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before); }
-  int before;
-};
-
-Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
+Tensor conv_reference(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
   const int64_t channels = weight.size(0), taps = weight.size(1);
   const Tensor in = (reverse ? x.flip(1) : x).transpose(1, 2);
   const int64_t one[] = {1}, none[] = {0};
@@ -45,7 +39,7 @@ TEST(CausalConv1d, AgreesWithConvolutionAndSilu) {
           for (const Tensor& t : {x, weight, bias}) exact.push_back(t.detach().to(at::kDouble).requires_grad_(true));
           const Tensor grad = torch::randn(x.sizes(), at::kDouble).to(type);
           const Tensor y = causal_conv1d(x, weight, bias, reverse);
-          const Tensor want = reference(exact[0], exact[1], exact[2], reverse);
+          const Tensor want = conv_reference(exact[0], exact[1], exact[2], reverse);
           EXPECT_EQ(y.scalar_type(), type);
           y.backward(grad);
           want.backward(grad.to(at::kDouble));

@@ -16,19 +16,13 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-struct Threads {
-  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before); }
-  int before;
-};
-
-struct Case {
+struct ScanCase {
   int64_t batch, time, heads, width, groups, state, chunk;
   bool reverse = false;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<ScanCase>& scan_cases() {
+  static const std::vector<ScanCase> all = {
       {1, 1, 1, 1, 1, 1, 4},      {2, 7, 2, 3, 1, 5, 3},        {1, 33, 4, 16, 2, 8, 8},
       {2, 64, 3, 20, 3, 17, 16},  {1, 50, 2, 32, 1, 16, 64},    {3, 29, 4, 8, 2, 40, 10, true},
       {1, 100, 2, 16, 1, 32, 32}, {2, 41, 6, 5, 3, 4, 7, true}, {1, 130, 2, 33, 2, 24, 64, true},
@@ -36,7 +30,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-std::string name(const Case& c) {
+std::string name(const ScanCase& c) {
   return c10::str("B=", c.batch, " T=", c.time, " H=", c.heads, " P=", c.width, " G=", c.groups, " N=", c.state,
                   " chunk=", c.chunk, c.reverse ? " reverse" : "");
 }
@@ -48,7 +42,7 @@ struct Operands {
 };
 
 /// x, B and C in `type`, the others in what they are to be in then.
-Operands random_operands(const Case& c, at::ScalarType type) {
+Operands random_operands(const ScanCase& c, at::ScalarType type) {
   const auto wide = type == at::kDouble ? at::kDouble : at::kFloat;
   return {torch::randn({c.batch, c.time, c.heads, c.width}, at::kDouble).to(type),
           (0.02 + 0.5 * torch::rand({c.batch, c.time, c.heads}, at::kDouble)).to(wide),
@@ -79,15 +73,15 @@ Tensor recurrence(const Operands& in, bool reverse) {
   return at::stack(y, 1);
 }
 
-Tensor scan(const Operands& in, const Case& c) {
+Tensor scan(const Operands& in, const ScanCase& c) {
   return ssd_scan(in.x, in.dt, in.a, in.b, in.c, in.d, c.chunk, c.reverse);
 }
 
-std::vector<c10::IValue> arguments(const Operands& in, const Case& c) {
+std::vector<c10::IValue> arguments(const Operands& in, const ScanCase& c) {
   return {in.x, in.dt, in.a, in.b, in.c, in.d, c.chunk, c.reverse};
 }
 
-void expect_agrees(const Case& c, at::ScalarType type) {
+void expect_agrees(const ScanCase& c, at::ScalarType type) {
   SCOPED_TRACE(name(c) + " " + c10::toString(type));
   const Operands in = random_operands(c, type).map([](const Tensor& t) { return t.requires_grad_(true); });
   const Operands want_in = exact(in);
@@ -107,7 +101,7 @@ void expect_agrees(const Case& c, at::ScalarType type) {
 
 TEST(SsdScan, AgreesWithTheRecurrence) {
   torch::manual_seed(1);
-  for (const Case& c : cases())
+  for (const ScanCase& c : scan_cases())
     for (const auto type : kTypes) expect_agrees(c, type);
 }
 
@@ -124,7 +118,7 @@ TEST(SsdScan, AgreesForAnyShape) {
 TEST(SsdScan, HasTheGradientOfFiniteDifferences) {
   const Threads one(1);  // thousands of small calls: waiting for a second thread would take longer than they do
   torch::manual_seed(3);
-  for (const Case& c : {Case{1, 9, 2, 3, 1, 4, 4}, Case{2, 11, 4, 2, 2, 3, 5, true}}) {
+  for (const ScanCase& c : {ScanCase{1, 9, 2, 3, 1, 4, 4}, ScanCase{2, 11, 4, 2, 2, 3, 5, true}}) {
     const Operands in = random_operands(c, at::kDouble).map([](const Tensor& t) { return t.requires_grad_(true); });
     const Tensor weight = torch::randn(in.x.sizes(), at::kDouble);
     (scan(in, c) * weight).sum().backward();
@@ -148,11 +142,11 @@ TEST(SsdScan, HasTheGradientOfFiniteDifferences) {
 
 TEST(SsdScan, ReverseIsTheFlippedScan) {
   torch::manual_seed(4);
-  for (const Case& c : cases()) {
+  for (const ScanCase& c : scan_cases()) {
     const Operands in = random_operands(c, at::kFloat);
     Operands flipped = in;
     for (Tensor* each : {&flipped.x, &flipped.dt, &flipped.b, &flipped.c}) *each = each->flip(1);
-    Case other = c;
+    ScanCase other = c;
     other.reverse = !c.reverse;
     EXPECT_TRUE(at::equal(scan(flipped, other), scan(in, c).flip(1))) << name(c);
   }
@@ -160,7 +154,7 @@ TEST(SsdScan, ReverseIsTheFlippedScan) {
 
 TEST(SsdScan, ChunksAreWithoutEffect) {
   torch::manual_seed(5);
-  Case c{2, 90, 4, 16, 2, 16, 90};
+  ScanCase c{2, 90, 4, 16, 2, 16, 90};
   const Operands in = random_operands(c, at::kFloat);
   const Tensor whole = scan(in, c);
   for (const int64_t chunk : {1, 2, 13, 32, 89, 1000}) {
@@ -172,7 +166,7 @@ TEST(SsdScan, ChunksAreWithoutEffect) {
 TEST(SsdScan, ForgetsWithoutOverflow) {
   torch::manual_seed(6);
   // Decays of e^-600 over a chunk, and steps of 0: what is kept is kept exactly, what is lost is 0.
-  const Case c{1, 64, 2, 8, 1, 8, 32};
+  const ScanCase c{1, 64, 2, 8, 1, 8, 32};
   Operands in = random_operands(c, at::kFloat);
   in.dt.fill_(20).narrow(1, 30, 20).zero_();
   const Operands want = exact(in);
@@ -184,7 +178,7 @@ TEST(SsdScan, ForgetsWithoutOverflow) {
 // Slices of wider rows, as a model has them, are read where they lie.
 TEST(SsdScan, TakesSlicesAndAnnouncesItsResultsAndItsWorkspace) {
   torch::manual_seed(7);
-  for (const Case& c : cases()) {
+  for (const ScanCase& c : scan_cases()) {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
       SCOPED_TRACE(name(c) + " " + c10::toString(type));
       Operands in = random_operands(c, type);
@@ -223,7 +217,7 @@ TEST(SsdScan, TakesSlicesAndAnnouncesItsResultsAndItsWorkspace) {
 
 TEST(SsdScan, DoesNotDependOnTheThreadCount) {
   torch::manual_seed(8);
-  const Case c{2, 300, 4, 16, 1, 16, 32};
+  const ScanCase c{2, 300, 4, 16, 1, 16, 32};
   const Operands in = random_operands(c, at::kFloat);
   std::vector<c10::IValue> backward = arguments(in, c);
   backward.insert(backward.begin(), torch::randn(in.x.sizes()));
@@ -236,14 +230,14 @@ TEST(SsdScan, DoesNotDependOnTheThreadCount) {
 }
 
 TEST(SsdScan, TheStatesHaveNoGradient) {
-  const Case c{1, 64, 2, 8, 1, 8, 16};
+  const ScanCase c{1, 64, 2, 8, 1, 8, 16};
   const Operands in = random_operands(c, at::kFloat).map([](const Tensor& t) { return t.requires_grad_(true); });
   EXPECT_TRUE(scan(in, c).requires_grad());
   EXPECT_FALSE(call("plimsoll::ssd_scan", arguments(in, c))[1].toTensor().requires_grad());
 }
 
 TEST(SsdScan, AutocastLowersWhatIsLarge) {
-  const Case c{1, 20, 2, 8, 1, 8, 8};
+  const ScanCase c{1, 20, 2, 8, 1, 8, 8};
   const Operands in = random_operands(c, at::kFloat).map([](const Tensor& t) { return t.requires_grad_(true); });
   Tensor y;
   {
@@ -259,7 +253,7 @@ TEST(SsdScan, AutocastLowersWhatIsLarge) {
 }
 
 TEST(SsdScan, RefusesWhatDoesNotAgree) {
-  const Case c{2, 10, 4, 8, 2, 6, 4};
+  const ScanCase c{2, 10, 4, 8, 2, 6, 4};
   const Operands good = random_operands(c, at::kFloat);
   const auto refuses = [&](const auto& change) {
     Operands in = good;
