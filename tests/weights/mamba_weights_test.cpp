@@ -24,8 +24,8 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-struct Expected {
-  Expected() {
+struct ExpectedMamba {
+  ExpectedMamba() {
     const json read = read_json(kFamilies / "mamba2" / "expected.json");
     const auto rows = read.at("tokens").get<std::vector<std::vector<int64_t>>>();
     std::vector<at::Tensor> before, after;
@@ -57,7 +57,7 @@ at::Tensor logits_of(model::MambaLmImpl& model, const at::Tensor& tokens) {
 }
 
 TEST(MambaWeights, LogitsAreThoseOfTransformers) {
-  const Expected expected;
+  const ExpectedMamba expected;
   const auto model = loaded(kFamilies / "mamba2");
   EXPECT_LE(relative_error(logits_of(*model, expected.tokens), expected.logits), 1e-5);
   const at::NoGradGuard no_grad;
@@ -69,7 +69,7 @@ TEST(MambaWeights, LogitsAreThoseOfTransformers) {
 }
 
 TEST(MambaWeights, EverySettingCounts) {
-  const Expected expected;
+  const ExpectedMamba expected;
   const auto changed = [&](const std::function<void(MambaConfig&)>& change) {
     MambaConfig other = weights::read_mamba_config(kFamilies / "mamba2");
     change(other);
@@ -146,7 +146,7 @@ TEST(MambaWeights, WhatIsReadIsWrittenAgain) {
   EXPECT_THAT(weights::differences(weights::read_mamba_config(folder / "own"),
                                    weights::read_mamba_config(kFamilies / "mamba2")),
               ::testing::IsEmpty());
-  const Expected expected;
+  const ExpectedMamba expected;
   EXPECT_LE(relative_error(logits_of(*loaded(folder / "own"), expected.tokens), expected.logits), 1e-5);
 }
 

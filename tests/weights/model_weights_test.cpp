@@ -34,9 +34,9 @@ using ::testing::Not;
 const std::vector<std::string> kFolders = {"llama", "llama3", "mistral", "gemma2", "qwen2", "qwen3", "gpt2"};
 
 /// Of a folder or file; the model as the library builds it, eagerly on the CPU.
-struct Loaded {
-  explicit Loaded(const fs::path& weights, int64_t tokens, const fs::path& config = {},
-                  at::ScalarType type = at::kFloat) {
+struct LoadedDecoder {
+  explicit LoadedDecoder(const fs::path& weights, int64_t tokens, const fs::path& config = {},
+                         at::ScalarType type = at::kFloat) {
     architecture = weights::is_gguf(weights) ? weights::read_gguf_architecture(weights)
                                              : weights::read_architecture(config.empty() ? weights : config);
     model = std::make_shared<model::DecoderImpl>(architecture.config, tokens);
@@ -56,8 +56,8 @@ struct Loaded {
   std::shared_ptr<model::DecoderImpl> model;
 };
 
-struct Expected {
-  explicit Expected(const fs::path& folder) {
+struct ExpectedDecoder {
+  explicit ExpectedDecoder(const fs::path& folder) {
     const json read = read_json(folder / "expected.json");
     const auto rows = read.at("tokens").get<std::vector<std::vector<int64_t>>>();
     for (const auto& row : rows) {
@@ -81,8 +81,8 @@ struct Expected {
 TEST(ModelWeights, EveryFamilyComputesWhatTransformersDoes) {
   for (const std::string& name : kFolders) {
     SCOPED_TRACE(name);
-    const Expected expected(kFamilies / name);
-    const Loaded loaded(kFamilies / name, expected.all_tokens().size(1));
+    const ExpectedDecoder expected(kFamilies / name);
+    const LoadedDecoder loaded(kFamilies / name, expected.all_tokens().size(1));
     EXPECT_LE(relative_error(loaded.logits(expected.all_tokens()), expected.logits), 1e-5);
     const at::NoGradGuard no_grad;
     EXPECT_NEAR(loaded.model->loss(expected.all_tokens(), expected.all_targets()).item<double>(), expected.mean_loss,
@@ -96,8 +96,8 @@ TEST(ModelWeights, EveryFamilyComputesWhatTransformersDoes) {
 // Where every setting of a family would be ignored the test above could not pass: each makes a difference.
 TEST(ModelWeights, EverySettingOfAFamilyCounts) {
   const auto changed = [](const std::string& name, const auto& change) {
-    const Expected expected(kFamilies / name);
-    const Loaded loaded(kFamilies / name, 12);
+    const ExpectedDecoder expected(kFamilies / name);
+    const LoadedDecoder loaded(kFamilies / name, 12);
     DecoderConfig other = loaded.architecture.config;
     change(other);
     model::DecoderImpl model(other, 12);
@@ -352,8 +352,8 @@ TEST_F(ModelWeightsFolder, SixteenBitsComeBackBitForBit) {
   for (const auto& [name, tensor] : tensors) EXPECT_TRUE(at::equal(written[name], tensor)) << name;
   EXPECT_EQ(read_json(out / "config.json").at("dtype"), "bfloat16");
   // And they are read again, shard by shard.
-  const Expected expected(kFamilies / "gemma2");
-  EXPECT_LE(relative_error(Loaded(out, 12).logits(expected.all_tokens()), expected.logits), 2e-2);
+  const ExpectedDecoder expected(kFamilies / "gemma2");
+  EXPECT_LE(relative_error(LoadedDecoder(out, 12).logits(expected.all_tokens()), expected.logits), 2e-2);
 }
 
 // A folder that is not whole is not left behind.
@@ -402,11 +402,11 @@ TEST_F(ModelWeightsFolder, QuantisedAndAdaptedJobsStartFromThem) {
   EXPECT_THAT(user_error_of([&] { export_folder(job, checkpoint_of(job), folder_ / "no", {}); }),
               HasSubstr("add --merge"));
   export_folder(job, checkpoint_of(job), folder_ / "merged", {.merge = true, .dtype = DType::float32});
-  const Expected expected(kFamilies / "llama");
-  const at::Tensor merged = Loaded(folder_ / "merged", 12).logits(expected.all_tokens());
+  const ExpectedDecoder expected(kFamilies / "llama");
+  const at::Tensor merged = LoadedDecoder(folder_ / "merged", 12).logits(expected.all_tokens());
   EXPECT_GT(relative_error(merged, expected.logits), 1e-4);  // eight bits
   // The folder's own weights, each put into blocks and taken apart.
-  const Loaded rounded(kFamilies / "llama", 12);
+  const LoadedDecoder rounded(kFamilies / "llama", 12);
   for (const auto& module : rounded.model->modules())
     if (const auto* linear = module->as<LinearImpl>()) {
       const at::NoGradGuard no_grad;
@@ -426,8 +426,8 @@ TEST_F(ModelWeightsFolder, NamesWithoutTheirPrefixAndBuffersAreTaken) {
   tensors["h.1.attn.masked_bias"] = torch::tensor(-1e4f);
   tensors["lm_head.weight"] = tensors.at("wte.weight");
   write_tensors(from / "model.safetensors", tensors);
-  const Expected expected(kFamilies / "gpt2");
-  EXPECT_LE(relative_error(Loaded(from, 12).logits(expected.all_tokens()), expected.logits), 1e-5);
+  const ExpectedDecoder expected(kFamilies / "gpt2");
+  EXPECT_LE(relative_error(LoadedDecoder(from, 12).logits(expected.all_tokens()), expected.logits), 1e-5);
 }
 
 TEST_F(ModelWeightsFolder, TensorsThatAreNotTheModelsAreListedTogether) {
@@ -516,8 +516,8 @@ GgufText llama_gguf() {
 
 TEST_F(ModelWeightsFolder, GgufFilesHoldTheSameModel) {
   const fs::path file = put_file(folder_ / "llama.gguf", llama_gguf().text());
-  const Expected expected(kFamilies / "llama");
-  EXPECT_LE(relative_error(Loaded(file, 12).logits(expected.all_tokens()), expected.logits), 1e-5);
+  const ExpectedDecoder expected(kFamilies / "llama");
+  EXPECT_LE(relative_error(LoadedDecoder(file, 12).logits(expected.all_tokens()), expected.logits), 1e-5);
   const Job job = still_job(file);
   EXPECT_EQ(job.model.decoder.num_kv_heads, 2);
   train(job);

@@ -26,8 +26,8 @@ using ::testing::Not;
 const std::vector<std::string> kEncoders = {"vit", "clip", "siglip"};
 
 /// Pictures as an image processor has them, and what transformers makes of these.
-struct Expected {
-  explicit Expected(const fs::path& folder, const weights::VisionArchitecture& of) {
+struct ExpectedVision {
+  explicit ExpectedVision(const fs::path& folder, const weights::VisionArchitecture& of) {
     const json read = read_json(folder / "expected.json");
     const int64_t size = of.image_size, tokens = read.at("tokens");
     const auto colours = [](const std::array<double, 3>& each) {
@@ -46,8 +46,8 @@ struct Expected {
 };
 
 /// An encoder as the library builds it, eagerly on the CPU.
-struct Loaded {
-  explicit Loaded(const fs::path& folder, const std::function<void(VisionConfig&)>& change = {})
+struct LoadedVision {
+  explicit LoadedVision(const fs::path& folder, const std::function<void(VisionConfig&)>& change = {})
       : architecture(weights::read_vision_architecture(folder)) {
     VisionConfig config = architecture.config;
     if (change) change(config);
@@ -64,8 +64,8 @@ struct Loaded {
 };
 
 double error_of(const fs::path& folder, const fs::path& expected_in) {
-  const Loaded loaded(folder);
-  const Expected expected(expected_in, loaded.architecture);
+  const LoadedVision loaded(folder);
+  const ExpectedVision expected(expected_in, loaded.architecture);
   return relative_error(loaded.patches(expected.frames), expected.patches(loaded.architecture.config.class_token));
 }
 
@@ -74,8 +74,8 @@ TEST(VisionWeights, EveryFamilyComputesWhatTransformersDoes) {
 }
 
 TEST(VisionWeights, TheMeanOverAGridLeavesTheClassTokenOut) {
-  const Loaded loaded(kFamilies / "vit");
-  const Expected expected(kFamilies / "vit", loaded.architecture);
+  const LoadedVision loaded(kFamilies / "vit");
+  const ExpectedVision expected(kFamilies / "vit", loaded.architecture);
   const at::NoGradGuard no_grad;
   const at::Tensor mean = loaded.encoder->forward(expected.frames);
   EXPECT_LE(relative_error(mean, expected.patches(true).mean(1, /*keepdim=*/true)), 1e-5);
@@ -84,8 +84,8 @@ TEST(VisionWeights, TheMeanOverAGridLeavesTheClassTokenOut) {
 // Where a setting would be ignored the comparison could not pass: each makes a difference.
 TEST(VisionWeights, EverySettingCounts) {
   const auto changed = [](const std::string& name, const std::function<void(VisionConfig&)>& change) {
-    const Loaded loaded(kFamilies / name);
-    const Expected expected(kFamilies / name, loaded.architecture);
+    const LoadedVision loaded(kFamilies / name);
+    const ExpectedVision expected(kFamilies / name, loaded.architecture);
     VisionConfig other = loaded.architecture.config;
     change(other);
     model::FrameEncoderImpl encoder(other, loaded.architecture.image_size, 1);
@@ -140,8 +140,8 @@ TEST(VisionWeights, TheFirstBlocksAloneCanBeTaken) {
     c.depth = 1;
     c.final_norm = false;
   };
-  const Loaded one(kFamilies / "clip", first), both(kFamilies / "clip");
-  const Expected expected(kFamilies / "clip", both.architecture);
+  const LoadedVision one(kFamilies / "clip", first), both(kFamilies / "clip");
+  const ExpectedVision expected(kFamilies / "clip", both.architecture);
   auto there = both.encoder->named_parameters();
   for (const auto& [name, tensor] : parameters_of(*one.encoder)) EXPECT_TRUE(at::equal(tensor, there[name])) << name;
   EXPECT_GT(relative_error(one.patches(expected.frames), expected.patches(true)), 1e-2);
