@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
 // Takes sequences down without running them, and runs what it took down. Nothing else is asked of it.
-class Recorder final : public Backend {
+class RecordingBackend final : public Backend {
  public:
   bool takes = true;
   int launched = 0;
@@ -22,12 +22,12 @@ class Recorder final : public Backend {
   std::unique_ptr<CapturedOps> capture(const std::function<void()>& ops) override {
     if (!takes) return nullptr;
     struct Taken final : CapturedOps {
-      Taken(Recorder& recorder, std::function<void()> ops) : recorder(recorder), ops(std::move(ops)) {}
+      Taken(RecordingBackend& recorder, std::function<void()> ops) : recorder(recorder), ops(std::move(ops)) {}
       void launch() override {
         ++recorder.launched;
         ops();
       }
-      Recorder& recorder;
+      RecordingBackend& recorder;
       std::function<void()> ops;
     };
     return std::make_unique<Taken>(*this, ops);
@@ -76,7 +76,7 @@ class CapturesTest : public ::testing::Test {
     return all;
   }
   Trace trace_;
-  Recorder recorder_;
+  RecordingBackend recorder_;
   Captures captures_{recorder_, trace_};
   std::vector<int32_t> order_;
 };

@@ -34,13 +34,13 @@ TEST(Equality, SmallDecoderFp32) {
       decoder_step(small_decoder(), 2, 24), {}, [] { return token_batch(2, 24, 131); }, 3, 1);
 }
 
-struct Case {
+struct EqualityCase {
   Precision precision;
   Choice checkpointing;
   int micro;
 };
 
-class AllModes : public ::testing::TestWithParam<Case> {};
+class AllModes : public ::testing::TestWithParam<EqualityCase> {};
 
 TEST_P(AllModes, SmallDecoder) {
   torch::manual_seed(2);
@@ -66,15 +66,15 @@ TEST_P(AllModes, SmallDecoderWithProductsInFloat32Blocks) {
       decoder_step(small_decoder(), 2, 24), options, [] { return token_batch(2, 24, 131); }, 2, GetParam().micro);
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<EqualityCase> equality_cases() {
+  std::vector<EqualityCase> cases;
   for (auto precision : {Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true})
     for (auto checkpointing : {Choice::off, Choice::on})
       for (int micro : {1, 4}) cases.push_back({precision, checkpointing, micro});
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(PrecisionCheckpointingAccumulation, AllModes, ::testing::ValuesIn(all_cases()));
+INSTANTIATE_TEST_SUITE_P(PrecisionCheckpointingAccumulation, AllModes, ::testing::ValuesIn(equality_cases()));
 
 // Random small models: every choice of the decoder family drawn at random.
 void expect_random_decoders_equal(int count, int seed, std::vector<Precision> precisions) {

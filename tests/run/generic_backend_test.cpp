@@ -20,7 +20,7 @@ namespace {
 using testing::RunResult;
 using testing::train;
 
-Step decoder() {
+Step three_layer_decoder() {
   DecoderConfig config;
   config.vocab_size = 512;
   config.hidden_size = 64;
@@ -33,7 +33,7 @@ Step decoder() {
 RunResult train_on(const std::string& device, TrainingOptions options, int micro = 1) {
   options.device = device;
   options.accumulate = micro > 1;
-  return train(decoder(), options, micro, 3);
+  return train(three_layer_decoder(), options, micro, 3);
 }
 
 class GenericBackend : public ::testing::Test {
@@ -62,7 +62,7 @@ TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
   const int64_t least = [&] {
     TrainingOptions options{.host_memory_budget = int64_t{1} << 30, .device = "made_up"};
     options.accumulate = true;
-    return Training(decoder(), options).plan().minimum_budget_bytes;
+    return Training(three_layer_decoder(), options).plan().minimum_budget_bytes;
   }();
   ASSERT_LT(least, whole.plan.peak_bytes);
   const RunResult tight = train_on("made_up", {.memory_budget = least, .host_memory_budget = int64_t{1} << 30}, 2);
@@ -76,7 +76,7 @@ TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
 TEST_F(GenericBackend, StateThatWasGivenOutIsWaitedFor) {
   static testing::WatchedBackend watched(backend_for("made_up"));
   add_backend("watched_made_up", watched);
-  Training training(decoder(), {.evaluate = true, .device = "watched_made_up"});
+  Training training(three_layer_decoder(), {.evaluate = true, .device = "watched_made_up"});
   training.start();
   const testing::Batch batch = testing::token_batch(2, 64, 512);
   training.step({batch}, 1e-3);
@@ -93,7 +93,7 @@ TEST_F(GenericBackend, StateThatWasGivenOutIsWaitedFor) {
 TEST_F(GenericBackend, ItsCheckpointsAreThoseOfTheCpu) {
   const TempFolder folder;
   const auto file = folder.path() / "step.safetensors";
-  Training made_up(decoder(), {.device = "made_up"}), cpu(decoder(), {.seed = 5});
+  Training made_up(three_layer_decoder(), {.device = "made_up"}), cpu(three_layer_decoder(), {.seed = 5});
   made_up.start();
   cpu.start();
   made_up.step({testing::token_batch(2, 64, 512)}, 1e-3);
@@ -102,7 +102,7 @@ TEST_F(GenericBackend, ItsCheckpointsAreThoseOfTheCpu) {
   const auto written = made_up.state(), read = cpu.state();
   for (size_t i = 0; i < written.size(); ++i)
     EXPECT_TRUE(testing::same_bits(written[i].second.cpu(), read[i].second)) << written[i].first;
-  Training again(decoder(), {.device = "made_up", .seed = 6});
+  Training again(three_layer_decoder(), {.device = "made_up", .seed = 6});
   again.start();
   read_checkpoint(file, {}, again.state());
   const auto back = again.state();

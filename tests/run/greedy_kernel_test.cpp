@@ -64,7 +64,7 @@ class Greedy : public ::testing::Test {
 
 constexpr int64_t kGreed = 3 << 20;
 
-Step decoder() {
+Step two_layer_decoder() {
   DecoderConfig config;
   config.vocab_size = 128;
   config.hidden_size = 32;
@@ -74,11 +74,11 @@ Step decoder() {
 }
 
 TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
-  const RunResult modest = train(decoder(), {}, 1, 3, 16, 128);
+  const RunResult modest = train(two_layer_decoder(), {}, 1, 3, 16, 128);
   take(kGreed);
   TrainingOptions options;
   options.memory_budget = modest.plan.minimum_budget_bytes;
-  Training refused(decoder(), options);
+  Training refused(two_layer_decoder(), options);
   EXPECT_FALSE(refused.plan().fits);  // by the plan that is told before the start
   const int64_t tried = calls;
   EXPECT_GT(tried, 0);
@@ -87,7 +87,7 @@ TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
 
   options.memory_budget = refused.plan().minimum_budget_bytes;
   EXPECT_GT(*options.memory_budget, modest.plan.minimum_budget_bytes + kGreed / 2);
-  const RunResult planned = train(decoder(), options, 1, 3, 16, 128);
+  const RunResult planned = train(two_layer_decoder(), options, 1, 3, 16, 128);
   EXPECT_EQ(planned.losses, modest.losses);
   EXPECT_LE(planned.used.measured_peak(), *options.memory_budget);
   EXPECT_EQ(planned.used.workspace, 0);  // all of its scratch lay in the arena
@@ -119,11 +119,11 @@ TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
 
 // What only data brings out is counted in the step that it happens in, and planned from then on; or the run ends.
 TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
-  Training modest(decoder(), {});
+  Training modest(two_layer_decoder(), {});
   modest.start();
   const int64_t minimum = modest.plan().minimum_budget_bytes, peak = modest.plan().peak_bytes;
   take(kGreed, /*of_data_only=*/true);
-  Training training(decoder(), {});
+  Training training(two_layer_decoder(), {});
   training.start();
   EXPECT_EQ(training.plan().peak_bytes, peak);
   std::vector<int64_t> asked;
@@ -138,7 +138,7 @@ TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
 
   TrainingOptions options;
   options.memory_budget = minimum;
-  Training ended(decoder(), options);
+  Training ended(two_layer_decoder(), options);
   ended.start();
   try {
     ended.step({token_batch(2, 16, 128)}, 1e-3);

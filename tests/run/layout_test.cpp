@@ -12,13 +12,13 @@ namespace {
 
 using torch::Tensor;
 
-struct Case {
+struct LayoutCase {
   const char* name;
   std::vector<int64_t> x, weight;
   std::function<Tensor(const Tensor& x, const Tensor& weight)> run;
 };
 
-std::vector<Case> cases() {
+std::vector<LayoutCase> cases() {
   const auto channels_last = [](const Tensor& t) { return t.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2}); };
   return {
       {"batch norm of a transposed sequence",
@@ -77,14 +77,14 @@ std::vector<Case> cases() {
 }
 
 struct Weighted : torch::nn::Module {
-  explicit Weighted(const Case& c) : weight(register_parameter("weight", torch::rand(c.weight))) {}
+  explicit Weighted(const LayoutCase& c) : weight(register_parameter("weight", torch::rand(c.weight))) {}
   Tensor weight;
 };
 
 class Layouts : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(Layouts, ReplayIsEager) {
-  const Case c = cases()[GetParam()];
+  const LayoutCase c = cases()[GetParam()];
   SCOPED_TRACE(c.name);
   torch::manual_seed(5);
   // The input goes through an operator so that its gradient is computed too.

@@ -23,7 +23,7 @@ using testing::RunResult;
 using testing::token_batch;
 using testing::train;
 
-Step decoder() {
+Step four_layer_decoder() {
   DecoderConfig config;
   config.vocab_size = 512;
   config.hidden_size = 96;
@@ -33,12 +33,12 @@ Step decoder() {
   return decoder_step(config, 2, 64);
 }
 
-struct Case {
+struct MemoryCase {
   Precision precision;
   int micro;
 };
 
-class Modes : public ::testing::TestWithParam<Case> {};
+class Modes : public ::testing::TestWithParam<MemoryCase> {};
 
 int64_t largest_scratch(const Plan& plan) {
   int64_t bytes = kArenaAlignment;
@@ -55,7 +55,7 @@ TEST_P(Modes, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   std::vector<RunResult> results;
   for (Choice checkpointing : {Choice::off, Choice::on}) {
     options.gradient_checkpointing = checkpointing;
-    const RunResult result = train(decoder(), options, GetParam().micro, 20);
+    const RunResult result = train(four_layer_decoder(), options, GetParam().micro, 20);
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
     // Written to up to the last byte, but for scratch that a rule gives a kernel for the worst case.
     EXPECT_LE(result.used.touched, result.plan.arena_bytes);
@@ -71,14 +71,14 @@ TEST_P(Modes, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   EXPECT_TRUE(results[1].plan.checkpointed);
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<MemoryCase> memory_cases() {
+  std::vector<MemoryCase> cases;
   for (auto precision : {Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true})
     for (int micro : {1, 4}) cases.push_back({precision, micro});
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(PrecisionAccumulation, Modes, ::testing::ValuesIn(all_cases()));
+INSTANTIATE_TEST_SUITE_P(PrecisionAccumulation, Modes, ::testing::ValuesIn(memory_cases()));
 
 // The least budget, scratch included, that start() would say.
 int64_t minimum_of(const Step& step, TrainingOptions options) {
@@ -90,14 +90,14 @@ int64_t minimum_of(const Step& step, TrainingOptions options) {
 
 TEST(Budget, TheMinimumTrainsAndAByteLessDoesNotFit) {
   TrainingOptions options;
-  const int64_t minimum = minimum_of(decoder(), options);
+  const int64_t minimum = minimum_of(four_layer_decoder(), options);
   options.memory_budget = minimum - 1;
-  Training too_small(decoder(), options);
+  Training too_small(four_layer_decoder(), options);
   EXPECT_THROW(too_small.start(), UserError);
   EXPECT_FALSE(too_small.plan().fits);
 
   options.memory_budget = minimum;
-  Training training(decoder(), options);
+  Training training(four_layer_decoder(), options);
   ASSERT_TRUE(training.plan().fits);
   training.start();
   const Batch batch = token_batch(2, 64, 512);
@@ -115,17 +115,17 @@ TEST(Budget, EveryBudgetGivesTheSameLosses) {
   TrainingOptions options;
   options.precision = Precision::bf16_mixed;
   options.gradient_checkpointing = Choice::off;
-  const RunResult whole = train(decoder(), options, 1, 4);
+  const RunResult whole = train(four_layer_decoder(), options, 1, 4);
   options.gradient_checkpointing = Choice::automatic;
   options.memory_budget = 1;
-  const int64_t least = minimum_of(decoder(), options);
+  const int64_t least = minimum_of(four_layer_decoder(), options);
   ASSERT_LT(least, whole.plan.peak_bytes);
   double seconds = 0, recomputed = 0;
   for (int i = 0; i <= 12; ++i) {
     // What the first step's scratch turns out to be comes on top of what is planned before it.
     options.memory_budget = whole.plan.peak_bytes - (whole.plan.peak_bytes - least) * i / 12;
     SCOPED_TRACE(*options.memory_budget);
-    const RunResult result = train(decoder(), options, 1, 4);
+    const RunResult result = train(four_layer_decoder(), options, 1, 4);
     EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
     EXPECT_LE(result.plan.peak_bytes, *options.memory_budget);
     EXPECT_EQ(result.losses, whole.losses);
@@ -224,7 +224,7 @@ TEST(Training, LossScalingHalvesAfterAnOverflow) {
 }
 
 TEST(Training, WrongInputsAreNamed) {
-  Training training(decoder(), {});
+  Training training(four_layer_decoder(), {});
   training.start();
   Batch batch = token_batch(2, 64, 512);
   batch["tokens"] = torch::zeros({2, 63}, torch::kLong);
@@ -244,7 +244,7 @@ TEST(Training, WrongInputsAreNamed) {
 
 // Once it is known what kernels take, they take nothing beside the arena but what worker threads do.
 TEST(Budget, NothingIsAllocatedAfterTheSecondStep) {
-  Training training(decoder(), {.threads = 1});
+  Training training(four_layer_decoder(), {.threads = 1});
   training.start();
   std::vector<int64_t> allocations;
   for (int i = 0; i < 5; ++i) {
@@ -256,7 +256,7 @@ TEST(Budget, NothingIsAllocatedAfterTheSecondStep) {
 
 // In mixed precision a gradient that is not summed stays in the 16 bits that its product gave.
 TEST(Budget, GradientsOfMixedPrecisionTakeTwoBytes) {
-  const Training training(decoder(), {.precision = Precision::bf16_mixed});
+  const Training training(four_layer_decoder(), {.precision = Precision::bf16_mixed});
   const Trace& trace = training.plan().trace;
   std::map<std::string, int64_t> bytes;
   for (const Op& op : trace.ops)

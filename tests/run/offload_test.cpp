@@ -35,7 +35,7 @@ using testing::RunResult;
 using testing::token_batch;
 using testing::train;
 
-Step decoder() {
+Step dropout_decoder() {
   DecoderConfig config;
   config.vocab_size = 512;
   config.hidden_size = 96;
@@ -56,10 +56,10 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
   options.cost.copies_overlap = overlap;
   options.cost.overhead_seconds = 1e-7;  // a slow device with a fast link: much is worth moving
   for (auto& kind : options.cost.rates) kind.fill({1e9, 1e9});
-  const RunResult whole = train(decoder(), options, 2, 4);
+  const RunResult whole = train(dropout_decoder(), options, 2, 4);
   EXPECT_EQ(whole.plan.host_bytes, 0);
   options.host_memory_budget = int64_t{1} << 30;
-  const Plan least = Training(decoder(), options).plan();
+  const Plan least = Training(dropout_decoder(), options).plan();
   bool moved = false, moved_state = false, moved_parameters = false, moved_gradients = false;
   for (int part = 0; part <= 4; ++part) {
     options.memory_budget =
@@ -67,7 +67,7 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
     SCOPED_TRACE(*options.memory_budget);
     RunResult result;
     try {
-      result = train(decoder(), options, 2, 4);
+      result = train(dropout_decoder(), options, 2, 4);
     } catch (const UserError& error) {  // the minimum does not know of scratch that is found before the start
       EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
       EXPECT_EQ(part, 0);
@@ -122,7 +122,7 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
     options.precision = precision;
     options.threads = 1;
     options.accumulate = true;
-    const RunResult whole = train(decoder(), options, 2, 3);
+    const RunResult whole = train(dropout_decoder(), options, 2, 3);
     options.host_memory_budget = int64_t{1} << 30;
     options.cost.host_bytes = 1e15;  // at no cost
     options.cost.host_link = 1e9;
@@ -131,12 +131,12 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
     // found.
     for (const int percent : {40, 60, 25, 50, 55, 45, 30, 35}) {
       options.memory_budget = whole.plan.peak_bytes * percent / 100;
-      const Plan plan = Training(decoder(), options).plan();
+      const Plan plan = Training(dropout_decoder(), options).plan();
       bool& covered = plan.moved_parameter_bytes > 0 ? with_parameters : without;
       if (!plan.fits || plan.host_updates == 0 || covered) continue;
       covered = true;
       SCOPED_TRACE(percent);
-      const RunResult result = train(decoder(), options, 2, 3);
+      const RunResult result = train(dropout_decoder(), options, 2, 3);
       EXPECT_EQ(result.losses, whole.losses);
       EXPECT_GT(result.plan.host_updates, 0);
       EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
@@ -156,7 +156,7 @@ TEST(OffloadDisk, ThreeArenasAreUsedAsPlannedAndTheLossesStay) {
   TrainingOptions options;
   options.threads = 1;
   options.accumulate = true;
-  const RunResult whole = train(decoder(), options, 2, 3);
+  const RunResult whole = train(dropout_decoder(), options, 2, 3);
   options.disk_budget = int64_t{1} << 30;
   options.disk_path = folder.path();
   bool parameters = false, state = false;
@@ -165,7 +165,7 @@ TEST(OffloadDisk, ThreeArenasAreUsedAsPlannedAndTheLossesStay) {
       SCOPED_TRACE(fmt::format("{} bytes of host memory, {} %", host, percent));
       options.host_memory_budget = host;
       options.memory_budget = whole.plan.peak_bytes * percent / 100;
-      const RunResult result = train(decoder(), options, 2, 3);
+      const RunResult result = train(dropout_decoder(), options, 2, 3);
       EXPECT_EQ(result.losses, whole.losses);
       EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
       EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
@@ -202,21 +202,21 @@ TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
       options.max_grad_norm = 0;
       options.accumulate = accumulate;
       const int micro = accumulate ? 3 : 1;
-      const RunResult whole = train(decoder(), options, micro, 3);
+      const RunResult whole = train(dropout_decoder(), options, micro, 3);
       options.update_in_backward = Choice::on;
       options.host_memory_budget = each.host;
       options.disk_budget = each.disk;
       options.disk_path = folder.path();
       options.cost.host_bytes = each.host_bytes;
       options.memory_budget = 1;
-      const int64_t least = Training(decoder(), options).plan().minimum_budget_bytes;
+      const int64_t least = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
       bool parameters = false;
       for (const int percent : {3, 10, 20}) {
         SCOPED_TRACE(percent);
         options.memory_budget = least + (whole.plan.peak_bytes - least) * percent / 100;
         RunResult result;
         try {
-          result = train(decoder(), options, micro, 3);
+          result = train(dropout_decoder(), options, micro, 3);
         } catch (const UserError& error) {  // the minimum does not know of scratch that is found before the start
           EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
           EXPECT_LT(percent, 20);
@@ -245,12 +245,12 @@ TEST(OffloadDisk, StateOnDiskIsThatOfEager) {
   const TempFolder folder;
   TrainingOptions options;
   options.accumulate = true;
-  const int64_t whole = Training(decoder(), options).plan().peak_bytes;
+  const int64_t whole = Training(dropout_decoder(), options).plan().peak_bytes;
   options.disk_budget = int64_t{1} << 30;
   options.disk_path = folder.path();
   options.memory_budget = whole / 2;
   torch::manual_seed(3);
-  ASSERT_GT(Training(decoder(), options).plan().disk_bytes, 0);
+  ASSERT_GT(Training(dropout_decoder(), options).plan().disk_bytes, 0);
   DecoderConfig config;
   config.vocab_size = 512;
   config.hidden_size = 96;
@@ -264,11 +264,11 @@ TEST(OffloadDisk, StateOnDiskIsThatOfEager) {
 TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
   const TempFolder folder;
   TrainingOptions options;
-  const int64_t whole = Training(decoder(), options).plan().peak_bytes;
+  const int64_t whole = Training(dropout_decoder(), options).plan().peak_bytes;
   options.disk_budget = int64_t{1} << 30;
   options.disk_path = folder.path();
   options.memory_budget = whole / 2;
-  Training training(decoder(), options);
+  Training training(dropout_decoder(), options);
   ASSERT_TRUE(training.plan().fits);
   ASSERT_GT(training.plan().disk_bytes, 1 << 20);
   rlimit before{};
@@ -430,14 +430,14 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
   options.cost.overhead_seconds = 1e-7;
   for (auto& kind : options.cost.rates) kind.fill({1e9, 1e9});
   std::vector<std::vector<double>> losses(2);
-  const int64_t whole = Training(decoder(), options).plan().peak_bytes;
+  const int64_t whole = Training(dropout_decoder(), options).plan().peak_bytes;
   for (int away = 0; away < 2; ++away) {
     if (away) {
       options.host_memory_budget = int64_t{1} << 30;
       options.memory_budget = whole / 3;
     }
     torch::manual_seed(5);
-    Training training(decoder(), options);
+    Training training(dropout_decoder(), options);
     training.start();
     EXPECT_EQ(training.plan().moved_bytes > 0, away == 1);
     for (int step = 0; step < 3; ++step) {
@@ -456,13 +456,13 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
 
 TEST(OffloadBudget, HostMemoryIsNotExceeded) {
   TrainingOptions options;
-  const int64_t without = Training(decoder(), options).plan().minimum_budget_bytes;
+  const int64_t without = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
   options.memory_budget = 1;
-  int64_t before = Training(decoder(), options).plan().minimum_budget_bytes;
+  int64_t before = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
   EXPECT_LE(before, without);
   for (int64_t host : {64 << 10, 1 << 20, 2 << 20, 8 << 20}) {
     options.host_memory_budget = host;
-    const Plan plan = Training(decoder(), options).plan();
+    const Plan plan = Training(dropout_decoder(), options).plan();
     EXPECT_LE(plan.host_bytes, host);
     EXPECT_GT(plan.host_bytes, 0);
     EXPECT_LE(plan.minimum_budget_bytes, before);

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-Trace small_step() {
+Trace small_trace() {
   DecoderConfig config;
   config.vocab_size = 64;
   config.hidden_size = 32;
@@ -44,7 +44,7 @@ struct MadeUpMachine {
 };
 
 TEST(OpTimes, EachDistinctOpHasATimeOnce) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   MadeUpMachine machine;
   OpTimes times(1, machine.timer());
   const int count = times.measure(trace, generic_cost_model(), 10, 1 << 30);
@@ -61,7 +61,7 @@ TEST(OpTimes, EachDistinctOpHasATimeOnce) {
 }
 
 TEST(OpTimes, TheMachinesOwnAreOfItsKernels) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   OpTimes times(1);
   EXPECT_GT(times.measure(trace, generic_cost_model(), 10, 1 << 30), 10);
   for (const Op& op : trace.ops) {
@@ -74,7 +74,7 @@ TEST(OpTimes, TheMachinesOwnAreOfItsKernels) {
 
 // Ten times as slow in a first stretch of time, or at every third try: what is kept is the op's own time.
 TEST(OpTimes, ASpikeDoesNotStick) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   for (const auto& spike :
        {std::function([](int, double clock) { return clock < 0.3 ? 10.0 + clock * 9 : 1.0; }),
         std::function([](int tries, double) { return tries * 2654435761u % 3000 < 1000 ? 9.0 + tries * 0.31 : 1.0; }),
@@ -84,13 +84,15 @@ TEST(OpTimes, ASpikeDoesNotStick) {
     const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
     EXPECT_GT(machine.tries, count);
     for (const Op& op : trace.ops)
-      if (op.phase != Phase::initialize) EXPECT_DOUBLE_EQ(*times.find(op), 1e-3) << op.name;
+      if (op.phase != Phase::initialize) {
+        EXPECT_DOUBLE_EQ(*times.find(op), 1e-3) << op.name;
+      }
   }
 }
 
 // Where tries never agree the next call tries again.
 TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   MadeUpMachine machine;
   double factor = 1;
   machine.spike = [&](int, double) { return factor *= 0.8; };  // each shorter than any before
@@ -105,7 +107,7 @@ TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
 
 // Time runs out after one try of each, twice: the shorter one is kept, whichever came first.
 TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   for (const bool longer_last : {false, true}) {
     MadeUpMachine machine;
     double factor = longer_last ? 1 : 7;
@@ -124,7 +126,7 @@ TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
 }
 
 TEST(OpTimes, ContradictedOnesAreMadeAgain) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   MadeUpMachine machine{[](int, double) { return 10; }};
   OpTimes times(1, machine.timer());
   const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
@@ -140,8 +142,8 @@ TEST(OpTimes, ContradictedOnesAreMadeAgain) {
 
 TEST(OpTimes, WhatIsTooLargeIsLeftOut) {
   OpTimes times(1);
-  EXPECT_EQ(times.measure(small_step(), generic_cost_model(), 10, 0), 0);
-  EXPECT_EQ(times.measure(small_step(), generic_cost_model(), 1e-6, 1 << 30), 0);
+  EXPECT_EQ(times.measure(small_trace(), generic_cost_model(), 10, 0), 0);
+  EXPECT_EQ(times.measure(small_trace(), generic_cost_model(), 1e-6, 1 << 30), 0);
 }
 
 TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
@@ -149,7 +151,7 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   const std::filesystem::path file = std::filesystem::path(pattern) / "made" / "times.json";
   OpTimes times(1), read(1), others(2);
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   times.measure(trace, generic_cost_model(), 10, 1 << 30);
   times.contradict(trace);
   times.save(file);
@@ -169,7 +171,7 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
 }
 
 TEST(OpTimes, PredictionsGoByThem) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   CostModel model = generic_cost_model();
   model.timed = [](const Op& op) { return op.phase == Phase::forward ? std::optional(0.5) : std::nullopt; };
   const Op& forward = trace.ops[trace.segment("micro")->begin];
@@ -194,7 +196,7 @@ TEST(LearnedWorkspace, LearnsOnlyWhatIsMoreThanWasKnown) {
 }
 
 TEST(LearnedWorkspace, ProbingFindsWhatKernelsTake) {
-  const Trace trace = small_step();
+  const Trace trace = small_trace();
   LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
   workspace.probe(trace, 1 << 30, cpu_backend());
   const WorkspaceModel model = workspace.model();

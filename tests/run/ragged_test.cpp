@@ -21,11 +21,11 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using testing::token_batch;
 
-constexpr int64_t kTime = 24, kWords = 131;
+constexpr int64_t kTime = 24, kVocabulary = 131;
 
-Step decoder(int64_t samples) {
+Step ragged_decoder(int64_t samples) {
   DecoderConfig config;
-  config.vocab_size = kWords;
+  config.vocab_size = kVocabulary;
   config.hidden_size = 48;
   config.num_layers = 3;
   config.num_heads = 4;
@@ -51,10 +51,10 @@ std::vector<Batch> cut(const Batch& whole, const std::vector<int64_t>& sizes) {
   return parts;
 }
 
-using Tensors = std::map<std::string, torch::Tensor>;
+using StateTensors = std::map<std::string, torch::Tensor>;
 
-Tensors copy_of(Training& training) {
-  Tensors state;
+StateTensors copy_of(Training& training) {
+  StateTensors state;
   for (const auto& [name, tensor] : training.state()) state[name] = tensor.clone();
   return state;
 }
@@ -65,17 +65,17 @@ TEST(Ragged, GradientsAreThoseOfTheWholeBatch) {
   TrainingOptions options;
   options.optimizer = {.name = "sgd", .weight_decay = 0, .momentum = 0};
   options.max_grad_norm = 0;
-  Training whole(decoder(10), options);
+  Training whole(ragged_decoder(10), options);
   options.accumulate = true;
   options.last_micro_batch = 2;
-  Training ragged(decoder(4), options);
+  Training ragged(ragged_decoder(4), options);
   options.last_micro_batch = 0;
-  Training fives(decoder(5), options);
+  Training fives(ragged_decoder(5), options);
   for (Training* each : {&whole, &ragged, &fives}) each->start();
-  const Tensors before = copy_of(whole);
-  const Batch batch = token_batch(10, kTime, kWords);
+  const StateTensors before = copy_of(whole);
+  const Batch batch = token_batch(10, kTime, kVocabulary);
   const StepResult expected = whole.step({batch}, 1);
-  const Tensors after = copy_of(whole);
+  const StateTensors after = copy_of(whole);
   for (const auto& [training, sizes] : {std::pair{&ragged, std::vector<int64_t>{4, 4, 2}}, {&fives, {5, 5}}}) {
     const StepResult result = training->step(cut(batch, sizes), 1);
     EXPECT_NEAR(result.loss, expected.loss, 1e-6 * expected.loss);
@@ -87,12 +87,12 @@ TEST(Ragged, GradientsAreThoseOfTheWholeBatch) {
   }
 }
 
-struct Case {
+struct RaggedCase {
   Precision precision;
   Choice checkpointing;
 };
 
-class RaggedModes : public ::testing::TestWithParam<Case> {};
+class RaggedModes : public ::testing::TestWithParam<RaggedCase> {};
 
 TEST_P(RaggedModes, IsEagerBitForBit) {
   torch::manual_seed(2);
@@ -101,28 +101,28 @@ TEST_P(RaggedModes, IsEagerBitForBit) {
   options.gradient_checkpointing = GetParam().checkpointing;
   int number = 0;
   testing::expect_equal(
-      decoder(4), options, [&] { return token_batch(number++ % 3 == 2 ? 2 : 4, kTime, kWords); }, 3, 3);
+      ragged_decoder(4), options, [&] { return token_batch(number++ % 3 == 2 ? 2 : 4, kTime, kVocabulary); }, 3, 3);
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<RaggedCase> ragged_cases() {
+  std::vector<RaggedCase> cases;
   for (auto precision : {Precision::fp32_true, Precision::bf16_mixed, Precision::fp16_mixed, Precision::bf16_true})
     for (auto checkpointing : {Choice::off, Choice::on}) cases.push_back({precision, checkpointing});
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(PrecisionCheckpointing, RaggedModes, ::testing::ValuesIn(all_cases()));
+INSTANTIATE_TEST_SUITE_P(PrecisionCheckpointing, RaggedModes, ::testing::ValuesIn(ragged_cases()));
 
 TEST(Ragged, StepsOfBothKindsFollowEachOther) {
   torch::manual_seed(3);
-  Training training(decoder(4), ragged_options());
+  Training training(ragged_decoder(4), ragged_options());
   training.start();
-  testing::EagerStep eager(decoder(4), {});
+  testing::EagerStep eager(ragged_decoder(4), {});
   eager.copy_from(training);
   for (const std::vector<int64_t>& sizes :
        {std::vector<int64_t>{4, 4, 2}, {4, 4}, {4}, {4, 2}, {4, 4, 4, 2}, {4, 4, 4}}) {
     std::vector<Batch> batches;
-    for (int64_t size : sizes) batches.push_back(token_batch(size, kTime, kWords));
+    for (int64_t size : sizes) batches.push_back(token_batch(size, kTime, kVocabulary));
     EXPECT_EQ(training.step(batches, 1e-3).loss, eager.step(batches, 1e-3));
   }
   const auto reference = eager.state();
@@ -130,19 +130,19 @@ TEST(Ragged, StepsOfBothKindsFollowEachOther) {
     EXPECT_TRUE(testing::same_bits(tensor, reference.at(name))) << name;
 }
 
-struct RunResult {
+struct RaggedResult {
   std::vector<double> losses;
   Plan plan;
   MemoryUse used;
 };
 
-RunResult train(TrainingOptions options, int steps = 4) {
+RaggedResult train_ragged(TrainingOptions options, int steps = 4) {
   torch::manual_seed(7);
-  Training training(decoder(4), options);
+  Training training(ragged_decoder(4), options);
   training.start();
-  RunResult result;
+  RaggedResult result;
   for (int i = 0; i < steps; ++i)
-    result.losses.push_back(training.step(cut(token_batch(10, kTime, kWords), {4, 4, 2}), 1e-3).loss);
+    result.losses.push_back(training.step(cut(token_batch(10, kTime, kVocabulary), {4, 4, 2}), 1e-3).loss);
   result.plan = training.plan();
   result.used = training.used();
   return result;
@@ -150,10 +150,10 @@ RunResult train(TrainingOptions options, int steps = 4) {
 
 TEST(Ragged, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   TrainingOptions options = ragged_options();
-  std::vector<RunResult> results;
+  std::vector<RaggedResult> results;
   for (Choice checkpointing : {Choice::off, Choice::on}) {
     options.gradient_checkpointing = checkpointing;
-    const RunResult& result = results.emplace_back(train(options));
+    const RaggedResult& result = results.emplace_back(train_ragged(options));
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
     EXPECT_LE(result.used.touched, result.plan.arena_bytes);
     EXPECT_NEAR(static_cast<double>(result.used.measured_peak()), static_cast<double>(result.plan.peak_bytes),
@@ -166,17 +166,17 @@ TEST(Ragged, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   // Nothing is held for the smaller one: it runs in the bytes of the others.
   options.gradient_checkpointing = Choice::off;
   options.last_micro_batch = 0;
-  EXPECT_EQ(Training(decoder(4), options).plan().persistent_bytes, results[0].plan.persistent_bytes);
+  EXPECT_EQ(Training(ragged_decoder(4), options).plan().persistent_bytes, results[0].plan.persistent_bytes);
 }
 
 TEST(Ragged, TheMinimumTrains) {
   TrainingOptions options = ragged_options();
-  const std::vector<double> losses = train(options).losses;
-  Training open(decoder(4), options);
+  const std::vector<double> losses = train_ragged(options).losses;
+  Training open(ragged_decoder(4), options);
   open.start();
   options.memory_budget = open.plan().minimum_budget_bytes;
   ASSERT_LT(*options.memory_budget, open.plan().peak_bytes);
-  const RunResult least = train(options);
+  const RaggedResult least = train_ragged(options);
   EXPECT_LE(least.used.measured_peak(), *options.memory_budget);
   EXPECT_EQ(least.losses, losses);
 }
@@ -185,36 +185,36 @@ TEST(Ragged, TheMinimumTrains) {
 TEST(Ragged, TheMinimumIsThatOfTheOthers) {
   TrainingOptions options = ragged_options();
   options.last_micro_batch = 0;
-  const int64_t least = Training(decoder(4), options).plan().minimum_budget_bytes;
+  const int64_t least = Training(ragged_decoder(4), options).plan().minimum_budget_bytes;
   for (int64_t last : {1, 2, 3}) {
     options.last_micro_batch = last;
-    EXPECT_EQ(Training(decoder(4), options).plan().minimum_budget_bytes, least) << last;
+    EXPECT_EQ(Training(ragged_decoder(4), options).plan().minimum_budget_bytes, least) << last;
   }
 }
 
 TEST(Ragged, WrongSizesAreRefused) {
-  Training training(decoder(4), ragged_options());
+  Training training(ragged_decoder(4), ragged_options());
   training.start();
   const auto refusal = [&](const std::vector<int64_t>& sizes) {
     std::vector<Batch> batches;
-    for (int64_t size : sizes) batches.push_back(token_batch(size, kTime, kWords));
+    for (int64_t size : sizes) batches.push_back(token_batch(size, kTime, kVocabulary));
     return message_of([&] { training.step(batches, 1e-3); });
   };
   EXPECT_EQ(refusal({4, 4, 2}), "no UserError");
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2}, {2, 4}, {2, 2}, {4, 2, 4}, {4, 3}})
     EXPECT_THAT(refusal(sizes),
                 HasSubstr("the step declares Long [4, 24], and of the last of several micro batches 2"));
-  Batch uneven = token_batch(2, kTime, kWords);
+  Batch uneven = token_batch(2, kTime, kVocabulary);
   uneven["targets"] = uneven["targets"].narrow(1, 0, 20);
   EXPECT_THAT(message_of([&] {
-                training.step({token_batch(4, kTime, kWords), uneven}, 1e-3);
+                training.step({token_batch(4, kTime, kVocabulary), uneven}, 1e-3);
               }),
               HasSubstr("'targets' is Long [2, 20]; the step declares Long [2, 24] of the last micro batch"));
   EXPECT_EQ(refusal({4, 4, 2}), "no UserError");
 
-  Training plain(decoder(4), {.accumulate = true});
+  Training plain(ragged_decoder(4), {.accumulate = true});
   plain.start();
-  const std::vector<Batch> batches = {token_batch(4, kTime, kWords), token_batch(2, kTime, kWords)};
+  const std::vector<Batch> batches = {token_batch(4, kTime, kVocabulary), token_batch(2, kTime, kVocabulary)};
   EXPECT_THAT(message_of([&] { plain.step(batches, 1e-3); }), HasSubstr("the step declares Long [4, 24]"));
   const auto next = [&](int64_t index) -> const Batch& { return batches[index]; };
   EXPECT_THAT(message_of([&] { plain.step(2, next, 1e-3, true); }), HasSubstr("last_micro_batch"));

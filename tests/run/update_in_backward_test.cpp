@@ -26,7 +26,7 @@ using testing::RunResult;
 using testing::token_batch;
 using testing::train;
 
-Step decoder(double dropout = 0) {
+Step eight_layer_decoder(double dropout = 0) {
   DecoderConfig config;
   config.vocab_size = 64;
   config.hidden_size = 64;
@@ -56,8 +56,8 @@ int64_t gradient_bytes(const Plan& plan) {
   return most;
 }
 
-using Case = std::tuple<Precision, double, bool>;  // precision, max_grad_norm, recompute
-class InBackward : public ::testing::TestWithParam<Case> {};
+using InBackwardCase = std::tuple<Precision, double, bool>;  // precision, max_grad_norm, recompute
+class InBackward : public ::testing::TestWithParam<InBackwardCase> {};
 
 TEST_P(InBackward, SameLossesAndStateWithFewerGradients) {
   const auto& [precision, clip, recompute] = GetParam();
@@ -66,7 +66,7 @@ TEST_P(InBackward, SameLossesAndStateWithFewerGradients) {
     TrainingOptions options = options_for(choice, clip);
     options.precision = precision;
     options.gradient_checkpointing = recompute ? Choice::on : Choice::off;
-    results.push_back(train(decoder(0.1), options, 1, 6, 16, 64));
+    results.push_back(train(eight_layer_decoder(0.1), options, 1, 6, 16, 64));
     const RunResult& result = results.back();
     EXPECT_EQ(result.plan.update_in_backward, choice == Choice::on);
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
@@ -91,23 +91,23 @@ INSTANTIATE_TEST_SUITE_P(Modes, InBackward,
 TEST(UpdateInBackwardBudget, AutomaticUsesItWhereNothingElseFits) {
   TrainingOptions options = options_for(Choice::off, 0);
   options.memory_budget = 1;
-  const int64_t without = Training(decoder(), options).plan().minimum_budget_bytes;
+  const int64_t without = Training(eight_layer_decoder(), options).plan().minimum_budget_bytes;
   options.update_in_backward = Choice::automatic;
-  const int64_t with = Training(decoder(), options).plan().minimum_budget_bytes;
+  const int64_t with = Training(eight_layer_decoder(), options).plan().minimum_budget_bytes;
   EXPECT_LT(with, without - MiB);
   options.memory_budget = without + MiB;
-  const int64_t above = Training(decoder(), options).plan().peak_bytes;
+  const int64_t above = Training(eight_layer_decoder(), options).plan().peak_bytes;
   EXPECT_LE(above, without + MiB);
   options.memory_budget = with;
-  const RunResult least = train(decoder(), options, 1, 3, 16, 64);
+  const RunResult least = train(eight_layer_decoder(), options, 1, 3, 16, 64);
   EXPECT_TRUE(least.plan.update_in_backward);
   EXPECT_LE(least.used.measured_peak(), with);
   options.memory_budget.reset();
-  const RunResult free = train(decoder(), options, 1, 3, 16, 64);
+  const RunResult free = train(eight_layer_decoder(), options, 1, 3, 16, 64);
   EXPECT_FALSE(free.plan.update_in_backward);
   EXPECT_EQ(least.losses, free.losses);
   options.memory_budget = with - 1;
-  EXPECT_FALSE(Training(decoder(), options).plan().fits);
+  EXPECT_FALSE(Training(eight_layer_decoder(), options).plan().fits);
 }
 
 // Steps of several micro batches update in the last one; those of one, and a smaller last one, do as well.
@@ -122,7 +122,7 @@ TEST(UpdateInBackwardAccumulation, SameLossesAndState) {
         options.accumulate = true;
         options.last_micro_batch = last;
         torch::manual_seed(3);
-        Training training(decoder(0.1), options);
+        Training training(eight_layer_decoder(0.1), options);
         training.start();
         EXPECT_EQ(training.plan().update_in_backward, choice == Choice::on);
         for (int count : {4, 1, 2, 4}) {
@@ -231,13 +231,14 @@ TEST(UpdateInBackward, AGradientThatIsNotFiniteStopsWhatComesAfterIt) {
 TEST(UpdateInBackward, WhatCannotBeIsRefused) {
   TrainingOptions options = options_for(Choice::on, 1.0);
   options.accumulate = true;
-  EXPECT_THAT(message_of([&] { Training(decoder(), options); }), HasSubstr("gradient_accumulation_steps: 1"));
+  EXPECT_THAT(message_of([&] { Training(eight_layer_decoder(), options); }),
+              HasSubstr("gradient_accumulation_steps: 1"));
   options.update_in_backward = Choice::automatic;
-  EXPECT_FALSE(Training(decoder(), options).plan().update_in_backward);
+  EXPECT_FALSE(Training(eight_layer_decoder(), options).plan().update_in_backward);
   options = options_for(Choice::on, 0);
   options.accumulate = true;
   options.precision = Precision::fp16_mixed;
-  EXPECT_THAT(message_of([&] { Training(decoder(), options); }), HasSubstr("16-mixed"));
+  EXPECT_THAT(message_of([&] { Training(eight_layer_decoder(), options); }), HasSubstr("16-mixed"));
 
   Step step;
   step.model = [] { return torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4)).ptr(); };

@@ -21,7 +21,7 @@ using testing::RunResult;
 using testing::token_batch;
 using testing::train;
 
-Step decoder() {
+Step six_layer_decoder() {
   DecoderConfig config;
   config.vocab_size = 64;
   config.hidden_size = 96;
@@ -52,20 +52,21 @@ int64_t kept_gradient_bytes(const Plan& plan) {
 
 TEST(Accumulators, OfFloat32AreAsAutogradSums) {
   const RunResult plain =
-      train(decoder(), options_for(Precision::fp32_true, AccumulatorDtype::as_gradients), 3, 4, 16, 64);
-  const RunResult ours = train(decoder(), options_for(Precision::fp32_true, AccumulatorDtype::float32), 3, 4, 16, 64);
+      train(six_layer_decoder(), options_for(Precision::fp32_true, AccumulatorDtype::as_gradients), 3, 4, 16, 64);
+  const RunResult ours =
+      train(six_layer_decoder(), options_for(Precision::fp32_true, AccumulatorDtype::float32), 3, 4, 16, 64);
   EXPECT_EQ(plain.losses, ours.losses);
   for (const auto& [name, tensor] : plain.state) EXPECT_TRUE(torch::equal(tensor, ours.state.at(name))) << name;
 }
 
 TEST(Accumulators, TakeTheBytesOfTheirFormatAndTrainAlike) {
   const RunResult plain =
-      train(decoder(), options_for(Precision::fp32_true, AccumulatorDtype::as_gradients), 4, 8, 16, 64);
+      train(six_layer_decoder(), options_for(Precision::fp32_true, AccumulatorDtype::as_gradients), 4, 8, 16, 64);
   const auto whole = static_cast<double>(kept_gradient_bytes(plain.plan));
   for (const auto& [dtype, share, error] : {std::tuple{AccumulatorDtype::float32, 1.0, 0.0},
                                             {AccumulatorDtype::bfloat16, 0.5, 2e-3},
                                             {AccumulatorDtype::bits8, 0.2555, 1e-2}}) {
-    const RunResult ours = train(decoder(), options_for(Precision::fp32_true, dtype), 4, 8, 16, 64);
+    const RunResult ours = train(six_layer_decoder(), options_for(Precision::fp32_true, dtype), 4, 8, 16, 64);
     EXPECT_NEAR(static_cast<double>(kept_gradient_bytes(ours.plan)) / whole, share, 0.01);
     EXPECT_EQ(ours.used.arena, ours.plan.arena_bytes);
     EXPECT_LE(ours.used.measured_peak(), ours.plan.peak_bytes);
@@ -80,12 +81,12 @@ TEST(Accumulators, TakeTheBytesOfTheirFormatAndTrainAlike) {
 
 TEST(Accumulators, AreTheSameEveryTimeAndForAnyThreadCount) {
   TrainingOptions options = options_for(Precision::bf16_true, AccumulatorDtype::bits8);
-  const RunResult once = train(decoder(), options, 3, 4, 16, 64);
-  const RunResult again = train(decoder(), options, 3, 4, 16, 64);
+  const RunResult once = train(six_layer_decoder(), options, 3, 4, 16, 64);
+  const RunResult again = train(six_layer_decoder(), options, 3, 4, 16, 64);
   EXPECT_EQ(once.losses, again.losses);
   for (const auto& [name, tensor] : once.state) EXPECT_TRUE(torch::equal(tensor, again.state.at(name))) << name;
   options.seed = 1;
-  EXPECT_NE(train(decoder(), options, 3, 4, 16, 64).losses, once.losses);
+  EXPECT_NE(train(six_layer_decoder(), options, 3, 4, 16, 64).losses, once.losses);
 
   // Matrix products may differ with the thread count; sums of gradients do not.
   const torch::Tensor gradient = torch::randn({1 << 18});
