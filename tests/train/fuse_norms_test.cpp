@@ -21,7 +21,7 @@ namespace {
 using testing::RunResult;
 using testing::train;
 
-constexpr int kLayers = 3;
+constexpr int kDecoderLayers = 3;
 
 struct Case {
   std::string name;
@@ -36,7 +36,7 @@ class FuseNorms : public ::testing::TestWithParam<std::tuple<Precision, Case>> {
     // Rows that end in the midst of a vector.
     config_.vocab_size = 512;
     config_.hidden_size = 72;
-    config_.num_layers = kLayers;
+    config_.num_layers = kDecoderLayers;
     config_.num_heads = 2;
     options_.precision = std::get<0>(GetParam());
     options_.threads = 1;
@@ -78,11 +78,11 @@ TEST_P(FuseNorms, LossesStay) {
     EXPECT_GT(count(fused.plan, ops::kRmsNormBackwardAdd), 0);
     if (compile != Choice::on || !std::get<1>(GetParam()).every_pair) continue;
     // The first norm is not of a sum; the last one's gradient is the only one of its stream.
-    EXPECT_EQ(count(fused.plan, ops::kAddRmsNorm), 2 * kLayers);
-    EXPECT_EQ(count(fused.plan, ops::kRmsNormBackwardAdd), 2 * kLayers);
+    EXPECT_EQ(count(fused.plan, ops::kAddRmsNorm), 2 * kDecoderLayers);
+    EXPECT_EQ(count(fused.plan, ops::kRmsNormBackwardAdd), 2 * kDecoderLayers);
     EXPECT_EQ(fused.used.outside_allocations, 0);
     if (!options_.accumulate) continue;
-    EXPECT_EQ(count(fused.plan, ops::kRmsNormBackwardAdd, "accumulate"), 2 * kLayers);
+    EXPECT_EQ(count(fused.plan, ops::kRmsNormBackwardAdd, "accumulate"), 2 * kDecoderLayers);
   }
 }
 

@@ -11,10 +11,9 @@
 namespace plimsoll {
 namespace {
 
-using testing::Batch;
 using testing::SystemShape;
 
-struct RunResult {
+struct FusedRun {
   std::vector<double> losses;
   std::vector<torch::Tensor> state;
   Plan plan;
@@ -31,28 +30,28 @@ class Fuse : public ::testing::TestWithParam<std::tuple<size_t, Precision>> {
     options_.accumulate = true;
   }
 
-  RunResult train(Choice compile, std::optional<int64_t> budget = {}) {
+  FusedRun train(Choice compile, std::optional<int64_t> budget = {}) {
     options_.compile = compile;
     options_.memory_budget = budget;
     Training training(shape_.step, options_);
     training.start();
-    RunResult run;
+    FusedRun run;
     for (size_t i = 0; i < batches_.size(); i += 2)
-      run.losses.push_back(training.step(std::vector<Batch>{batches_[i], batches_[i + 1]}, 1e-3).loss);
+      run.losses.push_back(training.step(std::vector<testing::Batch>{batches_[i], batches_[i + 1]}, 1e-3).loss);
     for (const auto& [name, tensor] : training.state()) run.state.push_back(tensor.clone());
     run.plan = training.plan();
     run.used = training.used();
     return run;
   }
 
-  static void expect_same(const RunResult& a, const RunResult& b) {
+  static void expect_same(const FusedRun& a, const FusedRun& b) {
     EXPECT_EQ(a.losses, b.losses);
     ASSERT_EQ(a.state.size(), b.state.size());
     for (size_t i = 0; i < a.state.size(); ++i) EXPECT_TRUE(testing::same_bits(a.state[i], b.state[i])) << i;
   }
 
   SystemShape shape_;
-  std::vector<Batch> batches_;
+  std::vector<testing::Batch> batches_;
   TrainingOptions options_;
 };
 
@@ -63,7 +62,7 @@ int64_t moved(const Plan& plan) {
 }
 
 TEST_P(Fuse, LossesStayAndFewerBytesMove) {
-  const RunResult plain = train(Choice::off), automatic = train(Choice::automatic), all = train(Choice::on);
+  const FusedRun plain = train(Choice::off), automatic = train(Choice::automatic), all = train(Choice::on);
   EXPECT_EQ(plain.plan.fused_ops, 0);
   EXPECT_GT(automatic.plan.fused_ops, 0);
   EXPECT_GE(all.plan.fused_ops, automatic.plan.fused_ops);
@@ -81,12 +80,12 @@ TEST_P(Fuse, LossesStayAndFewerBytesMove) {
 
 // What is rebuilt in backward is fused with what reads it.
 TEST_P(Fuse, LossesStayUnderTheLeastBudget) {
-  const RunResult plain = train(Choice::off);
+  const FusedRun plain = train(Choice::off);
   options_.compile = Choice::automatic;
   const Plan whole = Training(shape_.step, options_).plan();
   options_.memory_budget = 1;
   const int64_t least = Training(shape_.step, options_).plan().minimum_budget_bytes;
-  const RunResult lean = train(Choice::automatic, std::max(least, whole.peak_bytes * 3 / 4));
+  const FusedRun lean = train(Choice::automatic, std::max(least, whole.peak_bytes * 3 / 4));
   expect_same(plain, lean);
   EXPECT_LE(lean.used.measured_peak(), lean.plan.budget_bytes);
 }
@@ -104,20 +103,22 @@ TEST_P(Fuse, LossesStayWhereValuesAreMovedAndUpdatesRunInBackward) {
     options_.memory_budget = budget;
     Training training(shape_.step, options_);
     training.start();
-    RunResult run;
-    for (const Batch& batch : batches_) run.losses.push_back(training.step({batch}, 1e-3).loss);
+    FusedRun run;
+    for (const testing::Batch& batch : batches_) run.losses.push_back(training.step({batch}, 1e-3).loss);
     for (const auto& [name, tensor] : training.state()) run.state.push_back(tensor.clone());
     run.plan = training.plan();
     run.used = training.used();
     return run;
   };
-  const RunResult plain = each_alone(Choice::off, {});
+  const FusedRun plain = each_alone(Choice::off, {});
   options_.host_memory_budget = plain.plan.peak_bytes * 4;
   const int64_t budget = plain.plan.peak_bytes * 7 / 10;
   for (const Choice compile : {Choice::automatic, Choice::on}) {
-    const RunResult moved = each_alone(compile, budget);
+    const FusedRun moved = each_alone(compile, budget);
     EXPECT_GT(moved.plan.host_bytes, 0);
-    if (compile == Choice::on) EXPECT_GT(moved.plan.fused_ops, 0);
+    if (compile == Choice::on) {
+      EXPECT_GT(moved.plan.fused_ops, 0);
+    }
     EXPECT_EQ(find_fault(moved.plan), "");
     EXPECT_LE(moved.used.measured_peak(), budget);
     expect_same(plain, moved);

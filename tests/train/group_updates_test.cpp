@@ -22,13 +22,13 @@ namespace {
 using torch::Tensor;
 
 // Matrices of more than 4 096 numbers, whose state is packed where that is asked for, vectors, and a number.
-constexpr int64_t kRows = 8, kWidth = 72, kLayers = 5;
+constexpr int64_t kGroupedRows = 8, kGroupedWidth = 72, kGroupedLayers = 5;
 
 struct Layers : torch::nn::Module {
   Layers() {
-    for (int64_t i = 0; i < kLayers; ++i) {
-      layers->push_back(torch::nn::Linear(kWidth, kWidth));
-      norms->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
+    for (int64_t i = 0; i < kGroupedLayers; ++i) {
+      layers->push_back(torch::nn::Linear(kGroupedWidth, kGroupedWidth));
+      norms->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({kGroupedWidth})));
     }
     register_module("layers", layers);
     register_module("norms", norms);
@@ -36,7 +36,7 @@ struct Layers : torch::nn::Module {
   }
   Tensor loss(const Tensor& x, const Tensor& y) {
     Tensor hidden = x;
-    for (int64_t i = 0; i < kLayers; ++i) {
+    for (int64_t i = 0; i < kGroupedLayers; ++i) {
       const Tensor normed = norms->at<torch::nn::LayerNormImpl>(i).forward(hidden);
       hidden = hidden + at::silu(layers->at<torch::nn::LinearImpl>(i).forward(normed)) * scale;
     }
@@ -49,14 +49,15 @@ struct Layers : torch::nn::Module {
 Step layers_step() {
   Step step;
   step.model = [] { return std::make_shared<Layers>(); };
-  step.inputs = {{"x", {kRows, kWidth}, torch::kFloat32}, {"y", {kRows, kWidth}, torch::kFloat32}};
+  step.inputs = {{"x", {kGroupedRows, kGroupedWidth}, torch::kFloat32},
+                 {"y", {kGroupedRows, kGroupedWidth}, torch::kFloat32}};
   step.loss = [](torch::nn::Module& model, const StepInputs& in) {
     return static_cast<Layers&>(model).loss(in["x"], in["y"]);
   };
   return step;
 }
 
-struct RunResult {
+struct GroupedRun {
   std::vector<double> losses, norms;
   std::vector<bool> skipped;
   std::vector<Tensor> state;
@@ -64,14 +65,15 @@ struct RunResult {
   MemoryUse used;
 };
 
-RunResult train_layers(TrainingOptions options, Choice compile, int steps = 4) {
+GroupedRun train_layers(TrainingOptions options, Choice compile, int steps = 4) {
   options.compile = compile;
   Training training(layers_step(), options);
   training.start();
   torch::manual_seed(5);
-  RunResult run;
+  GroupedRun run;
   const auto batch = [] {
-    return testing::Batch{{"x", torch::randn({kRows, kWidth})}, {"y", torch::randn({kRows, kWidth})}};
+    return testing::Batch{{"x", torch::randn({kGroupedRows, kGroupedWidth})},
+                          {"y", torch::randn({kGroupedRows, kGroupedWidth})}};
   };
   for (int i = 0; i < steps; ++i) {
     const StepResult result =
@@ -86,7 +88,7 @@ RunResult train_layers(TrainingOptions options, Choice compile, int steps = 4) {
   return run;
 }
 
-void expect_same(const RunResult& a, const RunResult& b) {
+void expect_same(const GroupedRun& a, const GroupedRun& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.skipped, b.skipped);
   ASSERT_EQ(a.norms.size(), b.norms.size());
@@ -109,7 +111,7 @@ class GroupUpdates : public ::testing::TestWithParam<std::tuple<std::string, Pre
   }
   bool groups() const { return options_.optimizer.name != "adafactor"; }  // whose updates take scratch
 
-  void expect_grouped(const RunResult& run, int64_t least) const {
+  void expect_grouped(const GroupedRun& run, int64_t least) const {
     EXPECT_EQ(find_fault(run.plan), "");
     EXPECT_LE(run.used.measured_peak(), run.plan.peak_bytes);
     if (!groups()) return;
@@ -122,10 +124,10 @@ class GroupUpdates : public ::testing::TestWithParam<std::tuple<std::string, Pre
 // Fifteen vectors and a number without weight decay; five matrices with it, which Muon updates one by one. Beside its
 // products, which may be the peak, not every gradient can wait.
 TEST_P(GroupUpdates, AreTheUpdatesOneByOne) {
-  const RunResult plain = train_layers(options_, Choice::off);
+  const GroupedRun plain = train_layers(options_, Choice::off);
   EXPECT_EQ(grouped_updates_of(plain.plan.trace).groups, 0);
   for (const Choice compile : {Choice::automatic, Choice::on}) {
-    const RunResult grouped = train_layers(options_, compile);
+    const GroupedRun grouped = train_layers(options_, compile);
     expect_grouped(grouped, 12);
     EXPECT_LE(grouped.plan.live_bytes, plain.plan.live_bytes);
     EXPECT_LT(grouped.plan.trace.ops.size(), plain.plan.trace.ops.size());
@@ -146,8 +148,8 @@ TEST_P(GroupUpdates, AreSoInEveryFormat) {
       options_.optimizer.state_dtype = options_.optimizer.name == "adafactor" ? StateDtype::as_parameters : state;
       options_.optimizer.weight_update = update;
       options_.accumulator_dtype = update == WeightUpdate::split ? AccumulatorDtype::bits8 : AccumulatorDtype::float32;
-      const RunResult plain = train_layers(options_, Choice::off, 2);
-      const RunResult grouped = train_layers(options_, Choice::automatic, 2);
+      const GroupedRun plain = train_layers(options_, Choice::off, 2);
+      const GroupedRun grouped = train_layers(options_, Choice::automatic, 2);
       expect_grouped(grouped, 12);
       expect_same(plain, grouped);
     }
@@ -158,12 +160,12 @@ TEST_P(GroupUpdates, AreSoInEveryFormat) {
 TEST_P(GroupUpdates, AreSoWhereStateIsMoved) {
   options_.gradient_checkpointing = Choice::off;
   options_.update_in_backward = Choice::off;
-  const RunResult plain = train_layers(options_, Choice::off);
+  const GroupedRun plain = train_layers(options_, Choice::off);
   options_.host_memory_budget = plain.plan.peak_bytes * 4;
   for (const int64_t tenths : {9, 7}) {
     options_.memory_budget = plain.plan.peak_bytes * tenths / 10;
     if (!Training(layers_step(), options_).plan().fits) continue;
-    const RunResult moved = train_layers(options_, Choice::automatic);
+    const GroupedRun moved = train_layers(options_, Choice::automatic);
     EXPECT_GT(moved.plan.host_bytes, 0);
     expect_grouped(moved, 0);
     EXPECT_LE(moved.used.measured_peak(), *options_.memory_budget);
@@ -173,9 +175,9 @@ TEST_P(GroupUpdates, AreSoWhereStateIsMoved) {
 
 TEST_P(GroupUpdates, StayAloneWithinBackward) {
   options_.max_grad_norm = 0;
-  const RunResult plain = train_layers(options_, Choice::off);
+  const GroupedRun plain = train_layers(options_, Choice::off);
   options_.update_in_backward = Choice::on;
-  const RunResult within = train_layers(options_, Choice::automatic);
+  const GroupedRun within = train_layers(options_, Choice::automatic);
   EXPECT_EQ(grouped_updates_of(within.plan.trace).groups, 0);
   EXPECT_EQ(find_fault(within.plan), "");
   expect_same(plain, within);

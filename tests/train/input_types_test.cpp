@@ -22,7 +22,7 @@ FmriAutoencoderConfig small() {
   return config;
 }
 
-TrainingOptions options_with(Precision precision) {
+TrainingOptions options_in(Precision precision) {
   TrainingOptions options;
   options.precision = precision;
   options.memory_budget = int64_t{1} << 30;
@@ -41,17 +41,17 @@ int64_t input_bytes(const Trace& trace, const Step& step) {
 
 TEST(InputTypes, Bfloat16InputsTakeHalf) {
   const Step step = fmri_autoencoder_step(small(), 4);
-  const Trace wide = record_step(step, options_with(Precision::fp32_true));
-  const Trace narrow = record_step(step, options_with(Precision::bf16_true));
+  const Trace wide = record_step(step, options_in(Precision::fp32_true));
+  const Trace narrow = record_step(step, options_in(Precision::bf16_true));
   EXPECT_EQ(2 * input_bytes(narrow, step), input_bytes(wide, step));
-  EXPECT_EQ(input_bytes(record_step(step, options_with(Precision::bf16_mixed)), step), input_bytes(wide, step));
+  EXPECT_EQ(input_bytes(record_step(step, options_in(Precision::bf16_mixed)), step), input_bytes(wide, step));
   for (const InputSpec& spec : step.inputs)
     EXPECT_EQ(Trace::find(narrow.inputs, spec.name)->view.dtype, DType::bfloat16) << spec.name;
 }
 
 std::vector<double> losses_of(const Step& step, const std::function<torch::Tensor(const torch::Tensor&)>& given) {
   torch::manual_seed(5);
-  Training training(step, options_with(Precision::bf16_true));
+  Training training(step, options_in(Precision::bf16_true));
   training.start();
   std::vector<double> losses;
   for (int i = 0; i < 3; ++i) {

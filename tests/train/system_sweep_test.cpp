@@ -12,13 +12,12 @@
 namespace plimsoll {
 namespace {
 
-using testing::Batch;
 using testing::SystemShape;
 
 constexpr int kBudgets = 12;  // from 100 % down to the minimum, both included
 constexpr int kSteps = 2;     // the second runs with what the first taught about scratch
 
-struct RunResult {
+struct SweepRun {
   std::vector<double> losses;
   std::vector<torch::Tensor> state;  // parameters, buffers and optimizer state at the end
   Plan plan;
@@ -35,16 +34,16 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
     options_.threads = 1;  // kernels of several wait for one another where cores are shared
   }
 
-  RunResult train(std::optional<int64_t> budget, int micro = 1) {
+  SweepRun train(std::optional<int64_t> budget, int micro = 1) {
     options_.memory_budget = budget;
     options_.accumulate = micro > 1;
     Training training(shape_.step, options_);
     EXPECT_TRUE(training.plan().fits);
     training.start();
-    RunResult run;
+    SweepRun run;
     for (int i = 0; i < kSteps; ++i) {
       const auto first = batches_.begin() + i * micro;
-      run.losses.push_back(training.step(std::vector<Batch>(first, first + micro), 1e-3).loss);
+      run.losses.push_back(training.step(std::vector<testing::Batch>(first, first + micro), 1e-3).loss);
     }
     for (const auto& [name, tensor] : training.state()) run.state.push_back(tensor.clone());
     run.plan = training.plan();
@@ -53,7 +52,7 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
   }
 
   // The plan keeps the budget and the run keeps the plan, and the numbers are those of `whole`.
-  void expect_sound(const RunResult& run, const RunResult& whole) {
+  void expect_sound(const SweepRun& run, const SweepRun& whole) {
     const int64_t budget = run.plan.budget_bytes;
     EXPECT_TRUE(run.plan.fits);
     EXPECT_LE(run.plan.peak_bytes, budget);
@@ -69,15 +68,15 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
 
   SystemShape shape_;
   TrainingOptions options_;
-  std::vector<Batch> batches_;
+  std::vector<testing::Batch> batches_;
 };
 
 TEST_P(Sweep, EveryBudgetIsKeptAndChangesNoNumber) {
   // What numbers and bytes are compared with: nothing recomputed.
   options_.gradient_checkpointing = Choice::off;
-  const RunResult whole = train({});
+  const SweepRun whole = train({});
   options_.gradient_checkpointing = std::get<2>(GetParam());
-  const RunResult unlimited = train({});
+  const SweepRun unlimited = train({});
   for (const double loss : whole.losses) EXPECT_TRUE(std::isfinite(loss));
   const int64_t most = whole.plan.peak_bytes, least = unlimited.plan.minimum_budget_bytes;
   ASSERT_LT(least, most);
@@ -87,7 +86,7 @@ TEST_P(Sweep, EveryBudgetIsKeptAndChangesNoNumber) {
   for (int i = 0; i < kBudgets; ++i) {
     const int64_t budget = most - (most - least) * i / (kBudgets - 1);
     SCOPED_TRACE(::testing::Message() << "budget " << budget << " of " << least << " to " << most);
-    RunResult result;
+    SweepRun result;
     EXPECT_NO_THROW(result = train(budget));
     if (result.losses.empty()) continue;
     expect_sound(result, whole);
@@ -135,7 +134,7 @@ TEST_P(Sweep, AByteBelowTheMinimumDoesNotFit) {
 }
 
 TEST_P(Sweep, AccumulationKeepsItsBudget) {
-  const RunResult whole = train({}, 2);
+  const SweepRun whole = train({}, 2);
   const int64_t most = whole.plan.peak_bytes, least = whole.plan.minimum_budget_bytes;
   expect_sound(train(least + (most - least) / 2, 2), whole);
 }
