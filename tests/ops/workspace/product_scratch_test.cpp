@@ -15,7 +15,7 @@ namespace {
 using at::Tensor;
 using ops::LibraryProduct;
 
-View view_of(const Tensor& tensor) {
+View unplaced_view(const Tensor& tensor) {
   return {kNoBuffer, dtype_of(tensor.scalar_type()), 0, tensor.sizes().vec(), tensor.strides().vec()};
 }
 
@@ -38,7 +38,7 @@ TEST(ProductScratch, IsWhatTheAllocatorSees) {
                 return {};
               },
               nullptr);
-          const LibraryProduct product{view_of(left), view_of(right), view_of(result), adds};
+          const LibraryProduct product{unplaced_view(left), unplaced_view(right), unplaced_view(result), adds};
           for (int time = 0; time < 2; ++time)
             EXPECT_EQ(measured_product_scratch(product, threads), seen)
                 << type << " " << m << " " << k << " " << n << (turned ? " turned" : "") << (adds ? " adds" : "");
