@@ -1,3 +1,3 @@
 // The tests that the emulated kernels have, on a GPU.
 #define PLIMSOLL_ON_GPU
-#include "ops/cuda/layers_test.cpp"
+#include "ops/layers/layers_cuda_test.cpp"

@@ -1,3 +1,3 @@
 // The optimizers' kernels on a GPU: the tests that the emulated kernels have.
 #define PLIMSOLL_ON_GPU
-#include "ops/cuda/optimizer_test.cpp"
+#include "ops/optimizer/optimizer_cuda_test.cpp"
