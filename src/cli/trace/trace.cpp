@@ -88,12 +88,17 @@ int run_trace(const TraceArguments& arguments) {
   return kDone;
 }
 
-// --hot takes a number or nothing: "" then.
+// --hot takes a number or nothing: "" then. What has a "=" is an override of the job: `trace job.yaml --hot
+// max_steps=8`.
 void add_hot(CLI::App& command, TraceArguments& arguments) {
   const auto read = [&arguments](const CLI::results_t& values) {
     arguments.hot = 0;
     if (values.empty() || values.front().empty()) return true;
     const std::string& text = values.front();
+    if (text.find('=') != std::string::npos) {
+      arguments.job.overrides.push_back(text);
+      return true;
+    }
     int64_t number = 0;
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, number);

@@ -149,6 +149,7 @@ TEST_F(HotOps, OfADeviceOfTheCatalogueArePredicted) {
 }
 
 TEST_F(HotOps, WrongArgumentsAreRefused) {
+  expect_refusal(run({"trace", "job.yaml", "--hot", "max_stpes=8"}), 2, HasSubstr("max_stpes"));  // an override
   expect_refusal(run({"trace", "job.yaml", "--hot", "many"}), 2, AllOf(HasSubstr("--hot"), HasSubstr("many")));
   expect_refusal(run({"trace", "job.yaml", "--hot=0"}), 2, HasSubstr("--hot"));
   expect_refusal(run({"trace", "job.yaml", "--measure", "3"}), 2, HasSubstr("--hot"));
