@@ -173,6 +173,10 @@ class Planner {
   std::unique_ptr<Impl> in_backward_;  // the alternative, where there is one: updates in backward
 };
 
+/// Returns a hash of what a run does by the plan: ops and their operands in order, offsets, choices, budgets; 16
+/// hexadecimal digits, the same on every machine. Predicted times, reasons and constant arguments of ops are not in it.
+std::string plan_hash(const Plan& plan);
+
 /// One point of memory against step time: what the planner answers to one budget.
 struct FrontierPoint {
   int64_t budget_bytes = 0;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace plimsoll {
 
 struct Step;  // plimsoll/step.h
+class LearnedWorkspace;
 
 /// Choices that were left to the planner, made.
 struct JobSettings {
@@ -50,7 +52,8 @@ std::string micro_batches_in_words(const JobSettings& settings);
 struct PlannedJob {
   JobSettings settings;
   Plan plan;
-  Trace recorded;  ///< the step as it was recorded, before any pass
+  Trace recorded;                                     ///< the step as it was recorded, before any pass
+  std::shared_ptr<const LearnedWorkspace> workspace;  ///< scratch of kernels that were run while the job was planned
   double record_seconds = 0;
   double plan_seconds = 0;       ///< of the search over every open choice, recording included
   double step_seconds = 0;       ///< predicted, of a step of the first epoch
@@ -179,8 +182,8 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   virtual void preparing(const std::string& what, double fraction) {}  ///< tokenising: [0, 1]
   virtual void planned(const PlannedJob& job) {}                       ///< before any memory is taken
-  /// The memory that was planned for could not be had when it was to be taken: the job was planned again, for what
-  /// there is now. Only where the budget is `auto`.
+  /// The job was planned again: the memory that was planned for could not be had when it was to be taken (only where
+  /// the budget is `auto`), or kernels take scratch that was not planned. `why` says which.
   virtual void replanned(const std::string& why, const PlannedJob& job) {}
   /// The run continues from `checkpoint`, at `step`.
   virtual void resumed(const std::string& checkpoint, int64_t step) {}

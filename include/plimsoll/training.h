@@ -26,6 +26,21 @@ namespace plimsoll {
 /// update, evaluate. Throws UserError for what cannot be recorded, naming operator and module.
 Trace record_step(const Step& step, const TrainingOptions& options);
 
+class LearnedWorkspace;
+
+/// A training step as it was recorded and planned: what a Training runs.
+struct PlannedStep {
+  Trace recorded;  ///< before any pass
+  Plan plan;
+  /// Scratch that kernels were found to take on the device while the step was planned; null: no kernel was run.
+  std::shared_ptr<const LearnedWorkspace> workspace;
+};
+
+/// Records a step once and plans it once. Takes no memory for tensors, but where the device is here runs small kernels
+/// once, apart, to learn what scratch they take. plan.fits says whether the budget is enough. Throws as record_step
+/// does.
+PlannedStep plan_step(const Step& step, const TrainingOptions& options);
+
 /// What a step gave.
 struct StepResult {
   double loss = 0;           ///< mean over the micro batches, each by its samples
@@ -35,22 +50,28 @@ struct StepResult {
   bool skipped = false;
 };
 
-/// Trains one Step: records it, plans it, and runs it inside the plan's arenas.
+/// Trains one Step: runs its plan inside the plan's arenas.
 class Training {
  public:
-  /// Records and plans; takes no memory for tensors, but where the device is here runs small kernels once, apart, to
-  /// learn what scratch they take. plan().fits says whether the budget is enough.
+  /// Records and plans (plan_step). plan().fits says whether the budget is enough.
   Training(const Step& step, const TrainingOptions& options);
+  /// Runs what plan_step made of the same step and options; nothing is recorded or planned again.
+  Training(const Step& step, const TrainingOptions& options, PlannedStep planned);
   ~Training();
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// Returns the current plan. It can change after the first step.
+  /// Returns the current plan. It changes only if kernels turn out to take other scratch than was planned: in start(),
+  /// or after the first step.
   const Plan& plan() const;
+  /// Why the step was planned again the last time, and what changed, in one line; empty: the plan is the one that it
+  /// began with.
+  const std::string& plan_change() const;
 
-  /// Takes the arena and initialises the model in it. Kernels whose scratch no rule knows are run once before, apart,
-  /// and the plan is made with what they take. Throws UserError(does_not_fit) unless plan().fits, MemoryUnavailable if
-  /// the machine has less available now than the arena takes, UserError (failure) if the disk has.
+  /// Takes the arena and initialises the model in it. Large kernels whose scratch no rule knows are run once before,
+  /// apart; if they take scratch that was not planned, the step is planned again. Throws UserError(does_not_fit) unless
+  /// plan().fits, MemoryUnavailable if the machine has less available now than the arena takes, UserError (failure) if
+  /// the disk has.
   void start();
 
   /// One optimizer step over the micro batches: forward and backward of each, then the update. Tensors are on the CPU,

@@ -1,6 +1,7 @@
 #include "plimsoll/plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include "plan/explain/decision_reasons.h"
@@ -10,6 +11,7 @@
 #include "plan/passes/update_in_backward.h"
 #include "plan/recompute/recompute_search.h"
 #include "plan/schedules.h"
+#include "plan/search_count.h"
 #include "plan/treatment.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"
@@ -20,6 +22,8 @@ namespace {
 // The part of what steps take that run again which is left where some of them run within others: a hundredth or two
 // less was seen.
 constexpr double kRunAlone = 0.95;
+
+std::atomic<int64_t> searches = 0;
 
 }  // namespace
 
@@ -251,7 +255,12 @@ struct Planner::Impl {
   mutable std::unique_ptr<Treatment> blocks, everything;  // made when they are wanted
 };
 
+int64_t searches_made() {
+  return searches;
+}
+
 Planner::Planner(const Trace& trace, const PlanOptions& options) {
+  ++searches;
   const bool wanted = options.update_in_backward != Choice::off;
   const std::string obstacle = wanted ? update_in_backward_obstacle(trace) : "";
   if (options.update_in_backward == Choice::on && !obstacle.empty())

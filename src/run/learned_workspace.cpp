@@ -31,7 +31,8 @@ bool LearnedWorkspace::learn_beside(int64_t bytes) {
   return true;
 }
 
-void LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend) {
+bool LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend) {
+  bool learned = false;
   for (const Op& op : trace.ops) {
     if (!op.call || operand_bytes(trace, op) > bytes) continue;  // a large one may be asked for again, with more bytes
     const auto [entry, fresh] = bytes_.try_emplace(key_of(op), 0);
@@ -43,11 +44,13 @@ void LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend
       single.run();
       single.synchronize();
       entry->second = single.unplanned_bytes();
-      learn_beside(single.beside_bytes());
+      learned |= entry->second > 0;
+      learned |= learn_beside(single.beside_bytes());
     } catch (const UserError&) {  // refuses zeros, or there is no room to try it: the first step will tell
       bytes_.erase(entry);
     }
   }
+  return learned;
 }
 
 WorkspaceModel LearnedWorkspace::model() const {

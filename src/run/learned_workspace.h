@@ -26,8 +26,8 @@ class LearnedWorkspace {
   bool learn_beside(int64_t bytes);
 
   /// Runs every distinct op of `trace` once, apart from everything, on zeros; ops whose operands take more than `bytes`
-  /// are left to the first step.
-  void probe(const Trace& trace, int64_t bytes, Backend& backend);
+  /// are left to the first step. Returns whether any took more than was known: a plan made before is wrong then.
+  bool probe(const Trace& trace, int64_t bytes, Backend& backend);
 
   WorkspaceModel model() const;
 

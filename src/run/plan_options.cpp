@@ -16,6 +16,7 @@
 #include "ops/fused/pointwise_ops.h"
 #include "ops/optimizer/update_groups.h"
 #include "plimsoll/error.h"
+#include "run/learned_workspace.h"
 #include "trace/pointwise.h"
 
 namespace plimsoll {
@@ -70,6 +71,12 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here)
     throw UserError(fmt::format(
         "compile: true is for the devices cpu and cuda; the device is {}: leave compile at auto", options.device));
   return result;
+}
+
+PlanOptions with_learned(PlanOptions options, const LearnedWorkspace& workspace) {
+  options.workspace = workspace.model();
+  options.library_bytes += workspace.beside_bytes();
+  return options;
 }
 
 }  // namespace plimsoll

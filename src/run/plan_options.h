@@ -7,6 +7,7 @@
 namespace plimsoll {
 
 class Backend;
+class LearnedWorkspace;
 
 /// CPU threads that kernels run on.
 int threads_of(const TrainingOptions& options);
@@ -15,5 +16,8 @@ int threads_of(const TrainingOptions& options);
 /// device that the plan is for, where it is one of this machine; nullptr: it may be any of its kind, and what this
 /// machine has does not count.
 PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here);
+
+/// The same with scratch as it was found out by running kernels.
+PlanOptions with_learned(PlanOptions options, const LearnedWorkspace& workspace);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <atomic>
 #include <set>
 
 #include "device/backend.h"
@@ -22,6 +23,7 @@
 #include "run/optimizer/accumulators.h"
 #include "run/optimizer/optimizer.h"
 #include "run/optimizer/update_step.h"
+#include "run/record_count.h"
 
 namespace plimsoll {
 namespace {
@@ -295,7 +297,16 @@ class StepRecorder {
 
 }  // namespace
 
+namespace {
+std::atomic<int64_t> recordings = 0;
+}  // namespace
+
+int64_t recordings_made() {
+  return recordings;
+}
+
 Trace record_step(const Step& step, const TrainingOptions& options) {
+  ++recordings;
   return StepRecorder(step, options).run();
 }
 

@@ -31,29 +31,29 @@ constexpr int64_t kIgnored = -100;  // the target that losses leave out, as libt
 }  // namespace
 
 struct Training::Impl {
-  explicit Impl(const Step& step, const TrainingOptions& training_options)
+  Impl(const Step& step, const TrainingOptions& training_options, PlannedStep planned)
       : options(training_options),
         backend(find_backend(options.device)),  // before libtorch is first asked what devices there are
-        recorded(record_step(step, options)),
+        recorded(std::move(planned.recorded)),
         ragged_steps(options.accumulate && options.last_micro_batch > 0),
         samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
-        workspace(plan_options_of(options, backend).workspace),
-        scaler(options.precision == Precision::fp16_mixed) {
+        workspace(planned.workspace ? *planned.workspace
+                                    : LearnedWorkspace(plan_options_of(options, backend).workspace)),
+        scaler(options.precision == Precision::fp16_mixed),
+        plan(std::move(planned.plan)) {
     at::set_num_threads(threads_of(options));
     for (const InputSpec& spec : step.inputs) {
       declared_types[spec.name] = spec.dtype;
       if (spec.values > 0) declared_bounds[spec.name] = spec.values;
     }
-    // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
-    if (backend) workspace.probe(recorded, kProbedBytes, *backend);
-    make_plan_anew();
   }
 
-  void make_plan_anew() {
-    PlanOptions plan_options = plan_options_of(options, backend);
-    plan_options.workspace = workspace.model();
-    plan_options.library_bytes += workspace.beside_bytes();
-    plan = make_plan(recorded, plan_options);
+  // With the scratch that kernels turned out to take. `whose`: which of them, in words.
+  void make_plan_anew(const std::string& whose) {
+    const int64_t before = plan.peak_bytes;
+    plan = make_plan(recorded, with_learned(plan_options_of(options, backend), workspace));
+    plan_change_text = fmt::format("kernels take scratch that was not planned: {} instead of {}{}",
+                                   format_bytes_up(plan.peak_bytes), format_bytes_up(before), whose);
   }
 
   // Whoever has the state's tensors may have written to them on streams that the step's does not wait for.
@@ -91,10 +91,11 @@ struct Training::Impl {
     require_fit("");
     if (!backend) backend = &backend_for(options.device);  // says what is missing
     require_memory();                                      // before large ops are tried out
-    workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend);
-    make_plan_anew();
-    require_fit(" with the scratch that its kernels take");
-    require_memory();
+    if (workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend)) {
+      make_plan_anew("");
+      require_fit(" with the scratch that its kernels take");
+      require_memory();
+    }
     arena = backend->take_arena(plan.arena_bytes);
     take_other_arenas();
     make_executor();
@@ -286,7 +287,7 @@ struct Training::Impl {
     executor.reset();  // it refers to the plan
     if (profile) profile->forget_plan();
     const Plan before = std::move(plan);
-    make_plan_anew();
+    make_plan_anew(whose);
     require_fit(" with the scratch that its kernels turned out to take", whose);
     backend->reset_outside_peak();
     const std::vector<BufferId> moved = what_moves(before);
@@ -326,6 +327,7 @@ struct Training::Impl {
   LearnedWorkspace workspace;
   LossScaler scaler;
   Plan plan;
+  std::string plan_change_text;
   std::unique_ptr<Arena> arena, host_arena;
   std::unique_ptr<DiskArena> disk_arena;
   std::unique_ptr<Executor> executor;
@@ -338,11 +340,35 @@ struct Training::Impl {
   MemoryUse use;
 };
 
-Training::Training(const Step& step, const TrainingOptions& options) : impl_(std::make_unique<Impl>(step, options)) {}
+PlannedStep plan_step(const Step& step, const TrainingOptions& options) {
+  Backend* const backend = find_backend(options.device);  // before libtorch is first asked what devices there are
+  PlannedStep planned;
+  planned.recorded = record_step(step, options);
+  PlanOptions plan_options = plan_options_of(options, backend);
+  // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
+  if (backend) {
+    at::set_num_threads(threads_of(options));
+    const auto learned = std::make_shared<LearnedWorkspace>(plan_options.workspace);
+    learned->probe(planned.recorded, kProbedBytes, *backend);
+    plan_options = with_learned(std::move(plan_options), *learned);
+    planned.workspace = learned;
+  }
+  planned.plan = make_plan(planned.recorded, plan_options);
+  return planned;
+}
+
+Training::Training(const Step& step, const TrainingOptions& options)
+    : Training(step, options, plan_step(step, options)) {}
+Training::Training(const Step& step, const TrainingOptions& options, PlannedStep planned)
+    : impl_(std::make_unique<Impl>(step, options, std::move(planned))) {}
 Training::~Training() = default;
 
 const Plan& Training::plan() const {
   return impl_->plan;
+}
+
+const std::string& Training::plan_change() const {
+  return impl_->plan_change_text;
 }
 
 void Training::start() {

@@ -99,6 +99,7 @@ class Candidate {
     if (on_fit && budget && !to_be_probed_ && fits()) on_fit(planner_->minimum_budget());
     planned.plan = answer_to(budget);
     planned.recorded = recorded_;
+    planned.workspace = workspace_;
     planned.record_seconds = record_seconds_;
     planned.settings = settings_;
     const int64_t count = settings_.accumulation.begin()->second;
@@ -119,17 +120,18 @@ class Candidate {
   bool large() const { return recorded_.ops.size() > kFewOps; }
 
  private:
-  // As Training does before it starts, so that a plan alone says what the run will take. The large ones wait.
+  // As plan_step does, so that a plan alone says what the run will take. The large ones wait.
   void probe() {
     if (!to_be_probed_) return;
-    LearnedWorkspace workspace(plan_options_.workspace);
+    to_be_probed_ = false;
+    const auto workspace = std::make_shared<LearnedWorkspace>(plan_options_.workspace);
     at::set_num_threads(threads_);
-    workspace.probe(recorded_, kProbedBytes, *backend_);
-    plan_options_.workspace = workspace.model();
-    plan_options_.library_bytes += workspace.beside_bytes();
+    const bool learned = workspace->probe(recorded_, kProbedBytes, *backend_);
+    workspace_ = workspace;
+    if (!learned) return;  // what was searched holds
+    plan_options_ = with_learned(std::move(plan_options_), *workspace);
     planner_.emplace(recorded_, plan_options_);
     misfit_.reset();
-    to_be_probed_ = false;
   }
 
   // What does not fit is asked for twice: to see whether it does, and for what it needs.
@@ -148,6 +150,7 @@ class Candidate {
   bool to_be_probed_ = false;
   Trace recorded_;
   double record_seconds_ = 0;
+  std::shared_ptr<const LearnedWorkspace> workspace_;
   std::optional<Planner> planner_;
   std::optional<Plan> misfit_;  // the last answer, where it was that
 };

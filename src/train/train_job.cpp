@@ -154,9 +154,11 @@ class Run {
       const Step step = step_of(job_, settings().micro_batch_size);
       metrics_of_ = step.metrics;
       options.host_memory_budget = less_batches_ahead(options.host_memory_budget, job_.data, step.inputs);
-      training_.emplace(step, options);
+      training_.emplace(step, options, PlannedStep{report_.job.recorded, report_.job.plan, report_.job.workspace});
+      plan_change_.clear();
       try {
         training_->start();
+        tell_plan_change();
         return;
       } catch (const MemoryUnavailable& error) {
         if (stop_requested) throw StoppedEarly();
@@ -166,6 +168,23 @@ class Run {
       if (!report_.fits) return;
       open_data();  // the micro batches may be others
     }
+  }
+
+  // Where kernels turned out to take other scratch than was planned.
+  void tell_plan_change() {
+    if (training_->plan_change() == plan_change_) return;
+    plan_change_ = training_->plan_change();
+    take_plan();
+    observer_.replanned(plan_change_, report_.job);
+  }
+
+  // The plan as it stands, with the least budget over all choices and the reasons that the job's search gave.
+  void take_plan() {
+    if (plan_change_.empty()) return;
+    Plan plan = training_->plan();
+    plan.minimum_budget_bytes = std::min(plan.minimum_budget_bytes, report_.job.plan.minimum_budget_bytes);
+    plan.reasons.insert(plan.reasons.end(), settings().reasons.begin(), settings().reasons.end());
+    report_.job.plan = std::move(plan);
   }
 
   void plan_again(const MemoryUnavailable& error) {
@@ -299,6 +318,7 @@ class Run {
           return inputs;
         },
         rate, settings().last_micro_batch > 0);
+    tell_plan_change();
     const int64_t windows = settings().sequences(count);
     position_ += windows;
 
@@ -406,10 +426,8 @@ class Run {
     } catch (const UserError& error) {
       report_.not_written.push_back(fmt::format("the profile: {}", error.what()));
     }
-    Plan plan = training_->plan();
-    plan.minimum_budget_bytes = std::min(plan.minimum_budget_bytes, report_.job.plan.minimum_budget_bytes);
-    plan.reasons.insert(plan.reasons.end(), settings().reasons.begin(), settings().reasons.end());
-    report_.job.plan = std::move(plan);
+    plan_change_ = training_->plan_change();
+    take_plan();
     report_.planned_peak_bytes = report_.job.plan.peak_bytes;
     report_.planned = report_.job.plan.breakdown;
     report_.used = training_->used();
@@ -454,6 +472,7 @@ class Run {
   std::map<std::string, std::string> origin_;
   std::optional<MicroBatches> data_;
   std::optional<Training> training_;
+  std::string plan_change_;  // as the observer was told
   std::optional<MetricsLog> metrics_;
   decltype(Step::metrics) metrics_of_;
   int64_t position_ = 0;  // windows read, counted over all epochs

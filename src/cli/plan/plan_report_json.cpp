@@ -42,6 +42,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"budget_bytes", plan.budget_bytes},
             {"peak_bytes", plan.peak_bytes},
             {"minimum_budget_bytes", plan.minimum_budget_bytes},
+            {"plan_hash", plan_hash(plan)},
             {"breakdown", json_of(plan.breakdown)},
             {"step_seconds", planned.step_seconds},
             {"units_per_second", planned.tokens_per_second},

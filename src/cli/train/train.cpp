@@ -72,6 +72,7 @@ Json report_json(const Job& job, const TrainReport& report) {
   return {{"fits", report.fits},
           {"budget_bytes", plan.budget_bytes},
           {"minimum_budget_bytes", plan.minimum_budget_bytes},
+          {"plan_hash", plan_hash(plan)},
           {"planned_peak_bytes", report.planned_peak_bytes},
           {"measured_peak_bytes", report.measured_peak_bytes},
           {"planned_host_bytes", plan.host_bytes},
