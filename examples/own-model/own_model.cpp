@@ -27,7 +27,7 @@ int train(const std::string& budget) {
   step.loss = [](torch::nn::Module& net, const plimsoll::StepInputs& in) {
     return torch::nn::functional::cross_entropy(static_cast<Net&>(net).layers->forward(in["points"]), in["side"]);
   };
-  plimsoll::Training training(step, {.memory_budget = plimsoll::parse_bytes(budget), .seed = 1});
+  plimsoll::Training training(step, {.budget = {.device = plimsoll::parse_bytes(budget)}, .seed = 1});
   const plimsoll::Plan& plan = training.plan();
   for (const auto& reason : plan.reasons) std::printf("%s: %s\n", reason.decision.c_str(), reason.why.c_str());
   if (!plan.fits) {

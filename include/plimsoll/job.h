@@ -43,11 +43,10 @@ struct Job {
   Choice update_in_backward = Choice::automatic;
   Choice compile = Choice::automatic;  ///< chains of pointwise ops run as one op
   AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
-  std::optional<int64_t> memory_budget;  ///< bytes; empty: `auto`, what the device has
-  int64_t host_memory_budget = 0;        ///< bytes; 0: nothing is moved to host memory
-  int64_t disk_budget = 0;               ///< bytes, for what host memory has no room for; 0: nothing is moved to disk
-  std::filesystem::path disk_path;       ///< folder; empty: checkpoint.directory, or without one the job file's folder
-  double max_grad_norm = 1.0;            ///< 0: no clipping
+  /// Keys memory_budget (`auto`: empty, what the device has), host_memory_budget and disk_budget.
+  Budget budget;
+  std::filesystem::path disk_path;  ///< folder; empty: checkpoint.directory, or without one the job file's folder
+  double max_grad_norm = 1.0;       ///< 0: no clipping
   int64_t max_steps = 1000;
   std::optional<int64_t> max_epochs;
   int64_t eval_every_n_steps = 0;  ///< 0: only at the end, if there is validation data

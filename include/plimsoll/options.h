@@ -90,6 +90,20 @@ std::string_view name_of(AccumulatorDtype dtype);
 /// Gradient accumulation: micro batches a step, from an epoch on. {0: 4, 4: 2, 8: 1}.
 using AccumulationSchedule = std::map<int64_t, int64_t>;
 
+/// Bytes that a training may take, by memory. One struct from the job file to the arena.
+struct Budget {
+  std::optional<int64_t> device;  ///< of the device's memory, `context` and `library` included; empty: no limit
+  int64_t host = 0;               ///< of host memory, for what the device has no room for; 0: nothing is moved there
+  int64_t disk = 0;               ///< of a disk, for what host memory has no room for; 0: nothing is moved there
+  int64_t context = 0;            ///< what the device's runtime takes for itself
+  int64_t library = 0;            ///< what the device's libraries set aside, as workspace
+
+  /// Returns `device`; 0: no limit.
+  int64_t device_bytes() const { return device.value_or(0); }
+  /// Compares all fields.
+  bool operator==(const Budget&) const = default;
+};
+
 /// Settings of a training step: its arithmetic, its budget in bytes, its device.
 struct TrainingOptions {
   Precision precision = Precision::fp32_true;
@@ -108,17 +122,13 @@ struct TrainingOptions {
   Choice gradient_checkpointing = Choice::automatic;
   std::string checkpointed_module;  ///< `on`: only the blocks within this module ("llm"); empty: all
   Choice update_in_backward = Choice::automatic;
-  Choice compile = Choice::automatic;     ///< fuse chains of pointwise ops; `automatic`: where that gains something
-  std::optional<int64_t> memory_budget;   ///< bytes
+  Choice compile = Choice::automatic;  ///< fuse chains of pointwise ops; `automatic`: where that gains something
+  Budget budget;
   int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
-  int64_t host_memory_budget = 0;         ///< bytes that what does not fit may take in host memory; 0: none
-  int64_t disk_budget = 0;                ///< bytes that what host memory has no room for may take on disk; 0: none
   std::filesystem::path disk_path;        ///< the folder for it; empty: the working directory
   std::string device = "cpu";             ///< whose casts and scratch are planned for
   int threads = 0;                        ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
-  int64_t context_bytes = 0;              ///< what the device's runtime takes, inside the budget
-  int64_t library_bytes = 0;              ///< what its libraries set aside, likewise
   uint64_t seed = 0;                      ///< of initialisation and of random operators
 };
 

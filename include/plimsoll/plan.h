@@ -54,18 +54,14 @@ using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
 
 /// Budgets and fixed choices of a plan.
 struct PlanOptions {
-  std::optional<int64_t> memory_budget;  ///< bytes; empty: no limit
-  int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well; 0: nothing is moved there
-  int64_t disk_budget = 0;               ///< bytes of a disk, for what host memory has no room for
-  bool thorough = true;                  ///< false: the first plan that fits is the answer, whatever its time
-  int64_t micro_batches = 1;             ///< of a step: how often what is done for each counts
+  Budget budget;
+  bool thorough = true;       ///< false: the first plan that fits is the answer, whatever its time
+  int64_t micro_batches = 1;  ///< of a step: how often what is done for each counts
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
   std::string checkpointed_module;                    ///< `on`: only blocks within this module ("llm"); empty: all
   /// `automatic`: where the step does not fit, or is slower, without. `on`: UserError where that cannot be.
   Choice update_in_backward = Choice::off;
   std::shared_ptr<const Fusing> fusing;   ///< which ops may be fused, and when; null: none
-  int64_t context_bytes = 0;              ///< added to the peak: what the device's runtime takes
-  int64_t library_bytes = 0;              ///< likewise: what its libraries set aside, as `workspace`
   WorkspaceModel workspace;               ///< empty: no kernel takes any
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
   std::function<void()> on_schedule;      ///< called before each schedule that is worked out; may throw
@@ -112,14 +108,12 @@ struct Plan {
   std::vector<int64_t> offsets;            ///< by buffer, in the arena of its memory; -1: never used, has no place
   std::vector<int64_t> workspace_offsets;  ///< by op; -1: the op has no workspace
 
-  bool fits = true;                  ///< peak_bytes <= budget_bytes, likewise host_bytes and disk_bytes
-  int64_t budget_bytes = 0;          ///< 0: none was stated
-  int64_t peak_bytes = 0;            ///< arena_bytes + context + what libraries set aside
+  bool fits = true;                  ///< peak_bytes, host_bytes and disk_bytes are within the budget
+  Budget budget;                     ///< that it was planned for
+  int64_t peak_bytes = 0;            ///< arena_bytes + budget.context + budget.library
   int64_t minimum_budget_bytes = 0;  ///< the least budget that fits, over every choice left to the planner
   int64_t host_bytes = 0;            ///< of host memory, an arena of its own; 0: nothing is moved there
-  int64_t host_budget_bytes = 0;     ///< 0: none was given
   int64_t disk_bytes = 0;            ///< of a disk, an arena of its own; 0: nothing is moved there
-  int64_t disk_budget_bytes = 0;     ///< 0: none was given
   int64_t arena_bytes = 0;
   int64_t live_bytes = 0;        ///< the greatest sum of live bytes: no placement is smaller
   int64_t persistent_bytes = 0;  ///< [0, persistent_bytes) holds what lives from step to step
@@ -151,7 +145,7 @@ Plan make_plan(const Trace& trace, const PlanOptions& options = {});
 /// Plans one trace under several budgets; what does not depend on the budget is worked out once.
 class Planner {
  public:
-  /// `options.memory_budget` is not read.
+  /// `options.budget.device` is not read.
   Planner(const Trace& trace, const PlanOptions& options);
   ~Planner();
   /// Moves the searches that are already done.

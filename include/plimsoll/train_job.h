@@ -26,18 +26,18 @@ struct JobSettings {
   StateDtype state_dtype = StateDtype::as_parameters;
   WeightUpdate weight_update = WeightUpdate::stochastic;
   AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
-  int64_t micro_batch_size = 0;          ///< sequences
-  int64_t last_micro_batch = 0;          ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
-  AccumulationSchedule accumulation;     ///< micro batches a step, by the epoch from which on they hold
-  std::optional<int64_t> memory_budget;  ///< bytes; empty: none was stated and the device does not say what it has
-  int64_t parameters = 0;                ///< how many numbers the model learns
-  int64_t batches_ahead_bytes = 0;       ///< of host memory, for micro batches that are prepared ahead; they come off
-                                         ///< host_memory_budget
-  CostModel cost;                        ///< what times were predicted by
-  int64_t context_bytes = 0;             ///< within the budget: what the device's runtime takes
-  int64_t library_bytes = 0;             ///< likewise, what its libraries set aside
-  std::vector<Reason> reasons;           ///< why these; plan.reasons has them too
-  std::string slow_products;             ///< that the precision is pinned and slow here, in words; empty: it is not
+  int64_t micro_batch_size = 0;       ///< sequences
+  int64_t last_micro_batch = 0;       ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
+  AccumulationSchedule accumulation;  ///< micro batches a step, by the epoch from which on they hold
+  /// That the step is planned for: `device` is empty if none was stated and the device does not say what it has, and
+  /// batches_ahead_bytes are off `host`.
+  Budget budget;
+  int64_t parameters = 0;           ///< how many numbers the model learns
+  int64_t batches_ahead_bytes = 0;  ///< of host memory, for micro batches that are prepared ahead; they come off
+                                    ///< the host budget
+  CostModel cost;                   ///< what times were predicted by
+  std::vector<Reason> reasons;      ///< why these; plan.reasons has them too
+  std::string slow_products;        ///< that the precision is pinned and slow here, in words; empty: it is not
 
   /// Sequences of a step of `count` micro batches.
   int64_t sequences(int64_t count) const {
@@ -62,18 +62,14 @@ struct PlannedJob {
 
 /// What a job is planned for.
 struct PlanTarget {
-  std::string device = "cpu";            ///< whose casts and scratch: cpu | cuda | rocm | mps | xpu
-  bool here = true;                      ///< it is this machine's: kernels can be tried out on it
-  CostModel cost;                        ///< how fast it is
-  std::optional<int64_t> memory_budget;  ///< bytes, the context and what libraries take included
-  std::string budget_reason;             ///< why so many
-  int64_t host_memory_budget = 0;        ///< bytes of host memory that may be used as well
-  int64_t disk_budget = 0;               ///< bytes of a disk, for what host memory has no room for
-  int64_t context_bytes = 0;             ///< what its runtime takes
-  int64_t library_bytes = 0;             ///< what its libraries set aside
-  bool thorough = true;                  ///< false: whether the job fits is asked, and for a plan that shows it; the
-                                         ///< best one may take less time
-  bool bfloat16 = true;                  ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
+  std::string device = "cpu";  ///< whose casts and scratch: cpu | cuda | rocm | mps | xpu
+  bool here = true;            ///< it is this machine's: kernels can be tried out on it
+  CostModel cost;              ///< how fast it is
+  Budget budget;
+  std::string budget_reason;  ///< why so many
+  bool thorough = true;       ///< false: whether the job fits is asked, and for a plan that shows it; the
+                              ///< best one may take less time
+  bool bfloat16 = true;       ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
   /// How many times as fast as float32's its products of 16 bits were measured to be; 0: not measured.
   double bfloat16_products = 0, float16_products = 0;
   /// Times of ops may be on file that a run has contradicted: those of the job are made again.

@@ -4,7 +4,7 @@
 //     step.model = [] { return std::make_shared<Net>(); };
 //     step.inputs = {{"x", {64, 10}, torch::kFloat32}, {"y", {64}, torch::kInt64}};
 //     step.loss = [](torch::nn::Module& m, const plimsoll::StepInputs& in) { … return a scalar; };
-//     plimsoll::Training training(step, {.memory_budget = plimsoll::parse_bytes("64MiB")});
+//     plimsoll::Training training(step, {.budget = {.device = plimsoll::parse_bytes("64MiB")}});
 //     training.start();
 //     auto result = training.step({{{"x", x}, {"y", y}}}, /*learning_rate=*/1e-3);
 #pragma once

@@ -12,15 +12,15 @@ namespace plimsoll::cli {
 
 std::string verdict_of(const Plan& plan) {
   const std::string peak = format_bytes(plan.peak_bytes);
-  if (plan.budget_bytes == 0) return fmt::format("needs {}; no budget is set", peak);
-  const std::string budget = format_bytes(plan.budget_bytes);
+  if (plan.budget.device_bytes() == 0) return fmt::format("needs {}; no budget is set", peak);
+  const std::string budget = format_bytes(plan.budget.device_bytes());
   if (plan.fits) return fmt::format("fits: {} of {}", peak, budget);
   // Rounded for people, two may read the same: the bytes tell.
   const auto exactly = [&](const std::string& text, int64_t bytes) {
     return peak == budget ? fmt::format("{} ({} bytes)", text, bytes) : text;
   };
   return fmt::format("does not fit: the peak is {}, the budget is {}; the minimum budget is {} ({} bytes)",
-                     exactly(peak, plan.peak_bytes), exactly(budget, plan.budget_bytes),
+                     exactly(peak, plan.peak_bytes), exactly(budget, plan.budget.device_bytes()),
                      format_bytes_up(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
 }
 

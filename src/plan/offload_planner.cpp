@@ -34,21 +34,21 @@ OffloadPlanner::OffloadPlanner(const Schedules& schedules, const Arrangements& a
 }
 
 bool OffloadPlanner::blocks_are_leaner(double part) const {
-  const Arrangement& arrangement = arrangements_.at(part, options_.host_memory_budget);
-  const int64_t room = options_.host_memory_budget - arrangement.away.host;
+  const Arrangement& arrangement = arrangements_.at(part, options_.budget.host);
+  const int64_t room = options_.budget.host - arrangement.away.host;
   return arrangement.moving->leanest(room).peak < arrangement.moving->leanest_by_value(room).peak;
 }
 
 // The least peak with that part away, if both other memories have room.
 std::optional<Plan> OffloadPlanner::leanest_with(double part, bool host_updates, bool by_value) const {
-  int64_t room = options_.host_memory_budget;
+  int64_t room = options_.budget.host;
   for (int attempt = 0; attempt < kMostLayouts && room >= 0; ++attempt) {
     const Arrangement& arrangement = arrangements_.at(part, room);
     const int64_t rest = room - arrangement.away.host;
     const OffloadAnswer answer =
         by_value ? arrangement.moving->leanest_by_value(rest) : arrangement.moving->leanest(rest, pinned_);
     Plan plan = schedules_.with(arrangement, answer, host_updates, 0);
-    const int64_t over = plan.host_bytes - options_.host_memory_budget;
+    const int64_t over = plan.host_bytes - options_.budget.host;
     if (over <= 0) return plan;
     room -= over;
   }
@@ -56,8 +56,8 @@ std::optional<Plan> OffloadPlanner::leanest_with(double part, bool host_updates,
 }
 
 bool OffloadPlanner::may_fit(const KeptValues& kept, int64_t budget) const {
-  const Arrangement& most = arrangements_.at(arrangements_.candidates().kinds(), options_.host_memory_budget);
-  return most.moving->leanest(options_.host_memory_budget, &kept).peak <=
+  const Arrangement& most = arrangements_.at(arrangements_.candidates().kinds(), options_.budget.host);
+  return most.moving->leanest(options_.budget.host, &kept).peak <=
          schedules_.limit_under(budget, most.persistent_bytes);
 }
 
@@ -75,19 +75,19 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   // more elsewhere, which would not be looked for then.
   const bool by_value = budget >= least_by_value_;
   const auto leanest_peak = [&](const Arrangement& each) {
-    return by_value ? each.moving->leanest_by_value(options_.host_memory_budget).peak
-                    : each.moving->leanest(options_.host_memory_budget, pinned_).peak;
+    return by_value ? each.moving->leanest_by_value(options_.budget.host).peak
+                    : each.moving->leanest(options_.budget.host, pinned_).peak;
   };
   int64_t lost = 0;  // what placement took beyond the live bytes of the last part that was tried
   std::set<std::vector<Memory>> tried;
   const auto try_part = [&](double part) {
     if (!options_.thorough && fits(best)) return;
-    const Arrangement& arrangement = arrangements_.at(part, options_.host_memory_budget);
+    const Arrangement& arrangement = arrangements_.at(part, options_.budget.host);
     if (!tried.insert(arrangement.away.memory).second) return;
     const int64_t all = schedules_.limit_under(budget, arrangement.persistent_bytes);
     if (large && !fits(best) && leanest_peak(arrangement) > all) return;
     int64_t limit = large && arrangement.away.in_training ? all - lost : all;
-    int64_t host = options_.host_memory_budget - arrangement.away.host;
+    int64_t host = options_.budget.host - arrangement.away.host;
     for (int attempt = 0; attempt < kMostLayouts; ++attempt) {
       const auto answer = arrangement.moving->cheapest(limit, std::max<int64_t>(host, 0), pinned_, by_value);
       if (!answer && limit == all - lost && limit < all) {
@@ -96,7 +96,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
       }
       if (!answer) return;
       Plan plan = schedules_.with(arrangement, *answer, /*host_updates=*/false, limit);
-      const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options_.host_memory_budget;
+      const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options_.budget.host;
       if (consider(std::move(plan))) {
         lost = all - limit;
         if (arrangement.away.state > 0 && options_.cost.host_bytes > 0)
@@ -113,7 +113,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options_.micro_batches) +
                         best.time.update_offload;
     return !fits(best) ||
-           candidates.least_seconds(arrangements_.at(part, options_.host_memory_budget).away, options_.cost) < gain;
+           candidates.least_seconds(arrangements_.at(part, options_.budget.host).away, options_.cost) < gain;
   };
   try_part(0);
   if (kinds > 0)
@@ -126,8 +126,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   } else if (kinds > 1) {
     // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
     const auto possible = [&](int step) {
-      const Arrangement& each =
-          arrangements_.at(static_cast<double>(step) / kStepsOfAKind, options_.host_memory_budget);
+      const Arrangement& each = arrangements_.at(static_cast<double>(step) / kStepsOfAKind, options_.budget.host);
       return leanest_peak(each) <= schedules_.limit_under(budget, each.persistent_bytes);
     };
     int low = kStepsOfAKind + 1, high = kinds * kStepsOfAKind;
@@ -149,7 +148,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   const Arrangement& most = arrangements_.at(kinds, std::numeric_limits<int64_t>::max() / 4);
   best.time.recompute_bound =
       std::min(best.time.recompute + best.time.offload,
-               most.moving->bound(schedules_.limit_under(budget, most.persistent_bytes), options_.host_memory_budget));
+               most.moving->bound(schedules_.limit_under(budget, most.persistent_bytes), options_.budget.host));
   return best;
 }
 

@@ -34,8 +34,8 @@ struct Planner::Impl {
       : options(plan_options), in_backward(updates_in_backward), schedules(trace, options, updates_in_backward) {
     search = schedules.search();
     if (!search) return;
-    const bool disk = options.disk_budget > 0 && options.cost.disk_link > 0;
-    if ((options.host_memory_budget > 0 || disk) && options.cost.host_link > 0)
+    const bool disk = options.budget.disk > 0 && options.cost.disk_link > 0;
+    if ((options.budget.host > 0 || disk) && options.cost.host_link > 0)
       arrangements.emplace(schedules.trace(), *search, options);
     if (options.gradient_checkpointing != Choice::automatic) {
       treatment(options.gradient_checkpointing);
@@ -58,10 +58,9 @@ struct Planner::Impl {
     const auto start = std::chrono::steady_clock::now();
     Plan plan = !search ? schedules.unchanged() : choose(budget);
     plan.fits = schedules.fits(plan, budget);
-    plan.budget_bytes = budget.value_or(0);
-    plan.host_budget_bytes = options.host_memory_budget;
+    plan.budget = options.budget;
+    plan.budget.device = budget;
     plan.update_in_backward = in_backward;
-    plan.disk_budget_bytes = options.disk_budget;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
     if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
     if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(options, plan));
@@ -304,7 +303,7 @@ int64_t Planner::minimum_budget() const {
 
 Plan make_plan(const Trace& trace, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  Plan plan = Planner(trace, options).plan(options.memory_budget);
+  Plan plan = Planner(trace, options).plan(options.budget.device);
   plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

@@ -82,7 +82,7 @@ std::string plan_hash(const Plan& plan) {
   hash.add(trace.alignment);
   hash.add(plan.offsets);
   hash.add(plan.workspace_offsets);
-  for (const int64_t bytes : {plan.budget_bytes, plan.host_budget_bytes, plan.disk_budget_bytes, plan.arena_bytes,
+  for (const int64_t bytes : {plan.budget.device_bytes(), plan.budget.host, plan.budget.disk, plan.arena_bytes,
                               plan.host_bytes, plan.disk_bytes, plan.peak_bytes})
     hash.add(bytes);
   hash.add(plan.checkpointed);

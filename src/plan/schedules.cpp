@@ -75,7 +75,7 @@ Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool upd
   for (const Buffer& buffer : all.buffers)
     if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(all, buffer.bytes);
   least_at_once_ = persistent + std::ranges::max(transient_bytes_by_op(all, lifetimes_of(all))) +
-                   options_.context_bytes + options_.library_bytes;
+                   options_.budget.context + options_.budget.library;
 }
 
 bool Schedules::small(size_t times) const {
@@ -83,7 +83,7 @@ bool Schedules::small(size_t times) const {
 }
 
 double Schedules::update_seconds_saved() const {
-  const bool on_host = options_.host_memory_budget > 0 && options_.cost.host_link > 0 && options_.cost.host_bytes > 0;
+  const bool on_host = options_.budget.host > 0 && options_.cost.host_link > 0 && options_.cost.host_bytes > 0;
   return on_host ? update_at_once_ : 0;
 }
 
@@ -122,7 +122,8 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
   plan.moved_gradient_bytes = arrangement.away.gradients;
   plan.moved_parameter_bytes = arrangement.away.parameters;
   plan.host_updates = parameters_updated_on_host(plan.trace);
-  plan.host_budget_bytes = options_.host_memory_budget;
+  plan.budget = options_.budget;
+  plan.budget.device.reset();  // whoever asks has one in mind
   StepTime& time = plan.time;
   time.recompute = static_cast<double>(again) * 1e-12;
   time.offload = std::max(0.0, time.micro - micro_at_once_ - time.recompute);
@@ -134,12 +135,12 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
 }
 
 bool Schedules::fits(const Plan& plan, std::optional<int64_t> budget) const {
-  return (!budget || plan.peak_bytes <= *budget) && plan.host_bytes <= options_.host_memory_budget &&
-         plan.disk_bytes <= options_.disk_budget;
+  return (!budget || plan.peak_bytes <= *budget) && plan.host_bytes <= options_.budget.host &&
+         plan.disk_bytes <= options_.budget.disk;
 }
 
 int64_t Schedules::limit_under(int64_t budget, int64_t persistent) const {
-  return budget - options_.context_bytes - options_.library_bytes - persistent;
+  return budget - options_.budget.context - options_.budget.library - persistent;
 }
 
 double Schedules::step_of(const Plan& plan) const {

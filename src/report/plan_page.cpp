@@ -109,17 +109,19 @@ std::vector<Part> parts_of(const Breakdown& b) {
 std::string verdict_html(const Plan& plan) {
   const std::string least =
       fmt::format("The smallest budget that fits is {}.", least_amount(plan.minimum_budget_bytes));
-  if (plan.budget_bytes <= 0)
+  if (plan.budget.device_bytes() <= 0)
     return fmt::format("<div class=\"verdict open\"><strong>Takes {}</strong>No budget is set. {}</div>\n",
                        amount(plan.peak_bytes), least);
   if (plan.fits)
     return fmt::format(
         "<div class=\"verdict\"><strong>Fits: {} of {}</strong>{} to spare ({} of the budget). {}</div>\n",
-        amount(plan.peak_bytes), amount(plan.budget_bytes), amount(plan.budget_bytes - plan.peak_bytes),
-        percent(plan.budget_bytes - plan.peak_bytes, plan.budget_bytes), least);
+        amount(plan.peak_bytes), amount(plan.budget.device_bytes()),
+        amount(plan.budget.device_bytes() - plan.peak_bytes),
+        percent(plan.budget.device_bytes() - plan.peak_bytes, plan.budget.device_bytes()), least);
   return fmt::format(
       "<div class=\"verdict over\"><strong>Does not fit: {} of {}</strong>{} over the budget. {}</div>\n",
-      amount(plan.peak_bytes), amount(plan.budget_bytes), amount(plan.peak_bytes - plan.budget_bytes), least);
+      amount(plan.peak_bytes), amount(plan.budget.device_bytes()), amount(plan.peak_bytes - plan.budget.device_bytes()),
+      least);
 }
 
 std::string tiles_html(const PlanPage& page) {
@@ -129,7 +131,7 @@ std::string tiles_html(const PlanPage& page) {
     html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, value);
   };
   tile("Peak", amount(plan.peak_bytes));
-  if (plan.budget_bytes > 0) tile("Budget", amount(plan.budget_bytes));
+  if (plan.budget.device_bytes() > 0) tile("Budget", amount(plan.budget.device_bytes()));
   tile("Smallest budget", least_amount(plan.minimum_budget_bytes));
   tile("Arena waste", fmt::format("{:.2f} %", 100 * plan.arena_waste()));
   for (const auto& [name, value] : page.facts) tile(escaped(name), escaped(value));
@@ -138,7 +140,7 @@ std::string tiles_html(const PlanPage& page) {
 
 std::string breakdown_html(const Plan& plan) {
   const std::vector<Part> parts = parts_of(plan.breakdown);
-  const int64_t whole = std::max({plan.peak_bytes, plan.budget_bytes, int64_t{1}});
+  const int64_t whole = std::max({plan.peak_bytes, plan.budget.device_bytes(), int64_t{1}});
   const auto width = [&](int64_t bytes) { return 100 * static_cast<double>(bytes) / static_cast<double>(whole); };
   std::string bar, rows, spoken;
   for (const Part& part : parts) {
@@ -158,14 +160,14 @@ std::string breakdown_html(const Plan& plan) {
       "<td class=\"n\">{}</td><td class=\"track wide\"></td></tr>\n",
       amount(plan.peak_bytes), grouped(plan.peak_bytes), percent(plan.peak_bytes, plan.peak_bytes));
   std::string scale;
-  if (plan.budget_bytes > 0) {
-    const double at = width(plan.budget_bytes);
+  if (plan.budget.device_bytes() > 0) {
+    const double at = width(plan.budget.device_bytes());
     // Left of its tick from the middle on, so that it stays inside the page.
     scale = fmt::format(
         "<div class=\"scale\"><span class=\"tick\" style=\"left:{0:.3f}%\"></span><span style=\"{1}\">budget "
         "{2}</span></div>\n",
         at, at > 50 ? fmt::format("right:{:.3f}%", 100 - at) : fmt::format("left:{:.3f}%", at),
-        format_bytes(plan.budget_bytes));
+        format_bytes(plan.budget.device_bytes()));
   }
   return fmt::format(
       "<section aria-labelledby=\"h-breakdown\"><h2 id=\"h-breakdown\">Memory at the peak</h2>\n"

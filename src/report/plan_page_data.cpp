@@ -243,7 +243,7 @@ nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_
     frontier.push_back({point.budget_bytes, point.peak_bytes,
                         std::isfinite(point.step_seconds) ? point.step_seconds : 0, page_name(point.choices),
                         point.fits});
-  nlohmann::json json = {{"unit", kArenaAlignment},         {"budget", plan.budget_bytes},
+  nlohmann::json json = {{"unit", kArenaAlignment},         {"budget", plan.budget.device_bytes()},
                          {"peak", plan.peak_bytes},         {"peakOp", plan.peak_op},
                          {"arena", plan.arena_bytes},       {"context", plan.breakdown.context},
                          {"segments", std::move(segments)}, {"ops", ops_json(page, std::move(named), strings)},

@@ -53,15 +53,11 @@ std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Ba
 
 PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here) {
   PlanOptions result;
-  result.memory_budget = options.memory_budget;
+  result.budget = options.budget;
   result.micro_batches = options.micro_batches;
-  result.host_memory_budget = options.host_memory_budget;
-  result.disk_budget = options.disk_budget;
   result.gradient_checkpointing = options.gradient_checkpointing;
   result.checkpointed_module = options.checkpointed_module;
   result.update_in_backward = options.update_in_backward;
-  result.context_bytes = options.context_bytes;
-  result.library_bytes = options.library_bytes;
   result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
   if (options.device == "cuda")
@@ -75,7 +71,7 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here)
 
 PlanOptions with_learned(PlanOptions options, const LearnedWorkspace& workspace) {
   options.workspace = workspace.model();
-  options.library_bytes += workspace.beside_bytes();
+  options.budget.library += workspace.beside_bytes();
   return options;
 }
 

@@ -63,9 +63,10 @@ struct Training::Impl {
 
   void require_fit(const char* when, const std::string& why = {}) const {
     if (plan.fits) return;
-    throw UserError(fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
-                                format_bytes_up(plan.minimum_budget_bytes), format_bytes(plan.budget_bytes), why),
-                    UserError::Kind::does_not_fit);
+    throw UserError(
+        fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
+                    format_bytes_up(plan.minimum_budget_bytes), format_bytes(plan.budget.device_bytes()), why),
+        UserError::Kind::does_not_fit);
   }
 
   // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
@@ -112,11 +113,10 @@ struct Training::Impl {
   // As large as the plan has them, or larger where they were.
   void take_other_arenas() {
     if (host_arena) host_arena->grow(plan.host_bytes);
-    if (!host_arena && plan.host_bytes > 0)
-      host_arena = backend->take_host_arena(plan.host_bytes, options.host_memory_budget);
+    if (!host_arena && plan.host_bytes > 0) host_arena = backend->take_host_arena(plan.host_bytes, options.budget.host);
     if (disk_arena) disk_arena->grow(plan.disk_bytes);
     if (!disk_arena && plan.disk_bytes > 0)
-      disk_arena = std::make_unique<DiskArena>(options.disk_path, plan.disk_bytes, options.disk_budget);
+      disk_arena = std::make_unique<DiskArena>(options.disk_path, plan.disk_bytes, options.budget.disk);
   }
 
   void reset_scalars() {

@@ -75,7 +75,7 @@ class Finder {
       for (const AdviceStep& step : freeing) join(freeing_, step);
       if (!freeing.empty() && !try_freed(freeing)) freed_load = load_of(*freest_, decoder_layers_of(job));
       trials = trials_of(steps, load, freed_load);
-      const double budget = static_cast<double>(target_.memory_budget.value_or(0));
+      const double budget = static_cast<double>(target_.budget.device.value_or(0));
       // Something of host memory is to be heard too, where nothing milder has filled the list. Of a large step each
       // change takes seconds to plan, and a search that may end soon begins with what most probably fits and leaves
       // the model as it is.
@@ -140,7 +140,7 @@ class Finder {
   std::optional<PlannedJob> plan_of(const Job& job, const PlanTarget& target,
                                     const std::function<void(int64_t)>& on_fit = {}) {
     PlanTarget with = target;
-    with.host_memory_budget = job.host_memory_budget;
+    with.budget.host = job.budget.host;
     progress_.schedules = 0;
     require_going_on();
     try {
@@ -300,9 +300,9 @@ class Finder {
   // Room beside the device. Not on the CPU, where it would be of the same memory.
   void try_host_memory(const Job& job) {
     if (target_.device == "cpu" || target_.cost.host_link <= 0 || result_.found.size() >= options_.most) return;
-    const int64_t missing = as_it_is_.plan.minimum_budget_bytes - target_.memory_budget.value_or(0);
+    const int64_t missing = as_it_is_.plan.minimum_budget_bytes - target_.budget.device.value_or(0);
     for (int64_t bytes = 8 * GiB; bytes <= 512 * GiB; bytes *= 4) {
-      if (bytes <= job.host_memory_budget || bytes < missing) continue;
+      if (bytes <= job.budget.host || bytes < missing) continue;
       Trial trial;
       trial.more = {fmt::format("host_memory_budget={}GiB", bytes / GiB)};
       trial.more.insert(trial.more.end(), freeing_.overrides.begin(), freeing_.overrides.end());
@@ -331,7 +331,7 @@ class Finder {
   // The likeliest of what was not planned.
   void leave(const std::vector<Trial>& trials) {
     if (result_.found.size() >= options_.most) return;
-    const double budget = static_cast<double>(target_.memory_budget.value_or(0));
+    const double budget = static_cast<double>(target_.budget.device.value_or(0));
     for (const double most : {kLikely * budget, result_.found.empty() ? kPossible * budget : 0})
       for (const Trial& trial : trials) {
         if (trial.tried || trial.estimate > most || known(trial) || result_.left.size() >= kMostLeft) continue;

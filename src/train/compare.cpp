@@ -36,7 +36,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   base.data.evaluate_on = "validation";
   std::vector<Rung> ladder;
   Job next = base;
-  next.memory_budget.reset();  // what the machine has
+  next.budget.device.reset();  // what the machine has
   next.precision = Precision::fp32_true;
   next.gradient_checkpointing = next.update_in_backward = Choice::off;
   next.optimizer.state_dtype = StateDtype::as_parameters;
@@ -61,7 +61,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
     ladder.push_back({"+ accumulation", next});
   }
   Job away = next;
-  away.host_memory_budget = std::max(job.host_memory_budget, host_memory_now().value_or(GiB) / 4);
+  away.budget.host = std::max(job.budget.host, host_memory_now().value_or(GiB) / 4);
   ladder.push_back({"+ offload", away, /*down=*/0.5});
   ladder.push_back({"+ streaming", away, /*down=*/0.85});
   next.optimizer.state_dtype = StateDtype::bits8;
@@ -123,21 +123,21 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     PlannedJob planned = plan_job(rung.job);
     if (rung.down > 0) {
       const int64_t room = planned.plan.peak_bytes - planned.plan.minimum_budget_bytes;
-      rung.job.memory_budget = planned.plan.peak_bytes - static_cast<int64_t>(rung.down * static_cast<double>(room));
+      rung.job.budget.device = planned.plan.peak_bytes - static_cast<int64_t>(rung.down * static_cast<double>(room));
       planned = plan_job(rung.job);
     }
     CompareRow row;
     row.name = rung.name;
     row.settings = settings_of(planned);
     row.fits = planned.plan.fits;
-    row.budget_bytes = planned.plan.budget_bytes;
+    row.budget_bytes = planned.plan.budget.device_bytes();
     row.planned_peak_bytes = planned.plan.peak_bytes;
     row.planned_host_bytes = planned.plan.host_bytes;
     row.planned_disk_bytes = planned.plan.disk_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
       Job pinned_job = pinned(rung.job, planned.settings);
-      pinned_job.memory_budget = rung.job.memory_budget;  // where that is open, what there is when the row begins
+      pinned_job.budget.device = rung.job.budget.device;  // where that is open, what there is when the row begins
       const TrainReport report = trained(pinned_job, planned);
       row.fits = report.fits;
       row.planned_peak_bytes = report.planned_peak_bytes;

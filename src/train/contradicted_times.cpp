@@ -65,7 +65,7 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
   times.load(file);
   const int contradicted = times.contradicted(planned.plan.trace);
   if (contradicted == 0) return false;
-  const int64_t bytes = target.memory_budget.value_or(host_memory_now().value_or(GiB) / 2);
+  const int64_t bytes = target.budget.device.value_or(host_memory_now().value_or(GiB) / 2);
   times.measure(planned.plan.trace, target.cost, kSecondsToTimeAgain, bytes);
   times.save(file);
   const int left = times.contradicted(planned.plan.trace);

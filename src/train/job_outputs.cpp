@@ -48,7 +48,7 @@ RunOutputs::RunOutputs(const Job& job) {
     }
     if (job.data.type == "text" || job.data.type == "clips" || job.data.type == "stimuli")
       of_key("data.cache_dir", [&] { make(job.data.cache_dir); });
-    if (job.disk_budget > 0)
+    if (job.budget.disk > 0)
       of_key("disk_path", [&] { const AtomicFile probe(options_of(job).disk_path / "plimsoll-disk"); });
   } catch (...) {
     remove_empty();

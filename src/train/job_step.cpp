@@ -74,9 +74,7 @@ TrainingOptions options_of(const Job& job) {
   options.update_in_backward = job.update_in_backward;
   options.compile = job.compile;
   options.accumulator_dtype = job.accumulator_dtype;
-  options.memory_budget = job.memory_budget;
-  options.host_memory_budget = job.host_memory_budget;
-  options.disk_budget = job.disk_budget;
+  options.budget = job.budget;
   options.disk_path = disk_folder_of(job);
   if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;
   options.device = job.device;
@@ -94,7 +92,7 @@ Job pinned(Job job, const JobSettings& settings) {
   job.micro_batch_size = settings.micro_batch_size;
   job.gradient_accumulation_steps = settings.accumulation;
   job.batch_size = settings.sequences(settings.accumulation.at(0));
-  job.memory_budget = settings.memory_budget;
+  job.budget.device = settings.budget.device;
   return job;
 }
 

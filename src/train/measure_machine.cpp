@@ -27,7 +27,7 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
   OpTimes times(threads);
   times.load(op_times_file(threads));
   // Scratch is part of an op's time: the planned trace has it, and the ops that run again are the same.
-  const int64_t bytes = planned.settings.memory_budget.value_or(host_memory_now().value_or(GiB) / 2);
+  const int64_t bytes = planned.settings.budget.device.value_or(host_memory_now().value_or(GiB) / 2);
   const int count = times.measure(planned.plan.trace, typical_cost_model(threads), seconds, bytes, since);
   if (const std::filesystem::path file = op_times_file(threads); count > 0 && !file.empty()) times.save(file);
   return count;

@@ -30,14 +30,14 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
   if (!one_memory && of_host)
     throw MemoryUnavailable(error.fact(), error.asked(),
                             fmt::format("lower host_memory_budget to {}", as_a_key_has_it(most)));
-  if (job.memory_budget && one_memory && refused.host_bytes > 0)
+  if (job.budget.device && one_memory && refused.host_bytes > 0)
     throw MemoryUnavailable(error.fact(), error.asked(),
                             fmt::format("lower memory_budget or host_memory_budget: here both are of the machine's "
                                         "memory, and together they may be {}",
                                         format_bytes(most)));
   // The budget has the context and the libraries in it, which were not refused.
   const int64_t beside_arena = one_memory ? 0 : refused.peak_bytes - refused.arena_bytes;
-  if (job.memory_budget) {
+  if (job.budget.device) {
     const std::string lower = as_a_key_has_it(most + beside_arena);
     throw MemoryUnavailable(
         error.fact(), error.asked(),
@@ -47,9 +47,10 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
   }
   PlanTarget target = target_of(job);
   int64_t budget = std::max<int64_t>(1, most + beside_arena - (one_memory ? refused.host_bytes : 0));
-  if (refused.budget_bytes > 0) budget = std::min(budget, std::max<int64_t>(1, less_margin(refused.budget_bytes)));
-  if (!target.memory_budget || *target.memory_budget > budget) {
-    target.memory_budget = budget;
+  if (refused.budget.device_bytes() > 0)
+    budget = std::min(budget, std::max<int64_t>(1, less_margin(refused.budget.device_bytes())));
+  if (!target.budget.device || *target.budget.device > budget) {
+    target.budget.device = budget;
     target.budget_reason = fmt::format("{}; a tenth of the available memory stays free", error.fact());
   }
   return target;

@@ -66,14 +66,11 @@ class Candidate {
     TrainingOptions options = options_of(pinned);
     options.device = target.device;
     options.cost = target.cost;
-    options.context_bytes = target.context_bytes;
-    options.library_bytes = target.library_bytes;
-    settings_.context_bytes = target.context_bytes;
-    settings_.library_bytes = target.library_bytes;
     const Step step = step_of(pinned, micro_batch_size);
     settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
-    options.host_memory_budget = less_batches_ahead(target.host_memory_budget, pinned.data, step.inputs);
-    options.disk_budget = target.disk_budget;
+    options.budget = target.budget;
+    options.budget.host = less_batches_ahead(target.budget.host, pinned.data, step.inputs);
+    settings_.budget = options.budget;
     // Before libtorch is first asked what devices there are.
     backend_ = target.here ? find_backend(target.device) : nullptr;
     const auto start = std::chrono::steady_clock::now();
@@ -136,7 +133,7 @@ class Candidate {
 
   // What does not fit is asked for twice: to see whether it does, and for what it needs.
   Plan answer_to(std::optional<int64_t> budget) {
-    if (misfit_ && misfit_->budget_bytes == budget.value_or(0)) return *misfit_;
+    if (misfit_ && misfit_->budget.device == budget) return *misfit_;
     Plan plan = planner_->plan(budget);
     if (!plan.fits) misfit_ = plan;
     return plan;
@@ -184,13 +181,12 @@ class JobPlanner {
 
   PlannedJob run() {
     const auto start = std::chrono::steady_clock::now();
-    PlannedJob planned = choose(target_.memory_budget);
+    PlannedJob planned = choose(target_.budget.device);
     planned.settings.vocab_size = rows_of_embedding(job_);
-    planned.settings.memory_budget = target_.memory_budget;
     planned.settings.cost = target_.cost;
     if (!target_.budget_reason.empty())
       planned.settings.reasons.push_back(
-          {target_.memory_budget ? "memory_budget: " + format_bytes(*target_.memory_budget) : "memory_budget: none",
+          {target_.budget.device ? "memory_budget: " + format_bytes(*target_.budget.device) : "memory_budget: none",
            target_.budget_reason});
     if (!target_.unknown.empty()) planned.settings.reasons.push_back({"not counted", target_.unknown});
     planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),

@@ -24,11 +24,11 @@ PlanTarget target_of(const DeviceSpec& device) {
   target.device = device.device;
   target.here = false;
   target.cost = cost_model_of(device);
-  target.memory_budget = device.usable_bytes;
+  target.budget.device = device.usable_bytes;
   target.budget_reason =
       fmt::format("the memory that {} leaves to a program, of {}", device.name, format_bytes(device.memory_bytes));
-  target.context_bytes = device.context_bytes;
-  target.library_bytes = device.library_workspace_bytes;
+  target.budget.context = device.context_bytes;
+  target.budget.library = device.library_workspace_bytes;
   target.bfloat16 = device.rates.bf16 > 0;
   return target;
 }
@@ -47,17 +47,19 @@ PlanTarget target_here(const Job& job, const Backend& backend) {
     target.cost = generic_cost_model();
     target.unknown = fmt::format("the speed and the context size of {} are not known", backend.name());
   }
-  target.memory_budget = job.memory_budget;
   target.budget_reason.clear();
-  target.host_memory_budget = job.host_memory_budget;
-  target.disk_budget = job.disk_budget;
-  if (job.memory_budget) return target;
+  // The job's own, and what the device takes of it.
+  const Budget of_device = target.budget;
+  target.budget = job.budget;
+  target.budget.context = of_device.context;
+  target.budget.library = of_device.library;
+  if (job.budget.device) return target;
   const std::optional<int64_t> available = backend.available_bytes();
   if (!available) {
     target.budget_reason = fmt::format("{} does not say how much memory it has", backend.name());
     return target;
   }
-  target.memory_budget = std::max<int64_t>(1, *available / 50 * 49 + target.context_bytes + target.library_bytes);
+  target.budget.device = std::max<int64_t>(1, *available / 50 * 49 + target.budget.context + target.budget.library);
   target.budget_reason = fmt::format("the {} that {} has free now, less 2 %, and what this program took of it",
                                      format_bytes(*available), backend.name());
   return target;
@@ -70,16 +72,14 @@ PlanTarget target_of(const Job& job) {
     if (const Backend* backend = find_backend(job.device)) return target_here(job, *backend);
   PlanTarget target;
   target.device = job.device;
-  target.memory_budget = job.memory_budget;
-  target.host_memory_budget = job.host_memory_budget;
-  target.disk_budget = job.disk_budget;
+  target.budget = job.budget;
   if (job.device != "cpu") {
     target.cost = generic_cost_model();
     target.unknown = fmt::format(
         "scratch of kernels, context and libraries of a device '{}' are not known here and not "
         "counted; name one with --gpu",
         job.device);
-    if (!job.memory_budget)
+    if (!job.budget.device)
       target.budget_reason = fmt::format(
           "what a device '{}' has is not known here; name one with --gpu, or set memory_budget", job.device);
     return target;
@@ -88,17 +88,17 @@ PlanTarget target_of(const Job& job) {
   target.times_contradicted = true;  // plan_job looks whether any are of this job
   target.bfloat16_products = ops::relative_product_speed(DType::bfloat16);
   target.float16_products = ops::relative_product_speed(DType::float16);
-  if (job.memory_budget) return target;
+  if (job.budget.device) return target;
   const std::optional<int64_t> available = host_memory_now();
   if (!available) {
     target.budget_reason = "the system does not say how much memory is available";
     return target;
   }
   // What is moved to host memory lies in the same memory here.
-  target.memory_budget = std::max<int64_t>(1, less_margin(*available) - job.host_memory_budget);
+  target.budget.device = std::max<int64_t>(1, less_margin(*available) - job.budget.host);
   target.budget_reason =
       fmt::format("the {} that are available on this machine now, less 10 %{}", format_bytes(*available),
-                  job.host_memory_budget > 0 ? " and less host_memory_budget, which is of the same memory" : "");
+                  job.budget.host > 0 ? " and less host_memory_budget, which is of the same memory" : "");
   return target;
 }
 

@@ -149,11 +149,9 @@ class Run {
     while (true) {
       TrainingOptions options = options_of(job_);
       options.cost = settings().cost;
-      options.context_bytes = settings().context_bytes;
-      options.library_bytes = settings().library_bytes;
+      options.budget = settings().budget;
       const Step step = step_of(job_, settings().micro_batch_size);
       metrics_of_ = step.metrics;
-      options.host_memory_budget = less_batches_ahead(options.host_memory_budget, job_.data, step.inputs);
       training_.emplace(step, options, PlannedStep{report_.job.recorded, report_.job.plan, report_.job.workspace});
       plan_change_.clear();
       try {
@@ -336,7 +334,7 @@ class Run {
     progress.steps_skipped = training_->steps_skipped();
     progress.loss_scale = training_->loss_scale();
     progress.memory_used = training_->peak_bytes_used();
-    progress.memory_budget = training_->plan().budget_bytes;
+    progress.memory_budget = training_->plan().budget.device_bytes();
     skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
     report_.losses.push_back(result.loss);
     step_seconds_.push_back(progress.step_seconds);

@@ -93,11 +93,11 @@ TEST_F(CudaTraining, LessMemoryGivesTheSameLosses) {
   for (const int micro : {1, 2}) {
     const RunResult whole = run("cuda", {}, micro);
     const int64_t least = [&] {
-      TrainingOptions options{.host_memory_budget = host, .device = "cuda"};
+      TrainingOptions options{.budget = {.host = host}, .device = "cuda"};
       options.accumulate = micro > 1;
       return Training(decoder(), options).plan().minimum_budget_bytes;
     }();
-    const RunResult tight = run("cuda", {.memory_budget = least, .host_memory_budget = host}, micro);
+    const RunResult tight = run("cuda", {.budget = {.device = least, .host = host}}, micro);
     EXPECT_LE(tight.used.arena, least);
     EXPECT_EQ(tight.losses, whole.losses);
     EXPECT_EQ(tight.norms, whole.norms);

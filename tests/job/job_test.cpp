@@ -28,7 +28,7 @@ TEST(Job, MinimalFileHasTheDocumentedDefaults) {
   EXPECT_EQ(job.batch_size, 8);
   EXPECT_EQ(job.micro_batch_size, std::nullopt);
   EXPECT_EQ(job.gradient_accumulation_steps, std::nullopt);
-  EXPECT_EQ(job.memory_budget, std::nullopt);
+  EXPECT_EQ(job.budget.device, std::nullopt);
   EXPECT_EQ(job.gradient_checkpointing, Choice::automatic);
   EXPECT_EQ(job.precision, Precision::fp32_true);
   EXPECT_EQ(job.optimizer.learning_rate, 3e-4);
@@ -143,7 +143,7 @@ seed: 18446744073709551615
   EXPECT_EQ(job.micro_batch_size, 6);
   EXPECT_EQ(job.gradient_accumulation_steps, (AccumulationSchedule{{0, 4}, {4, 2}, {8, 1}}));
   EXPECT_EQ(job.gradient_checkpointing, Choice::on);
-  EXPECT_EQ(job.memory_budget, 3 * GiB / 2);
+  EXPECT_EQ(job.budget.device, 3 * GiB / 2);
   EXPECT_EQ(job.max_grad_norm, 0);
   EXPECT_EQ(job.max_steps, 13);
   EXPECT_EQ(job.max_epochs, 14);
@@ -200,7 +200,7 @@ TEST(Job, AutoLeavesAChoiceToThePlanner) {
   EXPECT_EQ(job.micro_batch_size, std::nullopt);
   EXPECT_EQ(job.gradient_accumulation_steps, std::nullopt);
   EXPECT_EQ(job.gradient_checkpointing, Choice::automatic);
-  EXPECT_EQ(job.memory_budget, std::nullopt);
+  EXPECT_EQ(job.budget.device, std::nullopt);
   EXPECT_EQ(job.max_epochs, std::nullopt);
 }
 
@@ -225,7 +225,7 @@ TEST(JobOverrides, ReplaceAndAdd) {
   EXPECT_THAT(job.data.files, ElementsAre("x.txt", "y.txt"));
   EXPECT_EQ(job.scheduler.name, "linear");
   EXPECT_EQ(job.gradient_accumulation_steps, (AccumulationSchedule{{0, 4}, {4, 2}}));
-  EXPECT_EQ(job.memory_budget, 512 * MiB);
+  EXPECT_EQ(job.budget.device, 512 * MiB);
   EXPECT_EQ(job.checkpoint.directory, "a=b");
 }
 

@@ -134,7 +134,7 @@ TEST(StepTime, EachSegmentAsOftenAsItRuns) {
 
 TEST(Plan, ContextIsPartOfThePeak) {
   const TraceText text(kTwoBlocks);
-  const Plan plan = make_plan(text.trace, {.context_bytes = 1000});
+  const Plan plan = make_plan(text.trace, {.budget = {.context = 1000}});
   EXPECT_EQ(plan.peak_bytes, plan.arena_bytes + 1000);
   EXPECT_EQ(plan.breakdown.context, 1000);
 }
@@ -184,11 +184,11 @@ u - w <- g
 
 TEST(Plan, DoesNotFitIsAnAnswer) {
   const TraceText text(kTwoBlocks);
-  const Plan plan = make_plan(text.trace, {.memory_budget = 100});
+  const Plan plan = make_plan(text.trace, {.budget = {.device = 100}});
   EXPECT_FALSE(plan.fits);
   EXPECT_GT(plan.minimum_budget_bytes, 100);
-  EXPECT_TRUE(make_plan(text.trace, {.memory_budget = plan.minimum_budget_bytes}).fits);
-  EXPECT_FALSE(make_plan(text.trace, {.memory_budget = plan.minimum_budget_bytes - 1}).fits);
+  EXPECT_TRUE(make_plan(text.trace, {.budget = {.device = plan.minimum_budget_bytes}}).fits);
+  EXPECT_FALSE(make_plan(text.trace, {.budget = {.device = plan.minimum_budget_bytes - 1}}).fits);
 }
 
 TEST(Plan, LargestAtPeakIsNamed) {
@@ -326,7 +326,7 @@ TEST_F(Faults, WorkspaceOverAnOperand) {
   EXPECT_THAT(find_fault(plan), HasSubstr("overlaps"));
 }
 TEST_F(Faults, OverTheBudget) {
-  plan.budget_bytes = plan.peak_bytes - 1;
+  plan.budget.device = plan.peak_bytes - 1;
   EXPECT_THAT(find_fault(plan), HasSubstr("over the budget"));
 }
 TEST_F(Faults, BreakdownThatDoesNotAddUp) {

@@ -136,7 +136,7 @@ class PlanPageInBrowser : public ::testing::Test {
 
 TEST_F(PlanPageInBrowser, DrawsTimelineArenaAndPeak) {
   Plan plan = page_plan();
-  plan.budget_bytes = plan.peak_bytes;  // the budget's line must not hide the marker
+  plan.budget.device = plan.peak_bytes;  // the budget's line must not hide the marker
   // The peak's op holds 640 + 2 x 4096 persistent bytes, of them the parameters first, and activations at the top.
   const std::string constants = "const PEAK = " + std::to_string(plan.peak_bytes) + ";";
   const Json seen = look(to_html(page_of(plan)), constants + R"js(
@@ -341,7 +341,7 @@ TEST_F(PlanPageInBrowser, FitsANarrowWindowAndNoOps) {
 // is looked at by itself: what is cut off does not widen the document.
 TEST_F(PlanPageInBrowser, APhoneShowsItWhole) {
   Plan plan = page_plan();
-  plan.budget_bytes = plan.peak_bytes + plan.peak_bytes / 3;
+  plan.budget.device = plan.peak_bytes + plan.peak_bytes / 3;
   plan.reasons = {{"recompute: mm in layers.*.mlp.up", "16 values, 1.25 GiB, unused for 57 % of the step's ops"}};
   plan.trace.segments.clear();  // as many as there can be, an op each
   for (const char* name : {"initialize", "norms", "micro", "accumulate", "remainder", "last", "update", "finish"}) {

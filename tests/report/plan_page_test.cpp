@@ -71,10 +71,10 @@ TEST(PlanPage, SaysWhetherItFits) {
   plan.peak_bytes = 6 * MiB;
   plan.minimum_budget_bytes = 5 * MiB;
   EXPECT_THAT(to_html(page_of(plan)), HasSubstr("No budget is set"));
-  plan.budget_bytes = 8 * MiB;
+  plan.budget.device = 8 * MiB;
   EXPECT_THAT(to_html(page_of(plan)),
               HasSubstr("Fits: <span title=\"6,291,456 bytes\">6.00 MiB</span> of <span title=\"8,388,608 bytes\">"));
-  plan.budget_bytes = 4 * MiB;
+  plan.budget.device = 4 * MiB;
   plan.fits = false;
   const std::string html = to_html(page_of(plan));
   EXPECT_THAT(html, HasSubstr("Does not fit: "));

@@ -45,7 +45,7 @@ inline Plan page_plan(int64_t context_bytes = 0) {
   text.trace.buffers[text["x"]].role = Role::input;
   PlanOptions options;
   options.gradient_checkpointing = Choice::off;
-  options.context_bytes = context_bytes;
+  options.budget.context = context_bytes;
   options.workspace = [](const Op& op) -> std::optional<int64_t> {
     return op.name == "make_d1" ? std::optional<int64_t>(1000) : std::nullopt;
   };

@@ -60,12 +60,12 @@ TEST_F(GenericBackend, ItsArenaIsAsPlanned) {
 TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
   const RunResult whole = train_on("made_up", {}, 2);
   const int64_t least = [&] {
-    TrainingOptions options{.host_memory_budget = int64_t{1} << 30, .device = "made_up"};
+    TrainingOptions options{.budget = {.host = int64_t{1} << 30}, .device = "made_up"};
     options.accumulate = true;
     return Training(three_layer_decoder(), options).plan().minimum_budget_bytes;
   }();
   ASSERT_LT(least, whole.plan.peak_bytes);
-  const RunResult tight = train_on("made_up", {.memory_budget = least, .host_memory_budget = int64_t{1} << 30}, 2);
+  const RunResult tight = train_on("made_up", {.budget = {.device = least, .host = int64_t{1} << 30}}, 2);
   EXPECT_GT(tight.plan.host_bytes, 0);
   EXPECT_LE(tight.used.arena, least);
   EXPECT_EQ(tight.losses, whole.losses);

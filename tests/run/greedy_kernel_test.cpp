@@ -77,7 +77,7 @@ TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
   const RunResult modest = train(two_layer_decoder(), {}, 1, 3, 16, 128);
   take(kGreed);
   TrainingOptions options;
-  options.memory_budget = modest.plan.minimum_budget_bytes;
+  options.budget.device = modest.plan.minimum_budget_bytes;
   Training refused(two_layer_decoder(), options);
   EXPECT_FALSE(refused.plan().fits);  // by the plan that is told before the start
   const int64_t tried = calls;
@@ -85,11 +85,11 @@ TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
   EXPECT_THAT(message_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("needs at least")));
   EXPECT_EQ(calls, tried);  // nothing of it was run
 
-  options.memory_budget = refused.plan().minimum_budget_bytes;
-  EXPECT_GT(*options.memory_budget, modest.plan.minimum_budget_bytes + kGreed / 2);
+  options.budget.device = refused.plan().minimum_budget_bytes;
+  EXPECT_GT(*options.budget.device, modest.plan.minimum_budget_bytes + kGreed / 2);
   const RunResult planned = train(two_layer_decoder(), options, 1, 3, 16, 128);
   EXPECT_EQ(planned.losses, modest.losses);
-  EXPECT_LE(planned.used.measured_peak(), *options.memory_budget);
+  EXPECT_LE(planned.used.measured_peak(), *options.budget.device);
   EXPECT_EQ(planned.used.workspace, 0);  // all of its scratch lay in the arena
 }
 
@@ -106,15 +106,15 @@ TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
   };
   TrainingOptions options;
   Training modest(step, options);
-  options.memory_budget = modest.plan().minimum_budget_bytes;
+  options.budget.device = modest.plan().minimum_budget_bytes;
   // What it takes must show at the peak, which is elsewhere.
-  take(*options.memory_budget);
+  take(*options.budget.device);
   Training refused(step, options);
   ASSERT_TRUE(refused.plan().fits);
   EXPECT_EQ(calls, 0);
   EXPECT_THAT(message_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("scratch")));
   EXPECT_FALSE(refused.plan().fits);
-  EXPECT_GT(refused.plan().minimum_budget_bytes, *options.memory_budget);
+  EXPECT_GT(refused.plan().minimum_budget_bytes, *options.budget.device);
 }
 
 // What only data brings out is counted in the step that it happens in, and planned from then on; or the run ends.
@@ -137,7 +137,7 @@ TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
   EXPECT_EQ(training.plan().peak_bytes, training.used().arena);
 
   TrainingOptions options;
-  options.memory_budget = minimum;
+  options.budget.device = minimum;
   Training ended(two_layer_decoder(), options);
   ended.start();
   try {

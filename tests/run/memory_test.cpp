@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(PrecisionAccumulation, Modes, ::testing::ValuesIn(memor
 
 // The least budget, scratch included, that start() would say.
 int64_t minimum_of(const Step& step, TrainingOptions options) {
-  options.memory_budget.reset();
+  options.budget.device.reset();
   Training training(step, options);
   training.start();
   return training.plan().minimum_budget_bytes;
@@ -91,12 +91,12 @@ int64_t minimum_of(const Step& step, TrainingOptions options) {
 TEST(Budget, TheMinimumTrainsAndAByteLessDoesNotFit) {
   TrainingOptions options;
   const int64_t minimum = minimum_of(four_layer_decoder(), options);
-  options.memory_budget = minimum - 1;
+  options.budget.device = minimum - 1;
   Training too_small(four_layer_decoder(), options);
   EXPECT_THROW(too_small.start(), UserError);
   EXPECT_FALSE(too_small.plan().fits);
 
-  options.memory_budget = minimum;
+  options.budget.device = minimum;
   Training training(four_layer_decoder(), options);
   ASSERT_TRUE(training.plan().fits);
   training.start();
@@ -117,17 +117,17 @@ TEST(Budget, EveryBudgetGivesTheSameLosses) {
   options.gradient_checkpointing = Choice::off;
   const RunResult whole = train(four_layer_decoder(), options, 1, 4);
   options.gradient_checkpointing = Choice::automatic;
-  options.memory_budget = 1;
+  options.budget.device = 1;
   const int64_t least = minimum_of(four_layer_decoder(), options);
   ASSERT_LT(least, whole.plan.peak_bytes);
   double seconds = 0, recomputed = 0;
   for (int i = 0; i <= 12; ++i) {
     // What the first step's scratch turns out to be comes on top of what is planned before it.
-    options.memory_budget = whole.plan.peak_bytes - (whole.plan.peak_bytes - least) * i / 12;
-    SCOPED_TRACE(*options.memory_budget);
+    options.budget.device = whole.plan.peak_bytes - (whole.plan.peak_bytes - least) * i / 12;
+    SCOPED_TRACE(*options.budget.device);
     const RunResult result = train(four_layer_decoder(), options, 1, 4);
-    EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
-    EXPECT_LE(result.plan.peak_bytes, *options.memory_budget);
+    EXPECT_LE(result.used.measured_peak(), *options.budget.device);
+    EXPECT_LE(result.plan.peak_bytes, *options.budget.device);
     EXPECT_EQ(result.losses, whole.losses);
     // The whole micro batch, not what is recomputed of it: under the least budgets fusing is what has to go.
     EXPECT_GE(result.plan.time.micro, seconds);
@@ -169,14 +169,14 @@ TEST(Budget, RandomDecodersTrainInTheirMinimum) {
     const Step step = decoder_step(config, batch, time);
     SCOPED_TRACE(::testing::Message() << "model " << i << " " << name_of(options.precision) << " " << config.norm << " "
                                       << config.activation << " threads " << options.threads);
-    options.memory_budget = minimum_of(step, options);
+    options.budget.device = minimum_of(step, options);
     Training training(step, options);
     ASSERT_TRUE(training.plan().fits);
     training.start();
     for (int s = 0; s < 2; ++s)
       training.step({token_batch(batch, time, config.vocab_size), token_batch(batch, time, config.vocab_size)}, 1e-3);
     training.evaluate(token_batch(batch, time, config.vocab_size));
-    EXPECT_LE(training.used().measured_peak(), *options.memory_budget);
+    EXPECT_LE(training.used().measured_peak(), *options.budget.device);
   }
 }
 

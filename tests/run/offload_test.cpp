@@ -58,13 +58,13 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
   for (auto& kind : options.cost.rates) kind.fill({1e9, 1e9});
   const RunResult whole = train(dropout_decoder(), options, 2, 4);
   EXPECT_EQ(whole.plan.host_bytes, 0);
-  options.host_memory_budget = int64_t{1} << 30;
+  options.budget.host = int64_t{1} << 30;
   const Plan least = Training(dropout_decoder(), options).plan();
   bool moved = false, moved_state = false, moved_parameters = false, moved_gradients = false;
   for (int part = 0; part <= 4; ++part) {
-    options.memory_budget =
+    options.budget.device =
         least.minimum_budget_bytes + (whole.plan.peak_bytes - least.minimum_budget_bytes) * part / 5;
-    SCOPED_TRACE(*options.memory_budget);
+    SCOPED_TRACE(*options.budget.device);
     RunResult result;
     try {
       result = train(dropout_decoder(), options, 2, 4);
@@ -74,10 +74,10 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
       continue;
     }
     EXPECT_EQ(result.losses, whole.losses);
-    EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+    EXPECT_LE(result.used.measured_peak(), *options.budget.device);
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
     EXPECT_EQ(result.used.host, result.plan.host_bytes);
-    EXPECT_LE(result.plan.host_bytes, options.host_memory_budget);
+    EXPECT_LE(result.plan.host_bytes, options.budget.host);
     moved = moved || result.plan.moved_bytes > 0;
     moved_state = moved_state || result.plan.moved_state_bytes > 0;
     moved_parameters = moved_parameters || result.plan.moved_parameter_bytes > 0;
@@ -107,8 +107,8 @@ TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
     return decoder_step(config, 2, 48);
   }();
   const int64_t whole = Training(step, options).plan().peak_bytes;
-  options.host_memory_budget = int64_t{1} << 30;
-  options.memory_budget = whole / 2;
+  options.budget.host = int64_t{1} << 30;
+  options.budget.device = whole / 2;
   torch::manual_seed(3);
   ASSERT_GT(Training(step, options).plan().moved_state_bytes, 0);
   expect_equal(
@@ -123,14 +123,14 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
     options.threads = 1;
     options.accumulate = true;
     const RunResult whole = train(dropout_decoder(), options, 2, 3);
-    options.host_memory_budget = int64_t{1} << 30;
+    options.budget.host = int64_t{1} << 30;
     options.cost.host_bytes = 1e15;  // at no cost
     options.cost.host_link = 1e9;
     bool with_parameters = false, without = false;
     // The scratch of this processor's matmuls decides which budgets move parameters: one budget of each kind is
     // found.
     for (const int percent : {40, 60, 25, 50, 55, 45, 30, 35}) {
-      options.memory_budget = whole.plan.peak_bytes * percent / 100;
+      options.budget.device = whole.plan.peak_bytes * percent / 100;
       const Plan plan = Training(dropout_decoder(), options).plan();
       bool& covered = plan.moved_parameter_bytes > 0 ? with_parameters : without;
       if (!plan.fits || plan.host_updates == 0 || covered) continue;
@@ -139,7 +139,7 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
       const RunResult result = train(dropout_decoder(), options, 2, 3);
       EXPECT_EQ(result.losses, whole.losses);
       EXPECT_GT(result.plan.host_updates, 0);
-      EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+      EXPECT_LE(result.used.measured_peak(), *options.budget.device);
       EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
       EXPECT_EQ(result.used.host, result.plan.host_bytes);
       if (with_parameters && without) break;
@@ -157,17 +157,17 @@ TEST(OffloadDisk, ThreeArenasAreUsedAsPlannedAndTheLossesStay) {
   options.threads = 1;
   options.accumulate = true;
   const RunResult whole = train(dropout_decoder(), options, 2, 3);
-  options.disk_budget = int64_t{1} << 30;
+  options.budget.disk = int64_t{1} << 30;
   options.disk_path = folder.path();
   bool parameters = false, state = false;
   for (const int64_t host : {int64_t{0}, int64_t{1} << 20})
     for (const int percent : {25, 55}) {
       SCOPED_TRACE(fmt::format("{} bytes of host memory, {} %", host, percent));
-      options.host_memory_budget = host;
-      options.memory_budget = whole.plan.peak_bytes * percent / 100;
+      options.budget.host = host;
+      options.budget.device = whole.plan.peak_bytes * percent / 100;
       const RunResult result = train(dropout_decoder(), options, 2, 3);
       EXPECT_EQ(result.losses, whole.losses);
-      EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+      EXPECT_LE(result.used.measured_peak(), *options.budget.device);
       EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
       EXPECT_EQ(result.used.host, result.plan.host_bytes);
       EXPECT_EQ(result.used.disk, result.plan.disk_bytes);
@@ -204,16 +204,16 @@ TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
       const int micro = accumulate ? 3 : 1;
       const RunResult whole = train(dropout_decoder(), options, micro, 3);
       options.update_in_backward = Choice::on;
-      options.host_memory_budget = each.host;
-      options.disk_budget = each.disk;
+      options.budget.host = each.host;
+      options.budget.disk = each.disk;
       options.disk_path = folder.path();
       options.cost.host_bytes = each.host_bytes;
-      options.memory_budget = 1;
+      options.budget.device = 1;
       const int64_t least = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
       bool parameters = false;
       for (const int percent : {3, 10, 20}) {
         SCOPED_TRACE(percent);
-        options.memory_budget = least + (whole.plan.peak_bytes - least) * percent / 100;
+        options.budget.device = least + (whole.plan.peak_bytes - least) * percent / 100;
         RunResult result;
         try {
           result = train(dropout_decoder(), options, micro, 3);
@@ -223,7 +223,7 @@ TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
           continue;
         }
         EXPECT_EQ(result.losses, whole.losses);
-        EXPECT_LE(result.used.measured_peak(), *options.memory_budget);
+        EXPECT_LE(result.used.measured_peak(), *options.budget.device);
         EXPECT_LE(result.used.arena, result.plan.arena_bytes);
         // With several micro batches segment `update`, of steps of one, never runs.
         if (!accumulate) {
@@ -246,9 +246,9 @@ TEST(OffloadDisk, StateOnDiskIsThatOfEager) {
   TrainingOptions options;
   options.accumulate = true;
   const int64_t whole = Training(dropout_decoder(), options).plan().peak_bytes;
-  options.disk_budget = int64_t{1} << 30;
+  options.budget.disk = int64_t{1} << 30;
   options.disk_path = folder.path();
-  options.memory_budget = whole / 2;
+  options.budget.device = whole / 2;
   torch::manual_seed(3);
   ASSERT_GT(Training(dropout_decoder(), options).plan().disk_bytes, 0);
   DecoderConfig config;
@@ -265,9 +265,9 @@ TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
   const TempFolder folder;
   TrainingOptions options;
   const int64_t whole = Training(dropout_decoder(), options).plan().peak_bytes;
-  options.disk_budget = int64_t{1} << 30;
+  options.budget.disk = int64_t{1} << 30;
   options.disk_path = folder.path();
-  options.memory_budget = whole / 2;
+  options.budget.device = whole / 2;
   Training training(dropout_decoder(), options);
   ASSERT_TRUE(training.plan().fits);
   ASSERT_GT(training.plan().disk_bytes, 1 << 20);
@@ -345,15 +345,15 @@ TEST(OffloadStreamed, ADeepDecoderTrainsInAThirdOfItsParametersGradientsAndState
   int64_t parameters = 0;
   for (const NamedView& entry : whole.plan.trace.state)
     if (whole.plan.trace.buffers[entry.view.buffer].role == Role::parameter) parameters += entry.view.elements();
-  options.host_memory_budget = int64_t{1} << 30;
+  options.budget.host = int64_t{1} << 30;
   for (const int percent :
        testing::kSanitized ? std::vector{150}
                            : std::vector{255, 150}) {  // 16 GiB to 6.74 billion parameters are 255 % of them; and less
     SCOPED_TRACE(percent);
-    options.memory_budget = parameters * percent / 100;
+    options.budget.device = parameters * percent / 100;
     const RunResult streamed = train(step, options, 2, 2);
     EXPECT_EQ(streamed.losses, whole.losses);
-    EXPECT_LE(streamed.used.measured_peak(), *options.memory_budget);
+    EXPECT_LE(streamed.used.measured_peak(), *options.budget.device);
     EXPECT_EQ(streamed.used.arena, streamed.plan.arena_bytes);
     EXPECT_EQ(streamed.used.host, streamed.plan.host_bytes);
     EXPECT_GT(streamed.plan.moved_state_bytes, 3 * parameters);
@@ -413,8 +413,8 @@ TEST(OffloadAnew, StateThatChangesSidesKeepsItsBytes) {
   };
   const auto [losses, none, still_none, whole] = train_it();
   EXPECT_EQ(none + still_none, 0);
-  options.host_memory_budget = int64_t{1} << 30;
-  options.memory_budget = whole - (64 << 10);
+  options.budget.host = int64_t{1} << 30;
+  options.budget.device = whole - (64 << 10);
   const auto [moved_losses, before, after, peak] = train_it();
   EXPECT_GT(before, 0);
   EXPECT_GT(after, before);
@@ -433,8 +433,8 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
   const int64_t whole = Training(dropout_decoder(), options).plan().peak_bytes;
   for (int away = 0; away < 2; ++away) {
     if (away) {
-      options.host_memory_budget = int64_t{1} << 30;
-      options.memory_budget = whole / 3;
+      options.budget.host = int64_t{1} << 30;
+      options.budget.device = whole / 3;
     }
     torch::manual_seed(5);
     Training training(dropout_decoder(), options);
@@ -457,11 +457,11 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
 TEST(OffloadBudget, HostMemoryIsNotExceeded) {
   TrainingOptions options;
   const int64_t without = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
-  options.memory_budget = 1;
+  options.budget.device = 1;
   int64_t before = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
   EXPECT_LE(before, without);
   for (int64_t host : {64 << 10, 1 << 20, 2 << 20, 8 << 20}) {
-    options.host_memory_budget = host;
+    options.budget.host = host;
     const Plan plan = Training(dropout_decoder(), options).plan();
     EXPECT_LE(plan.host_bytes, host);
     EXPECT_GT(plan.host_bytes, 0);

@@ -174,10 +174,10 @@ TEST(Ragged, TheMinimumTrains) {
   const std::vector<double> losses = train_ragged(options).losses;
   Training open(ragged_decoder(4), options);
   open.start();
-  options.memory_budget = open.plan().minimum_budget_bytes;
-  ASSERT_LT(*options.memory_budget, open.plan().peak_bytes);
+  options.budget.device = open.plan().minimum_budget_bytes;
+  ASSERT_LT(*options.budget.device, open.plan().peak_bytes);
   const RaggedResult least = train_ragged(options);
-  EXPECT_LE(least.used.measured_peak(), *options.memory_budget);
+  EXPECT_LE(least.used.measured_peak(), *options.budget.device);
   EXPECT_EQ(least.losses, losses);
 }
 

@@ -90,23 +90,23 @@ INSTANTIATE_TEST_SUITE_P(Modes, InBackward,
 
 TEST(UpdateInBackwardBudget, AutomaticUsesItWhereNothingElseFits) {
   TrainingOptions options = options_for(Choice::off, 0);
-  options.memory_budget = 1;
+  options.budget.device = 1;
   const int64_t without = Training(eight_layer_decoder(), options).plan().minimum_budget_bytes;
   options.update_in_backward = Choice::automatic;
   const int64_t with = Training(eight_layer_decoder(), options).plan().minimum_budget_bytes;
   EXPECT_LT(with, without - MiB);
-  options.memory_budget = without + MiB;
+  options.budget.device = without + MiB;
   const int64_t above = Training(eight_layer_decoder(), options).plan().peak_bytes;
   EXPECT_LE(above, without + MiB);
-  options.memory_budget = with;
+  options.budget.device = with;
   const RunResult least = train(eight_layer_decoder(), options, 1, 3, 16, 64);
   EXPECT_TRUE(least.plan.update_in_backward);
   EXPECT_LE(least.used.measured_peak(), with);
-  options.memory_budget.reset();
+  options.budget.device.reset();
   const RunResult free = train(eight_layer_decoder(), options, 1, 3, 16, 64);
   EXPECT_FALSE(free.plan.update_in_backward);
   EXPECT_EQ(least.losses, free.losses);
-  options.memory_budget = with - 1;
+  options.budget.device = with - 1;
   EXPECT_FALSE(Training(eight_layer_decoder(), options).plan().fits);
 }
 

@@ -31,10 +31,10 @@ class AdaptTest : public ::testing::Test {
     job_.micro_batch_size.reset();
     job_.gradient_accumulation_steps.reset();
     Job small = job_;
-    small.memory_budget = 1;
+    small.budget.device = 1;
     least_ = plan_job(small).plan.minimum_budget_bytes;
     whole_ = plan_job(job_).plan.peak_bytes;
-    job_.memory_budget.reset();
+    job_.budget.device.reset();
   }
 
   TrainReport run(StandInHostMemory::Answer answer) {
@@ -50,7 +50,7 @@ class AdaptTest : public ::testing::Test {
 
 TEST_F(AdaptTest, PlansForWhatIsAvailableLessTenPercent) {
   const TrainReport report = run(in_turn({GiB}));
-  EXPECT_EQ(report.job.plan.budget_bytes, GiB / 10 * 9);
+  EXPECT_EQ(report.job.plan.budget.device_bytes(), GiB / 10 * 9);
   EXPECT_THAT(watcher_.replans, SizeIs(0));
 }
 
@@ -65,10 +65,10 @@ TEST_F(AdaptTest, PlansAgainForWhatThereIsWhenAnotherProgramCameFirst) {
   EXPECT_THAT(watcher_.replans[0].first, AllOf(HasSubstr("the machine has " + format_bytes(little) + " available now"),
                                                HasSubstr("the arena takes")));
   EXPECT_EQ(watcher_.replans[0].second, budget);
-  EXPECT_EQ(report.job.plan.budget_bytes, budget);
+  EXPECT_EQ(report.job.plan.budget.device_bytes(), budget);
   EXPECT_LE(report.measured_peak_bytes, budget);
   EXPECT_LT(report.job.settings.micro_batch_size, 8);
-  job_.memory_budget = budget;
+  job_.budget.device = budget;
   EXPECT_EQ(report.losses, train(job_).losses);
 }
 
@@ -99,18 +99,18 @@ TEST_F(AdaptTest, AsksForLessEachTime) {
 
 // Both arenas are of the same memory here: what one is given is not there for the other.
 TEST_F(AdaptTest, HostMemoryCountsToo) {
-  job_.host_memory_budget = least_ / 4;
-  const int64_t some = least_ * 3 / 2, budget = some / 10 * 9 - job_.host_memory_budget;
+  job_.budget.host = least_ / 4;
+  const int64_t some = least_ * 3 / 2, budget = some / 10 * 9 - job_.budget.host;
   const TrainReport report = run(in_turn({some}));
   EXPECT_TRUE(report.fits);
-  EXPECT_EQ(report.job.plan.budget_bytes, budget);
+  EXPECT_EQ(report.job.plan.budget.device_bytes(), budget);
   EXPECT_LE(report.job.plan.arena_bytes + report.job.plan.host_bytes, some);
   const TrainReport again = run(in_turn({GiB, some}));
   EXPECT_TRUE(again.fits);
   EXPECT_LE(again.job.plan.arena_bytes + again.job.plan.host_bytes, some);
-  job_.memory_budget = whole_;
-  job_.host_memory_budget = GiB;
-  job_.memory_budget = least_;
+  job_.budget.device = whole_;
+  job_.budget.host = GiB;
+  job_.budget.device = least_;
   try {
     run(in_turn({least_ / 2}));
     FAIL() << "trained";
@@ -143,7 +143,7 @@ TEST_F(AdaptTest, BelowTheMinimumItDoesNotFit) {
   EXPECT_EQ(report.steps, 0);
   EXPECT_THAT(watcher_.replans, SizeIs(1));
   EXPECT_EQ(report.job.plan.minimum_budget_bytes, least_);
-  EXPECT_EQ(report.job.plan.budget_bytes, least_ / 2 / 10 * 9);
+  EXPECT_EQ(report.job.plan.budget.device_bytes(), least_ / 2 / 10 * 9);
 }
 
 TEST_F(AdaptTest, AResumedRunGoesOn) {
@@ -158,7 +158,7 @@ TEST_F(AdaptTest, AResumedRunGoesOn) {
 }
 
 TEST_F(AdaptTest, AnExplicitBudgetIsNotChanged) {
-  job_.memory_budget = GiB;
+  job_.budget.device = GiB;
   const auto refusal = [&](int64_t available) {
     try {
       run(in_turn({available}));
@@ -176,12 +176,12 @@ TEST_F(AdaptTest, AnExplicitBudgetIsNotChanged) {
   EXPECT_THAT(refusal(least_ / 2), HasSubstr("the job needs at least " + format_bytes_up(least_)));
   EXPECT_THAT(watcher_.replans, SizeIs(0));
   EXPECT_THAT(watcher_.steps, SizeIs(0));
-  job_.memory_budget = parse_bytes(lower);  // as the message says
+  job_.budget.device = parse_bytes(lower);  // as the message says
   EXPECT_EQ(refusal(little), "trained");
 }
 
 TEST_F(AdaptTest, WhereTheSystemDoesNotSayNothingIsRefused) {
-  job_.memory_budget = GiB;
+  job_.budget.device = GiB;
   EXPECT_TRUE(run([] { return std::optional<int64_t>(); }).fits);
 }
 

@@ -32,11 +32,11 @@ class AdviceTest : public ::testing::Test {
     file_ = put_file(folder_ / "job.yaml", text);
     overrides_ = overrides;
     target_ = target_of(require_device("rtx4090"));
-    target_.context_bytes = target_.library_bytes = 0;
-    target_.memory_budget = 1;
+    target_.budget.context = target_.budget.library = 0;
+    target_.budget.device = 1;
     const PlannedJob least = plan_job(read_job(file_, overrides_), target_);
     least_ = least.plan.minimum_budget_bytes;
-    target_.memory_budget = static_cast<int64_t>(static_cast<double>(least_) * share);
+    target_.budget.device = static_cast<int64_t>(static_cast<double>(least_) * share);
     const PlannedJob as_it_is = plan_job(read_job(file_, overrides_), target_);
     EXPECT_FALSE(as_it_is.plan.fits);
     return changes_that_fit(file_, overrides_, target_, as_it_is, options);
@@ -47,7 +47,7 @@ class AdviceTest : public ::testing::Test {
     all.insert(all.end(), advice.overrides.begin(), advice.overrides.end());
     const Job job = read_job(file_, all);
     PlanTarget target = target_;
-    target.host_memory_budget = job.host_memory_budget;
+    target.budget.host = job.budget.host;
     return plan_job(job, target);
   }
 
@@ -168,7 +168,7 @@ TEST_F(AdviceTest, WhatIsKnownToFitIsToldWithoutItsTime) {
     told = true;
     EXPECT_TRUE(cut.ended_early);
     EXPECT_EQ(cut.found.size(), 1u);
-    EXPECT_LE(cut.found.front().peak_bytes, target_.memory_budget);
+    EXPECT_LE(cut.found.front().peak_bytes, target_.budget.device);
     EXPECT_TRUE(planned(cut.found.front()).plan.fits);
   }
   EXPECT_TRUE(told);
@@ -196,7 +196,7 @@ TEST_F(AdviceTest, WhatIsToldFits) {
       ++told;
       const PlannedJob as_typed = planned(each);
       EXPECT_TRUE(as_typed.plan.fits);
-      EXPECT_LE(each.peak_bytes, *target_.memory_budget);
+      EXPECT_LE(each.peak_bytes, *target_.budget.device);
       EXPECT_LE(as_typed.step_seconds, each.step_seconds * 1.01);
       for (const Advice& other : found.found) {
         const std::set<std::string> all(each.overrides.begin(), each.overrides.end());

@@ -76,8 +76,8 @@ TEST(AutoIsNeverWorse, ThanAPinnedWayToPlanAStep) {
     TrainingOptions training = options_of(job);
     training.cost = random_cost(jobs);
     const auto others = jobs.random()() % 5;  // nothing but the device, or host memory, or a disk as well
-    training.host_memory_budget = others < 3 ? 0 : 1 << 18 << jobs.random()() % 10;
-    training.disk_budget = others == 4 ? 1 << 28 : 0;
+    training.budget.host = others < 3 ? 0 : 1 << 18 << jobs.random()() % 10;
+    training.budget.disk = others == 4 ? 1 << 28 : 0;
     const Trace trace = record_step(step_of(job, *job.micro_batch_size), training);
     const auto options_with = [&](size_t key, Choice value) {
       TrainingOptions with = training;

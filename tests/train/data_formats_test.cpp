@@ -17,7 +17,7 @@ namespace {
 void one_micro_batch(Job& job, int64_t steps) {
   job.batch_size = job.micro_batch_size = 4;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
-  job.memory_budget = int64_t{1} << 28;
+  job.budget.device = int64_t{1} << 28;
   job.max_steps = steps;
   job.threads = 1;
 }

@@ -26,11 +26,11 @@ TEST(EarlyVerdict, NeverContradictsTheAnswer) {
     SCOPED_TRACE(text);
     const Job job = parse_job(text, "random", ".");
     PlanTarget target = device;
-    target.host_memory_budget = jobs.number({0, 0, 1 << 20});
-    target.memory_budget = 1;
+    target.budget.host = jobs.number({0, 0, 1 << 20});
+    target.budget.device = 1;
     const int64_t least = plan_job(job, target).plan.minimum_budget_bytes;
     for (const int64_t budget : {least - 1, least, least + least / 50, 2 * least}) {
-      target.memory_budget = budget;
+      target.budget.device = budget;
       std::vector<int64_t> enough;
       const PlannedJob planned = plan_job(job, target, {}, [&](int64_t bytes) { enough.push_back(bytes); });
       ASSERT_EQ(enough.size(), planned.plan.fits ? 1u : 0u) << budget;
@@ -49,7 +49,7 @@ TEST(EarlyVerdict, NeverContradictsTheAnswer) {
 TEST(EarlyVerdict, IsNotGivenWithoutABudget) {
   RandomJobs jobs(32);
   PlanTarget target = target_of(require_device("rtx4090"));
-  target.memory_budget.reset();
+  target.budget.device.reset();
   bool told = false;
   plan_job(parse_job(jobs.text("batch_size: 4\n"), "random", "."), target, {}, [&](int64_t) { told = true; });
   EXPECT_FALSE(told);

@@ -34,16 +34,16 @@ class ExampleJob : public ::testing::TestWithParam<std::filesystem::path> {};
 TEST_P(ExampleJob, FitsItsBudgetWithAWasteOfTwoPercentAtMost) {
   // Free disk and memory are the machine's: the budget is stated in the job.
   const Job job = read_job(GetParam());
-  ASSERT_TRUE(job.memory_budget) << "an example states its budget";
+  ASSERT_TRUE(job.budget.device) << "an example states its budget";
   const PlannedJob planned = plan_job(job);
   EXPECT_TRUE(planned.plan.fits);
-  EXPECT_LE(planned.plan.peak_bytes, *job.memory_budget);
+  EXPECT_LE(planned.plan.peak_bytes, *job.budget.device);
   EXPECT_LE(planned.plan.arena_waste(), 0.02);
 }
 
 TEST_P(ExampleJob, WastesLittleAtItsMinimumBudgetToo) {
   Job job = read_job(GetParam());
-  job.memory_budget = plan_job(job).plan.minimum_budget_bytes;
+  job.budget.device = plan_job(job).plan.minimum_budget_bytes;
   const PlannedJob planned = plan_job(job);
   EXPECT_TRUE(planned.plan.fits);
   EXPECT_LE(planned.plan.arena_waste(), 0.02);
@@ -60,15 +60,15 @@ INSTANTIATE_TEST_SUITE_P(All, ExampleJob, ::testing::ValuesIn(example_jobs()), [
 TEST(Examples, TheLargestAutoencoderFitsOneCard) {
   const Job job = read_job(PLIMSOLL_SOURCE_DIR "/examples/fmri-autoencoder/job.yaml", {"micro_batch_size=4"});
   PlanTarget target = target_of(*find_device("a6000"));
-  EXPECT_NEAR(static_cast<double>(*target.memory_budget), 47.4 * static_cast<double>(GiB),
+  EXPECT_NEAR(static_cast<double>(*target.budget.device), 47.4 * static_cast<double>(GiB),
               0.05 * static_cast<double>(GiB));
   // As `plimsoll plan --gpu a6000` has it: host memory where the job gives some.
-  target.host_memory_budget = job.host_memory_budget;
-  target.disk_budget = job.disk_budget;
-  target.memory_budget = std::min(*target.memory_budget, *job.memory_budget);
+  target.budget.host = job.budget.host;
+  target.budget.disk = job.budget.disk;
+  target.budget.device = std::min(*target.budget.device, *job.budget.device);
   const PlannedJob planned = plan_job(job, target);
   EXPECT_TRUE(planned.plan.fits);
-  EXPECT_LE(planned.plan.peak_bytes, *target.memory_budget);
+  EXPECT_LE(planned.plan.peak_bytes, *target.budget.device);
   EXPECT_EQ(planned.plan.host_bytes, 0);
   EXPECT_EQ(planned.plan.disk_bytes, 0);
   EXPECT_GE(planned.settings.micro_batch_size, 4);

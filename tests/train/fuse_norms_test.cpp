@@ -91,15 +91,15 @@ class FuseNormsUnderABudget : public FuseNorms {};
 
 TEST_P(FuseNormsUnderABudget, LossesStay) {
   const RunResult plain = run(Choice::off);
-  options_.host_memory_budget = plain.plan.peak_bytes * 4;
+  options_.budget.host = plain.plan.peak_bytes * 4;
   for (const Choice compile : {Choice::automatic, Choice::on}) {
     options_.compile = compile;
-    options_.memory_budget = 1;
+    options_.budget.device = 1;
     const int64_t least = Training(decoder_step(config_, 2, 64), options_).plan().minimum_budget_bytes;
-    options_.memory_budget = std::max(least, plain.plan.peak_bytes * 7 / 10);
+    options_.budget.device = std::max(least, plain.plan.peak_bytes * 7 / 10);
     const RunResult lean = run(compile);
     expect_same(lean, plain);
-    EXPECT_LE(lean.used.measured_peak(), *options_.memory_budget);
+    EXPECT_LE(lean.used.measured_peak(), *options_.budget.device);
   }
 }
 

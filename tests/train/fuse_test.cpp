@@ -32,7 +32,7 @@ class Fuse : public ::testing::TestWithParam<std::tuple<size_t, Precision>> {
 
   FusedRun train(Choice compile, std::optional<int64_t> budget = {}) {
     options_.compile = compile;
-    options_.memory_budget = budget;
+    options_.budget.device = budget;
     Training training(shape_.step, options_);
     training.start();
     FusedRun run;
@@ -83,11 +83,11 @@ TEST_P(Fuse, LossesStayUnderTheLeastBudget) {
   const FusedRun plain = train(Choice::off);
   options_.compile = Choice::automatic;
   const Plan whole = Training(shape_.step, options_).plan();
-  options_.memory_budget = 1;
+  options_.budget.device = 1;
   const int64_t least = Training(shape_.step, options_).plan().minimum_budget_bytes;
   const FusedRun lean = train(Choice::automatic, std::max(least, whole.peak_bytes * 3 / 4));
   expect_same(plain, lean);
-  EXPECT_LE(lean.used.measured_peak(), lean.plan.budget_bytes);
+  EXPECT_LE(lean.used.measured_peak(), lean.plan.budget.device_bytes());
 }
 
 // Among copies that are under way, updates within backward, and on two threads.
@@ -100,7 +100,7 @@ TEST_P(Fuse, LossesStayWhereValuesAreMovedAndUpdatesRunInBackward) {
   batches_.resize(2);
   const auto each_alone = [&](Choice compile, std::optional<int64_t> budget) {
     options_.compile = compile;
-    options_.memory_budget = budget;
+    options_.budget.device = budget;
     Training training(shape_.step, options_);
     training.start();
     FusedRun run;
@@ -111,7 +111,7 @@ TEST_P(Fuse, LossesStayWhereValuesAreMovedAndUpdatesRunInBackward) {
     return run;
   };
   const FusedRun plain = each_alone(Choice::off, {});
-  options_.host_memory_budget = plain.plan.peak_bytes * 4;
+  options_.budget.host = plain.plan.peak_bytes * 4;
   const int64_t budget = plain.plan.peak_bytes * 7 / 10;
   for (const Choice compile : {Choice::automatic, Choice::on}) {
     const FusedRun moved = each_alone(compile, budget);

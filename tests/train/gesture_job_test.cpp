@@ -48,7 +48,7 @@ Job gesture_job(const TempFolder& folder) {
   job.micro_batch_size = 4;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
   job.optimizer.learning_rate = 5e-3;
-  job.memory_budget = int64_t{1} << 28;
+  job.budget.device = int64_t{1} << 28;
   job.max_steps = 120;
   job.seed = test_seed();
   job.threads = 1;
@@ -79,11 +79,11 @@ TEST(GestureJob, LossesDoNotDependOnTheBudget) {
     job.model.gesture.share_weights = share;
     job.max_steps = 4;
     const TrainReport free = train(job);
-    job.memory_budget = plan_job(job).plan.minimum_budget_bytes;
+    job.budget.device = plan_job(job).plan.minimum_budget_bytes;
     const TrainReport tight = train(job);
     EXPECT_LT(tight.planned_peak_bytes, free.planned_peak_bytes) << share;
     EXPECT_EQ(tight.losses, free.losses) << share;
-    job.memory_budget = int64_t{1} << 28;
+    job.budget.device = int64_t{1} << 28;
     job.gradient_checkpointing = Choice::on;
     const TrainReport checkpointed = train(job);
     EXPECT_LT(checkpointed.planned_peak_bytes, free.planned_peak_bytes) << share;

@@ -161,14 +161,14 @@ TEST_P(GroupUpdates, AreSoWhereStateIsMoved) {
   options_.gradient_checkpointing = Choice::off;
   options_.update_in_backward = Choice::off;
   const GroupedRun plain = train_layers(options_, Choice::off);
-  options_.host_memory_budget = plain.plan.peak_bytes * 4;
+  options_.budget.host = plain.plan.peak_bytes * 4;
   for (const int64_t tenths : {9, 7}) {
-    options_.memory_budget = plain.plan.peak_bytes * tenths / 10;
+    options_.budget.device = plain.plan.peak_bytes * tenths / 10;
     if (!Training(layers_step(), options_).plan().fits) continue;
     const GroupedRun moved = train_layers(options_, Choice::automatic);
     EXPECT_GT(moved.plan.host_bytes, 0);
     expect_grouped(moved, 0);
-    EXPECT_LE(moved.used.measured_peak(), *options_.memory_budget);
+    EXPECT_LE(moved.used.measured_peak(), *options_.budget.device);
     expect_same(plain, moved);
   }
 }

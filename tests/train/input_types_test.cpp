@@ -25,7 +25,7 @@ FmriAutoencoderConfig small() {
 TrainingOptions options_in(Precision precision) {
   TrainingOptions options;
   options.precision = precision;
-  options.memory_budget = int64_t{1} << 30;
+  options.budget.device = int64_t{1} << 30;
   options.evaluate = true;
   options.threads = 1;
   options.seed = 3;
@@ -86,7 +86,7 @@ Job small_job(Precision precision) {
   job.batch_size = job.micro_batch_size = 4;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
   job.precision = precision;
-  job.memory_budget = int64_t{1} << 30;
+  job.budget.device = int64_t{1} << 30;
   job.max_steps = 3;
   job.threads = 1;
   return job;

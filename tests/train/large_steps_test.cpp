@@ -25,13 +25,13 @@ TEST(LargeSteps, AnOpenMicroBatchIsAsFastAsTheBestOfThePinnedOnes) {
     SCOPED_TRACE(text);
     const Job job = parse_job(text, "large", ".");
     PlanTarget target = target_of(require_device("rtx4090"));
-    target.memory_budget = 1;
+    target.budget.device = 1;
     const PlannedJob least = plan_job(job, target);
     ASSERT_GT(least.recorded.ops.size(), 1500u);
-    target.memory_budget.reset();
+    target.budget.device.reset();
     const int64_t most = plan_job(job, target).plan.peak_bytes, from = least.plan.minimum_budget_bytes;
     for (const int part : {15, 50, 85}) {
-      target.memory_budget = from + (most - from) * part / 100;
+      target.budget.device = from + (most - from) * part / 100;
       double best = std::numeric_limits<double>::infinity();
       for (const int64_t size : micro_batches_to_weigh(8)) {
         Job fixed = job;
@@ -44,7 +44,7 @@ TEST(LargeSteps, AnOpenMicroBatchIsAsFastAsTheBestOfThePinnedOnes) {
       }
       const PlannedJob open = plan_job(job, target);
       ASSERT_TRUE(open.plan.fits);
-      EXPECT_EQ(open.step_seconds, best) << *target.memory_budget;
+      EXPECT_EQ(open.step_seconds, best) << *target.budget.device;
     }
   }
   EXPECT_GT(recomputed, 5);

@@ -37,7 +37,7 @@ TEST_F(LeanChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   for (const LeanChoice& each : all) {
     Job chosen = with(job, each);
     EXPECT_FALSE(leaves_formats_open(chosen));
-    chosen.memory_budget = 1;
+    chosen.budget.device = 1;
     least.push_back(plan_job(chosen).plan.minimum_budget_bytes);
   }
   EXPECT_TRUE(std::ranges::is_sorted(least, std::greater<>()));
@@ -64,14 +64,14 @@ TEST_F(LeanChoices, TheMostExactThatFitsIsTaken) {
   const Job job = open_job();
   const auto choices = lean_choices(job);
   Job tight = job;
-  tight.memory_budget = 1;
+  tight.budget.device = 1;
   const PlannedJob nothing = plan_job(tight);
   EXPECT_FALSE(nothing.plan.fits);
   const int64_t least = nothing.plan.minimum_budget_bytes;
   for (size_t i = 0; i < choices.size(); ++i) {
     Job alone = with(job, choices[i]);
-    alone.memory_budget = 1;
-    tight.memory_budget = plan_job(alone).plan.minimum_budget_bytes;
+    alone.budget.device = 1;
+    tight.budget.device = plan_job(alone).plan.minimum_budget_bytes;
     const PlannedJob planned = plan_job(tight);
     EXPECT_TRUE(planned.plan.fits);
     EXPECT_EQ(planned.plan.minimum_budget_bytes, least);
@@ -80,15 +80,15 @@ TEST_F(LeanChoices, TheMostExactThatFitsIsTaken) {
     EXPECT_EQ(planned.settings.accumulator_dtype, choices[i].accumulator_dtype);
     EXPECT_THAT(planned.plan.reasons, Contains(Field(&Reason::decision, HasSubstr("state_dtype"))));
   }
-  tight.memory_budget = least - 1;
+  tight.budget.device = least - 1;
   EXPECT_FALSE(plan_job(tight).plan.fits);
 }
 
 TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
   Job job = open_job();
   Job alone = with(job, lean_choices(job).back());
-  alone.memory_budget = 1;
-  job.memory_budget = plan_job(alone).plan.minimum_budget_bytes;
+  alone.budget.device = 1;
+  job.budget.device = plan_job(alone).plan.minimum_budget_bytes;
   job.scheduler.name = "constant";  // whose course does not depend on max_steps
   job.checkpoint.directory = folder_ / "run";
   job.max_steps = 3;
@@ -97,7 +97,7 @@ TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
   EXPECT_TRUE(first.fits);
   EXPECT_EQ(first.job.settings.state_dtype, StateDtype::bits4);
   job.max_steps = 6;
-  job.memory_budget = int64_t{1} << 30;
+  job.budget.device = int64_t{1} << 30;
   const TrainReport second = train_job(job, watcher);
   EXPECT_EQ(second.job.settings.state_dtype, StateDtype::bits4);
   EXPECT_EQ(second.job.settings.weight_update, first.job.settings.weight_update);
@@ -107,7 +107,7 @@ TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
   // Never stopped, the same losses.
   job.checkpoint.directory.clear();
   Job pinned_job = pinned(job, first.job.settings);
-  pinned_job.memory_budget = job.memory_budget;
+  pinned_job.budget.device = job.budget.device;
   const TrainReport whole = train_job(pinned_job, watcher);
   EXPECT_EQ(whole.losses.back(), second.losses.back());
 }

@@ -70,7 +70,7 @@ TEST(OnePlan, TheHashTellsSchedulesOffsetsAndBudgetsApart) {
     }
   EXPECT_NE(plan_hash(other), hash);
   other = plan;
-  ++other.budget_bytes;
+  other.budget.device = other.budget.device_bytes() + 1;
   EXPECT_NE(plan_hash(other), hash);
   other = plan;
   std::swap(other.trace.ops.front(), other.trace.ops.back());

@@ -29,7 +29,7 @@ class PlanJobTest : public ::testing::Test {
   int64_t peak_with(Job job, int64_t micro_batch_size) const {
     job.micro_batch_size = micro_batch_size;
     job.gradient_accumulation_steps = AccumulationSchedule{{0, *job.batch_size / micro_batch_size}};
-    job.memory_budget = int64_t{1} << 40;
+    job.budget.device = int64_t{1} << 40;
     return plan_job(job).plan.peak_bytes;
   }
 
@@ -42,7 +42,7 @@ TEST_F(PlanJobTest, FillsInTheVocabularyAndCountsWhatIsLearned) {
   // The embedding; in each layer qkv, out, up (two halves of 128), down and two norms; the last norm.
   EXPECT_EQ(planned.settings.parameters, 320 * 32 + 2 * (32 * 96 + 32 * 32 + 32 * 256 + 128 * 32 + 2 * 32) + 32);
   EXPECT_TRUE(planned.plan.fits);
-  EXPECT_EQ(planned.plan.budget_bytes, 1 * GiB);
+  EXPECT_EQ(planned.plan.budget.device_bytes(), 1 * GiB);
   EXPECT_FALSE(planned.recorded.ops.empty());
 }
 
@@ -78,7 +78,7 @@ TEST_F(PlanJobTest, PicksTheLargestDivisorThatFits) {
     int64_t expected = 0;
     for (const auto& [micro, bytes] : peaks)
       if (bytes <= peak) expected = micro;
-    job.memory_budget = peak;
+    job.budget.device = peak;
     const PlannedJob planned = plan_job(job);
     EXPECT_TRUE(planned.plan.fits);
     EXPECT_EQ(planned.settings.micro_batch_size, expected);
@@ -94,11 +94,11 @@ TEST_F(PlanJobTest, SaysTheLeastBudgetOverAllMicroBatchesWhereNoneFits) {
   job.gradient_checkpointing = Choice::off;
   int64_t least = peak_with(job, 6);
   for (int64_t micro : {1, 2, 3}) least = std::min(least, peak_with(job, micro));
-  job.memory_budget = least - 1;
+  job.budget.device = least - 1;
   const PlannedJob planned = plan_job(job);
   EXPECT_FALSE(planned.plan.fits);
   EXPECT_EQ(planned.plan.minimum_budget_bytes, least);
-  job.memory_budget = least;
+  job.budget.device = least;
   EXPECT_TRUE(plan_job(job).plan.fits);
 }
 
@@ -130,7 +130,7 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
   job.gradient_checkpointing = Choice::off;
   job.micro_batch_size = 4;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
-  job.memory_budget = plan_job(job).plan.peak_bytes;
+  job.budget.device = plan_job(job).plan.peak_bytes;
   job.micro_batch_size.reset();
   job.gradient_accumulation_steps.reset();
   const PlannedJob planned = plan_job(job);
@@ -149,7 +149,7 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
   const TrainReport report = train(job);
   EXPECT_TRUE(report.fits);
   EXPECT_EQ(report.steps, 6);
-  EXPECT_LE(report.measured_peak_bytes, *job.memory_budget);
+  EXPECT_LE(report.measured_peak_bytes, *job.budget.device);
 }
 
 // A device whose kernels run at so many times the speed of float32, and take no scratch.
@@ -164,7 +164,7 @@ PlanTarget target_with(double bfloat16, double float16, std::optional<int64_t> b
       kind[static_cast<size_t>(speed_type_of(dtype))] = {0, 1e9 * (dtype == DType::bfloat16  ? bfloat16
                                                                    : dtype == DType::float16 ? float16
                                                                                              : 1)};
-  target.memory_budget = budget;
+  target.budget.device = budget;
   return target;
 }
 
@@ -241,11 +241,11 @@ TEST_F(PlanJobTest, AnOpenPrecisionFollowsTheBudgetDownToTheOneThatChangesTheRes
 
 TEST_F(PlanJobTest, TakesNineTenthsOfWhatTheMachineHasWhereTheBudgetIsOpen) {
   Job job = tiny_job(folder_);
-  job.memory_budget.reset();
+  job.budget.device.reset();
   const PlannedJob planned = plan_job(job);
-  ASSERT_TRUE(planned.settings.memory_budget);
-  EXPECT_GT(*planned.settings.memory_budget, 0);
-  EXPECT_EQ(planned.plan.budget_bytes, *planned.settings.memory_budget);
+  ASSERT_TRUE(planned.settings.budget.device);
+  EXPECT_GT(*planned.settings.budget.device, 0);
+  EXPECT_EQ(planned.plan.budget.device_bytes(), *planned.settings.budget.device);
   EXPECT_THAT(planned.plan.reasons, Contains(AllOf(Field(&Reason::decision, HasSubstr("memory_budget: ")),
                                                    Field(&Reason::why, HasSubstr("less 10 %")))));
 }
@@ -253,12 +253,12 @@ TEST_F(PlanJobTest, TakesNineTenthsOfWhatTheMachineHasWhereTheBudgetIsOpen) {
 TEST_F(PlanJobTest, PlansForADeviceThatIsNotThere) {
   Job job = open_job(4);
   job.device = "cuda";
-  job.memory_budget.reset();
+  job.budget.device.reset();
   const PlannedJob planned = plan_job(job);
   EXPECT_TRUE(planned.plan.fits);
   EXPECT_EQ(planned.settings.micro_batch_size, 4);
-  EXPECT_EQ(planned.settings.memory_budget, std::nullopt);
-  EXPECT_EQ(planned.plan.budget_bytes, 0);
+  EXPECT_EQ(planned.settings.budget.device, std::nullopt);
+  EXPECT_EQ(planned.plan.budget.device_bytes(), 0);
   EXPECT_THAT(planned.plan.reasons, Contains(Field(&Reason::decision, "memory_budget: none")));
 }
 
@@ -267,7 +267,7 @@ TEST_F(PlanJobTest, PlacesOnCudaAreAlignedAsItsAllocatorHasThem) {
   Job job = open_job(4);
   job.device = "cuda";
   for (const bool tight : {false, true}) {
-    if (tight) job.memory_budget = plan_job(job).plan.minimum_budget_bytes;
+    if (tight) job.budget.device = plan_job(job).plan.minimum_budget_bytes;
     const Plan plan = plan_job(job).plan;
     ASSERT_TRUE(plan.fits);
     for (const int64_t offset : plan.offsets) EXPECT_TRUE(offset < 0 || offset % 256 == 0) << offset;

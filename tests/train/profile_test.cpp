@@ -39,8 +39,8 @@ TrainingOptions options_with_copies() {
   options.accumulate = true;
   options.cost.host_bytes = 0;
   const int64_t whole = Training(decoder(), options).plan().peak_bytes;
-  options.host_memory_budget = int64_t{1} << 30;
-  options.memory_budget = whole / 2;
+  options.budget.host = int64_t{1} << 30;
+  options.budget.device = whole / 2;
   return options;
 }
 

@@ -30,7 +30,7 @@ Job box_job(const TempFolder& folder) {
   job.batch_size = 8;
   job.micro_batch_size = 4;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
-  job.memory_budget = int64_t{1} << 30;
+  job.budget.device = int64_t{1} << 30;
   job.optimizer.learning_rate = 4e-3;
   job.max_steps = 400;
   job.seed = test_seed();

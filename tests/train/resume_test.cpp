@@ -101,8 +101,8 @@ TEST_F(ResumeTest, EveryOptimizerIsBitExact) {
 TEST_F(ResumeTest, StateInHostMemoryIsSavedAndLoadedAsAnyOther) {
   Job straight = job_in("straight"), halved = job_in("halved");
   const TrainReport whole = train(straight);
-  halved.host_memory_budget = GiB;
-  halved.memory_budget = whole.job.plan.peak_bytes * 3 / 4;
+  halved.budget.host = GiB;
+  halved.budget.device = whole.job.plan.peak_bytes * 3 / 4;
   std::vector<double> losses = train_until(halved, 3).losses;
   const TrainReport rest = train(halved);
   EXPECT_GT(rest.job.plan.moved_state_bytes, 0);

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 /// A machine whose products of 16 bits take `speed` times as long as float32's do: nothing else takes time.
 PlanTarget made_up(double speed) {
   PlanTarget target;
-  target.memory_budget = int64_t{1} << 30;
+  target.budget.device = int64_t{1} << 30;
   target.bfloat16_products = target.float16_products = speed;
   for (auto& kind : target.cost.rates) kind.fill({0, 1e12});
   for (const OpKind kind : {OpKind::product, OpKind::loss_head, OpKind::attention}) {

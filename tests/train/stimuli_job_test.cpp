@@ -30,7 +30,7 @@ Job stimuli_job(const StimuliFiles& files) {
   job.optimizer.learning_rate = 5e-3;
   job.batch_size = job.micro_batch_size = 8;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
-  job.memory_budget = int64_t{1} << 28;
+  job.budget.device = int64_t{1} << 28;
   job.max_steps = 1000;
   job.seed = test_seed();
   job.threads = 1;

@@ -35,7 +35,7 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
   }
 
   SweepRun train(std::optional<int64_t> budget, int micro = 1) {
-    options_.memory_budget = budget;
+    options_.budget.device = budget;
     options_.accumulate = micro > 1;
     Training training(shape_.step, options_);
     EXPECT_TRUE(training.plan().fits);
@@ -53,7 +53,7 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
 
   // The plan keeps the budget and the run keeps the plan, and the numbers are those of `whole`.
   void expect_sound(const SweepRun& run, const SweepRun& whole) {
-    const int64_t budget = run.plan.budget_bytes;
+    const int64_t budget = run.plan.budget.device_bytes();
     EXPECT_TRUE(run.plan.fits);
     EXPECT_LE(run.plan.peak_bytes, budget);
     EXPECT_LE(run.used.measured_peak(), budget);
@@ -111,7 +111,7 @@ TEST_P(Sweep, PlansAreMonotonic) {
   double seconds = 0;
   for (int i = 0; i <= kPlans; ++i) {
     const Plan plan = planner.plan(whole.peak_bytes - (whole.peak_bytes - whole.minimum_budget_bytes) * i / kPlans);
-    SCOPED_TRACE(::testing::Message() << "budget " << plan.budget_bytes);
+    SCOPED_TRACE(::testing::Message() << "budget " << plan.budget.device_bytes());
     EXPECT_TRUE(plan.fits);
     EXPECT_LE(plan.peak_bytes, peak + peak / 50);
     EXPECT_GE(plan.time.step(1), seconds * 0.985);
@@ -121,12 +121,12 @@ TEST_P(Sweep, PlansAreMonotonic) {
 }
 
 TEST_P(Sweep, AByteBelowTheMinimumDoesNotFit) {
-  options_.memory_budget = train({}).plan.minimum_budget_bytes - 1;
+  options_.budget.device = train({}).plan.minimum_budget_bytes - 1;
   Training training(shape_.step, options_);
   try {
     training.start();
     training.step({batches_[0]}, 1e-3);
-    FAIL() << "it trained in " << *options_.memory_budget;
+    FAIL() << "it trained in " << *options_.budget.device;
   } catch (const UserError& error) {
     EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
   }

@@ -38,7 +38,7 @@ inline Job tiny_job(const TempFolder& folder, int64_t windows = 8, int64_t valid
   job.batch_size = 4;
   job.micro_batch_size = 2;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
-  job.memory_budget = int64_t{1} << 30;
+  job.budget.device = int64_t{1} << 30;
   job.max_steps = 6;
   job.seed = test_seed();
   job.threads = 1;
@@ -57,7 +57,7 @@ class Watcher : public TrainObserver {
  public:
   void planned(const PlannedJob&) override { ++plans; }
   void replanned(const std::string& why, const PlannedJob& job) override {
-    replans.emplace_back(why, job.plan.budget_bytes);
+    replans.emplace_back(why, job.plan.budget.device_bytes());
   }
   void resumed(const std::string& checkpoint, int64_t step) override { resumed_from.emplace_back(checkpoint, step); }
   void stepped(const TrainProgress& progress) override {

@@ -44,7 +44,7 @@ TEST_F(TrainJobTest, LearnsInsideThePlan) {
   expect_above("fall of the loss", report.losses.front() - report.losses.back(), 1);
   EXPECT_EQ(watcher.plans, 1);
   EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
-  EXPECT_LE(report.planned_peak_bytes, *job.memory_budget);
+  EXPECT_LE(report.planned_peak_bytes, *job.budget.device);
   EXPECT_EQ(report.planned.total(), report.planned_peak_bytes);
   EXPECT_EQ(report.measured.total(), report.measured_peak_bytes);
   EXPECT_GT(report.step_seconds, 0);
@@ -144,7 +144,7 @@ TEST_F(TrainJobTest, AnOpenPrecisionIsTrainedAsItWasChosen) {
 
 TEST_F(TrainJobTest, DoesNotFitIsAnAnswer) {
   Job job = tiny_job(folder_);
-  job.memory_budget = 64 * KiB;
+  job.budget.device = 64 * KiB;
   job.checkpoint.directory = folder_ / "run";
   Watcher watcher;
   const TrainReport report = train_job(job, watcher);

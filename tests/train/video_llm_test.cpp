@@ -48,7 +48,7 @@ Job video_job(const TempFolder& folder) {
   job.batch_size = 4;
   job.micro_batch_size = 2;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
-  job.memory_budget = int64_t{1} << 28;
+  job.budget.device = int64_t{1} << 28;
   job.max_steps = 60;
   job.seed = test_seed();
   job.threads = 1;

@@ -152,7 +152,7 @@ TEST(TinyVit, IsAnEncoderThatIsPlannedAndTrained) {
   job.data.type = "synthetic";
   job.batch_size = job.micro_batch_size = 2;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
-  job.memory_budget = int64_t{1} << 28;
+  job.budget.device = int64_t{1} << 28;
   job.optimizer.learning_rate = 3e-3;
   job.data.samples = 2;
   job.max_steps = 12;

@@ -70,19 +70,19 @@ struct PlanArguments {
 
 PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu) {
   PlanTarget target = gpu.empty() ? target_of(job) : target_of(require_device(gpu));
-  target.host_memory_budget = job.host_memory_budget;
-  target.disk_budget = job.disk_budget;
+  target.budget.host = job.budget.host;
+  target.budget.disk = job.budget.disk;
   if (!arguments.memory.empty()) {
     try {
-      target.memory_budget = parse_bytes(arguments.memory);
+      target.budget.device = parse_bytes(arguments.memory);
     } catch (const UserError& error) {
       throw UserError(fmt::format("--memory: {}", error.what()));
     }
-    if (*target.memory_budget < 1)
+    if (*target.budget.device < 1)
       throw UserError("--memory is 0; allowed: an amount of at least 1 byte, for example 12GiB");
     target.budget_reason = "set by --memory";
-  } else if (!gpu.empty() && job.memory_budget && *job.memory_budget < *target.memory_budget) {
-    target.memory_budget = job.memory_budget;
+  } else if (!gpu.empty() && job.budget.device && *job.budget.device < *target.budget.device) {
+    target.budget.device = job.budget.device;
     target.budget_reason = "set in the job; the device has more";
   }
   return target;
@@ -90,9 +90,9 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
 
 // Where the job has a budget of its own on a device that has more: the device's.
 std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, const Job& job) {
-  if (arguments.gpus.empty() || !arguments.memory.empty() || !job.memory_budget) return {};
+  if (arguments.gpus.empty() || !arguments.memory.empty() || !job.budget.device) return {};
   Job open = job;
-  open.memory_budget.reset();
+  open.budget.device.reset();
   return target_for(arguments, open, arguments.gpus.front());
 }
 
@@ -145,7 +145,7 @@ int run_plan(const PlanArguments& arguments) {
   const auto print_early = [&] {
     if (!enough || elapsed() < kQuickSeconds) return;
     waiting.reset();  // its line makes room
-    print(fold(early_verdict_of(*enough, *target.memory_budget), screen.columns, 2));
+    print(fold(early_verdict_of(*enough, *target.budget.device), screen.columns, 2));
     waiting.emplace("searching for the fastest plan");
     enough.reset();
   };

@@ -34,10 +34,10 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
     const PlanTarget target = target_for(gpu);
     const PlannedJob planned = plan_job(job, target);
     const Plan& plan = planned.plan;
-    job_limits |= job.memory_budget && target.memory_budget == job.memory_budget &&
-                  plan.minimum_budget_bytes <= *target_of(device).memory_budget;
+    job_limits |= job.budget.device && target.budget.device == job.budget.device &&
+                  plan.minimum_budget_bytes <= *target_of(device).budget.device;
     report.fits = report.fits || plan.fits;
-    std::vector<std::string> row{device.name, format_bytes(plan.budget_bytes), plan.fits ? "yes" : "no",
+    std::vector<std::string> row{device.name, format_bytes(plan.budget.device_bytes()), plan.fits ? "yes" : "no",
                                  format_bytes(plan.peak_bytes), format_bytes_up(plan.minimum_budget_bytes)};
     if (plan.fits) {
       const StepTime& time = plan.time;
@@ -59,7 +59,7 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
   if (!report.fits && job_limits)
     report.table += "\n" + fold(fmt::format("The job's memory_budget of {} is too small. With memory_budget=auto the "
                                             "budget is the memory of each device.",
-                                            format_bytes(*job.memory_budget)),
+                                            format_bytes(*job.budget.device)),
                                 screen.columns);
   return report;
 }

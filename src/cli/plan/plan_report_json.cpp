@@ -39,7 +39,7 @@ Json elsewhere_json(const Plan& plan) {
 Json plan_json(const Job& job, const PlannedJob& planned) {
   const Plan& plan = planned.plan;
   Json json{{"fits", plan.fits},
-            {"budget_bytes", plan.budget_bytes},
+            {"budget_bytes", plan.budget.device_bytes()},
             {"peak_bytes", plan.peak_bytes},
             {"minimum_budget_bytes", plan.minimum_budget_bytes},
             {"plan_hash", plan_hash(plan)},
@@ -54,9 +54,9 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"update_offload_seconds", plan.time.update_offload},
             {"host_bytes", plan.host_bytes},
             {"batches_ahead_bytes", planned.settings.batches_ahead_bytes},
-            {"host_budget_bytes", plan.host_budget_bytes},
+            {"host_budget_bytes", plan.budget.host},
             {"disk_bytes", plan.disk_bytes},
-            {"disk_budget_bytes", plan.disk_budget_bytes},
+            {"disk_budget_bytes", plan.budget.disk},
             {"elsewhere", elsewhere_json(plan)},
             {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
             {"effective_batch_size", effective_batch_of(planned.settings)},

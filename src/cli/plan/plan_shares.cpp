@@ -34,12 +34,12 @@ std::string shares_text(const PlannedJob& planned, const Screen& screen) {
   const Plan& plan = planned.plan;
   const DeviceSpec* const card = card_of(planned);
   std::string text;
-  if (plan.budget_bytes > 0) text = part_of(plan.peak_bytes, plan.budget_bytes) + " the budget";
+  if (plan.budget.device_bytes() > 0) text = part_of(plan.peak_bytes, plan.budget.device_bytes()) + " the budget";
   if (card)
     text += fmt::format("{}{} the {} of {}", text.empty() ? "" : ", ", part_of(plan.peak_bytes, card->memory_bytes),
                         format_bytes(card->memory_bytes), card->name);
-  if (plan.budget_bytes > 0) {
-    const int64_t headroom = plan.budget_bytes - plan.peak_bytes;
+  if (plan.budget.device_bytes() > 0) {
+    const int64_t headroom = plan.budget.device_bytes() - plan.peak_bytes;
     text += headroom >= 0 ? fmt::format("; headroom {} ({} bytes)", format_bytes(headroom), headroom)
                           : fmt::format("; {} ({} bytes) over the budget", format_bytes(-headroom), -headroom);
   }
@@ -48,9 +48,9 @@ std::string shares_text(const PlannedJob& planned, const Screen& screen) {
 
 void add_shares(Json& json, const PlannedJob& planned) {
   const Plan& plan = planned.plan;
-  const bool bounded = plan.budget_bytes > 0;
-  json["headroom_bytes"] = bounded ? Json(plan.budget_bytes - plan.peak_bytes) : Json(nullptr);
-  json["budget_share"] = bounded ? Json(share(plan.peak_bytes, plan.budget_bytes)) : Json(nullptr);
+  const bool bounded = plan.budget.device_bytes() > 0;
+  json["headroom_bytes"] = bounded ? Json(plan.budget.device_bytes() - plan.peak_bytes) : Json(nullptr);
+  json["budget_share"] = bounded ? Json(share(plan.peak_bytes, plan.budget.device_bytes())) : Json(nullptr);
   const DeviceSpec* const card = card_of(planned);
   json["device_bytes"] = card ? Json(card->memory_bytes) : Json(nullptr);
   json["device_share"] = card ? Json(share(plan.peak_bytes, card->memory_bytes)) : Json(nullptr);

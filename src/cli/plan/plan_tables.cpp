@@ -28,15 +28,15 @@ std::string breakdown_table(const Plan& plan, const Screen& screen) {
   for_each_part([&](const char* name, int64_t Breakdown::*part) { add(name, plan.breakdown.*part); });
   table.add_rule();
   add("peak", plan.peak_bytes);
-  if (plan.budget_bytes > 0)
-    table.add_row({"budget", format_bytes(plan.budget_bytes), std::to_string(plan.budget_bytes)});
-  if (plan.host_budget_bytes > 0) {
+  if (plan.budget.device_bytes() > 0)
+    table.add_row({"budget", format_bytes(plan.budget.device_bytes()), std::to_string(plan.budget.device_bytes())});
+  if (plan.budget.host > 0) {
     table.add_row({"host memory", format_bytes(plan.host_bytes), std::to_string(plan.host_bytes)});
-    table.add_row({"host budget", format_bytes(plan.host_budget_bytes), std::to_string(plan.host_budget_bytes)});
+    table.add_row({"host budget", format_bytes(plan.budget.host), std::to_string(plan.budget.host)});
   }
-  if (plan.disk_budget_bytes > 0) {
+  if (plan.budget.disk > 0) {
     table.add_row({"disk", format_bytes(plan.disk_bytes), std::to_string(plan.disk_bytes)});
-    table.add_row({"disk budget", format_bytes(plan.disk_budget_bytes), std::to_string(plan.disk_budget_bytes)});
+    table.add_row({"disk budget", format_bytes(plan.budget.disk), std::to_string(plan.budget.disk)});
   }
   return table.to_string(screen);
 }

@@ -27,14 +27,14 @@ RunPublisher::RunPublisher(const Job& job, TrainObserver& next) : next_(next) {
   status_.state = "preparing";
   status_.max_steps = job.max_steps;
   status_.unit = unit_of(job);
-  status_.host_budget_bytes = job.host_memory_budget;
+  status_.host_budget_bytes = job.budget.host;
   status_.started = seconds_since_1970();
   publish(true);
 }
 
 void RunPublisher::take(const PlannedJob& job) {
   const Plan& plan = job.plan;
-  status_.budget_bytes = plan.budget_bytes;
+  status_.budget_bytes = plan.budget.device_bytes();
   status_.planned_bytes = plan.peak_bytes;
   status_.host_planned_bytes = plan.host_bytes;
   status_.roles.clear();

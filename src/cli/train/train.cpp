@@ -70,7 +70,7 @@ Json baselines_json(const TrainReport& report) {
 Json report_json(const Job& job, const TrainReport& report) {
   const Plan& plan = report.job.plan;
   return {{"fits", report.fits},
-          {"budget_bytes", plan.budget_bytes},
+          {"budget_bytes", plan.budget.device_bytes()},
           {"minimum_budget_bytes", plan.minimum_budget_bytes},
           {"plan_hash", plan_hash(plan)},
           {"planned_peak_bytes", report.planned_peak_bytes},
@@ -108,7 +108,7 @@ std::string memory_table(const TrainReport& report, const Screen& screen) {
   });
   table.add_rule();
   table.add_row({"total", format_bytes(report.planned_peak_bytes), format_bytes(report.measured_peak_bytes)});
-  const int64_t budget = report.job.plan.budget_bytes;
+  const int64_t budget = report.job.plan.budget.device_bytes();
   table.add_row({"budget", budget > 0 ? format_bytes(budget) : "none"});
   if (report.job.plan.host_bytes > 0)
     table.add_row({"host memory", format_bytes(report.job.plan.host_bytes), format_bytes(report.used.host)});

@@ -137,7 +137,7 @@ Key memory_budget() {
            "upper limit in bytes of the device memory that training uses; auto: the memory of the device, or on this "
            "machine the available memory less 10 %"},
           [](const Value& value, Job& job) {
-            job.memory_budget.reset();
+            job.budget.device.reset();
             if (value.is("auto")) return;
             constexpr std::string_view allowed = "auto, an amount above 0 such as 8GiB, 8GB, 8589934592";
             if (value.node->kind != Node::Kind::scalar) value.refuse(allowed);
@@ -148,22 +148,22 @@ Key memory_budget() {
               value.refuse_since(fmt::format("is wrong: {}", error.what()));
             }
             if (bytes == 0) value.refuse(allowed);
-            job.memory_budget = bytes;
+            job.budget.device = bytes;
           }};
 }
 
 // An amount of another memory than the device's.
-Key further_budget(std::string name, int64_t Job::*member, std::string meaning) {
+Key further_budget(std::string name, int64_t Budget::*member, std::string meaning) {
   return {{std::move(name), "0 or none | bytes (32GiB, 32GB)", "0", std::move(meaning)},
           [=](const Value& value, Job& job) {
             if (value.node->kind != Node::Kind::scalar)
               value.refuse("0 or none, or an amount such as 32GiB, 32GB, 8589934592");
             if (value.is("none")) {
-              job.*member = 0;
+              job.budget.*member = 0;
               return;
             }
             try {
-              job.*member = parse_bytes(value.node->text);
+              job.budget.*member = parse_bytes(value.node->text);
             } catch (const UserError& error) {
               value.refuse_since(fmt::format("is wrong: {}", error.what()));
             }
@@ -172,13 +172,13 @@ Key further_budget(std::string name, int64_t Job::*member, std::string meaning) 
 
 Key host_memory_budget() {
   return further_budget(
-      "host_memory_budget", &Job::host_memory_budget,
+      "host_memory_budget", &Budget::host,
       "upper limit in bytes of the host memory for offloaded saved values, optimizer state, gradients and parameters; "
       "0: no offload. The planner compares the time of offload with that of recomputation");
 }
 
 Key disk_budget() {
-  return further_budget("disk_budget", &Job::disk_budget,
+  return further_budget("disk_budget", &Budget::disk,
                         "bytes on disk, allocated before the first step, for optimizer state, gradients and parameters "
                         "that do not fit in host_memory_budget; slower than host memory; 0: no offload to disk");
 }

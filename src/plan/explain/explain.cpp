@@ -141,7 +141,7 @@ std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& gra
   if (plan.disk_bytes > 0)
     reasons.push_back(
         {"offload: disk", fmt::format("{} do not fit in host_memory_budget, {}", format_bytes(plan.disk_bytes),
-                                      plan.host_budget_bytes > 0 ? format_bytes(plan.host_budget_bytes) : "none")});
+                                      plan.budget.host > 0 ? format_bytes(plan.budget.host) : "none")});
   return reasons;
 }
 

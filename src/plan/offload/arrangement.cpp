@@ -11,7 +11,7 @@ Arrangements::Arrangements(const Trace& trace, const RecomputeSearch& search, co
       moving_(trace, search, options.cost) {}
 
 const Arrangement& Arrangements::at(double part, int64_t host_room) const {
-  const int64_t disk_room = options_.cost.disk_link > 0 ? options_.disk_budget : 0;
+  const int64_t disk_room = options_.cost.disk_link > 0 ? options_.budget.disk : 0;
   AwayChoice away = candidates_.choose(part, host_room, disk_room);
   auto& made = made_[away.memory];
   if (made) return *made;

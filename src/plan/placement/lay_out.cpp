@@ -57,8 +57,8 @@ void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& o
   }
   if (!trace.ops.empty() && !trace.ops[plan.peak_op].on_host)
     plan.breakdown.workspace += trace.ops[plan.peak_op].workspace_bytes;
-  plan.breakdown.context = options.context_bytes;
-  plan.breakdown.workspace += options.library_bytes;
+  plan.breakdown.context = options.budget.context;
+  plan.breakdown.workspace += options.budget.library;
   plan.breakdown.fragmentation = plan.peak_bytes - plan.breakdown.total();
 }
 
@@ -78,7 +78,7 @@ Plan lay_out(Trace trace, const PlanOptions& options) {
     *bytes = place_persistent(plan.trace, memory, plan.offsets);
     *bytes += place_transient(lifetimes, memory, *bytes, plan).height;
   }
-  plan.peak_bytes = plan.arena_bytes + options.context_bytes + options.library_bytes;
+  plan.peak_bytes = plan.arena_bytes + options.budget.context + options.budget.library;
   fill_breakdown(lifetimes, options, plan);
   return plan;
 }

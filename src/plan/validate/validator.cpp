@@ -224,15 +224,15 @@ std::string find_fault(const Plan& plan) {
   const Trace& trace = plan.trace;
   if (plan.offsets.size() != trace.buffers.size() || plan.workspace_offsets.size() != trace.ops.size())
     return "the plan does not place every buffer and every op";
-  if (plan.fits && plan.budget_bytes > 0 && plan.peak_bytes > plan.budget_bytes)
+  if (plan.fits && plan.budget.device_bytes() > 0 && plan.peak_bytes > plan.budget.device_bytes())
     return fmt::format("the plan says that it fits, but its peak of {} bytes is over the budget of {}", plan.peak_bytes,
-                       plan.budget_bytes);
-  if (plan.fits && plan.host_bytes > plan.host_budget_bytes)
+                       plan.budget.device_bytes());
+  if (plan.fits && plan.host_bytes > plan.budget.host)
     return fmt::format("the plan says that it fits, but its {} bytes of host memory are over the budget of {}",
-                       plan.host_bytes, plan.host_budget_bytes);
-  if (plan.fits && plan.disk_bytes > plan.disk_budget_bytes)
+                       plan.host_bytes, plan.budget.host);
+  if (plan.fits && plan.disk_bytes > plan.budget.disk)
     return fmt::format("the plan says that it fits, but its {} bytes on disk are over the budget of {}",
-                       plan.disk_bytes, plan.disk_budget_bytes);
+                       plan.disk_bytes, plan.budget.disk);
   if (plan.peak_bytes < plan.arena_bytes) return "the peak is below the size of the arena";
   if (plan.breakdown.total() != plan.peak_bytes) return "the breakdown does not add up to the peak";
 

@@ -89,7 +89,7 @@ TEST(JobKeys, NoneIsZeroWhereZeroMeansNone) {
   const Job job = parse_job(
       "data.files: a.txt\nmax_grad_norm: none\nhost_memory_budget: none\noptimizer.weight_decay: none", "job.yaml", "");
   EXPECT_EQ(job.max_grad_norm, 0);
-  EXPECT_EQ(job.host_memory_budget, 0);
+  EXPECT_EQ(job.budget.host, 0);
   EXPECT_EQ(job.optimizer.weight_decay, 0);
 }
 

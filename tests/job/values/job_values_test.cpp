@@ -34,7 +34,7 @@ TEST(JobValues, BooleansAreThoseOfYamlAndPython) {
 TEST(JobValues, ABudgetWithoutAUnitIsBytesAndSaysSo) {
   const Job job =
       parsed_file("data.files: a.txt\nmemory_budget: 256\nhost_memory_budget: 0\ndisk_budget: 8000000000\n");
-  EXPECT_EQ(job.memory_budget, 256);
+  EXPECT_EQ(job.budget.device, 256);
   EXPECT_THAT(job.notes, ::testing::ElementsAre("job.yaml:2: memory_budget is 256 bytes; write the unit if more is "
                                                 "meant, for example 256MiB"));
   EXPECT_THAT(parsed_file("data.files: a.txt\n", {"memory_budget=256MiB"}).notes, ::testing::IsEmpty());

@@ -34,7 +34,7 @@ b llm.norm g <- y h
   is("v", Role::parameter, "llm.norm.weight");
   is("g", Role::gradient, "gradient of llm.norm.weight");
   PlanOptions options;
-  options.context_bytes = 4096;
+  options.budget.context = 4096;
   options.gradient_checkpointing = Choice::off;
   const Plan plan = make_plan(text.trace, options);
   const std::vector<ModuleBytes> parts = bytes_by_module(plan);

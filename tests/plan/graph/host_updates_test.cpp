@@ -45,7 +45,7 @@ int64_t copies_for_host_updates(const TraceText& text, const std::string& name) 
   EXPECT_EQ(std::ranges::count_if(moved.buffers, is_persistent),
             std::ranges::count_if(text.trace.buffers, is_persistent));
   Plan plan = lay_out(moved, {});
-  plan.host_budget_bytes = plan.host_bytes;
+  plan.budget.host = plan.host_bytes;
   EXPECT_EQ(find_fault(plan), "");
   return std::ranges::count_if(moved.ops, [&](const Op& op) {
     return op.name == "plimsoll::copy_to_host" && op.copy == CopyStage::start &&

@@ -215,10 +215,10 @@ class CopyFaults : public ::testing::Test {
     const TraceText text(std::string("buffer d 4096\n") + kLongWait);  // large when a is away
     PlanOptions options;
     options.cost = test_cost(1000);
-    options.host_memory_budget = 1 << 20;
+    options.budget.host = 1 << 20;
     const int64_t whole = make_plan(text.trace, options).peak_bytes;
     options.gradient_checkpointing = Choice::off;
-    options.memory_budget = whole - 1024;
+    options.budget.device = whole - 1024;
     plan_ = make_plan(text.trace, options);
     EXPECT_TRUE(plan_.fits);
     EXPECT_GT(plan_.moved_bytes, 0);
@@ -279,11 +279,11 @@ TEST_F(CopyFaults, BetweenOtherMemoriesThanItSays) {
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("between other memories"));
 }
 TEST_F(CopyFaults, OverTheDiskBudget) {
-  plan_.disk_bytes = plan_.disk_budget_bytes + 1;
+  plan_.disk_bytes = plan_.budget.disk + 1;
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("on disk are over the budget"));
 }
 TEST_F(CopyFaults, OverTheHostBudget) {
-  plan_.host_budget_bytes = plan_.host_bytes - 1;
+  plan_.budget.host = plan_.host_bytes - 1;
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("of host memory are over the budget"));
 }
 
@@ -374,12 +374,12 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
     options.micro_batches = 1 + random() % 4;
     options.cost.disk_link = options.cost.host_link / 4;
     options.cost.host_bytes = random() % 2 == 0 ? 1e12 : 0;
-    options.disk_budget = random() % 3 == 0 ? 2048 : random() % 2 == 0 ? 1 << 20 : 0;
+    options.budget.disk = random() % 3 == 0 ? 2048 : random() % 2 == 0 ? 1 << 20 : 0;
     const auto plan_with = [&](std::optional<int64_t> budget, int64_t host) {
       PlanOptions with = options;
-      with.memory_budget = budget;
-      with.host_memory_budget = host;
-      if (host == 0) with.disk_budget = 0;
+      with.budget.device = budget;
+      with.budget.host = host;
+      if (host == 0) with.budget.disk = 0;
       return make_plan(trace, with);
     };
     const auto expected = results_of(trace);
@@ -398,7 +398,7 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
       ASSERT_TRUE(plan.fits) << budget;
       EXPECT_LE(plan.peak_bytes, budget);
       EXPECT_LE(plan.host_bytes, host);
-      EXPECT_LE(plan.disk_bytes, options.disk_budget);
+      EXPECT_LE(plan.disk_bytes, options.budget.disk);
       EXPECT_EQ(results_of(plan.trace), expected);
       EXPECT_LE(plan.time.recompute_bound, plan.time.recompute + plan.time.offload + 1e-15);
       if (budget >= without) {

@@ -300,10 +300,10 @@ u - w <- g
   options.cost = test_cost();
   for (Choice choice : {Choice::off, Choice::on, Choice::automatic}) {
     options.gradient_checkpointing = choice;
-    options.memory_budget = 1;
+    options.budget.device = 1;
     const Plan least = make_plan(text.trace, options);
     EXPECT_EQ(results_of(least.trace), results_of(text.trace));
-    options.memory_budget = least.minimum_budget_bytes;
+    options.budget.device = least.minimum_budget_bytes;
     EXPECT_TRUE(make_plan(text.trace, options).fits);
   }
 }
@@ -322,18 +322,18 @@ TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
     const TraceText text(step);
     PlanOptions options;
     options.cost = test_cost();
-    options.memory_budget = 1;
+    options.budget.device = 1;
     const Plan least = make_plan(text.trace, options);
     EXPECT_FALSE(least.fits);
-    options.memory_budget.reset();
+    options.budget.device.reset();
     const Plan whole = make_plan(text.trace, options);
     const auto expected = results_of(text.trace);
     double before = 0;
     for (int i = 0; i < 4; ++i) {
-      options.memory_budget = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 3;
+      options.budget.device = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 3;
       const Plan plan = make_plan(text.trace, options);
       ASSERT_TRUE(plan.fits);
-      EXPECT_LE(plan.peak_bytes, *options.memory_budget);
+      EXPECT_LE(plan.peak_bytes, *options.budget.device);
       EXPECT_EQ(results_of(plan.trace), expected);
       EXPECT_LE(plan.time.recompute_bound, plan.time.recompute);
       EXPECT_NEAR(plan.time.recompute * 1e12, static_cast<double>(recomputed_cost(plan.trace, "micro")), 0.5);

@@ -161,7 +161,7 @@ std::string fault_with_parameter_on_host(const std::string& rest) {
   text.trace.buffers[text["w"]].role = Role::parameter;
   text.trace.buffers[text["w"]].memory = Memory::host;
   Plan plan = lay_out(offload(text.trace, {}, generic_cost_model(), 1 << 20), {});
-  plan.host_budget_bytes = plan.host_bytes;
+  plan.budget.host = plan.host_bytes;
   return find_fault(plan);
 }
 

@@ -17,8 +17,8 @@ using testing::TraceText;
 // A plan of `trace` as it is, with budgets that fit.
 Plan plan_of(const Trace& trace) {
   Plan plan = lay_out(trace, {});
-  plan.host_budget_bytes = plan.host_bytes;
-  plan.disk_budget_bytes = plan.disk_bytes;
+  plan.budget.host = plan.host_bytes;
+  plan.budget.disk = plan.disk_bytes;
   return plan;
 }
 
@@ -111,7 +111,7 @@ TEST_F(Complaints, AWorkspaceOfTheHostIsInTheHostsArena) {
   plan.trace.ops[4].arguments.erase(plan.trace.ops[4].arguments.begin() + 1);
   plan.workspace_offsets[2] = 0;
   EXPECT_EQ(find_fault(plan), "op 2 (make_g): its workspace ends outside the arena");
-  plan.host_bytes = plan.host_budget_bytes = 64;
+  plan.host_bytes = plan.budget.host = 64;
   EXPECT_EQ(find_fault(plan), "");
 }
 
