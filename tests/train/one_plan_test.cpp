@@ -15,7 +15,7 @@ struct Counts {
 };
 
 TEST(OnePlan, AStepIsRecordedAndSearchedOnceBeforeItRuns) {
-  const TempFolder folder("one_plan");
+  const TempFolder folder;
   const Job job = tiny_job(folder);
   const Counts before;
   const TrainReport report = train(job);
@@ -26,7 +26,7 @@ TEST(OnePlan, AStepIsRecordedAndSearchedOnceBeforeItRuns) {
 }
 
 TEST(OnePlan, OfAnOpenMicroBatchEachSizeIsRecordedAndSearchedAtMostOnce) {
-  const TempFolder folder("one_plan");
+  const TempFolder folder;
   Job job = tiny_job(folder);
   job.micro_batch_size.reset();
   job.gradient_accumulation_steps.reset();
@@ -39,7 +39,7 @@ TEST(OnePlan, OfAnOpenMicroBatchEachSizeIsRecordedAndSearchedAtMostOnce) {
 }
 
 TEST(OnePlan, ATrainingRunsWhatWasPlannedForIt) {
-  const TempFolder folder("one_plan");
+  const TempFolder folder;
   const PlannedJob planned = plan_job(tiny_job(folder));
   const Job job = pinned(tiny_job(folder), planned.settings);
   const Step step = step_of(job, planned.settings.micro_batch_size);
@@ -54,7 +54,7 @@ TEST(OnePlan, ATrainingRunsWhatWasPlannedForIt) {
 }
 
 TEST(OnePlan, TheHashTellsSchedulesOffsetsAndBudgetsApart) {
-  const TempFolder folder("one_plan");
+  const TempFolder folder;
   const Plan plan = plan_job(tiny_job(folder)).plan;
   const std::string hash = plan_hash(plan);
   EXPECT_THAT(hash, ::testing::MatchesRegex("[0-9a-f]{16}"));
@@ -81,7 +81,7 @@ TEST(OnePlan, TheHashTellsSchedulesOffsetsAndBudgetsApart) {
 class SystemsPlan : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SystemsPlan, IsTheOneThatRuns) {
-  const TempFolder folder("one_plan");
+  const TempFolder folder;
   const Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR "/examples/") + GetParam(),
                            {"data.type=synthetic", "max_steps=1", "eval_every_n_steps=0", "threads=1",
                             "checkpoint.directory=" + (folder / "run").string(), "log.metrics_file="});
