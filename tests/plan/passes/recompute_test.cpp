@@ -308,8 +308,8 @@ u - w <- g
   }
 }
 
-// Larger graphs: every plan is sound (make_plan asks the validator), fits, computes the same, and costs what the search
-// said; a tighter budget never costs less.
+// Larger graphs: every plan is sound (the planner asks the validator), fits, computes the same, and costs what the search
+// said; a tighter budget never costs less. One planner answers all budgets of a step, as make_plan does each.
 TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
   std::mt19937 random(9);
   int recomputed = 0;
@@ -322,16 +322,18 @@ TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
     const TraceText text(step);
     PlanOptions options;
     options.cost = test_cost();
-    options.budget.device = 1;
-    const Plan least = make_plan(text.trace, options);
+    const Planner planner(text.trace, options);
+    const Plan least = planner.plan(1);
     EXPECT_FALSE(least.fits);
-    options.budget.device.reset();
-    const Plan whole = make_plan(text.trace, options);
+    const Plan whole = planner.plan({});
     const auto expected = results_of(text.trace);
     double before = 0;
     for (int i = 0; i < 4; ++i) {
       options.budget.device = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 3;
-      const Plan plan = make_plan(text.trace, options);
+      const Plan plan = planner.plan(options.budget.device);
+      if (round % 20 == 0) {
+        EXPECT_EQ(plan_hash(plan), plan_hash(make_plan(text.trace, options)));
+      }
       ASSERT_TRUE(plan.fits);
       EXPECT_LE(plan.peak_bytes, *options.budget.device);
       EXPECT_EQ(results_of(plan.trace), expected);
