@@ -83,7 +83,7 @@ def run(command, folder, environment, last_code):
 
 
 def tokens(line):
-    """The words of the line. A number becomes (value, what it is: size, loss or other)."""
+    """The words of the line. A number becomes (value, what it is: size, resident, loss or other)."""
     words, made = line.split(), []
     for i, word in enumerate(words):
         bare = word.strip("(),;:")
@@ -92,7 +92,8 @@ def tokens(line):
             continue
         kind = "other"
         if i + 1 < len(words) and words[i + 1].strip("(),;:/") in SIZE_UNITS:
-            kind = "size"
+            # Of the whole process: libraries and the processor count too.
+            kind = "resident" if "resident" in words else "size"
         elif "loss" in words and "/s" not in line:
             kind = "loss"
         made.append((float(bare) if ":" not in bare else 0.0, kind))
@@ -113,7 +114,7 @@ def same(shown, written):
             if a != b and not (isinstance(a, str) and isinstance(b, str) and {a, b} <= {"us", "ms", "s", "k", "h"}):
                 return False
         else:
-            tolerance = {"size": 0.02, "loss": 0.1, "other": float("inf")}[a[1]]
+            tolerance = {"size": 0.02, "resident": 0.15, "loss": 0.1, "other": float("inf")}[a[1]]
             if abs(a[0] - b[0]) > tolerance * max(abs(a[0]), abs(b[0])):
                 return False
     return True
