@@ -32,6 +32,7 @@ FIELDS = {
     "budget_bytes": "the device's budget; 0: no limit",
     "peak_bytes": "planned peak of the device's memory, context and fragmentation included",
     "minimum_budget_bytes": "the smallest budget for which a plan was placed",
+    "plan_hash": "16 hexadecimal digits for ops, operands, offsets and budgets; `train --json` has the same if it ran this plan",
     "breakdown": "the peak in parts: parameters, gradients, optimizer_state, activations, inputs, workspace, context, fragmentation, in bytes; they add up to peak_bytes",
     "headroom_bytes": "budget less peak, negative if the job does not fit; null without a budget",
     "budget_share": "peak as a fraction of the budget; null without a budget",

@@ -52,6 +52,7 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "budget_bytes",
                                                   "peak_bytes",
                                                   "minimum_budget_bytes",
+                                                  "plan_hash",
                                                   "breakdown",
                                                   "step_seconds",
                                                   "units_per_second",

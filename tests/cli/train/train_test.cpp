@@ -39,6 +39,9 @@ TEST_F(TrainCommand, JsonHasTheAgreedKeysAndAddsUp) {
   ASSERT_EQ(report["losses"].size(), 6u);
   for (const json& loss : report["losses"]) EXPECT_TRUE(std::isfinite(loss.get<double>()));
   EXPECT_EQ(sum_of(report["breakdown"]["planned"]), report["planned_peak_bytes"].get<int64_t>());
+  // What `plan` shows is what ran.
+  const json plan = json::parse(run({"plan", "job.yaml", "memory_budget=1GiB", "--json", "-"}).out);
+  EXPECT_EQ(report["plan_hash"], plan["plan_hash"]);
   EXPECT_EQ(sum_of(report["breakdown"]["measured"]), report["measured_peak_bytes"].get<int64_t>());
   EXPECT_LE(report["measured_peak_bytes"], int64_t{1} << 30);
   EXPECT_GT(report["resident_bytes"], 0);

@@ -308,8 +308,8 @@ u - w <- g
   }
 }
 
-// Larger graphs: every plan is sound (the planner asks the validator), fits, computes the same, and costs what the search
-// said; a tighter budget never costs less. One planner answers all budgets of a step, as make_plan does each.
+// Larger graphs: every plan is sound (the planner asks the validator), fits, computes the same, and costs what the
+// search said; a tighter budget never costs less. One planner answers all budgets of a step, as make_plan does each.
 TEST(RecomputeSearch, RandomStepsUnderTighterAndTighterBudgets) {
   std::mt19937 random(9);
   int recomputed = 0;
