@@ -102,6 +102,18 @@ struct Reason {
   std::string why;
 };
 
+/// Choices of the planner that its passes carry out (src/plan/pipeline.cpp).
+struct PlanChoices {
+  bool update_in_backward = false;  ///< parameters are updated during backward
+  std::vector<Memory> memory;       ///< by buffer of the recorded trace, where it is stored; empty: all on the device
+  std::vector<char> kept;           ///< by value of forward (plan/graph/training_graph), what is not recomputed; empty:
+                                    ///< the pass does not run
+  bool offload = false;             ///< copies are inserted for what is offloaded or not stored on the device
+  std::vector<char> offloaded;      ///< by value of forward: offloaded between forward and backward
+  bool host_updates = false;        ///< updates of state in host memory run on the host
+  int64_t copy_limit_bytes = 0;     ///< live bytes on the device, at most, at which copies may overlap ops
+};
+
 /// A schedule and its placement. Offsets are bytes from the arena's start, multiples of trace.alignment.
 struct Plan {
   Trace trace;                             ///< the schedule: the recorded trace as the passes left it
@@ -129,6 +141,7 @@ struct Plan {
   int64_t moved_parameter_bytes = 0;  ///< of parameters, likewise: fetched for each use
   int64_t host_updates = 0;           ///< parameters whose update runs on the host
   std::vector<Reason> reasons;
+  PlanChoices choices;  ///< what the passes carried out
   double plan_seconds = 0;
 
   /// (arena_bytes - live_bytes) / live_bytes

@@ -1,32 +1,142 @@
 #include "plan/pipeline.h"
 
+#include <string_view>
+#include <utility>
+
+#include "plan/passes/apply_workspace_model.h"
+#include "plan/passes/assign_memories.h"
 #include "plan/passes/dead_ops.h"
 #include "plan/passes/fold_casts.h"
 #include "plan/passes/fuse_norms.h"
 #include "plan/passes/fuse_pointwise.h"
 #include "plan/passes/group_updates.h"
 #include "plan/passes/late_initialisation.h"
+#include "plan/passes/offload.h"
+#include "plan/passes/recompute.h"
 #include "plan/passes/update_in_backward.h"
+#include "plan/placement/lay_out.h"
+#include "plan/validate/validator.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
+namespace {
 
-Trace prepare_trace(Trace trace, bool updates_in_backward) {
-  trace = fold_casts(std::move(trace));
-  // Before ops are taken out, as it goes by the order that was recorded.
-  if (updates_in_backward) trace = update_in_backward(std::move(trace));
-  trace.update_pieces.clear();
-  // Before all others, so that no pass weighs or runs again work that nobody needs.
-  trace = remove_dead_ops(std::move(trace));
-  return initialise_late(std::move(trace));
+// Runs passes one after another, those of some stages.
+class PassRunner {
+ public:
+  PassRunner(Plan& plan, Stage first, Stage last) : plan_(plan), first_(first), last_(last) {}
+
+  /// The passes that follow belong to `stage`.
+  void begin(Stage stage) { runs_ = first_ <= stage && stage <= last_; }
+
+  /// A pass from trace to trace; `wanted`: the choices and the options call for it.
+  template <typename Pass>
+  void pass(std::string_view name, bool wanted, const Pass& pass) {
+    if (runs_ && wanted) plan_.trace = pass(std::move(plan_.trace));
+  }
+
+  /// A step from plan to plan.
+  template <typename Step>
+  void step(std::string_view name, const Step& step) {
+    if (runs_) plan_ = step(std::move(plan_));
+  }
+
+ private:
+  Plan& plan_;
+  const Stage first_, last_;
+  bool runs_ = false;
+};
+
+std::vector<RecomputeChoice> recompute_choices(const PassInputs& in) {
+  std::vector<RecomputeChoice> choices;
+  for (const TrainingGraph& graph : *in.graphs) choices.push_back({&graph, in.choices.kept});
+  return choices;
 }
 
-Trace fuse_trace(Trace trace, const PlanOptions& options) {
-  if (!options.fusing) return trace;
-  const Fusing& fusing = *options.fusing;
+OffloadChoice offload_choice(const Trace& trace, const PassInputs& in) {
+  const std::vector<char>& offloaded = in.choices.offloaded;
+  OffloadChoice choice{std::vector<char>(trace.buffers.size(), 0), in.choices.host_updates};
+  for (const TrainingGraph& graph : *in.graphs)
+    for (size_t v = 0; v < offloaded.size(); ++v)
+      if (offloaded[v]) choice.saved[graph.values[v].buffer] = 1;
+  return choice;
+}
+
+}  // namespace
+
+Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
+  const PlanOptions& options = in.options;
+  const PlanChoices& choices = in.choices;
+  const bool recomputing = !choices.kept.empty();
+  // A trace without training is placed as it was prepared.
+  const Fusing* const fusing = plan.trace.segment("micro") ? options.fusing.get() : nullptr;
+  PassRunner run(plan, first, last);
+
+  run.begin(Stage::prepare);
+  run.pass("apply_workspace_model", bool(options.workspace),
+           [&](Trace trace) { return apply_workspace_model(std::move(trace), options.workspace); });
+  // Before update_in_backward, which works on the gradients that are left.
+  run.pass("fold_casts", true, fold_casts);
+  // Before ops are taken out: it reads the order of ops as recorded.
+  run.pass("update_in_backward", choices.update_in_backward, update_in_backward);
+  // Before the searches, so that none weighs or recomputes work that no op needs.
+  run.pass("remove_dead_ops", true, remove_dead_ops);
+  run.pass("initialise_late", true, initialise_late);
+
+  // The searches choose here, on the prepared trace.
+
+  run.begin(Stage::choices);
+  // Before offload, which inserts copies of what is not on the device.
+  run.pass("assign_memories", !choices.memory.empty(),
+           [&](Trace trace) { return assign_memories(std::move(trace), choices.memory); });
+  run.pass("recompute", recomputing, [&](Trace trace) { return recompute(std::move(trace), recompute_choices(in)); });
+  // After recompute, whose ops may read parameters.
+  run.pass("settle_updates", recomputing, settle_updates);
+  // After recompute, whose ops may read what is offloaded.
+  run.pass("offload", choices.offload, [&](Trace trace) {
+    const OffloadChoice choice = offload_choice(trace, in);
+    return offload(std::move(trace), choice, in.cost, choices.copy_limit_bytes);
+  });
+
+  run.begin(Stage::merging);
   // Norms first: a chain that took a norm's sum would leave the norm alone.
-  trace = fuse_norms(std::move(trace), fusing, options.cost, options.workspace);
-  trace = fuse_pointwise(std::move(trace), fusing, options.cost);
-  return fusing.updates ? group_updates(std::move(trace), *fusing.updates) : trace;
+  run.pass("fuse_norms", fusing != nullptr,
+           [&](Trace trace) { return fuse_norms(std::move(trace), *fusing, in.cost, options.workspace); });
+  run.pass("fuse_pointwise", fusing != nullptr,
+           [&](Trace trace) { return fuse_pointwise(std::move(trace), *fusing, in.cost); });
+  run.pass("group_updates", fusing && fusing->updates,
+           [&](Trace trace) { return group_updates(std::move(trace), *fusing->updates); });
+
+  run.begin(Stage::placement);
+  run.step("placement", [&](Plan merged) {
+    Plan placed = lay_out(std::move(merged.trace), options);
+    placed.choices = choices;
+    placed.fused_ops = fused_ops_of(placed.trace);
+    return placed;
+  });
+
+  run.begin(Stage::validation);
+  run.step("validation", [](Plan finished) {
+    if (const std::string fault = find_fault(finished); !fault.empty()) throw InternalError("unsound plan: " + fault);
+    return finished;
+  });
+  return plan;
+}
+
+Trace prepare_trace(Trace trace, bool update_in_backward, const PlanOptions& options) {
+  PlanChoices choices;
+  choices.update_in_backward = update_in_backward;
+  Plan plan;
+  plan.trace = std::move(trace);
+  return run_passes(std::move(plan), Stage::prepare, Stage::prepare, {options, choices, options.cost}).trace;
+}
+
+Trace apply_choices(Trace trace, const PlanChoices& choices, const std::vector<TrainingGraph>& graphs,
+                    const CostModel& cost) {
+  static const PlanOptions none;  // the stage reads no option
+  Plan plan;
+  plan.trace = std::move(trace);
+  return run_passes(std::move(plan), Stage::choices, Stage::choices, {none, choices, cost, &graphs}).trace;
 }
 
 }  // namespace plimsoll

@@ -1,18 +1,43 @@
-// The passes, in order.
+// The passes in order, from the recorded trace to the validated plan.
 //
-//     recorded trace -> fold_casts -> update_in_backward, or not -> remove_dead_ops -> initialise_late ->
-//     (choices are made here) -> recompute -> settle_updates -> offload -> fuse_norms -> fuse_pointwise ->
-//     group_updates -> placement
+// run_passes() in pipeline.cpp is the only place that calls a pass. The search runs the first stage once, and the
+// stages after it once for each set of choices that it tries.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
+#include "plan/graph/training_graph.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {
 
-/// The recorded trace as every choice finds it.
-Trace prepare_trace(Trace trace, bool updates_in_backward = false);
+/// Parts of the pipeline, in order.
+enum class Stage : uint8_t {
+  prepare,     ///< the recorded trace as every choice finds it; the searches work on the result
+  choices,     ///< recomputation and offload
+  merging,     ///< several ops become one
+  placement,   ///< offsets in the arenas
+  validation,  ///< InternalError if the plan is unsound
+};
 
-/// A trace on which all choices have been carried out, with ops that run within others, where `options` says so.
-Trace fuse_trace(Trace trace, const PlanOptions& options);
+/// What passes read in addition to the trace.
+struct PassInputs {
+  const PlanOptions& options;
+  const PlanChoices& choices;
+  const CostModel& cost;                               ///< of the ops of this trace
+  const std::vector<TrainingGraph>* graphs = nullptr;  ///< of the prepared trace, for Stage::choices; null: none
+};
+
+/// Runs the passes of stages `first` to `last` on `plan.trace` and returns the plan. It has offsets from
+/// Stage::placement on.
+Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& inputs);
+
+/// Returns the recorded trace after Stage::prepare.
+Trace prepare_trace(Trace trace, bool update_in_backward = false, const PlanOptions& options = {});
+
+/// Returns a prepared trace after Stage::choices (plan/offload/apply_choices.h).
+Trace apply_choices(Trace trace, const PlanChoices& choices, const std::vector<TrainingGraph>& graphs,
+                    const CostModel& cost);
 
 }  // namespace plimsoll

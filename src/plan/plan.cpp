@@ -9,11 +9,11 @@
 #include "plan/offload_planner.h"
 #include "plan/passes/group_updates.h"
 #include "plan/passes/update_in_backward.h"
+#include "plan/pipeline.h"
 #include "plan/recompute/recompute_search.h"
 #include "plan/schedules.h"
 #include "plan/search_count.h"
 #include "plan/treatment.h"
-#include "plan/validate/validator.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -36,7 +36,7 @@ struct Planner::Impl {
     if (!search) return;
     const bool disk = options.budget.disk > 0 && options.cost.disk_link > 0;
     if ((options.budget.host > 0 || disk) && options.cost.host_link > 0)
-      arrangements.emplace(schedules.trace(), *search, options);
+      arrangements.emplace(schedules.trace(), *search, options, apply_choices);
     if (options.gradient_checkpointing != Choice::automatic) {
       treatment(options.gradient_checkpointing);
       return;
@@ -66,7 +66,7 @@ struct Planner::Impl {
     if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(options, plan));
     if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
       plan.reasons.push_back(grouping_reason(options, grouped));
-    if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
+    plan = schedules.validated(std::move(plan));
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plan;
   }

@@ -5,10 +5,7 @@
 #include <vector>
 
 #include "plan/explain/explain.h"
-#include "plan/passes/fuse_pointwise.h"
-#include "plan/passes/recompute.h"
 #include "plan/pipeline.h"
-#include "plan/placement/lay_out.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
@@ -18,12 +15,6 @@ constexpr size_t kOpsLookedAround = 1500;
 
 // Kinds of rebuilt values that have a reason of their own.
 constexpr size_t kKindsExplained = 6;
-
-void learn_workspace(Trace& trace, const WorkspaceModel& model) {
-  if (!model) return;
-  for (Op& op : trace.ops)
-    if (const auto bytes = model(op)) op.workspace_bytes = placed_bytes(trace, *bytes);
-}
 
 // Several segments may update one parameter, and an op on the host writes a copy of one that lies on the device.
 int64_t parameters_updated_on_host(const Trace& trace) {
@@ -61,12 +52,12 @@ Plan timed(Plan plan, const CostModel& cost) {
 }  // namespace
 
 Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool updates_in_backward)
-    : options_(options), trace_(recorded) {
-  learn_workspace(trace_, options_.workspace);
-  trace_ = prepare_trace(std::move(trace_), updates_in_backward);
+    : options_(options),
+      updates_in_backward_(updates_in_backward),
+      trace_(prepare_trace(recorded, updates_in_backward, options_)) {
   if (!trace_.segment("micro")) return;
   search_.emplace(trace_, options_.cost);
-  const Trace all = fuse_trace(trace_, options_);
+  const Trace all = run(Stage::merging, Stage::merging, trace_, {}).trace;
   const StepTime at_once = time_of(all, options_.cost);
   micro_at_once_ = at_once.micro;
   update_at_once_ = at_once.update;
@@ -87,21 +78,29 @@ double Schedules::update_seconds_saved() const {
   return on_host ? update_at_once_ : 0;
 }
 
-Plan Schedules::placed(Trace trace) const {
+Plan Schedules::run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const {
+  Plan plan;
+  plan.trace = std::move(trace);
+  const std::vector<TrainingGraph>* const graphs = search_ ? &search_->graphs() : nullptr;
+  return run_passes(std::move(plan), first, last, {options_, choices, options_.cost, graphs});
+}
+
+Plan Schedules::placed(const Trace& trace, PlanChoices choices) const {
   if (options_.on_schedule) options_.on_schedule();
-  Plan plan = lay_out(fuse_trace(std::move(trace), options_), options_);
-  plan.fused_ops = fused_ops_of(plan.trace);
-  return timed(std::move(plan), options_.cost);
+  choices.update_in_backward = updates_in_backward_;
+  return timed(run(Stage::choices, Stage::placement, trace, choices), options_.cost);
 }
 
 Plan Schedules::unchanged() const {
-  return timed(lay_out(trace_, options_), options_.cost);
+  PlanChoices choices;
+  choices.update_in_backward = updates_in_backward_;
+  return timed(run(Stage::placement, Stage::placement, trace_, choices), options_.cost);
 }
 
 Plan Schedules::with(const RecomputeAnswer& answer) const {
-  std::vector<RecomputeChoice> choices;
-  for (const TrainingGraph& graph : search_->graphs()) choices.push_back({&graph, answer.kept});
-  Plan plan = placed(recompute(trace_, choices));
+  PlanChoices choices;
+  choices.kept = answer.kept;
+  Plan plan = placed(trace_, std::move(choices));
   plan.checkpointed = answer.cost > 0;
   plan.time.recompute = static_cast<double>(answer.cost) * 1e-12;
   plan.time.recompute_bound = static_cast<double>(answer.bound) * 1e-12;
@@ -111,8 +110,14 @@ Plan Schedules::with(const RecomputeAnswer& answer) const {
 
 Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates,
                      int64_t limit) const {
-  Plan plan =
-      placed(arrangement.moving->carried_out(arrangement.trace, answer.kept, answer.moved, host_updates, limit));
+  PlanChoices choices;
+  choices.memory = arrangement.away.memory;
+  choices.kept = answer.kept;
+  choices.offload = true;
+  choices.offloaded = answer.moved;
+  choices.host_updates = host_updates;
+  choices.copy_limit_bytes = limit;
+  Plan plan = placed(arrangement.trace, std::move(choices));
   int64_t again = 0;
   for (const Rebuild& rebuild : rebuilds_of(search_->graphs().front(), answer.kept))
     for (int32_t step : rebuild.steps) again += search_->graphs().front().steps[step].cost;
@@ -132,6 +137,11 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
   const auto recomputed = explain_recomputation(trace_, search_->graphs().front(), answer.kept, kKindsExplained);
   plan.reasons.insert(plan.reasons.end(), recomputed.begin(), recomputed.end());
   return plan;
+}
+
+Plan Schedules::validated(Plan plan) const {
+  const PlanChoices choices = plan.choices;
+  return run_passes(std::move(plan), Stage::validation, Stage::validation, {options_, choices, options_.cost});
 }
 
 bool Schedules::fits(const Plan& plan, std::optional<int64_t> budget) const {

@@ -7,6 +7,7 @@
 
 #include "plan/offload/arrangement.h"
 #include "plan/offload/offload_search.h"
+#include "plan/pipeline.h"
 #include "plan/recompute/recompute_search.h"
 #include "plimsoll/plan.h"
 
@@ -42,6 +43,8 @@ class Schedules {
   /// With part of its buffers elsewhere, too. `limit`: live bytes that copies may not exceed to overlap ops.
   Plan with(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates, int64_t limit) const;
 
+  /// Throws InternalError if the plan is unsound.
+  Plan validated(Plan plan) const;
   bool fits(const Plan& plan, std::optional<int64_t> budget) const;
   /// What is left of a budget for what lives only for a while.
   int64_t limit_under(int64_t budget, int64_t persistent) const;
@@ -49,11 +52,13 @@ class Schedules {
   double step_of(const Plan& plan) const;
 
  private:
-  Plan placed(Trace trace) const;
+  Plan run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
+  Plan placed(const Trace& trace, PlanChoices choices) const;
   double step_of(const StepTime& time) const;
 
   const PlanOptions options_;
-  Trace trace_;
+  const bool updates_in_backward_;
+  const Trace trace_;
   double micro_at_once_ = 0, update_at_once_ = 0;  // seconds of these segments where nothing is moved or run again
   double seconds_at_once_ = 0;
   int64_t least_at_once_ = 0;

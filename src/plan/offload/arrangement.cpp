@@ -4,11 +4,14 @@
 
 namespace plimsoll {
 
-Arrangements::Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options)
+Arrangements::Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options,
+                           ApplyChoices apply)
     : trace_(trace),
+      search_(search),
       options_(options),
+      apply_(std::move(apply)),
       candidates_(trace, options.micro_batches),
-      moving_(trace, search, options.cost) {}
+      moving_(trace, search, options.cost, apply_) {}
 
 const Arrangement& Arrangements::at(double part, int64_t host_room) const {
   const int64_t disk_room = options_.cost.disk_link > 0 ? options_.budget.disk : 0;
@@ -17,15 +20,14 @@ const Arrangement& Arrangements::at(double part, int64_t host_room) const {
   if (made) return *made;
   made = std::make_unique<Arrangement>();
   made->away = std::move(away);
-  made->trace = trace_;
-  for (size_t b = 0; b < trace_.buffers.size(); ++b) {
-    Buffer& buffer = made->trace.buffers[b];
-    buffer.memory = made->away.memory[b];
+  PlanChoices choices;
+  choices.memory = made->away.memory;
+  made->trace = apply_(trace_, choices, search_.graphs(), options_.cost);
+  for (const Buffer& buffer : made->trace.buffers)
     if (buffer.persistent && buffer.on_device()) made->persistent_bytes += placed_bytes(trace_, buffer.bytes);
-  }
   if (made->away.in_training) {
     made->own_search = std::make_unique<RecomputeSearch>(made->trace, options_.cost);
-    made->own_moving = std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost);
+    made->own_moving = std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost, apply_);
     made->moving = made->own_moving.get();
   } else {
     made->moving = &moving_;  // what the update alone uses changes nothing there

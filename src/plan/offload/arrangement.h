@@ -25,7 +25,7 @@ struct Arrangement {
 class Arrangements {
  public:
   /// All must outlive this.
-  Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options);
+  Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options, ApplyChoices apply);
 
   const AwayCandidates& candidates() const { return candidates_; }
 
@@ -34,7 +34,9 @@ class Arrangements {
 
  private:
   const Trace& trace_;
+  const RecomputeSearch& search_;
   const PlanOptions& options_;
+  ApplyChoices apply_;
   AwayCandidates candidates_;
   OffloadSearch moving_;
   mutable std::map<std::vector<Memory>, std::unique_ptr<Arrangement>> made_;

@@ -4,8 +4,6 @@
 #include <limits>
 #include <set>
 
-#include "plan/passes/offload.h"
-#include "plan/passes/recompute.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
@@ -86,33 +84,23 @@ CostModel bare_cost(CostModel cost) {
 
 }  // namespace
 
-OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost)
+OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
+                             ApplyChoices apply)
     : trace_(trace),
       search_(search),
       cost_(cost),
+      apply_(std::move(apply)),
       bare_(bare(trace, search, cost)),
       bare_cost_(bare_cost(cost)),
       micro_seconds_(segment_seconds(cost, trace, "micro")) {}
 
-Trace OffloadSearch::carried_out(const Trace& trace, const KeptValues& kept, const std::vector<char>& moved,
-                                 bool host_updates, int64_t limit) const {
-  return carried_out(trace, cost_, kept, moved, host_updates, limit);
-}
-
-Trace OffloadSearch::carried_out(const Trace& whole, const CostModel& cost, const KeptValues& kept,
-                                 const std::vector<char>& moved, bool host_updates, int64_t limit) const {
-  std::vector<RecomputeChoice> choices;
-  for (const TrainingGraph& graph : search_.graphs()) choices.push_back({&graph, kept});
-  Trace trace = recompute(whole, choices);
-  OffloadChoice choice{std::vector<char>(trace.buffers.size(), 0), host_updates};
-  for (const TrainingGraph& graph : search_.graphs())
-    for (size_t v = 0; v < moved.size(); ++v)
-      if (moved[v]) choice.saved[graph.values[v].buffer] = 1;
-  return offload(std::move(trace), choice, cost, limit);
-}
-
 OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const {
-  const Trace trace = carried_out(bare_, bare_cost_, kept, moved, /*host_updates=*/false, limit);
+  PlanChoices choices;
+  choices.kept = kept;
+  choices.offload = true;
+  choices.offloaded = moved;
+  choices.copy_limit_bytes = limit;
+  const Trace trace = apply_(bare_, choices, search_.graphs(), bare_cost_);
   OffloadAnswer answer;
   const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes_of(trace));
   for (const TrainingGraph& graph : search_.graphs()) {

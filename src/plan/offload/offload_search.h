@@ -3,7 +3,7 @@
 // Which values: at the link's price of a byte, a value is worth moving where rebuilding it costs more. Of the regions
 // (plan/recompute/recompute_regions) the first k move what they keep: their values wait longest, and the copies of the
 // last ones would have to come back at once. For every k the others are solved as without a link
-// (plan/recompute/recompute_search), each combination is carried out (passes/offload), and what it takes is read off
+// (plan/recompute/recompute_search), each combination is carried out (ApplyChoices), and what it takes is read off
 // the result: bytes, and the time that ops wait for copies.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/offload/apply_choices.h"
 #include "plan/recompute/recompute_search.h"
 
 namespace plimsoll {
@@ -27,7 +28,7 @@ struct OffloadAnswer {
 class OffloadSearch {
  public:
   /// All must outlive this.
-  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost);
+  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost, ApplyChoices apply);
 
   /// The choice that takes least time with at most `limit` live bytes on the device and `host_limit` in host memory, or
   /// nothing. `pinned`: what is kept is not to be chosen, only what of it is moved.
@@ -43,14 +44,7 @@ class OffloadSearch {
   /// No choice that fits takes fewer seconds more than everything kept does.
   double bound(int64_t limit, int64_t host_limit) const;
 
-  /// `trace`, which has the same ops and may say of more buffers that they lie elsewhere, with a choice carried out;
-  /// copies overlap ops as far as `limit` live bytes allow.
-  Trace carried_out(const Trace& trace, const KeptValues& kept, const std::vector<char>& moved, bool host_updates,
-                    int64_t limit) const;
-
  private:
-  Trace carried_out(const Trace& trace, const CostModel& cost, const KeptValues& kept, const std::vector<char>& moved,
-                    bool host_updates, int64_t limit) const;
   OffloadAnswer leanest_of(const std::vector<KeptValues>& proposals, int64_t host_limit) const;
   OffloadAnswer evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const;
   std::vector<char> movable(const KeptValues& kept, int64_t host_limit) const;
@@ -58,6 +52,7 @@ class OffloadSearch {
   const Trace& trace_;
   const RecomputeSearch& search_;
   const CostModel& cost_;
+  ApplyChoices apply_;
   Trace bare_;            // what evaluate() reads of the trace: it is copied very often
   CostModel bare_cost_;   // of its ops
   double micro_seconds_;  // with everything kept

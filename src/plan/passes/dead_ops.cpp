@@ -5,6 +5,7 @@
 namespace plimsoll {
 
 Trace remove_dead_ops(Trace trace) {
+  trace.update_pieces.clear();
   // Backwards: a buffer is wanted from the last op that reads it up to the first that writes it. What lives from one
   // run of a segment to the next is persistent, and always wanted.
   std::vector<bool> wanted(trace.buffers.size(), false), keep(trace.ops.size(), true);

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "plan/graph/rewrite.h"
-#include "plan/passes/update_in_backward.h"
 
 namespace plimsoll {
 namespace {
@@ -106,7 +105,7 @@ Trace recompute(Trace trace, const std::vector<RecomputeChoice>& choices) {
     }
     if (!replaced) rewriter.keep(i);
   }
-  return settle_updates(rewriter.finish());
+  return rewriter.finish();
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 //
 // Ops that draw random numbers keep their id and so draw the same numbers again: bit-equal results. Runs after
 // remove_dead_ops, so that dead ops are not run twice; and before anything that depends on lifetimes, which it changes.
+// settle_updates (plan/passes/update_in_backward.h) runs right after it, where updates are among backward ops.
 // Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016; Jain et al., "Checkmate", MLSys 2020.
 #pragma once
 

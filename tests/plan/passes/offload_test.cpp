@@ -301,7 +301,7 @@ TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
     const size_t values = search.graphs().front().values.size();
     if (values < 3 || values > 7) continue;
     ++graphs;
-    const OffloadSearch moving(trace, search, cost);
+    const OffloadSearch moving(trace, search, cost, apply_choices);
     for (int64_t host : {int64_t{0}, int64_t{1024}, int64_t{1} << 20}) {
       const int64_t least = moving.leanest(host).peak, most = search.keep_everything().peak;
       for (int part = 0; part <= 4; ++part) {
@@ -328,10 +328,15 @@ TEST(OffloadSearch, SeesGradientsLeave) {
   text.trace.buffers[text["g"]].memory = Memory::host;
   const CostModel cost = test_cost(1);
   const RecomputeSearch search(text.trace, cost);
-  const OffloadSearch moving(text.trace, search, cost);
+  const OffloadSearch moving(text.trace, search, cost, apply_choices);
   const auto found = moving.cheapest(1 << 20, 0);
   ASSERT_TRUE(found);
-  const Trace done = moving.carried_out(text.trace, found->kept, found->moved, /*host_updates=*/false, 1 << 20);
+  PlanChoices choices;
+  choices.kept = found->kept;
+  choices.offload = true;
+  choices.offloaded = found->moved;
+  choices.copy_limit_bytes = 1 << 20;
+  const Trace done = apply_choices(text.trace, choices, search.graphs(), cost);
   const double longer = segment_seconds(cost, done, "micro") - segment_seconds(cost, text.trace, "micro");
   EXPECT_GT(longer, 7000e-12);
   EXPECT_NEAR(found->seconds, longer, 1e-15);

@@ -1,0 +1,15 @@
+// Marks buffers with the memory that they are stored in from step to step: the device, the host or a disk.
+//
+// Runs before recompute and offload: the offload pass inserts copies for each buffer that is not on the device.
+#pragma once
+
+#include <vector>
+
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+/// The trace with `memory[b]` as the memory of buffer b. `memory` has an entry for each buffer of the trace.
+Trace assign_memories(Trace trace, const std::vector<Memory>& memory);
+
+}  // namespace plimsoll
