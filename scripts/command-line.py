@@ -67,6 +67,7 @@ FIELDS = {
 }
 # Fields that only some calls have.
 SOMETIMES = {
+    "passes": "with --dump-passes: pass, applied, changed, ops, buffers, live_bytes, file (null: the trace is unchanged)",
     "by_module": "with --by module: module, bytes, breakdown",
     "frontier": "with --frontier or --html, one entry a budget: budget_bytes, peak_bytes, step_seconds, choices, fits",
     "gpus": "with several devices in --gpu, instead of all else: one entry a device",

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plimsoll/cost_model.h"
@@ -183,6 +184,23 @@ class Planner {
 /// Returns a hash of what a run does by the plan: ops and their operands in order, offsets, choices, budgets; 16
 /// hexadecimal digits, the same on every machine. Predicted times, reasons and constant arguments of ops are not in it.
 std::string plan_hash(const Plan& plan);
+
+/// A pass of the planner, and the trace after it.
+struct PassReport {
+  std::string_view pass;   ///< its name, "recompute"; "recorded" for the trace before all passes
+  bool applied = true;     ///< false: the options or the choices of the plan leave it out
+  bool changed = false;    ///< the trace is another than before
+  int64_t ops = 0;         ///< of the trace after the pass
+  int64_t buffers = 0;     ///< that are persistent or used by an op
+  int64_t live_bytes = 0;  ///< the largest sum of live bytes on the device
+};
+
+/// Receives each pass, in order, with the trace after it.
+using PassObserver = std::function<void(const PassReport& report, const Trace& after)>;
+
+/// Runs the passes again that made `plan` of `recorded` under `options`, and reports each to `observer`. The first
+/// report is of the recorded trace. Throws InternalError if the result is not the plan.
+void observe_passes(const Trace& recorded, const Plan& plan, const PlanOptions& options, const PassObserver& observer);
 
 /// One point of memory against step time: what the planner answers to one budget.
 struct FrontierPoint {

@@ -58,6 +58,7 @@ struct PlannedJob {
   double plan_seconds = 0;       ///< of the search over every open choice, recording included
   double step_seconds = 0;       ///< predicted, of a step of the first epoch
   double tokens_per_second = 0;  ///< predicted
+  PlanOptions plan_options;      ///< that plan_job() made the plan under, but for on_schedule; for observe_passes()
 };
 
 /// What a job is planned for.

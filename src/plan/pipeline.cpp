@@ -1,5 +1,6 @@
 #include "plan/pipeline.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -17,14 +18,17 @@
 #include "plan/placement/lay_out.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
+#include "trace/same_trace.h"
 
 namespace plimsoll {
 namespace {
 
-// Runs passes one after another, those of some stages.
+// Runs passes one after another, those of some stages, and reports them.
 class PassRunner {
  public:
-  PassRunner(Plan& plan, Stage first, Stage last) : plan_(plan), first_(first), last_(last) {}
+  PassRunner(Plan& plan, Stage first, Stage last, const PassObserver* observer)
+      : plan_(plan), first_(first), last_(last), observer_(observer) {}
 
   /// The passes that follow belong to `stage`.
   void begin(Stage stage) { runs_ = first_ <= stage && stage <= last_; }
@@ -32,18 +36,34 @@ class PassRunner {
   /// A pass from trace to trace; `wanted`: the choices and the options call for it.
   template <typename Pass>
   void pass(std::string_view name, bool wanted, const Pass& pass) {
-    if (runs_ && wanted) plan_.trace = pass(std::move(plan_.trace));
+    observed(name, wanted, [&] { plan_.trace = pass(std::move(plan_.trace)); });
   }
 
   /// A step from plan to plan.
   template <typename Step>
   void step(std::string_view name, const Step& step) {
-    if (runs_) plan_ = step(std::move(plan_));
+    observed(name, true, [&] { plan_ = step(std::move(plan_)); });
   }
 
  private:
+  template <typename Run>
+  void observed(std::string_view name, bool wanted, const Run& run) {
+    if (!runs_) return;
+    if (!observer_) {
+      if (wanted) run();
+      return;
+    }
+    const Trace before = plan_.trace;
+    if (wanted) run();
+    PassReport report = report_of(name, plan_.trace);
+    report.applied = wanted;
+    report.changed = wanted && !same_trace(before, plan_.trace);
+    (*observer_)(report, plan_.trace);
+  }
+
   Plan& plan_;
   const Stage first_, last_;
+  const PassObserver* const observer_;
   bool runs_ = false;
 };
 
@@ -70,7 +90,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   const bool recomputing = !choices.kept.empty();
   // A trace without training is placed as it was prepared.
   const Fusing* const fusing = plan.trace.segment("micro") ? options.fusing.get() : nullptr;
-  PassRunner run(plan, first, last);
+  PassRunner run(plan, first, last, in.observer);
 
   run.begin(Stage::prepare);
   run.pass("apply_workspace_model", bool(options.workspace),
@@ -121,6 +141,22 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
     return finished;
   });
   return plan;
+}
+
+PassReport report_of(std::string_view pass, const Trace& after) {
+  PassReport report;
+  report.pass = pass;
+  report.changed = true;
+  report.ops = static_cast<int64_t>(after.ops.size());
+  const std::vector<Lifetime> lifetimes = lifetimes_of(after);
+  for (const int64_t live : transient_bytes_by_op(after, lifetimes))
+    report.live_bytes = std::max(report.live_bytes, live);
+  for (size_t b = 0; b < after.buffers.size(); ++b) {
+    const Buffer& buffer = after.buffers[b];
+    report.buffers += buffer.persistent || lifetimes[b].birth < lifetimes[b].death;
+    if (buffer.persistent && buffer.on_device()) report.live_bytes += placed_bytes(after, buffer.bytes);
+  }
+  return report;
 }
 
 Trace prepare_trace(Trace trace, bool update_in_backward, const PlanOptions& options) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "plan/graph/training_graph.h"
@@ -27,11 +28,15 @@ struct PassInputs {
   const PlanChoices& choices;
   const CostModel& cost;                               ///< of the ops of this trace
   const std::vector<TrainingGraph>* graphs = nullptr;  ///< of the prepared trace, for Stage::choices; null: none
+  const PassObserver* observer = nullptr;  ///< receives every pass; null: none, and no trace is copied for it
 };
 
 /// Runs the passes of stages `first` to `last` on `plan.trace` and returns the plan. It has offsets from
 /// Stage::placement on.
 Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& inputs);
+
+/// Returns the report of a pass that changed the trace to `after`.
+PassReport report_of(std::string_view pass, const Trace& after);
 
 /// Returns the recorded trace after Stage::prepare.
 Trace prepare_trace(Trace trace, bool update_in_backward = false, const PlanOptions& options = {});

@@ -97,6 +97,9 @@ class Candidate {
     planned.plan = answer_to(budget);
     planned.recorded = recorded_;
     planned.workspace = workspace_;
+    planned.plan_options = plan_options_;
+    planned.plan_options.budget.device = budget;
+    planned.plan_options.on_schedule = nullptr;
     planned.record_seconds = record_seconds_;
     planned.settings = settings_;
     const int64_t count = settings_.accumulation.begin()->second;

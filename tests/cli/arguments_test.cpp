@@ -90,7 +90,7 @@ TEST_F(CommandLine, AnOptionNeedsItsValue) {
 // What a script's variable was to hold is missing.
 TEST_F(CommandLine, AnEmptyValueIsNoValue) {
   put_tiny_job();
-  for (const std::string option : {"--gpu", "--memory", "--html", "--json", "--recipe"})
+  for (const std::string option : {"--gpu", "--memory", "--html", "--json", "--recipe", "--dump-passes"})
     expect_refusal(run({"plan", "job.yaml", option, ""}), 2, HasSubstr(option));
   expect_refusal(run({"train", "job.yaml", "--profile", ""}), 2, HasSubstr("--profile"));
   expect_refusal(run({"plan", "job.yaml", "--memory", "12 GBs"}), 2, HasSubstr("--memory"));

@@ -15,6 +15,7 @@
 #include "base/text_width.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
+#include "cli/plan/pass_dump.h"
 #include "cli/plan/plan_advice.h"
 #include "cli/plan/plan_devices.h"
 #include "cli/plan/plan_report_json.h"
@@ -47,6 +48,7 @@ constexpr const char* kPlanExamples =
     "  plimsoll plan job.yaml --gpu l40s --what-if              smaller sizes\n"
     "  plimsoll plan job.yaml --gpu rtx3070 --advice full       search without limit\n"
     "  plimsoll plan job.yaml --by module                       bytes by model part\n"
+    "  plimsoll plan job.yaml --dump-passes passes              the trace after each pass\n"
     "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n"
     "\n";
 
@@ -61,6 +63,7 @@ struct PlanArguments {
   std::vector<std::string> gpus;
   std::string memory;
   std::string html;
+  std::string dump_passes;
   int frontier = 0;
   std::string advice = "fast";
   std::string by;
@@ -110,8 +113,10 @@ void note_missing_data(const Job& job) {
 }
 
 int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
-  if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if || !arguments.by.empty())
-    throw UserError("--html, --frontier, --by and --what-if plan for one device; name only one with --gpu");
+  if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if || !arguments.by.empty() ||
+      !arguments.dump_passes.empty())
+    throw UserError(
+        "--html, --frontier, --by, --what-if and --dump-passes plan for one device; name only one with --gpu");
   const DevicesReport report = [&] {
     const Waiting waiting("planning");
     return plan_devices(
@@ -130,6 +135,7 @@ int run_plan(const PlanArguments& arguments) {
   arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
   arguments.job.output.require_writable();
   require_writable({"--html", arguments.html});
+  if (!arguments.dump_passes.empty()) require_folder_possible({"--dump-passes", arguments.dump_passes});
   note_missing_data(job);
   if (arguments.gpus.size() > 1) return run_plan_for_several(arguments, job);
   PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
@@ -168,6 +174,11 @@ int run_plan(const PlanArguments& arguments) {
   if (!arguments.by.empty()) {
     print("\n" + modules_table(planned.plan, screen));
     json["by_module"] = modules_json(planned.plan);
+  }
+  if (!arguments.dump_passes.empty()) {
+    PassDump dump = dump_passes(planned, arguments.dump_passes, screen);
+    print("\n" + dump.table);
+    json["passes"] = std::move(dump.json);
   }
   bool interrupted = false;
   if (!planned.plan.fits) {
@@ -275,6 +286,12 @@ void add_plan(CLI::App& app, Action& action) {
       ->type_name("SECONDS");
   command->add_option("--html", arguments->html, "write the plan as an HTML page")
       ->type_name("FILE")
+      ->check(names_a_file());
+  command
+      ->add_option("--dump-passes", arguments->dump_passes,
+                   "list the passes that made the plan, and write the trace after each pass that changed it to a text "
+                   "file in DIR")
+      ->type_name("DIR")
       ->check(names_a_file());
   command->footer(kPlanExamples + memory_keys_help());
   command->callback([&action, arguments] { action = [arguments] { return run_plan(*arguments); }; });

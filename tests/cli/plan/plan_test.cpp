@@ -123,6 +123,55 @@ TEST_F(PlanCommand, SaysHowMuchIsLeftAndHowMuchOfTheCardItTakes) {
               HasSubstr(" bytes) over the budget"));
 }
 
+TEST_F(PlanCommand, DumpPassesWritesTheTraceAfterEachPass) {
+  const Outcome outcome = run({"plan", "job.yaml", "gradient_checkpointing=on", "update_in_backward=off",
+                               "--dump-passes", "new/passes", "--json", "plan.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Passes"), HasSubstr("00-recorded.txt"), HasSubstr("unchanged"),
+                                 ContainsRegex("update_in_backward .* not run")));
+  const json plan = json::parse(get("plan.json"));
+  std::vector<std::string> names;
+  std::set<std::string> files{"passes.txt"};
+  for (const json& pass : plan["passes"]) {
+    names.push_back(pass["pass"]);
+    EXPECT_EQ(pass["changed"].get<bool>(), pass["file"].is_string()) << pass;
+    EXPECT_THAT(get("new/passes/passes.txt"), HasSubstr(pass["pass"].get<std::string>()));
+    if (pass["file"].is_string()) files.insert(pass["file"]);
+  }
+  EXPECT_THAT(names,
+              ElementsAre("recorded", "apply_workspace_model", "fold_casts", "update_in_backward", "remove_dead_ops",
+                          "initialise_late", "assign_memories", "recompute", "settle_updates", "offload", "fuse_norms",
+                          "fuse_pointwise", "group_updates", "placement", "validation"));
+  EXPECT_TRUE(files.contains("00-recorded.txt"));
+  EXPECT_TRUE(files.contains("07-recompute.txt"));
+  EXPECT_EQ(plan["passes"].back()["live_bytes"], plan["live_bytes"]);
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder() / "new/passes"))
+    found.insert(entry.path().filename().string());
+  EXPECT_EQ(found, files);
+  // The listings are those of plimsoll trace.
+  EXPECT_EQ(get("new/passes/00-recorded.txt").substr(0, 8), "Segments");
+  EXPECT_THAT(get("new/passes/00-recorded.txt"), Not(HasSubstr(", recomputed")));
+  EXPECT_THAT(get("new/passes/07-recompute.txt"), HasSubstr(", recomputed"));
+  EXPECT_FALSE(plan_json({}).contains("passes"));
+
+  // The file of a pass that changes nothing now is removed; other files of the folder stay.
+  put("new/passes/notes.txt", "mine");
+  ASSERT_EQ(run({"plan", "job.yaml", "gradient_checkpointing=off", "--dump-passes", "new/passes"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder() / "new/passes/07-recompute.txt"));
+  EXPECT_EQ(get("new/passes/notes.txt"), "mine");
+}
+
+TEST_F(PlanCommand, DumpPassesNeedsAFolderAndOneDevice) {
+  const Outcome file = run({"plan", "job.yaml", "--dump-passes", "corpus.txt"});
+  EXPECT_EQ(file.exit_code, 1);
+  EXPECT_THAT(file.err, HasSubstr("--dump-passes: cannot make the folder corpus.txt: Not a directory"));
+  const Outcome several = run({"plan", "job.yaml", "--gpu", "l40s,rtx4090", "--dump-passes", "passes"});
+  EXPECT_EQ(several.exit_code, 2);
+  EXPECT_THAT(several.err, HasSubstr("--dump-passes"));
+  EXPECT_FALSE(std::filesystem::exists(folder() / "passes"));
+}
+
 TEST_F(PlanCommand, ByModuleEachPartOfTheModelHasItsBytes) {
   const Outcome outcome = run({"plan", "job.yaml", "--by", "module", "--json", "plan.json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

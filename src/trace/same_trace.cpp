@@ -1,0 +1,66 @@
+#include "trace/same_trace.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace plimsoll {
+namespace {
+
+// Each names all members of its type: a member that is added does not compile until it is compared here.
+
+bool same_buffer(const Buffer& a, const Buffer& b) {
+  const auto fields = [](const Buffer& buffer) {
+    const auto& [bytes, role, persistent, output, label, memory] = buffer;
+    return std::tie(bytes, role, persistent, output, label, memory);
+  };
+  return fields(a) == fields(b);
+}
+
+bool same_argument(const Argument& a, const Argument& b) {
+  const auto fields = [](const Argument& argument) {
+    const auto& [kind, written, views] = argument;
+    return std::tie(kind, written, views);
+  };
+  return fields(a) == fields(b);
+}
+
+bool same_op(const Op& a, const Op& b) {
+  const auto fields = [](const Op& op) {
+    const auto& [name, arguments, results, phase, module, random_id, flops, bytes_moved, workspace_bytes, recomputed,
+                 on_host, copy, far, call] = op;
+    return std::tie(name, results, phase, module, random_id, flops, bytes_moved, workspace_bytes, recomputed, on_host,
+                    copy, far);
+  };
+  return fields(a) == fields(b) && std::ranges::equal(a.arguments, b.arguments, same_argument) &&
+         (a.call == nullptr) == (b.call == nullptr);
+}
+
+bool same_segment(const Segment& a, const Segment& b) {
+  const auto fields = [](const Segment& segment) {
+    const auto& [name, begin, end] = segment;
+    return std::tie(name, begin, end);
+  };
+  return fields(a) == fields(b);
+}
+
+bool same_named_view(const NamedView& a, const NamedView& b) {
+  return a.name == b.name && a.view == b.view;
+}
+
+bool same_constant(const ConstantData& a, const ConstantData& b) {
+  return a.buffer == b.buffer && a.bytes == b.bytes;
+}
+
+}  // namespace
+
+bool same_trace(const Trace& a, const Trace& b) {
+  [[maybe_unused]] const auto& [buffers, ops, segments, modules, inputs, outputs, state, constants, alignment, pieces] =
+      a;
+  using std::ranges::equal;
+  return a.alignment == b.alignment && a.modules == b.modules && equal(a.segments, b.segments, same_segment) &&
+         equal(a.buffers, b.buffers, same_buffer) && equal(a.ops, b.ops, same_op) &&
+         equal(a.inputs, b.inputs, same_named_view) && equal(a.outputs, b.outputs, same_named_view) &&
+         equal(a.state, b.state, same_named_view) && equal(a.constants, b.constants, same_constant);
+}
+
+}  // namespace plimsoll
