@@ -156,14 +156,15 @@ Calls in_groups(const std::vector<SmallParameter>& parameters) {
       members.clear();
       count = 0;
     };
+    const MergingParameters limits;
     for (const SmallParameter& parameter : parameters) {
       if (parameter.packed != packed) continue;
-      if (parameter.count() > kMostGrouped) {
+      if (parameter.count() > limits.max_grouped_elements) {
         const Calls alone = one_by_one({parameter});
         calls.all.push_back(alone.all[0]);
         continue;
       }
-      if (count + parameter.count() > kMostInGroup) close();
+      if (count + parameter.count() > limits.max_group_elements) close();
       members.push_back(parameter);
       count += parameter.count();
     }

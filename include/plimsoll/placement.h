@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "plimsoll/solver_parameters.h"
+
 namespace plimsoll {
 
 /// A buffer that is live in the half-open interval [lower, upper) of some integer time and takes `size` bytes.
@@ -35,6 +37,7 @@ struct PlacementOptions {
   int64_t effort = 100000;  ///< how many single-buffer placements (about a microsecond each) the improvement search may
                             ///< spend beyond the first heuristics; counted, not timed, so that a plan is the same on
                             ///< every machine; without a capacity it is not spent on a waste of 0.1 % or less
+  TreeSearchParameters tree_search;  ///< limits of the improvement search
 };
 
 /// A placement with no overlap, and as low as the effort allows; deterministic. Items of size 0 or with an empty

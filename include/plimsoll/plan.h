@@ -11,6 +11,7 @@
 
 #include "plimsoll/cost_model.h"
 #include "plimsoll/options.h"
+#include "plimsoll/solver_parameters.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -65,6 +66,7 @@ struct PlanOptions {
   std::shared_ptr<const Fusing> fusing;   ///< which ops may be fused, and when; null: none
   WorkspaceModel workspace;               ///< empty: no kernel takes any
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
+  SolverParameters solver;                ///< limits of the searches
   std::function<void()> on_schedule;      ///< called before each schedule that is worked out; may throw
 };
 

@@ -20,6 +20,7 @@
 #include "plimsoll/plan.h"               // IWYU pragma: export
 #include "plimsoll/plan_page.h"          // IWYU pragma: export
 #include "plimsoll/plan_scope.h"         // IWYU pragma: export
+#include "plimsoll/solver_parameters.h"  // IWYU pragma: export
 #include "plimsoll/trace.h"              // IWYU pragma: export
 #include "plimsoll/train_job.h"          // IWYU pragma: export
 #include "plimsoll/training.h"           // IWYU pragma: export

@@ -17,7 +17,8 @@ void observe_passes(const Trace& recorded, const Plan& plan, const PlanOptions& 
   again = run_passes(std::move(again), Stage::prepare, Stage::prepare, inputs);
   const Trace prepared = again.trace;
   std::optional<RecomputeSearch> search;  // for the training graphs, by whose values the choices go
-  if (prepared.segment("micro")) inputs.graphs = &search.emplace(prepared, options.cost).graphs();
+  if (prepared.segment("micro"))
+    inputs.graphs = &search.emplace(prepared, options.cost, options.solver.recompute).graphs();
   again = run_passes(std::move(again), Stage::choices, Stage::placement, inputs);
   check(same_trace(again.trace, plan.trace) && again.offsets == plan.offsets &&
             again.workspace_offsets == plan.workspace_offsets,

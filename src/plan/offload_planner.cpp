@@ -9,13 +9,6 @@
 #include "plan/offload/offload_search.h"
 
 namespace plimsoll {
-namespace {
-
-// In how many steps it is found out how much of a kind (gradients, parameters) must lie elsewhere.
-constexpr int kStepsOfAKind = 8;
-
-}  // namespace
-
 OffloadPlanner::OffloadPlanner(const Schedules& schedules, const Arrangements& arrangements, const KeptValues* pinned)
     : options_(schedules.options()), schedules_(schedules), arrangements_(arrangements), pinned_(pinned) {
   const int kinds = arrangements_.candidates().kinds();
@@ -42,7 +35,7 @@ bool OffloadPlanner::blocks_are_leaner(double part) const {
 // The least peak with that part away, if both other memories have room.
 std::optional<Plan> OffloadPlanner::leanest_with(double part, bool host_updates, bool by_value) const {
   int64_t room = options_.budget.host;
-  for (int attempt = 0; attempt < kMostLayouts && room >= 0; ++attempt) {
+  for (int attempt = 0; attempt < options_.solver.max_placement_attempts && room >= 0; ++attempt) {
     const Arrangement& arrangement = arrangements_.at(part, room);
     const int64_t rest = room - arrangement.away.host;
     const OffloadAnswer answer =
@@ -88,7 +81,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     if (large && !fits(best) && leanest_peak(arrangement) > all) return;
     int64_t limit = large && arrangement.away.in_training ? all - lost : all;
     int64_t host = options_.budget.host - arrangement.away.host;
-    for (int attempt = 0; attempt < kMostLayouts; ++attempt) {
+    for (int attempt = 0; attempt < options_.solver.max_placement_attempts; ++attempt) {
       const auto answer = arrangement.moving->cheapest(limit, std::max<int64_t>(host, 0), pinned_, by_value);
       if (!answer && limit == all - lost && limit < all) {
         limit = all;
@@ -124,12 +117,13 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
       for (double part : {static_cast<double>(whole), whole - 0.5})
         if (worth_trying(part)) try_part(part);
   } else if (kinds > 1) {
+    const int per_kind = options_.solver.offload.steps_per_kind;
     // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
     const auto possible = [&](int step) {
-      const Arrangement& each = arrangements_.at(static_cast<double>(step) / kStepsOfAKind, options_.budget.host);
+      const Arrangement& each = arrangements_.at(static_cast<double>(step) / per_kind, options_.budget.host);
       return leanest_peak(each) <= schedules_.limit_under(budget, each.persistent_bytes);
     };
-    int low = kStepsOfAKind + 1, high = kinds * kStepsOfAKind;
+    int low = per_kind + 1, high = kinds * per_kind;
     while (low < high) {
       const int middle = (low + high) / 2;
       if (possible(middle))
@@ -137,10 +131,10 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
       else
         low = middle + 1;
     }
-    std::vector<int> steps{low, (low + kStepsOfAKind) / kStepsOfAKind * kStepsOfAKind, kinds * kStepsOfAKind};
+    std::vector<int> steps{low, (low + per_kind) / per_kind * per_kind, kinds * per_kind};
     if (!large) steps.insert(steps.begin() + 1, {low + 1, low + 3});
     for (int step : steps)
-      if (step <= kinds * kStepsOfAKind) try_part(static_cast<double>(step) / kStepsOfAKind);
+      if (step <= kinds * per_kind) try_part(static_cast<double>(step) / per_kind);
   }
   consider(*leanest_);
   if (!fits(best)) return *leanest_;

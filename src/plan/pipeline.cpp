@@ -120,12 +120,13 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
 
   run.begin(Stage::merging);
   // Norms first: a chain that took a norm's sum would leave the norm alone.
-  run.pass("fuse_norms", fusing != nullptr,
-           [&](Trace trace) { return fuse_norms(std::move(trace), *fusing, in.cost, options.workspace); });
+  run.pass("fuse_norms", fusing != nullptr, [&](Trace trace) {
+    return fuse_norms(std::move(trace), *fusing, in.cost, options.workspace, options.solver.merging);
+  });
   run.pass("fuse_pointwise", fusing != nullptr,
-           [&](Trace trace) { return fuse_pointwise(std::move(trace), *fusing, in.cost); });
+           [&](Trace trace) { return fuse_pointwise(std::move(trace), *fusing, in.cost, options.solver.merging); });
   run.pass("group_updates", fusing && fusing->updates,
-           [&](Trace trace) { return group_updates(std::move(trace), *fusing->updates); });
+           [&](Trace trace) { return group_updates(std::move(trace), *fusing->updates, options.solver.merging); });
 
   run.begin(Stage::placement);
   run.step("placement", [&](Plan merged) {

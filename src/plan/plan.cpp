@@ -19,9 +19,22 @@
 namespace plimsoll {
 namespace {
 
-// The part of what steps take that run again which is left where some of them run within others: a hundredth or two
-// less was seen.
-constexpr double kRunAlone = 0.95;
+void require_valid(const SolverParameters& solver) {
+  const auto require = [](bool valid, const char* rule) {
+    if (!valid) throw UserError(std::string("PlanOptions::solver: ") + rule);
+  };
+  require(solver.tree_search.orders >= 1 && solver.tree_search.orders <= 4, "tree_search.orders must be 1 to 4");
+  require(solver.recompute.max_exhaustive_decisions <= 30, "recompute.max_exhaustive_decisions must be at most 30");
+  require(solver.recompute.max_partial_solutions >= 2, "recompute.max_partial_solutions must be at least 2");
+  require(solver.offload.max_exhaustive_combinations < size_t{1} << 20,
+          "offload.max_exhaustive_combinations must be less than 2^20");
+  require(solver.offload.max_evaluations >= solver.offload.min_evaluations,
+          "offload.max_evaluations must be at least offload.min_evaluations");
+  require(solver.offload.max_value_ratio >= 1 && solver.offload.max_buffer_ratio >= 1,
+          "offload.max_value_ratio and offload.max_buffer_ratio must be at least 1");
+  require(solver.offload.steps_per_kind >= 1, "offload.steps_per_kind must be at least 1");
+  require(solver.merging.max_open_groups >= 1, "merging.max_open_groups must be at least 1");
+}
 
 std::atomic<int64_t> searches = 0;
 
@@ -90,7 +103,8 @@ struct Planner::Impl {
     // The last micro batch may be smaller than those that the bound is of.
     const auto whole_ones =
         static_cast<double>(options.micro_batches - (schedules.trace().segment("remainder") ? 1 : 0));
-    return schedules.seconds_at_once() + kRunAlone * static_cast<double>(bound) * 1e-12 * whole_ones;
+    return schedules.seconds_at_once() +
+           options.solver.unmerged_recompute_fraction * static_cast<double>(bound) * 1e-12 * whole_ones;
   }
 
  private:
@@ -196,7 +210,7 @@ struct Planner::Impl {
   std::optional<Plan> recomputation_under(int64_t budget) const {
     int64_t limit = schedules.limit_under(budget, leanest->persistent_bytes);
     std::optional<double> bound;
-    for (int attempt = 0; attempt < kMostLayouts; ++attempt) {
+    for (int attempt = 0; attempt < options.solver.max_placement_attempts; ++attempt) {
       const auto answer = search->cheapest(limit);
       if (!answer) return {};
       // Of the budget itself: later attempts aim lower than what is allowed.
@@ -213,7 +227,7 @@ struct Planner::Impl {
   // A choice that holds a little more may be placed in less, and the search for the leanest is not exact.
   void look_for_leaner() {
     if (!schedules.small()) return;
-    for (int i = 0; i < kMostLayouts; ++i) {
+    for (int i = 0; i < options.solver.max_placement_attempts; ++i) {
       auto leaner = recomputation_under(leanest->peak_bytes - 1);
       if (!leaner) return;
       leanest = std::move(leaner);
@@ -259,6 +273,7 @@ int64_t searches_made() {
 }
 
 Planner::Planner(const Trace& trace, const PlanOptions& options) {
+  require_valid(options.solver);
   ++searches;
   const bool wanted = options.update_in_backward != Choice::off;
   const std::string obstacle = wanted ? update_in_backward_obstacle(trace) : "";

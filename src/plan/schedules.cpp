@@ -11,8 +11,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kOpsLookedAround = 1500;
-
 // Kinds of rebuilt values that have a reason of their own.
 constexpr size_t kKindsExplained = 6;
 
@@ -56,7 +54,7 @@ Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool upd
       updates_in_backward_(updates_in_backward),
       trace_(prepare_trace(recorded, updates_in_backward, options_)) {
   if (!trace_.segment("micro")) return;
-  search_.emplace(trace_, options_.cost);
+  search_.emplace(trace_, options_.cost, options_.solver.recompute);
   const Trace all = run(Stage::merging, Stage::merging, trace_, {}).trace;
   const StepTime at_once = time_of(all, options_.cost);
   micro_at_once_ = at_once.micro;
@@ -70,7 +68,7 @@ Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool upd
 }
 
 bool Schedules::small(size_t times) const {
-  return trace_.ops.size() <= times * kOpsLookedAround;
+  return trace_.ops.size() <= times * options_.solver.large_trace_ops;
 }
 
 double Schedules::update_seconds_saved() const {

@@ -13,9 +13,6 @@
 
 namespace plimsoll {
 
-/// How often a schedule is laid out anew because placement took more than the sum of live bytes.
-constexpr int kMostLayouts = 12;
-
 class Schedules {
  public:
   Schedules(const Trace& recorded, const PlanOptions& options, bool updates_in_backward);

@@ -43,8 +43,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Of steps with more ops not every micro batch is planned only to say what does not fit by far.
-constexpr size_t kFewOps = 1500;
+// Minimum budget over budget from which on a large step is not planned again only to say what does not fit.
 constexpr double kByFar = 1.05;
 
 // The job under one micro batch: recorded once, planned under any budget.
@@ -117,7 +116,7 @@ class Candidate {
   int64_t minimum_budget() const { return planner_->minimum_budget(); }
 
   /// Plans of it take some tenths of a second and more.
-  bool large() const { return recorded_.ops.size() > kFewOps; }
+  bool large() const { return recorded_.ops.size() > plan_options_.solver.large_trace_ops; }
 
  private:
   // As plan_step does, so that a plan alone says what the run will take. The large ones wait.

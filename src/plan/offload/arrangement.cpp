@@ -10,8 +10,8 @@ Arrangements::Arrangements(const Trace& trace, const RecomputeSearch& search, co
       search_(search),
       options_(options),
       apply_(std::move(apply)),
-      candidates_(trace, options.micro_batches),
-      moving_(trace, search, options.cost, apply_) {}
+      candidates_(trace, options.micro_batches, options.solver.offload),
+      moving_(trace, search, options.cost, apply_, options.solver.offload) {}
 
 const Arrangement& Arrangements::at(double part, int64_t host_room) const {
   const int64_t disk_room = options_.cost.disk_link > 0 ? options_.budget.disk : 0;
@@ -26,8 +26,9 @@ const Arrangement& Arrangements::at(double part, int64_t host_room) const {
   for (const Buffer& buffer : made->trace.buffers)
     if (buffer.persistent && buffer.on_device()) made->persistent_bytes += placed_bytes(trace_, buffer.bytes);
   if (made->away.in_training) {
-    made->own_search = std::make_unique<RecomputeSearch>(made->trace, options_.cost);
-    made->own_moving = std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost, apply_);
+    made->own_search = std::make_unique<RecomputeSearch>(made->trace, options_.cost, options_.solver.recompute);
+    made->own_moving =
+        std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost, apply_, options_.solver.offload);
     made->moving = made->own_moving.get();
   } else {
     made->moving = &moving_;  // what the update alone uses changes nothing there

@@ -10,9 +10,6 @@
 namespace plimsoll {
 namespace {
 
-// What is so many times smaller than the largest is not worth a copy's overhead.
-constexpr int64_t kMaxBufferRatio = 1024;
-
 bool is_training(std::string_view segment) {
   return segment == "norms" || segment == "micro" || segment == "accumulate" || segment == "remainder" ||
          segment == "last";
@@ -33,7 +30,7 @@ double runs_of(const Trace& trace, std::string_view segment, int64_t micro_batch
 
 }  // namespace
 
-AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches)
+AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters)
     : trace_(trace), micro_batches_(micro_batches) {
   std::vector<char> fixed(trace.buffers.size(), 0), trained(trace.buffers.size(), 0);
   for (const NamedView& input : trace.inputs) fixed[input.view.buffer] = 1;
@@ -91,7 +88,8 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches)
     kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(trace, buffer.bytes), crossings[b]});
     largest = std::max(largest, buffer.bytes);
   }
-  const int64_t least = std::max(largest / kMaxBufferRatio, trace.alignment + 1);
+  // What is much smaller than the largest is not worth a copy's overhead.
+  const int64_t least = std::max(largest / parameters.max_buffer_ratio, trace.alignment + 1);
   std::vector<std::pair<double, std::vector<Candidate>>> order;
   for (std::vector<Candidate>& kind : kinds) {
     std::erase_if(kind, [&](const Candidate& each) { return trace.buffers[each.buffer].bytes < least; });

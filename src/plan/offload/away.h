@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plimsoll/cost_model.h"
+#include "plimsoll/solver_parameters.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -27,7 +28,7 @@ struct AwayChoice {
 class AwayCandidates {
  public:
   /// `micro_batches` of a step: how often what is done for each counts. `trace` must outlive this.
-  AwayCandidates(const Trace& trace, int64_t micro_batches);
+  AwayCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
 
   /// Kinds that there is something of: the greatest part.
   int kinds() const { return static_cast<int>(kinds_.size()); }

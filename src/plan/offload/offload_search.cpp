@@ -9,16 +9,6 @@
 namespace plimsoll {
 namespace {
 
-// Combinations that are few enough to try all.
-constexpr size_t kFewCombinations = 128;
-// Ops looked at in carrying choices out, for one limit: about a second.
-constexpr size_t kWork = 60'000;
-constexpr int kLeastEvaluations = 10, kMostEvaluations = 40;
-// A value that is so many times smaller than the largest is not worth a copy's overhead.
-constexpr int64_t kMaxValueRatio = 256;
-// How often a combination is asked for in less because in the end it took more.
-constexpr int kMostAims = 3;
-
 bool better(const OffloadAnswer& a, const OffloadAnswer& b) {
   if (a.seconds != b.seconds) return a.seconds < b.seconds;
   return a.peak < b.peak;
@@ -85,11 +75,12 @@ CostModel bare_cost(CostModel cost) {
 }  // namespace
 
 OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
-                             ApplyChoices apply)
+                             ApplyChoices apply, const OffloadParameters& parameters)
     : trace_(trace),
       search_(search),
       cost_(cost),
       apply_(std::move(apply)),
+      parameters_(parameters),
       bare_(bare(trace, search, cost)),
       bare_cost_(bare_cost(cost)),
       micro_seconds_(segment_seconds(cost, trace, "micro")) {}
@@ -117,7 +108,7 @@ OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> 
 }
 
 // Of what is kept, the values that gain from a stay in host memory, in the order in which they are made, as many as
-// there is room for.
+// there is room for. One that is much smaller than the largest is not worth a copy's overhead.
 std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_limit) const {
   const TrainingGraph& graph = search_.graphs().front();
   std::vector<char> moved(kept.size(), 0);
@@ -126,7 +117,7 @@ std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_li
     if (value.needed()) largest = std::max(largest, value.bytes);
   for (size_t v = 0; v < kept.size(); ++v) {
     const ForwardValue& value = graph.values[v];
-    if (!kept[v] || !value.needed() || value.bytes < largest / kMaxValueRatio) continue;
+    if (!kept[v] || !value.needed() || value.bytes < largest / parameters_.max_value_ratio) continue;
     if (host + value.bytes > host_limit) continue;
     host += value.bytes;
     moved[v] = 1;
@@ -143,7 +134,7 @@ double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
   };
   double low = 0, high = recomputed(0);
   if (high <= 0) return 0;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < parameters_.bound_steps; ++i) {
     const double middle = (low + high) / 2;
     (recomputed(middle) > middle ? low : high) = middle;
   }
@@ -171,8 +162,8 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   const size_t decisions = pinned ? 0 : search_.decisions().size();
   size_t combinations = size_t{1} << std::min<size_t>(decisions, 20);
   for (const ForwardValue& value : graph.values)
-    combinations *= value.needed() && combinations <= kFewCombinations ? 2 : 1;
-  if (combinations <= kFewCombinations) {
+    combinations *= value.needed() && combinations <= parameters_.max_exhaustive_combinations ? 2 : 1;
+  if (combinations <= parameters_.max_exhaustive_combinations) {
     if (const auto without = pinned ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
     for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
       KeptValues kept = pinned ? *pinned : keep_all(graph);
@@ -191,12 +182,12 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   } else {
     const std::vector<int32_t> region = search_.region_of_values();
     const int32_t regions = search_.regions();
-    int evaluations =
-        std::clamp<int>(static_cast<int>(kWork / (trace_.ops.size() + 1)), kLeastEvaluations, kMostEvaluations);
+    int evaluations = std::clamp<int>(static_cast<int>(parameters_.evaluation_work / (trace_.ops.size() + 1)),
+                                      parameters_.min_evaluations, parameters_.max_evaluations);
     // What the first k regions keep is moved.
     const auto propose = [&](int32_t k, double price) {
       int64_t aim = limit;
-      for (int attempt = 0; attempt < kMostAims && evaluations > 0; ++attempt, --evaluations) {
+      for (int attempt = 0; attempt < parameters_.max_limit_attempts && evaluations > 0; ++attempt, --evaluations) {
         const KeptValues kept = pinned ? *pinned : search_.cheapest_beside(k, price, aim);
         std::vector<char> moved = movable(kept, host_limit);
         for (size_t v = 0; v < moved.size(); ++v) moved[v] = moved[v] && region[v] < k;

@@ -28,7 +28,8 @@ struct OffloadAnswer {
 class OffloadSearch {
  public:
   /// All must outlive this.
-  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost, ApplyChoices apply);
+  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost, ApplyChoices apply,
+                const OffloadParameters& parameters = {});
 
   /// The choice that takes least time with at most `limit` live bytes on the device and `host_limit` in host memory, or
   /// nothing. `pinned`: what is kept is not to be chosen, only what of it is moved.
@@ -53,6 +54,7 @@ class OffloadSearch {
   const RecomputeSearch& search_;
   const CostModel& cost_;
   ApplyChoices apply_;
+  const OffloadParameters parameters_;
   Trace bare_;            // what evaluate() reads of the trace: it is copied very often
   CostModel bare_cost_;   // of its ops
   double micro_seconds_;  // with everything kept

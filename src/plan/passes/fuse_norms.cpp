@@ -6,7 +6,6 @@
 
 #include "plan/graph/rewrite.h"
 #include "plan/passes/buffer_use.h"
-#include "plan/passes/merge_limits.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
@@ -14,11 +13,13 @@ namespace {
 
 class FuseNorms {
  public:
-  FuseNorms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace)
+  FuseNorms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace,
+            const MergingParameters& limits)
       : trace_(std::move(trace)),
         fusing_(fusing),
         cost_(cost),
         workspace_(workspace),
+        max_distance_(limits.max_distance),
         lifetimes_(lifetimes_of(trace_)),
         live_(transient_bytes_by_op(trace_, lifetimes_)),
         peak_(live_.empty() ? 0 : *std::ranges::max_element(live_)),
@@ -79,7 +80,7 @@ class FuseNorms {
 
   std::optional<Pair> pair_of(int32_t first, int32_t second) const {
     const Op &a = trace_.ops[first], &b = trace_.ops[second];
-    if (!is_free(first) || second - first > kMaxMergeDistance) return std::nullopt;
+    if (!is_free(first) || second - first > max_distance_) return std::nullopt;
     if ((a.phase == Phase::update) != (b.phase == Phase::update)) return std::nullopt;
     std::optional<Op> op = fusing_.pair(a, b);
     if (!op || belongs_to_chain(first)) return std::nullopt;
@@ -193,6 +194,7 @@ class FuseNorms {
   const Fusing& fusing_;
   CostModel cost_;
   const WorkspaceModel& workspace_;
+  const int32_t max_distance_;
   std::vector<Lifetime> lifetimes_;
   std::vector<int64_t> live_;  // by op
   int64_t peak_;
@@ -204,9 +206,10 @@ class FuseNorms {
 
 }  // namespace
 
-Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace) {
+Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace,
+                 const MergingParameters& limits) {
   if (!fusing.pair) return trace;
-  return FuseNorms(std::move(trace), fusing, cost, workspace).run();
+  return FuseNorms(std::move(trace), fusing, cost, workspace, limits).run();
 }
 
 }  // namespace plimsoll

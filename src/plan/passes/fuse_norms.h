@@ -19,6 +19,7 @@ namespace plimsoll {
 ///
 /// Without `fusing.all` only where `cost` predicts less time for it and no more bytes are live than were, there or at
 /// the trace's peak.
-Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace);
+Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace,
+                 const MergingParameters& limits = {});
 
 }  // namespace plimsoll

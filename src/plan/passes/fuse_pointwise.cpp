@@ -7,7 +7,6 @@
 #include "plan/graph/rewrite.h"
 #include "plan/passes/buffer_use.h"
 #include "plan/passes/fused_group.h"
-#include "plan/passes/merge_limits.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
@@ -15,8 +14,8 @@ namespace {
 
 class FusePointwise {
  public:
-  FusePointwise(Trace trace, const Fusing& fusing, const CostModel& cost)
-      : trace_(std::move(trace)), fusing_(fusing), cost_(cost), lifetimes_(lifetimes_of(trace_)) {
+  FusePointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits)
+      : trace_(std::move(trace)), fusing_(fusing), cost_(cost), limits_(limits), lifetimes_(lifetimes_of(trace_)) {
     cost_.timed = nullptr;  // a fused op was never timed: both by the same rates
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
@@ -43,7 +42,7 @@ class FusePointwise {
   bool belong_together(const FusedGroup& group, const PointwiseNode& node) const {
     const Op &first = trace_.ops[group.nodes().front().index], &op = trace_.ops[node.index];
     return (first.phase == Phase::update) == (op.phase == Phase::update) &&
-           node.index - group.nodes().front().index <= kMaxMergeDistance;
+           node.index - group.nodes().front().index <= limits_.max_distance;
   }
 
   // Groups that are open do not touch each other's buffers but to read the same: they may run in any order.
@@ -75,7 +74,7 @@ class FusePointwise {
       joined.emplace();
       if (!joined->join(*node)) return;
     }
-    if (open_.size() == kMaxOpenGroups) close(0);
+    if (open_.size() == limits_.max_open_groups) close(0);
     open_.push_back(std::move(*joined));
   }
 
@@ -191,6 +190,7 @@ class FusePointwise {
   Trace trace_;
   const Fusing& fusing_;
   CostModel cost_;
+  const MergingParameters limits_;
   std::vector<Lifetime> lifetimes_;
   std::vector<int64_t> live_;  // by op
   int64_t peak_ = 0;
@@ -202,8 +202,8 @@ class FusePointwise {
 
 }  // namespace
 
-Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost) {
-  return FusePointwise(std::move(trace), fusing, cost).run();
+Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits) {
+  return FusePointwise(std::move(trace), fusing, cost, limits).run();
 }
 
 int64_t fused_ops_of(const Trace& trace) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "plimsoll/cost_model.h"
+#include "plimsoll/solver_parameters.h"
 #include "plimsoll/trace.h"
 #include "trace/pointwise.h"
 
@@ -18,7 +19,7 @@ namespace plimsoll {
 ///
 /// Without `fusing.all` only where `cost` predicts less time for it and no more bytes are live than were, there or at
 /// the trace's peak.
-Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost);
+Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits = {});
 
 /// Ops that were recorded and run within others.
 int64_t fused_ops_of(const Trace& trace);

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "plan/graph/rewrite.h"
-#include "plan/passes/merge_limits.h"
 #include "plimsoll/liveness.h"
 
 namespace plimsoll {
@@ -13,8 +12,8 @@ namespace {
 
 class GroupUpdates {
  public:
-  GroupUpdates(Trace trace, const UpdateGrouping& grouping)
-      : trace_(std::move(trace)), grouping_(grouping), lifetimes_(lifetimes_of(trace_)) {
+  GroupUpdates(Trace trace, const UpdateGrouping& grouping, const MergingParameters& limits)
+      : trace_(std::move(trace)), grouping_(grouping), limits_(limits), lifetimes_(lifetimes_of(trace_)) {
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
     copied_.resize(trace_.buffers.size(), Copied::no);
@@ -45,7 +44,7 @@ class GroupUpdates {
   std::optional<int64_t> elements_of(const Op& op) const {
     if (op.phase != Phase::update || op.copy != CopyStage::none || op.on_host || op.random_id >= 0) return std::nullopt;
     const std::optional<int64_t> elements = grouping_.elements(op);
-    if (!elements || *elements > kMostGrouped) return std::nullopt;
+    if (!elements || *elements > limits_.max_grouped_elements) return std::nullopt;
     bool stays = true;
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = trace_.buffers[view.buffer];
@@ -73,12 +72,12 @@ class GroupUpdates {
     if (!elements) return;
     const auto alike = [&](const Group& group) { return grouping_.alike(trace_.ops[group.members.front()], op); };
     auto found = std::ranges::find_if(open_, alike);
-    if (found != open_.end() && found->elements + *elements > kMostInGroup) {
+    if (found != open_.end() && found->elements + *elements > limits_.max_group_elements) {
       close(static_cast<size_t>(found - open_.begin()));
       found = open_.end();
     }
     if (found == open_.end()) {
-      if (open_.size() == kMaxOpenGroups) close(0);
+      if (open_.size() == limits_.max_open_groups) close(0);
       open_.emplace_back();
       found = open_.end() - 1;
     }
@@ -135,6 +134,7 @@ class GroupUpdates {
 
   Trace trace_;
   const UpdateGrouping& grouping_;
+  const MergingParameters limits_;
   std::vector<Lifetime> lifetimes_;
   std::vector<int64_t> live_;  // by op
   int64_t peak_ = 0;
@@ -147,8 +147,8 @@ class GroupUpdates {
 
 }  // namespace
 
-Trace group_updates(Trace trace, const UpdateGrouping& grouping) {
-  return GroupUpdates(std::move(trace), grouping).run();
+Trace group_updates(Trace trace, const UpdateGrouping& grouping, const MergingParameters& limits) {
+  return GroupUpdates(std::move(trace), grouping, limits).run();
 }
 
 GroupedUpdates grouped_updates_of(const Trace& trace) {

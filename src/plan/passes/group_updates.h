@@ -5,22 +5,17 @@
 // whatever it works on, and a small one has work for one thread only.
 #pragma once
 
+#include "plimsoll/solver_parameters.h"
 #include "plimsoll/trace.h"
 #include "trace/update_group.h"
 
 namespace plimsoll {
 
-/// Parameters of more numbers are updated by themselves: with AdamW and float32 they move 7 MiB and more, beside which
-/// an op's own cost is small, and threads and a GPU's blocks are all busy with them.
-constexpr int64_t kMostGrouped = int64_t{1} << 18;
-/// Numbers of a group, at most: a profile shows, and a run that is asked to stop waits for, milliseconds.
-constexpr int64_t kMostInGroup = int64_t{1} << 21;
-
 /// Runs updates of segment `update` that are alike (`grouping`) as one where the last of them stood. Nothing that lies
 /// between may touch what they write or write what they read. Left alone: what runs on the host, what works on buffers
 /// that are copied to or from another memory, updates within backward. An update that waits keeps its gradient alive:
 /// where that would be more bytes than are live at the trace's peak, it does not wait.
-Trace group_updates(Trace trace, const UpdateGrouping& grouping);
+Trace group_updates(Trace trace, const UpdateGrouping& grouping, const MergingParameters& limits = {});
 
 /// Recorded updates that run within groups, and how many groups there are.
 struct GroupedUpdates {

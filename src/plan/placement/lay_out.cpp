@@ -22,7 +22,8 @@ int64_t place_persistent(const Trace& trace, Memory memory, std::vector<int64_t>
 }
 
 // The rest of one arena, above its persistent buffers.
-Placement place_transient(const std::vector<Lifetime>& lifetimes, Memory memory, int64_t above, Plan& plan) {
+Placement place_transient(const std::vector<Lifetime>& lifetimes, Memory memory, int64_t above,
+                          const SolverParameters& solver, Plan& plan) {
   const Trace& trace = plan.trace;
   std::vector<PlacementItem> items;
   std::vector<int64_t*> targets;
@@ -41,6 +42,8 @@ Placement place_transient(const std::vector<Lifetime>& lifetimes, Memory memory,
   }
   PlacementOptions options;
   options.alignment = trace.alignment;
+  options.effort = solver.placement_effort;
+  options.tree_search = solver.tree_search;
   Placement placement = place(items, options);
   for (size_t i = 0; i < items.size(); ++i) *targets[i] = above + placement.offsets[i];
   return placement;
@@ -71,12 +74,12 @@ Plan lay_out(Trace trace, const PlanOptions& options) {
   plan.workspace_offsets.assign(plan.trace.ops.size(), -1);
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
   plan.persistent_bytes = place_persistent(plan.trace, Memory::device, plan.offsets);
-  const Placement device = place_transient(lifetimes, Memory::device, plan.persistent_bytes, plan);
+  const Placement device = place_transient(lifetimes, Memory::device, plan.persistent_bytes, options.solver, plan);
   plan.arena_bytes = plan.persistent_bytes + device.height;
   plan.live_bytes = plan.persistent_bytes + device.lower_bound;
   for (const auto& [memory, bytes] : {std::pair(Memory::host, &plan.host_bytes), {Memory::disk, &plan.disk_bytes}}) {
     *bytes = place_persistent(plan.trace, memory, plan.offsets);
-    *bytes += place_transient(lifetimes, memory, *bytes, plan).height;
+    *bytes += place_transient(lifetimes, memory, *bytes, options.solver, plan).height;
   }
   plan.peak_bytes = plan.arena_bytes + options.budget.context + options.budget.library;
   fill_breakdown(lifetimes, options, plan);

@@ -23,23 +23,24 @@ constexpr int64_t kWorkPerPlacement = 25;
 class Improver {
  public:
   /// With `must_fit` only the goal counts; otherwise every height on the way to it is a gain.
-  Improver(const Kernel& kernel, int64_t goal, bool must_fit, KernelPlacement* best)
-      : kernel_(kernel), goal_(goal), must_fit_(must_fit), best_(best) {}
+  Improver(const Kernel& kernel, int64_t goal, bool must_fit, const TreeSearchParameters& parameters,
+           KernelPlacement* best)
+      : kernel_(kernel), goal_(goal), must_fit_(must_fit), parameters_(parameters), best_(best) {}
 
   void run(int64_t work) {
-    if (!TreeSearch::can_search(kernel_)) {
-      placing::promote(kernel_, goal_, best_, &work);
+    if (!TreeSearch::can_search(kernel_, parameters_)) {
+      placing::promote(kernel_, goal_, best_, &work, parameters_.seed);
       return;
     }
-    TreeSearch tree(kernel_);
+    TreeSearch tree(kernel_, parameters_);
     if (tree.work_of_a_dive() > work / 4) {
-      placing::promote(kernel_, goal_, best_, &work);
+      placing::promote(kernel_, goal_, best_, &work, parameters_.seed);
       return;
     }
     // The tree seldom needs help; a short try is for problems that it cannot finish.
-    int64_t first_share = std::min(work / 8, 20000 * kWorkPerPlacement);
+    int64_t first_share = std::min(work / 8, parameters_.promotion_placements * kWorkPerPlacement);
     work -= first_share;
-    placing::promote(kernel_, goal_, best_, &first_share);
+    placing::promote(kernel_, goal_, best_, &first_share, parameters_.seed);
     if (best_->height <= goal_) return;
 
     int64_t share = must_fit_ ? work * 3 / 4 : work / 3;
@@ -67,6 +68,7 @@ class Improver {
   const Kernel& kernel_;
   int64_t goal_;
   bool must_fit_;
+  const TreeSearchParameters& parameters_;
   KernelPlacement* best_;
 };
 
@@ -100,7 +102,7 @@ Placement place(const std::vector<PlacementItem>& items, const PlacementOptions&
     if (excess <= (must_fit ? 0 : goal / 1000)) continue;
     int64_t share = work_left / static_cast<int64_t>(high.size() - k);
     if (!must_fit) share = std::min<int64_t>(share, static_cast<int64_t>(100.0 * excess / goal * share));
-    Improver(kernels[kernel], goal - kernels[kernel].base, must_fit, &placed[kernel]).run(share);
+    Improver(kernels[kernel], goal - kernels[kernel].base, must_fit, options.tree_search, &placed[kernel]).run(share);
     work_left -= share;
     if (!must_fit) goal = std::max(goal, top(kernel));
   }

@@ -59,7 +59,7 @@ class Promotion {
 
 }  // namespace
 
-void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t* work_left) {
+void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t* work_left, uint64_t seed) {
   const std::vector<Box>& boxes = kernel.boxes;
   const std::vector<int64_t> crowd = contention(kernel);
   const auto size = [&](size_t i) { return static_cast<double>(boxes[i].size); };
@@ -70,7 +70,7 @@ void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t*
       Promotion(kernel, [&](size_t i) { return size(i) * life(i); }),
       Promotion(kernel, [&](size_t i) { return static_cast<double>(crowd[i]) * life(i); }),
   };
-  std::mt19937_64 random(kernel.boxes.size());
+  std::mt19937_64 random(kernel.boxes.size() + seed);
   Shelves shelves;
   for (size_t turn = 0; *work_left > 0 && best->height > goal; ++turn) {
     int64_t work = 1;

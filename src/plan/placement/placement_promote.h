@@ -9,7 +9,7 @@
 
 namespace plimsoll::placing {
 
-/// Lowers `*best` towards `goal` until it is there or `*work_left` is used up.
-void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t* work_left);
+/// Lowers `*best` towards `goal` until it is there or `*work_left` is used up. `seed` is added to that of the kernel.
+void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t* work_left, uint64_t seed = 0);
 
 }  // namespace plimsoll::placing

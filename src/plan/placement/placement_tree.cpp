@@ -9,8 +9,6 @@ namespace {
 
 /// Steps of inner loops that count as one unit of work.
 constexpr int64_t kStepsOfWork = 32;
-constexpr size_t kMostHopeless = size_t{1} << 20;
-constexpr int kOrders = 4;
 
 uint64_t mixed(uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15;
@@ -21,17 +19,18 @@ uint64_t mixed(uint64_t x) {  // splitmix64
 
 }  // namespace
 
-bool TreeSearch::can_search(const Kernel& kernel) {
-  if (kernel.boxes.size() > max_boxes) return false;
+bool TreeSearch::can_search(const Kernel& kernel, const TreeSearchParameters& parameters) {
+  if (kernel.boxes.size() > parameters.max_boxes) return false;
   std::vector<int64_t> births(kernel.load.size() + 1, 0);
   for (const Box& box : kernel.boxes) ++births[box.first];
   std::partial_sum(births.begin(), births.end(), births.begin());
   int64_t meetings = 0;  // with boxes born while one lives
   for (const Box& box : kernel.boxes) meetings += births[box.last - 1] - births[box.first];
-  return 2 * meetings <= max_meetings;
+  return 2 * meetings <= parameters.max_meetings;
 }
 
-TreeSearch::TreeSearch(const Kernel& kernel) : kernel_(kernel), box_count_(kernel.boxes.size()) {
+TreeSearch::TreeSearch(const Kernel& kernel, const TreeSearchParameters& parameters)
+    : kernel_(kernel), parameters_(parameters), box_count_(kernel.boxes.size()) {
   const std::vector<Box>& boxes = kernel.boxes;
   unit_ = 0;
   for (const Box& box : boxes) unit_ = std::gcd(unit_, box.size);
@@ -83,9 +82,10 @@ TreeSearch::Outcome TreeSearch::search(int64_t height, int64_t* work_left) {
   for (uint64_t round = 0; *work_left > 0; ++round) {
     for (const Rule rule :
          {Rule::forced_then_lowest, Rule::lowest_box, Rule::fewest_choices, Rule::lowest_section, Rule::least_slack}) {
-      for (int which = 0; which<kOrders&& * work_left> 0; ++which) {
+      for (int which = 0; which < std::max(parameters_.orders, 1); ++which) {
+        if (*work_left <= 0) break;
         rule_ = rule;
-        order_boxes(which, round % 2 == 0 ? 0 : round);
+        order_boxes(which, round % 2 == 0 ? 0 : round + parameters_.seed);
         reset(goal);
         work_limit_ = std::min(patience, *work_left);
         const bool found = place_part({0, box_count_});
@@ -183,7 +183,7 @@ bool TreeSearch::place_part(Span part) {
   const uint64_t state = fingerprint(part);
   if (hopeless_.contains(state)) return false;
   if (branch_until_placed(part)) return true;
-  if (!gave_up_ && hopeless_.size() < kMostHopeless) hopeless_.insert(state);
+  if (!gave_up_ && hopeless_.size() < parameters_.max_infeasible_states) hopeless_.insert(state);
   return false;
 }
 

@@ -20,13 +20,14 @@
 
 #include "plan/placement/placement_first_fit.h"
 #include "plan/placement/placement_kernel.h"
+#include "plimsoll/solver_parameters.h"
 
 namespace plimsoll::placing {
 
 class TreeSearch {
  public:
   /// Keeps a reference to `kernel`.
-  explicit TreeSearch(const Kernel& kernel);
+  explicit TreeSearch(const Kernel& kernel, const TreeSearchParameters& parameters = {});
 
   enum class Outcome : uint8_t {
     found,       ///< `placement()` is at most the height asked for
@@ -41,10 +42,8 @@ class TreeSearch {
   /// Steps that one straight way to a placement takes, about: with less than that a search is pointless.
   int64_t work_of_a_dive() const;
 
-  /// Kernels of more boxes, or with more pairs of boxes that meet, are not searched.
-  static constexpr size_t max_boxes = 3000;
-  static constexpr int64_t max_meetings = int64_t{1} << 22;
-  static bool can_search(const Kernel& kernel);
+  /// False: the kernel has too many boxes, or too many pairs of boxes that meet.
+  static bool can_search(const Kernel& kernel, const TreeSearchParameters& parameters);
 
  private:
   /// How the section is chosen at whose next box the search branches.
@@ -76,6 +75,7 @@ class TreeSearch {
   static constexpr int32_t kPlaced = int32_t{1} << 30;  ///< low_ of a placed box: above everything
 
   const Kernel& kernel_;
+  const TreeSearchParameters parameters_;
   int64_t unit_ = 1;  ///< what divides all sizes
   size_t box_count_ = 0;
   std::vector<int32_t> size_;

@@ -11,7 +11,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMostChoices = 24;
 // Of all values together: sums of prices and costs stay below what must not be cut.
 constexpr double kMostPriced = static_cast<double>(MinCut::kNever >> 4);
 
@@ -125,20 +124,20 @@ double dearest(const TrainingGraph& graph) {
   return kMostPriced / bytes;
 }
 
-void find_between(const CutProblem& problem, const RegionChoice& more, const RegionChoice& less,
+void find_between(const CutProblem& problem, const RegionChoice& more, const RegionChoice& less, size_t max_choices,
                   std::vector<RegionChoice>& found) {
-  if (found.size() >= kMostChoices || more.bytes <= less.bytes) return;
+  if (found.size() >= max_choices || more.bytes <= less.bytes) return;
   const double price = static_cast<double>(less.cost - more.cost) / static_cast<double>(more.bytes - less.bytes);
   const RegionChoice middle = problem.solve(price);
   const double on_line = static_cast<double>(more.cost) + price * static_cast<double>(more.bytes);
   const double here = static_cast<double>(middle.cost) + price * static_cast<double>(middle.bytes);
   if (here > on_line - 1 || middle.bytes >= more.bytes || middle.bytes <= less.bytes) return;
-  find_between(problem, more, middle, found);
+  find_between(problem, more, middle, max_choices, found);
   found.push_back(middle);
-  find_between(problem, middle, less, found);
+  find_between(problem, middle, less, max_choices, found);
 }
 
-std::vector<RegionChoice> hull_of(const TrainingGraph& graph, const Region& region) {
+std::vector<RegionChoice> hull_of(const TrainingGraph& graph, const Region& region, size_t max_choices) {
   std::vector<char> wanted(graph.values.size(), 0);
   for (int32_t v : region.values) wanted[v] = graph.values[v].needed();
   const CutProblem problem(graph, region.begin, region.end, region.values, wanted, /*foreign_costs=*/true);
@@ -151,7 +150,7 @@ std::vector<RegionChoice> hull_of(const TrainingGraph& graph, const Region& regi
   std::vector<RegionChoice> found{all};
   const RegionChoice least = problem.solve(dearest(graph));
   if (least.bytes >= all.bytes) return found;
-  find_between(problem, all, least, found);
+  find_between(problem, all, least, max_choices, found);
   found.push_back(least);
   return found;
 }
@@ -240,13 +239,14 @@ std::vector<Region> regions_of(const Trace& trace, const TrainingGraph& graph, i
   return regions;
 }
 
-std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, const std::vector<Region>& regions) {
+std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, const std::vector<Region>& regions,
+                                                  size_t max_choices) {
   std::vector<std::vector<RegionChoice>> choices;
   std::map<std::vector<int64_t>, size_t> solved;
   for (size_t r = 0; r < regions.size(); ++r) {
     const auto [entry, fresh] = solved.try_emplace(shape_of(graph, regions[r]), r);
     if (fresh)
-      choices.push_back(hull_of(graph, regions[r]));
+      choices.push_back(hull_of(graph, regions[r], max_choices));
     else
       choices.push_back(moved(choices[entry->second], regions[entry->second], regions[r], graph));
   }

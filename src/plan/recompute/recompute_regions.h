@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "plan/graph/training_graph.h"
+#include "plimsoll/solver_parameters.h"
 
 namespace plimsoll {
 
@@ -42,8 +43,9 @@ struct RegionChoice {
   int64_t cost = 0;              ///< picoseconds of the steps run again
 };
 
-/// For each region its choices, from everything kept to as little as possible.
-std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, const std::vector<Region>& regions);
+/// For each region its choices, about `max_choices` at most, from everything kept to as little as possible.
+std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, const std::vector<Region>& regions,
+                                                  size_t max_choices = RecomputeParameters().max_region_choices);
 
 /// Bytes of values that are live while op `at` runs whatever is chosen: what it uses, makes, or what forward still
 /// reads.

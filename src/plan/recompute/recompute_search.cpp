@@ -10,17 +10,6 @@
 namespace plimsoll {
 namespace {
 
-// How many kept-or-not decisions are few enough to try all.
-constexpr size_t kFewDecisions = 12;
-// Steps and values looked at in refining an answer: about a tenth of a second.
-constexpr size_t kRefinementWork = 4'000'000;
-// Larger regions are not tried for less than a hundredth of the time.
-constexpr double kCloseEnough = 1.01;
-// Larger graphs are not searched for a still leaner choice.
-constexpr size_t kValuesLookedAround = 400;
-// Partial answers kept a region; what is thinned out beyond is the best for almost the same bytes.
-constexpr size_t kMostPartial = 1024;
-
 struct Partial {
   int64_t held = 0;
   int64_t cost = 0;
@@ -32,8 +21,9 @@ bool holds_less(const Partial& a, const Partial& b) {
   return a.held != b.held ? a.held < b.held : a.cost < b.cost;
 }
 
-// Those that no other beats in both bytes and time, by rising bytes. `runs`: where parts begin that are in order.
-void keep_front(std::vector<Partial>& list, std::vector<size_t> runs) {
+// Those that no other beats in both bytes and time, by rising bytes; at most `max_partial`: what is
+// thinned out beyond is the best for almost the same bytes. `runs`: where parts begin that are in order.
+void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max_partial) {
   runs.push_back(list.size());
   while (runs.size() > 2) {
     std::vector<size_t> merged;
@@ -50,13 +40,13 @@ void keep_front(std::vector<Partial>& list, std::vector<size_t> runs) {
   for (const Partial& partial : list)
     if (count == 0 || partial.cost < list[count - 1].cost) list[count++] = partial;
   list.resize(count);
-  if (count <= kMostPartial) return;
+  if (count <= max_partial) return;
   std::vector<Partial> thinned;
   const int64_t first = list.front().held, span = list.back().held - first;
   int64_t bucket = -1;
   for (const Partial& partial : list) {
     const auto here = static_cast<int64_t>(static_cast<double>(partial.held - first) / static_cast<double>(span) *
-                                           static_cast<double>(kMostPartial - 1));
+                                           static_cast<double>(max_partial - 1));
     // By rising bytes the last of a bucket is its cheapest.
     if (here == bucket)
       thinned.back() = partial;
@@ -71,7 +61,8 @@ void keep_front(std::vector<Partial>& list, std::vector<size_t> runs) {
 }  // namespace
 
 struct RecomputeSearch::Impl {
-  Impl(const Trace& recorded, const CostModel& cost) : trace(recorded) {
+  Impl(const Trace& recorded, const CostModel& cost, const RecomputeParameters& limits)
+      : trace(recorded), parameters(limits) {
     for (const Segment& segment : trace.segments) {
       static const std::set<std::string> training{"norms", "micro", "accumulate", "remainder", "last"};
       if (!training.contains(segment.name)) continue;
@@ -105,7 +96,7 @@ struct RecomputeSearch::Impl {
     if (!cuts[index]) {
       cuts[index].emplace();
       cuts[index]->regions = regions_of(trace, graphs.front(), groups[index]);
-      cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions);
+      cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions, parameters.max_region_choices);
       weigh_regions(graphs, bytes, *cuts[index]);
     }
     return *cuts[index];
@@ -148,7 +139,7 @@ struct RecomputeSearch::Impl {
       visit(made_sound(std::move(kept)));
     }
   }
-  bool few() const { return decisions.size() <= kFewDecisions; }
+  bool few() const { return decisions.size() <= parameters.max_exhaustive_decisions; }
 
   RecomputeAnswer answer(KeptValues kept) const {
     RecomputeAnswer result;
@@ -192,7 +183,7 @@ struct RecomputeSearch::Impl {
                           static_cast<int32_t>(p)});
         }
       }
-      keep_front(next, std::move(runs));
+      keep_front(next, std::move(runs), parameters.max_partial_solutions);
       if (next.empty()) return std::nullopt;
       fronts.push_back(std::move(next));
     }
@@ -266,7 +257,7 @@ struct RecomputeSearch::Impl {
           order.emplace_back(-static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes),
                              v);
     std::sort(order.begin(), order.end());
-    const size_t most = kRefinementWork / (graph.values.size() + graph.steps.size() + 1) + 1;
+    const size_t most = parameters.refinement_work / (graph.values.size() + graph.steps.size() + 1) + 1;
     if (order.size() > most) order.resize(most);
     RerunCost cost(graph, kept);
     size_t tightest = 0;  // the graph that was too much last: it mostly is the next time too
@@ -336,7 +327,8 @@ struct RecomputeSearch::Impl {
       if (leanest) consider(*leanest);
     }
     // What was weighed region by region is too much at most: what is said to take more may take less.
-    const int rounds = graphs.front().values.size() <= kValuesLookedAround ? 4 : 0;
+    const int rounds =
+        graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
       const int64_t before = least_->peak;
       for (size_t index = 0; index < groups.size(); ++index)
@@ -351,6 +343,7 @@ struct RecomputeSearch::Impl {
   }
 
   const Trace& trace;
+  const RecomputeParameters parameters;
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
   int64_t fixed_peak = 0;       // of training segments that nothing is chosen for
@@ -360,8 +353,8 @@ struct RecomputeSearch::Impl {
   std::optional<RecomputeAnswer> least_;
 };
 
-RecomputeSearch::RecomputeSearch(const Trace& trace, const CostModel& cost)
-    : impl_(std::make_unique<Impl>(trace, cost)) {}
+RecomputeSearch::RecomputeSearch(const Trace& trace, const CostModel& cost, const RecomputeParameters& parameters)
+    : impl_(std::make_unique<Impl>(trace, cost, parameters)) {}
 RecomputeSearch::~RecomputeSearch() = default;
 
 const std::vector<TrainingGraph>& RecomputeSearch::graphs() const {
@@ -410,7 +403,7 @@ std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
   for (size_t index = 0; index < impl_->groups.size(); ++index) {
     // What was weighed region by region may fall short of the whole by values that live on: aim lower by as much.
     int64_t aim = limit;
-    for (int attempt = 0; attempt < 8; ++attempt) {
+    for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
       const auto kept = impl_->best_of(impl_->cut(index), aim);
       if (!kept) break;
       if (consider(*kept)) {
@@ -419,7 +412,8 @@ std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
       }
       aim -= impl_->peak_of(*kept) - limit;
     }
-    if (best && static_cast<double>(best->cost) <= kCloseEnough * static_cast<double>(bound)) break;
+    if (best && static_cast<double>(best->cost) <= impl_->parameters.accepted_cost_ratio * static_cast<double>(bound))
+      break;
   }
   consider(impl_->least().kept);
   if (!best) return best;

@@ -21,6 +21,7 @@
 
 #include "plan/recompute/choice_bytes.h"
 #include "plan/recompute/recompute_regions.h"
+#include "plimsoll/solver_parameters.h"
 
 namespace plimsoll {
 
@@ -36,7 +37,7 @@ class RecomputeSearch {
  public:
   /// Over the training segments of `trace`, which must outlive this. One choice holds for all of the first one's shape;
   /// another keeps everything.
-  RecomputeSearch(const Trace& trace, const CostModel& cost);
+  RecomputeSearch(const Trace& trace, const CostModel& cost, const RecomputeParameters& parameters = {});
   ~RecomputeSearch();
 
   /// Of the segments that are chosen for, in the order of the trace.

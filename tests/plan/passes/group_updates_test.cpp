@@ -22,6 +22,8 @@ View vector_view(BufferId buffer, int64_t elements) {
   return {buffer, DType::float32, 0, {elements}, {1}};
 }
 
+const int64_t kMaxElements = MergingParameters().max_grouped_elements;
+
 // Arguments of "update": a parameter and a state that it writes, a gradient and a scalar that it reads.
 Op update(View parameter, View state, View gradient, BufferId scalar, std::string name = "update_") {
   Op op;
@@ -211,10 +213,17 @@ TEST_F(GroupUpdatesTest, LargeOnesStayAlone) {
           if (each.buffer == parameter(p) || each.buffer == state(p) || each.buffer == gradient(p))
             each.sizes = {elements};
   };
-  resize(1, kMostGrouped + 1);
+  resize(1, kMaxElements + 1);
   EXPECT_THAT(grouped(), ElementsAre("update_", "update_group_3"));
-  resize(1, kMostGrouped);
+  resize(1, kMaxElements);
   EXPECT_THAT(grouped(), ElementsAre("update_group_4"));
+}
+
+TEST_F(GroupUpdatesTest, TheLimitsAreParameters) {
+  EXPECT_THAT(names_with_members(group_updates(trace_, grouping(), {.max_grouped_elements = kElements - 1})),
+              ::testing::Not(::testing::Contains(HasSubstr("group"))));
+  EXPECT_THAT(names_with_members(group_updates(trace_, grouping(), {.max_group_elements = 2 * kElements})),
+              ::testing::IsSupersetOf({"update_group_2", "update_group_2"}));
 }
 
 TEST_F(GroupUpdatesTest, AGroupHasABound) {
@@ -224,11 +233,11 @@ TEST_F(GroupUpdatesTest, AGroupHasABound) {
   for (int p = 0; p < 20; ++p)
     for (const auto& [role, persistent] :
          {std::pair{Role::parameter, true}, {Role::optimizer_state, true}, {Role::gradient, true}})
-      trace_.buffers.push_back({4 * kMostGrouped, role, persistent, false, "b"});
+      trace_.buffers.push_back({4 * kMaxElements, role, persistent, false, "b"});
   trace_.buffers.push_back({4, Role::input, true, false, "scalar"});
   for (int p = 0; p < 20; ++p)
-    trace_.ops.push_back(update(vector_view(3 * p, kMostGrouped), vector_view(3 * p + 1, kMostGrouped),
-                                vector_view(3 * p + 2, kMostGrouped), 60));
+    trace_.ops.push_back(update(vector_view(3 * p, kMaxElements), vector_view(3 * p + 1, kMaxElements),
+                                vector_view(3 * p + 2, kMaxElements), 60));
   trace_.segments = {{"update", 0, 20}};
   EXPECT_THAT(names_with_members(group_updates(trace_, grouping())),
               ElementsAre("update_group_8", "update_group_8", "update_group_4"));
