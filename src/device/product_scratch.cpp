@@ -6,14 +6,21 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include "device/cpu_allocator.h"
+#include "device/host_memory.h"
 #include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/products_cpu_plan.h"
 #include "ops/dtypes.h"
+#include "ops/workspace/product_estimate.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -35,6 +42,9 @@ class Zeros {
       throw MemoryUnavailable(fmt::format("the machine has no address space for an operand of {}: {}",
                                           format_bytes(static_cast<int64_t>(bytes_)), std::strerror(errno)),
                               static_cast<int64_t>(bytes_));
+    // Huge pages would also back the gaps between the rows of a part.
+    if (static_cast<int64_t>(bytes_) > view.elements() * element_bytes(view.dtype))
+      madvise(address_, bytes_, MADV_NOHUGEPAGE);
     tensor = at::from_blob(address_, view.sizes, view.strides, at::dtype(scalar_type_of(view.dtype)));
   }
   ~Zeros() { munmap(address_, bytes_); }
@@ -97,24 +107,126 @@ std::string key_of(const ops::LibraryProduct& product, int threads) {
   return key;
 }
 
+/// Figures by key_of(), for all threads of this process.
+struct Figures {
+  std::mutex mutex;
+  std::map<std::string, int64_t> measured, estimated;
+};
+Figures& figures() {
+  static Figures all;
+  return all;
+}
+
+std::optional<int64_t> find(const std::map<std::string, int64_t>& from, const std::string& key) {
+  const auto found = from.find(key);
+  return found == from.end() ? std::nullopt : std::optional(found->second);
+}
+
+int64_t measured(Figures& all, const ops::LibraryProduct& product, int threads) {
+  const std::string key = key_of(product, threads);
+  if (const auto known = find(all.measured, key)) return *known;
+  const int64_t bytes = measure(product, threads);
+  all.measured.emplace(key, bytes);
+  return bytes;
+}
+
+void require_matrices(const ops::LibraryProduct& product) {
+  for (const View* view : {&product.left, &product.right, &product.result})
+    check(view->sizes.size() == 2, "a product of matrices has an operand that is none");
+}
+
+bool is_empty(const ops::LibraryProduct& product) {
+  return product.result.elements() == 0 || product.left.elements() == 0;
+}
+
+// A thread's flops per second if the type was not measured.
+constexpr double kUnmeasuredSpeed = 20e9;
+// Large operands and new pages make a matmul slower than the measured one.
+constexpr double kPartOfMeasuredSpeed = 0.5;
+
+double expected_flops_per_second(DType dtype, int threads) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const double one = dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16
+                         ? kPartOfMeasuredSpeed * ops::product_speeds().of(dtype).libtorch
+                         : kUnmeasuredSpeed;
+  return one * std::min(threads, cores);
+}
+
+// Full-size matmuls leave this to estimates, seconds.
+constexpr double kSecondsForEstimates = 0.5;
+// The largest part of the remaining time that one estimate may take.
+constexpr double kPartOfTime = 1.0 / 4;
+// The largest part of the memory that a part of a matmul may take.
+constexpr int64_t kPartOfMemory = 4;
+
 }  // namespace
 
 int64_t measured_product_scratch(const ops::LibraryProduct& product, int threads) {
-  for (const View* view : {&product.left, &product.right, &product.result})
-    check(view->sizes.size() == 2, "a product of matrices has an operand that is none");
-  if (product.result.elements() == 0 || product.left.elements() == 0) return 0;
-  static std::mutex mutex;
-  static std::map<std::string, int64_t> known;
-  const std::lock_guard lock(mutex);
-  const auto [entry, fresh] = known.try_emplace(key_of(product, threads), 0);
-  if (!fresh) return entry->second;
-  try {
-    entry->second = measure(product, threads);
-  } catch (...) {
-    known.erase(entry);
-    throw;
+  require_matrices(product);
+  if (is_empty(product)) return 0;
+  Figures& all = figures();
+  const std::lock_guard lock(all.mutex);
+  return measured(all, product, threads);
+}
+
+ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, double flops_per_second,
+                                            MeasureAllowance& allowance, const ops::ProductScratch& measure) {
+  const auto seconds = [&](const ops::LibraryProduct& each) { return product_flops(each) / flops_per_second; };
+  const auto run = [&](const ops::LibraryProduct& each) {
+    const MeasureAllowance::Charge charge(&allowance);
+    return measure(each);
+  };
+  const double whole =
+      std::min(seconds(product) + kSecondsForEstimates, seconds(product) / kPartOfTime);  // a small one always has time
+  if (allowance.seconds_left() > 0 && allowance.allows(product_bytes(product), whole)) return {run(product), false};
+  for (const int64_t size : kEstimateSizes) {
+    const double left = allowance.seconds_left();
+    const double most = size == kSmallestEstimateSize ? left : left * kPartOfTime;
+    double expected = 0;
+    const auto part = [&](const ops::LibraryProduct& each) -> std::optional<int64_t> {
+      expected += seconds(each);
+      if (expected > most || !allowance.allows(kPartOfMemory * product_bytes(each), 0)) return std::nullopt;
+      return run(each);
+    };
+    if (const auto bytes = estimated_product_scratch(product, size, part)) return {*bytes, true};
   }
-  return entry->second;
+  return {product_scratch_bound(product), true};
+}
+
+ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int threads, MeasureAllowance* allowance) {
+  require_matrices(product);
+  if (is_empty(product)) return {};
+  const View &left = product.left, &right = product.right;
+  if (ops::float32_products(left.dtype) && right.dtype == left.dtype && product.result.dtype == left.dtype) {
+    const int64_t bytes = ops::product_scratch(left.sizes[0], left.sizes[1], right.sizes[1]);
+    return {(bytes + 63) / 64 * 64, false};
+  }
+  const std::string key = key_of(product, threads);
+  Figures& all = figures();
+  const std::lock_guard lock(all.mutex);
+  if (const auto known = find(all.measured, key)) return {*known, false};
+  std::optional<MeasureAllowance> unlimited;
+  if (allowance) {
+    if (const auto known = find(all.estimated, key)) return {*known, true};
+  } else {
+    // The pages of a result are not refused if the machine does not have them: the system ends a program for them.
+    const int64_t bytes = host_memory_now().value_or(std::numeric_limits<int64_t>::max());
+    allowance = &unlimited.emplace(MeasureLimits{bytes, std::numeric_limits<double>::infinity()});
+  }
+  const ProductScratchFigure figure =
+      product_scratch_within(product, expected_flops_per_second(left.dtype, threads), *allowance,
+                             [&](const ops::LibraryProduct& each) { return measured(all, each, threads); });
+  if (figure.is_estimate) all.estimated.insert_or_assign(key, figure.bytes);
+  return figure;
+}
+
+int64_t estimate_in_use(const ops::LibraryProduct& product, int threads) {
+  if (is_empty(product)) return 0;
+  const std::string key = key_of(product, threads);
+  Figures& all = figures();
+  const std::lock_guard lock(all.mutex);
+  if (find(all.measured, key)) return 0;
+  return find(all.estimated, key).value_or(0);
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
-// What libtorch's matrix products take on this machine's CPU, found out by running them.
+// Scratch that libtorch's matmuls take on this machine's CPU: measured, or estimated within an allowance.
 #pragma once
 
+#include "base/measure_allowance.h"
 #include "ops/arithmetic/library_product.h"
 
 namespace plimsoll {
@@ -10,5 +11,26 @@ namespace plimsoll {
 /// nobody has written to are one page of zeros); the result takes its bytes for the time. What is known is not run
 /// again in this process. Throws MemoryUnavailable where the machine has no addresses for the operands.
 int64_t measured_product_scratch(const ops::LibraryProduct& product, int threads);
+
+/// Scratch of a matmul, in bytes.
+struct ProductScratchFigure {
+  int64_t bytes = 0;
+  bool is_estimate = false;
+};
+
+/// Returns the scratch of `product` within `allowance`: measured if the allowance allows the matmul, and otherwise
+/// estimated from parts of it (ops/workspace/product_estimate.h) or, if there is no time for parts either, its upper
+/// bound. The expected time is that of `flops_per_second`. `measure` runs a matmul.
+ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, double flops_per_second,
+                                            MeasureAllowance& allowance, const ops::ProductScratch& measure);
+
+/// Returns the scratch of `product`. A matmul in float32 blocks is not run, because its scratch has a formula. Other
+/// matmuls are measured within `allowance`; nullptr: without a limit of time, if the machine has the memory for the
+/// operands and the result. A measured figure and an estimate hold for the life of the process; a measured figure
+/// replaces an estimate.
+ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int threads, MeasureAllowance* allowance);
+
+/// Returns the estimate that product_scratch() gives for `product` at present; 0: it gives none. Measures nothing.
+int64_t estimate_in_use(const ops::LibraryProduct& product, int threads);
 
 }  // namespace plimsoll

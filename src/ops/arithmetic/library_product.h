@@ -16,7 +16,7 @@ struct LibraryProduct {
 
 /// Bytes that a product takes from libtorch's allocator beside its operands. Whose kernel runs it, and what that takes,
 /// depends on the processor, the library's version, the shape and the threads: no formula says it, so it is measured
-/// (device/product_scratch).
+/// or, if the matmul is too large for that, estimated (device/product_scratch).
 using ProductScratch = std::function<int64_t(const LibraryProduct&)>;
 
 }  // namespace plimsoll::ops

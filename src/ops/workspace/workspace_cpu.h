@@ -14,7 +14,7 @@ namespace plimsoll::ops {
 /// when it runs on `threads` CPU threads; nothing for operators that are not ours,
 /// but for libtorch's products of matrices where they go through float32 blocks (ops/arithmetic/products_cpu.h). What
 /// our kernels take is exact, by their own plans; what a product takes that they leave to libtorch is asked of
-/// `product_scratch`, never guessed. What libraries take outside libtorch's allocator is not in it.
+/// `product_scratch`. What libraries take outside libtorch's allocator is not in it.
 std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const ProductScratch& product_scratch);
 
 }  // namespace plimsoll::ops

@@ -1,0 +1,178 @@
+// Planning measures within its allowance: larger matmuls are estimated and not run.
+#include "ops/workspace/product_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/measure_allowance.h"
+#include "device/product_scratch.h"
+#include "plimsoll/bytes.h"
+
+namespace plimsoll {
+namespace {
+
+using ops::LibraryProduct;
+
+View matrix(int64_t rows, int64_t columns) {
+  return {kNoBuffer, DType::float32, 0, {rows, columns}, {columns, 1}};
+}
+
+LibraryProduct product_of(int64_t m, int64_t k, int64_t n) {
+  return {matrix(m, k), matrix(k, n), matrix(m, n)};
+}
+
+/// Seconds that only matmuls take, and which matmuls ran.
+struct FakeMachine {
+  double flops_per_second = 1e11, clock = 0;
+  std::vector<LibraryProduct> ran;
+
+  std::function<double()> now() {
+    return [this] { return clock; };
+  }
+  ops::ProductScratch measure(const std::function<int64_t(const LibraryProduct&)>& scratch) {
+    return [this, scratch](const LibraryProduct& product) {
+      clock += product_flops(product) / flops_per_second;
+      ran.push_back(product);
+      return scratch(product);
+    };
+  }
+};
+
+int64_t constant(const LibraryProduct&) {
+  return 4096;
+}
+int64_t copy_of_right(const LibraryProduct& product) {
+  return 4 * product.right.elements();
+}
+
+TEST(MeasureAllowance, ChargesTheClock) {
+  double clock = 5;
+  MeasureAllowance allowance({100, 3}, [&] { return clock; });
+  EXPECT_TRUE(allowance.allows(100, 3));
+  EXPECT_FALSE(allowance.allows(101, 0));
+  {
+    const MeasureAllowance::Charge charge(&allowance);
+    clock += 2;
+  }
+  EXPECT_DOUBLE_EQ(allowance.seconds_left(), 1);
+  EXPECT_FALSE(allowance.allows(0, 1.5));
+  {
+    const MeasureAllowance::Charge charge(&allowance), none(nullptr);
+    clock += 2;
+  }
+  EXPECT_EQ(allowance.seconds_left(), 0);
+}
+
+TEST(MeasureAllowance, ThePlansLimits) {
+  const MeasureAllowance allowance;
+  EXPECT_EQ(allowance.limits().bytes, 256 * MiB);
+  EXPECT_EQ(allowance.limits().seconds, 3);
+}
+
+TEST(ProductEstimate, MeasuresWhatTheAllowanceAllows) {
+  FakeMachine machine;
+  MeasureAllowance allowance({}, machine.now());
+  const LibraryProduct product = product_of(512, 1024, 32000);  // 191 MiB, 0.34 s
+  const ProductScratchFigure figure =
+      product_scratch_within(product, machine.flops_per_second, allowance, machine.measure(copy_of_right));
+  EXPECT_EQ(figure.bytes, 4 * 1024 * 32000);
+  EXPECT_FALSE(figure.is_estimate);
+  ASSERT_EQ(machine.ran.size(), 1u);
+  EXPECT_EQ(product_bytes(machine.ran[0]), product_bytes(product));
+}
+
+TEST(ProductEstimate, RunsNoMatmulAboveTheLimitOfBytes) {
+  FakeMachine machine;
+  MeasureAllowance allowance({.seconds = 1000}, machine.now());
+  for (const auto& [m, k, n] :
+       {std::tuple{512, 4096, 151936}, {151936, 512, 4096}, {512, 151936, 4096}, {20000, 20000, 20000}}) {
+    const ProductScratchFigure figure =
+        product_scratch_within(product_of(m, k, n), machine.flops_per_second, allowance, machine.measure(constant));
+    EXPECT_EQ(figure.bytes, 4096);
+    EXPECT_TRUE(figure.is_estimate);
+  }
+  EXPECT_FALSE(machine.ran.empty());
+  for (const LibraryProduct& each : machine.ran) EXPECT_LE(product_bytes(each), 64 * MiB);
+}
+
+TEST(ProductEstimate, ManyMatmulsKeepTheLimitOfSeconds) {
+  FakeMachine machine;
+  MeasureAllowance allowance({}, machine.now());
+  for (int64_t i = 0; i < 300; ++i) {
+    const LibraryProduct product = i % 2 == 0 ? product_of(200 + i, 4096, 128256) : product_of(200 + i, 1024, 16000);
+    const ProductScratchFigure figure =
+        product_scratch_within(product, machine.flops_per_second, allowance, machine.measure(constant));
+    EXPECT_TRUE(figure.bytes == 4096 || figure.bytes == product_scratch_bound(product));
+  }
+  EXPECT_LE(machine.clock, 3);
+}
+
+TEST(ProductEstimate, WithoutTimeItIsTheUpperBound) {
+  FakeMachine machine;
+  MeasureAllowance allowance({.seconds = 0}, machine.now());
+  const LibraryProduct product = product_of(512, 1024, 32000);
+  const ProductScratchFigure figure =
+      product_scratch_within(product, machine.flops_per_second, allowance, machine.measure(constant));
+  EXPECT_EQ(figure.bytes, product_bytes(product));
+  EXPECT_TRUE(figure.is_estimate);
+  EXPECT_TRUE(machine.ran.empty());
+}
+
+TEST(ProductEstimate, FollowsTheSizesThatScratchGrowsWith) {
+  const std::vector<std::function<int64_t(const LibraryProduct&)>> rules = {
+      constant,
+      copy_of_right,
+      [](const LibraryProduct& product) { return 4 * product.left.elements(); },
+      [](const LibraryProduct& product) { return 4 * product.result.elements(); },
+      [](const LibraryProduct& product) { return 4 * product.result.elements() + 64 * product.left.sizes[0]; },
+      [](const LibraryProduct& product) { return 2048 * std::min<int64_t>(product.left.sizes[1], 2048); },
+      [](const LibraryProduct&) { return int64_t{0}; },
+  };
+  for (size_t rule = 0; rule < rules.size(); ++rule)
+    for (const auto& [m, k, n] : {std::tuple{512, 4096, 151936},
+                                  {50257, 320, 1000},
+                                  {512, 65024, 3000},
+                                  {20000, 300, 30000},
+                                  {12000, 15000, 18000}}) {
+      const LibraryProduct product = product_of(m, k, n);
+      const auto estimate = estimated_product_scratch(product, 4096, rules[rule]);
+      ASSERT_TRUE(estimate);
+      const double exact = static_cast<double>(rules[rule](product));
+      EXPECT_GE(static_cast<double>(*estimate), exact) << rule << " " << m << " " << k << " " << n;
+      // The larger part has up to a quarter more of each size that is cut.
+      EXPECT_LE(static_cast<double>(*estimate), 1.6 * exact + 1) << rule << " " << m << " " << k << " " << n;
+    }
+}
+
+TEST(ProductEstimate, GrowthOfBlocksIsNotThatOfACopy) {
+  const LibraryProduct product = product_of(512, 65024, 4096);
+  const auto blocks = [](const LibraryProduct& part) { return 128 * std::min<int64_t>(part.left.sizes[1], 2048); };
+  EXPECT_EQ(estimated_product_scratch(product, 2048, blocks), 128 * 2048);
+}
+
+// oneDNN's scratch depends on both.
+TEST(ProductEstimate, PartsKeepStridesAndRemainders) {
+  const LibraryProduct product = product_of(208, 1000, 50257);
+  std::vector<LibraryProduct> parts;
+  EXPECT_TRUE(estimated_product_scratch(product, 2048, [&](const LibraryProduct& part) {
+    parts.push_back(part);
+    return 64;
+  }));
+  ASSERT_EQ(parts.size(), 3u);
+  for (const LibraryProduct& part : parts) {
+    EXPECT_EQ(part.left.sizes, product.left.sizes);
+    EXPECT_EQ(part.right.strides, product.right.strides);
+    EXPECT_EQ(part.result.strides, product.result.strides);
+  }
+  EXPECT_EQ(parts[0].right.sizes, (std::vector<int64_t>{1000, 2048 + 50257 % 1024}));
+  EXPECT_EQ(parts[1].result.sizes, (std::vector<int64_t>{208, 2048}));
+  EXPECT_EQ(parts[2].result.sizes, (std::vector<int64_t>{208, 1024}));
+}
+
+TEST(ProductEstimate, SmallMatmulsHaveNoParts) {
+  EXPECT_FALSE(estimated_product_scratch(product_of(256, 256, 511), 256, constant));
+}
+
+}  // namespace
+}  // namespace plimsoll
