@@ -16,8 +16,9 @@
 
 namespace plimsoll {
 
-struct Step;  // plimsoll/step.h
 class LearnedWorkspace;
+class MeasureAllowance;  // base/measure_allowance.h
+struct Step;             // plimsoll/step.h
 
 /// Choices that were left to the planner, made.
 struct JobSettings {
@@ -75,6 +76,10 @@ struct PlanTarget {
   double bfloat16_products = 0, float16_products = 0;
   /// Times of ops may be on file that a run has contradicted: those of the job are made again.
   bool times_contradicted = false;
+  /// What plan_job() may measure on this machine: memory and time, of all plans for this target and its copies
+  /// together. nullptr: a run is about to take the memory, and everything is measured that the machine has the memory
+  /// for.
+  std::shared_ptr<MeasureAllowance> measuring;
   std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
 };
 
@@ -83,6 +88,8 @@ PlanTarget target_of(const DeviceSpec& device);
 
 /// The target that the job itself states. On the CPU this machine, as fast as it was measured to be (measure_machine),
 /// and where the budget is `auto` the memory that is available now, less 10 %; of other devices memory is not known.
+/// Plans for it measure for at most 3 s and take at most 256 MiB beside the program; the rest is estimated, which a
+/// reason says.
 PlanTarget target_of(const Job& job);
 
 /// The job's model and inputs as a step of `micro_batch_size` sequences. Where the vocabulary is `auto` it reads the

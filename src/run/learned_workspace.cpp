@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "run/single_op.h"
@@ -31,26 +33,37 @@ bool LearnedWorkspace::learn_beside(int64_t bytes) {
   return true;
 }
 
-bool LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend) {
-  bool learned = false;
+LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend,
+                                                 const RunOp& run) {
+  bool any = false;
+  std::set<std::string> refused;
   for (const Op& op : trace.ops) {
     if (!op.call || operand_bytes(trace, op) > bytes) continue;  // a large one may be asked for again, with more bytes
     const auto [entry, fresh] = bytes_.try_emplace(key_of(op), 0);
     if (!fresh) continue;
-    try {
-      Op ruled = op;  // by rule it takes this much; what comes on top is learned
-      if (base_) ruled.workspace_bytes = placed_bytes(trace, base_(op).value_or(0));
+    Op ruled = op;  // by rule it takes this much; what comes on top is learned
+    int64_t& learned = entry->second;
+    const auto try_op = [&] {
       SingleOp single(trace, ruled, op.on_host ? cpu_backend() : backend);
       single.run();
       single.synchronize();
-      entry->second = single.unplanned_bytes();
-      learned |= entry->second > 0;
-      learned |= learn_beside(single.beside_bytes());
+      learned = single.unplanned_bytes();
+      any |= learned > 0;
+      any |= learn_beside(single.beside_bytes());
+    };
+    try {
+      if (base_) ruled.workspace_bytes = placed_bytes(trace, base_(op).value_or(0));
+      if (!run) {
+        try_op();
+      } else if (!run(op, try_op)) {
+        refused.insert(entry->first);
+        bytes_.erase(entry);
+      }
     } catch (const UserError&) {  // refuses zeros, or there is no room to try it: the first step will tell
       bytes_.erase(entry);
     }
   }
-  return learned;
+  return {any, static_cast<int64_t>(refused.size())};
 }
 
 WorkspaceModel LearnedWorkspace::model() const {

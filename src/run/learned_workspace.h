@@ -1,6 +1,7 @@
 // Scratch that kernels turned out to take, by what determines it: the operator and its operands' shapes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -26,8 +27,14 @@ class LearnedWorkspace {
   bool learn_beside(int64_t bytes);
 
   /// Runs every distinct op of `trace` once, apart from everything, on zeros; ops whose operands take more than `bytes`
-  /// are left to the first step. Returns whether any took more than was known: a plan made before is wrong then.
-  bool probe(const Trace& trace, int64_t bytes, Backend& backend);
+  /// are left to the first step. `run` may refuse to run an op: it calls its argument, or returns false, and the op is
+  /// left to the first step; empty: every op runs.
+  using RunOp = std::function<bool(const Op&, const std::function<void()>&)>;
+  struct Probed {
+    bool learned = false;  ///< an op took more than was known: a plan made before is wrong
+    int64_t refused = 0;   ///< distinct ops that were not run
+  };
+  Probed probe(const Trace& trace, int64_t bytes, Backend& backend, const RunOp& run = {});
 
   WorkspaceModel model() const;
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "device/backend.h"
 #include "device/cpu_workspace.h"
@@ -51,7 +52,8 @@ std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Ba
 
 }  // namespace
 
-PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here) {
+PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
+                            std::shared_ptr<MeasureAllowance> allowance) {
   PlanOptions result;
   result.budget = options.budget;
   result.micro_batches = options.micro_batches;
@@ -59,7 +61,7 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here)
   result.checkpointed_module = options.checkpointed_module;
   result.update_in_backward = options.update_in_backward;
   result.cost = options.cost;
-  if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options));
+  if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options), std::move(allowance));
   if (options.device == "cuda")
     result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
   if (options.compile != Choice::off) result.fusing = fusing_of(options, here);

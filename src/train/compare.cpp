@@ -120,11 +120,16 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     if (options.stop && options.stop()) break;
     if (options.on_row) options.on_row(static_cast<int>(i), static_cast<int>(ladder.size()), rung.name);
     if (options.measure_seconds > 0) measure_machine(rung.job, options.measure_seconds, start);
-    PlannedJob planned = plan_job(rung.job);
+    const auto plan_for_run = [&] {
+      PlanTarget target = target_of(rung.job);
+      target.measuring = nullptr;  // the row is trained next
+      return plan_job(rung.job, target);
+    };
+    PlannedJob planned = plan_for_run();
     if (rung.down > 0) {
       const int64_t room = planned.plan.peak_bytes - planned.plan.minimum_budget_bytes;
       rung.job.budget.device = planned.plan.peak_bytes - static_cast<int64_t>(rung.down * static_cast<double>(room));
-      planned = plan_job(rung.job);
+      planned = plan_for_run();
     }
     CompareRow row;
     row.name = rung.name;

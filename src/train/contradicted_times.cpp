@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "base/measure_allowance.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "run/machine_cost.h"
@@ -15,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Of a plan that nobody asked to measure anything.
+// For a run; a plan has an allowance.
 constexpr double kSecondsToTimeAgain = 10;
 
 }  // namespace
@@ -65,8 +66,16 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
   times.load(file);
   const int contradicted = times.contradicted(planned.plan.trace);
   if (contradicted == 0) return false;
-  const int64_t bytes = target.budget.device.value_or(host_memory_now().value_or(GiB) / 2);
-  times.measure(planned.plan.trace, target.cost, kSecondsToTimeAgain, bytes);
+  int64_t bytes = target.budget.device.value_or(host_memory_now().value_or(GiB) / 2);
+  double seconds = kSecondsToTimeAgain;
+  if (MeasureAllowance* const allowance = target.measuring.get()) {
+    bytes = std::min(bytes, allowance->limits().bytes);
+    seconds = std::min(seconds, allowance->seconds_left());
+  }
+  {
+    const MeasureAllowance::Charge charge(target.measuring.get());
+    times.measure(planned.plan.trace, target.cost, seconds, bytes);
+  }
   times.save(file);
   const int left = times.contradicted(planned.plan.trace);
   PlanTarget again = target;

@@ -23,7 +23,9 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
   }
   const TrainingOptions options = options_of(job);
   const int threads = threads_of(options);
-  const PlannedJob planned = plan_job(job);
+  PlanTarget target = target_of(job);
+  target.measuring = nullptr;  // the caller asks for measurements
+  const PlannedJob planned = plan_job(job, target);
   OpTimes times(threads);
   times.load(op_times_file(threads));
   // Scratch is part of an op's time: the planned trace has it, and the ops that run again are the same.

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/bytes_up.h"
+#include "base/measure_allowance.h"
 #include "device/backend.h"
+#include "device/cpu_workspace.h"
 #include "job/job_units.h"
 #include "job/vocabulary.h"
 #include "plimsoll/bytes.h"
@@ -46,6 +48,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // Minimum budget over budget from which on a large step is not planned again only to say what does not fit.
 constexpr double kByFar = 1.05;
 
+// What ops take beyond their rules leaves this to matmuls, seconds: the scratch of matmuls may be larger.
+constexpr double kSecondsForMatmuls = 0.5;
+
 // The job under one micro batch: recorded once, planned under any budget.
 class Candidate {
  public:
@@ -76,7 +81,8 @@ class Candidate {
     recorded_ = record_step(step, options);
     record_seconds_ = seconds_since(start);
     settings_.parameters = numbers_learned(recorded_);
-    plan_options_ = plan_options_of(options, backend_);
+    plan_options_ = plan_options_of(options, backend_, target.measuring);
+    measuring_ = target.measuring;
     plan_options_.on_schedule = on_schedule;
     plan_options_.thorough = target.thorough;
     threads_ = threads_of(options);
@@ -125,9 +131,23 @@ class Candidate {
     to_be_probed_ = false;
     const auto workspace = std::make_shared<LearnedWorkspace>(plan_options_.workspace);
     at::set_num_threads(threads_);
-    const bool learned = workspace->probe(recorded_, kProbedBytes, *backend_);
+    LearnedWorkspace::RunOp run;
+    if (measuring_)
+      run = [this](const Op& op, const std::function<void()>& try_op) {
+        if (!measuring_->allows(0, seconds_of(plan_options_.cost, op) + kSecondsForMatmuls)) return false;
+        const MeasureAllowance::Charge charge(measuring_.get());
+        try_op();
+        return true;
+      };
+    const LearnedWorkspace::Probed probed = workspace->probe(recorded_, kProbedBytes, *backend_, run);
     workspace_ = workspace;
-    if (!learned) return;  // what was searched holds
+    if (probed.refused > 0)
+      settings_.reasons.push_back(
+          {"not measured",
+           fmt::format("scratch of {} ops is that of their rules, or 0 without a rule: planning measures for at most "
+                       "{:g} s; train runs these ops before its first step",
+                       probed.refused, measuring_->limits().seconds)});
+    if (!probed.learned) return;  // what was searched holds
     plan_options_ = with_learned(std::move(plan_options_), *workspace);
     planner_.emplace(recorded_, plan_options_);
     misfit_.reset();
@@ -147,6 +167,7 @@ class Candidate {
   int threads_ = 0;
   Backend* backend_ = nullptr;  // of the device planned for, where it is here
   bool to_be_probed_ = false;
+  std::shared_ptr<MeasureAllowance> measuring_;  // nullptr: no limits
   Trace recorded_;
   double record_seconds_ = 0;
   std::shared_ptr<const LearnedWorkspace> workspace_;
@@ -191,6 +212,7 @@ class JobPlanner {
           {target_.budget.device ? "memory_budget: " + format_bytes(*target_.budget.device) : "memory_budget: none",
            target_.budget_reason});
     if (!target_.unknown.empty()) planned.settings.reasons.push_back({"not counted", target_.unknown});
+    note_estimates(planned);
     planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),
                                 planned.settings.reasons.end());
     planned.plan_seconds = seconds_since(start);
@@ -264,6 +286,24 @@ class JobPlanner {
       if (!single || size == *job_.batch_size)
         added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
     return added;
+  }
+
+  void note_estimates(PlannedJob& planned) const {
+    if (target_.device != "cpu") return;
+    const EstimatedScratch estimated = estimated_scratch(planned.plan.trace, threads_of(options_of(job_)));
+    if (estimated.matmuls == 0) return;
+    const bool one = estimated.matmuls == 1;
+    const std::string which = fmt::format("scratch of {} matmul{} is an estimate ({} planned): ", estimated.matmuls,
+                                          one ? "" : "s", format_bytes(estimated.bytes));
+    const std::string why =
+        target_.measuring
+            ? fmt::format(
+                  "planning measures matmuls of at most {}, and for at most {:g} s; train measures {} before "
+                  "its first step",
+                  format_bytes(target_.measuring->limits().bytes), target_.measuring->limits().seconds,
+                  one ? "it" : "them")
+            : "the machine does not have the memory to measure more now";
+    planned.settings.reasons.push_back({"not measured", which + why});
   }
 
   std::string choices_of(const PlannedJob& planned) const {

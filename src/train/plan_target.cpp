@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "base/measure_allowance.h"
 #include "catalogue/device_cost.h"
 #include "device/backend.h"
 #include "device/host_memory.h"
@@ -83,6 +85,11 @@ PlanTarget target_of(const Job& job) {
       target.budget_reason = fmt::format(
           "what a device '{}' has is not known here; name one with --gpu, or set memory_budget", job.device);
     return target;
+  }
+  target.measuring = std::make_shared<MeasureAllowance>();
+  {
+    const MeasureAllowance::Charge charge(target.measuring.get());
+    ops::product_speeds();  // measured by the first plan of a machine, for at most 2 s
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
   target.times_contradicted = true;  // plan_job looks whether any are of this job

@@ -134,7 +134,8 @@ class Run {
     const AtomicFile probe(profile_.file);  // never committed: leaves no trace
   }
 
-  void plan(const PlanTarget& target) {
+  void plan(PlanTarget target) {
+    target.measuring = nullptr;  // the run takes the memory next
     report_.job = plan_job(asked_, target, [] {
       if (stop_requested) throw StoppedEarly();
     });

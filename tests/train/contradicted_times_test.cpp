@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "base/measure_allowance.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
 #include "train/tiny_job.h"
@@ -86,6 +87,16 @@ TEST_F(ContradictedTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
   EXPECT_THAT(reasons_of(mended), HasSubstr("operators timed again: "));
   // Once.
   EXPECT_THAT(reasons_of(plan_job(job_)), Not(HasSubstr("timed again")));
+}
+
+TEST_F(ContradictedTimes, APlanTimesAgainWithinItsAllowance) {
+  poison();
+  const PlannedJob poisoned = plan_job(job_);
+  ASSERT_NE(contradict_times(poisoned, 1, poisoned.step_seconds / 3), "");
+  PlanTarget target = target_of(job_);
+  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
+  EXPECT_THAT(reasons_of(plan_job(job_, target)), HasSubstr("operators timed again: 0"));
+  EXPECT_THAT(reasons_of(plan_job(job_)), AllOf(HasSubstr("operators timed again: "), Not(HasSubstr("again: 0"))));
 }
 
 TEST_F(ContradictedTimes, WithoutTimedOpsNothingIsSaid) {

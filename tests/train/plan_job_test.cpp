@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/measure_allowance.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
@@ -14,6 +15,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PlanJobTest : public ::testing::Test {
  protected:
@@ -323,6 +325,44 @@ TEST_F(PlanJobTest, AccumulatesWhereAStepMayHaveMoreThanOneMicroBatch) {
   EXPECT_FALSE(options_of(job).accumulate);
   EXPECT_TRUE(options_of(open_job(4)).accumulate);
   EXPECT_FALSE(options_of(open_job(1)).accumulate);
+}
+
+std::string reasons_of(const PlannedJob& planned) {
+  std::string text;
+  for (const Reason& reason : planned.plan.reasons) text += reason.decision + ": " + reason.why + "\n";
+  return text;
+}
+
+// A thread count that no other test plans for: what was measured there holds for the process.
+TEST_F(PlanJobTest, SaysWhichScratchIsAnEstimate) {
+  Job job = tiny_job(folder_);
+  job.precision = Precision::fp32_true;
+  job.threads = 3;
+  PlanTarget target = target_of(job);
+  ASSERT_TRUE(target.measuring);
+  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.bytes = 1});
+  const PlannedJob estimated = plan_job(job, target);
+  EXPECT_THAT(reasons_of(estimated), HasSubstr("not measured: scratch of "));
+  EXPECT_THAT(reasons_of(estimated), HasSubstr("planning measures matmuls of at most 1 B,"));
+  EXPECT_THAT(estimated.settings.reasons, Contains(Field(&Reason::decision, "not measured")));
+
+  target.measuring = nullptr;  // as a run plans
+  const PlannedJob measured = plan_job(job, target);
+  EXPECT_THAT(reasons_of(measured), Not(HasSubstr("not measured")));
+  // The plan has the measured figure from here on.
+  const PlannedJob planned = plan_job(job);
+  EXPECT_THAT(reasons_of(planned), Not(HasSubstr("not measured")));
+  EXPECT_EQ(planned.plan.peak_bytes, measured.plan.peak_bytes);
+}
+
+TEST_F(PlanJobTest, WithoutTimeNoOpIsTried) {
+  Job job = tiny_job(folder_);
+  job.threads = 5;  // as above: its estimates are of no other test
+  PlanTarget target = target_of(job);
+  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
+  const PlannedJob planned = plan_job(job, target);
+  EXPECT_THAT(reasons_of(planned), HasSubstr("without a rule: planning measures for at most 0 s"));
+  EXPECT_THAT(reasons_of(plan_job(job)), Not(HasSubstr("without a rule")));
 }
 
 }  // namespace
