@@ -92,7 +92,7 @@ struct Training::Impl {
     require_fit("");
     if (!backend) backend = &backend_for(options.device);  // says what is missing
     require_memory();                                      // before large ops are tried out
-    if (workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend)) {
+    if (workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).learned) {
       make_plan_anew("");
       require_fit(" with the scratch that its kernels take");
       require_memory();
