@@ -1,0 +1,74 @@
+// Exchange of tensors between the ranks of a training. Ranks call the same functions in the same order.
+//
+// Sums are made in rank order: R ranks with one micro batch each get the bits that one rank gets with R micro batches.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+/// The ranks of a training, as one of them sees them. Tensors are flat (one dimension), contiguous and on the rank's
+/// device. Every function blocks until this rank may use its results and overwrite its arguments. Each throws
+/// UserError (failure) that names the rank, its host and its last operator if another rank fails, ends or does not
+/// answer.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  virtual int rank() const = 0;  ///< in [0, size())
+  virtual int size() const = 0;  ///< number of ranks, at least 1
+
+  /// sum = s_0 + s_1 + … + s_(R-1) if `first`, else sum + s_0 + … + s_(R-1), added in this order, each addition rounded
+  /// to the dtype of `sum`, where s_r is slice `rank()` of the `source` of rank r. Slice q of a source is its elements
+  /// from q * sum.numel() on; elements that it does not have count as zeros (`sum` is 0 there). `source` has at most
+  /// size() * sum.numel() elements, the same number and dtype on every rank; its dtype may be narrower than that of
+  /// `sum`.
+  virtual void reduce_scatter(const at::Tensor& sum, const at::Tensor& source, bool first) = 0;
+
+  /// The same sum of all elements on every rank: `sum` has as many elements as `source`.
+  virtual void all_reduce(const at::Tensor& sum, const at::Tensor& source, bool first) = 0;
+
+  /// `whole` has size() equal slices; slice r of every rank becomes slice r of rank r. Any dtype.
+  virtual void all_gather(const at::Tensor& whole) = 0;
+
+  /// `tensor` of every rank becomes that of rank `root`. Any dtype.
+  virtual void broadcast(const at::Tensor& tensor, int root) = 0;
+
+  /// Returns the text of every rank, in rank order. For the host: a few kilobytes at most.
+  virtual std::vector<std::string> gather_text(std::string_view text) = 0;
+
+  /// Says what this rank is at, for messages of other ranks: "step 12", "plimsoll::reduce_scatter_ of
+  /// layers.3.weight". Costs no more than a copy of the text, which is cut at 200 bytes.
+  virtual void note(std::string_view place) = 0;
+
+  /// Tells the other ranks that this one failed, and why. What they wait for throws from then on.
+  virtual void fail(std::string_view why) noexcept = 0;
+
+  /// Bytes that this rank has sent to other ranks so far.
+  virtual int64_t bytes_sent() const = 0;
+  /// Bytes of host memory that this object holds for its exchanges; constant over its lifetime. They are planned.
+  virtual int64_t held_bytes() const = 0;
+};
+
+/// The exchange of the training whose operators run on this thread; nullptr: none.
+Exchange* current_exchange();
+
+/// Makes `exchange` the current one of this thread for its lifetime.
+class ExchangeScope {
+ public:
+  explicit ExchangeScope(Exchange* exchange);
+  ~ExchangeScope();
+  ExchangeScope(const ExchangeScope&) = delete;
+  ExchangeScope& operator=(const ExchangeScope&) = delete;
+
+ private:
+  Exchange* before_;
+};
+
+}  // namespace plimsoll

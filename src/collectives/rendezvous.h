@@ -1,0 +1,35 @@
+// How the ranks of a training find each other.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "collectives/exchange.h"
+
+namespace plimsoll {
+
+/// Where a rank is and how it meets the others.
+struct Rendezvous {
+  int rank = 0, size = 1;              ///< of all ranks
+  int local_rank = 0, local_size = 1;  ///< of those on this host
+  /// The store of c10d: a TCPStore at `address`:`port`, or with an empty address a FileStore at `file`, which must not
+  /// exist before the first rank comes.
+  std::string address;
+  int port = 0;
+  bool serves = false;  ///< this rank starts the TCPStore; false: another program has started it (torchrun), or a rank
+  std::filesystem::path file;
+  std::string run_id;  ///< a prefix of all keys: one store may serve several runs
+  /// Ranks that have not come by then are named.
+  std::chrono::milliseconds patience = std::chrono::seconds(60);
+  /// A rank that gives no sign of life for so long counts as hanging.
+  std::chrono::milliseconds silence = std::chrono::seconds(3);
+};
+
+/// Meets the other ranks. Ranks that are all on one host and run on the CPU exchange through shared memory; others
+/// through c10d's Gloo. Throws UserError (failure): a port that is taken, a store that does not answer, ranks that did
+/// not come (which, after how many seconds).
+std::shared_ptr<Exchange> meet(const Rendezvous& rendezvous);
+
+}  // namespace plimsoll
