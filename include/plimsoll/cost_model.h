@@ -51,6 +51,8 @@ struct CostModel {
   double overhead_seconds = 0;                                    ///< of each op, whatever it does: launch, dispatch
   double host_link = 0;        ///< bytes a second between device and host, each way; 0: nothing can be moved
   double disk_link = 0;        ///< likewise between device and disk; 0: nothing can be moved there
+  double peer_link = 0;        ///< bytes a second that a rank sends to the other ranks while it receives as many
+  double peer_latency = 0;     ///< seconds of an exchange between ranks that moves nothing
   double host_bytes = 0;       ///< bytes a second that an op on the host reads and writes; 0: none runs there
   bool copies_overlap = true;  ///< they cost the device's ops nothing; false: an op that starts one takes its time, and
                                ///< ops on the host theirs, because the device's cores do both

@@ -104,6 +104,27 @@ struct Budget {
   bool operator==(const Budget&) const = default;
 };
 
+/// What each of several ranks stores of the training state, by the names of PyTorch and of ZeRO (Rajbhandari et al.
+/// 2020, "ZeRO: memory optimizations toward training trillion parameter models").
+enum class Strategy : uint8_t {
+  ddp,        ///< "ddp": everything on every rank
+  zero1,      ///< "zero1": a slice of the optimizer state
+  zero2,      ///< "zero2": a slice of optimizer state and gradients
+  zero3,      ///< "zero3": a slice of optimizer state, gradients and parameters
+  automatic,  ///< "auto": the planner's choice
+};
+/// Returns the name, as in a job file.
+std::string_view name_of(Strategy strategy);
+
+/// The ranks of a training, each with a device of its own. All ranks have the same options except `rank`.
+struct RankOptions {
+  int64_t count = 1;  ///< ranks, at least 1
+  int64_t rank = 0;   ///< this one, in [0, count)
+  Strategy strategy = Strategy::automatic;
+  /// Compares all fields.
+  bool operator==(const RankOptions&) const = default;
+};
+
 /// Settings of a training step: its arithmetic, its budget in bytes, its device.
 struct TrainingOptions {
   Precision precision = Precision::fp32_true;
@@ -123,8 +144,9 @@ struct TrainingOptions {
   std::string checkpointed_module;  ///< `on`: only the blocks within this module ("llm"); empty: all
   Choice update_in_backward = Choice::automatic;
   Choice compile = Choice::automatic;  ///< fuse chains of pointwise ops; `automatic`: where that gains something
-  Budget budget;
-  int64_t micro_batches = 1;              ///< of a step, as far as is known: what they cost counts so often
+  Budget budget;                          ///< of each rank
+  RankOptions ranks;
+  int64_t micro_batches = 1;              ///< of a step on each rank, as far as is known: what they cost counts so often
   std::filesystem::path disk_path;        ///< the folder for it; empty: the working directory
   std::string device = "cpu";             ///< whose casts and scratch are planned for
   int threads = 0;                        ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores

@@ -97,6 +97,7 @@ struct Op {
   int64_t random_id = -1;            ///< >= 0: draws random numbers; the same id draws the same numbers within a step
   double flops = 0;                  ///< arithmetic operations, a multiply-add counted as two
   int64_t bytes_moved = 0;           ///< bytes read and written, each operand once
+  int64_t link_bytes = 0;            ///< that this rank sends to other ranks; 0: the op is no exchange
   int64_t workspace_bytes = 0;       ///< scratch that the kernel takes while it runs, on the device planned for
   bool recomputed = false;           ///< a second run of a forward op, put in by a pass
   bool on_host = false;              ///< runs on the host, on operands and scratch in host memory; put so by a pass
