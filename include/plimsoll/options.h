@@ -144,12 +144,12 @@ struct TrainingOptions {
   std::string checkpointed_module;  ///< `on`: only the blocks within this module ("llm"); empty: all
   Choice update_in_backward = Choice::automatic;
   Choice compile = Choice::automatic;  ///< fuse chains of pointwise ops; `automatic`: where that gains something
-  Budget budget;                          ///< of each rank
+  Budget budget;                       ///< of each rank
   RankOptions ranks;
-  int64_t micro_batches = 1;              ///< of a step on each rank, as far as is known: what they cost counts so often
-  std::filesystem::path disk_path;        ///< the folder for it; empty: the working directory
-  std::string device = "cpu";             ///< whose casts and scratch are planned for
-  int threads = 0;                        ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
+  int64_t micro_batches = 1;        ///< of a step on each rank, as far as is known: what they cost counts so often
+  std::filesystem::path disk_path;  ///< the folder for it; empty: the working directory
+  std::string device = "cpu";       ///< whose casts and scratch are planned for
+  int threads = 0;                  ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
   uint64_t seed = 0;                      ///< of initialisation and of random operators
 };
