@@ -36,7 +36,8 @@ class Recorder {
   void mark(const at::Tensor& tensor, Role role, const std::string& label, bool persistent);
   void mark_output(const at::Tensor& tensor, const std::string& name);
   void add_input(const std::string& name, const at::Tensor& tensor);
-  void add_state(const std::string& name, const at::Tensor& tensor);
+  /// `whole`: of a slice, what it is a slice of.
+  void add_state(const std::string& name, const at::Tensor& tensor, WholeTensor whole = {});
   /// Ops recorded from here on, up to the next piece or the end of the segment, are that piece of the update.
   void begin_update_piece(UpdatePiece piece);
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
@@ -49,6 +50,7 @@ class Recorder {
   // Called by the plan device.
   BufferId add_buffer(int64_t bytes);
   void grow_buffer(BufferId buffer, int64_t bytes);
+  int64_t buffer_bytes(BufferId buffer) const { return trace_.buffers[buffer].bytes; }
   /// Appends a call. `outputs` are what the call returned.
   void add_op(const OpSignature& signature, const std::vector<c10::IValue>& arguments,
               const std::vector<c10::IValue>& outputs);
