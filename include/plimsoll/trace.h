@@ -134,20 +134,13 @@ struct UpdatePiece {
   int32_t begin = 0, end = 0;      ///< ops [begin, end)
 };
 
-/// What a tensor is a slice of, in elements: the tensor of all ranks' slices, one behind the other in the order of
-/// memory, the last one shorter or empty.
-struct WholeTensor {
-  std::vector<int64_t> sizes;    ///< empty: the tensor is no slice
-  std::vector<int64_t> strides;  ///< dense
-  /// Compares all fields.
-  bool operator==(const WholeTensor&) const = default;
-};
-
 /// A tensor that the outside world knows by name.
 struct NamedView {
   std::string name;
   View view;
-  WholeTensor whole = {};  ///< of a slice: the whole; the view is this rank's, flat
+  /// Where the view is this rank's slice, flat: sizes of the whole, contiguous tensor that the slices of all ranks
+  /// make, one behind the other, without the padding at its end. Empty: the view is the whole.
+  std::vector<int64_t> whole_sizes = {};
 };
 
 /// Bytes that a buffer holds from the start: a tensor that the step used as it is.

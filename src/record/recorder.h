@@ -36,8 +36,8 @@ class Recorder {
   void mark(const at::Tensor& tensor, Role role, const std::string& label, bool persistent);
   void mark_output(const at::Tensor& tensor, const std::string& name);
   void add_input(const std::string& name, const at::Tensor& tensor);
-  /// `whole`: of a slice, what it is a slice of.
-  void add_state(const std::string& name, const at::Tensor& tensor, WholeTensor whole = {});
+  /// `whole_sizes`: of a slice (NamedView).
+  void add_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes = {});
   /// Ops recorded from here on, up to the next piece or the end of the segment, are that piece of the update.
   void begin_update_piece(UpdatePiece piece);
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.

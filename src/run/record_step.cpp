@@ -122,7 +122,7 @@ class StepRecorder {
     if (kind == optimizer::Kind::adafactor || kind == optimizer::Kind::muon) return std::nullopt;  // of whole matrices
     const at::Tensor whole = parameter.value.detach();
     const int64_t count = whole.numel(), each = optimizer::slice_elements(count, ranks.count);
-    if (each == 0 || whole.storage_offset() != 0 || !whole.is_non_overlapping_and_dense() ||
+    if (each == 0 || whole.storage_offset() != 0 || !whole.is_contiguous() ||
         recorder_.buffer_bytes(buffer_of(whole)) != count * static_cast<int64_t>(whole.element_size()))
       return std::nullopt;
     const int64_t padded = each * ranks.count;
@@ -169,7 +169,7 @@ class StepRecorder {
       if ((parameter.slice = slice_of(parameter))) parameter.value = parameter.slice->own();
     for (const NamedState& state : optimizer_.make_state(parameters_)) {
       recorder_.mark(state.tensor, Role::optimizer_state, state.name, /*persistent=*/true);
-      recorder_.add_state(state.name, state.tensor, {state.whole_sizes, state.whole_strides});
+      recorder_.add_state(state.name, state.tensor, state.whole_sizes);
     }
     for (const at::Tensor& scalar : update_step_.make_scalars(parameters_))
       recorder_.mark(scalar, Role::input, "scalars of the update", /*persistent=*/true);

@@ -44,7 +44,7 @@ bool same_segment(const Segment& a, const Segment& b) {
 }
 
 bool same_named_view(const NamedView& a, const NamedView& b) {
-  return a.name == b.name && a.view == b.view && a.whole == b.whole;
+  return a.name == b.name && a.view == b.view && a.whole_sizes == b.whole_sizes;
 }
 
 bool same_constant(const ConstantData& a, const ConstantData& b) {

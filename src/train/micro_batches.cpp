@@ -88,7 +88,7 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
   if (!targets_of(first)) evaluation_windows_ -= evaluation_windows_ % samples_;
 }
 
-void MicroBatches::start(int64_t position) {
+void MicroBatches::start(int64_t position, int64_t ranks, int64_t rank) {
   LoaderOptions options;
   options.num_workers = config_.num_workers;
   options.prefetch = config_.prefetch;
@@ -96,6 +96,8 @@ void MicroBatches::start(int64_t position) {
   options.samples_of_last = last_samples_;
   options.batches_per_step = per_step_;
   options.start = position;
+  options.stride = ranks;
+  options.offset = rank;
   loader_.reset();
   loader_.emplace(
       [this](int64_t first, int64_t samples) {

@@ -45,8 +45,9 @@ class MicroBatches {
   MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress);
 
   /// From here on next() gives micro batches from window `position` on, where a step begins, counted over all epochs,
-  /// prepared ahead by threads that persist over epochs.
-  void start(int64_t position);
+  /// prepared ahead by threads that persist over epochs. Rank r of several gets micro batches r, r + ranks, …: no
+  /// window twice, none left out.
+  void start(int64_t position, int64_t ranks = 1, int64_t rank = 0);
   Batch next();
 
   /// The epoch of the window at `position`.

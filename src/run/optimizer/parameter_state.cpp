@@ -61,10 +61,7 @@ class StateMaker {
   // One number for each of the parameter.
   at::Tensor named(const std::string& kind, at::Tensor tensor) {
     NamedState& state = named_.emplace_back(NamedState{"optimizer." + kind + "." + parameter_.name, tensor});
-    if (parameter_.slice) {
-      state.whole_sizes = parameter_.model_tensor().sizes().vec();
-      state.whole_strides = parameter_.model_tensor().strides().vec();
-    }
+    if (parameter_.slice) state.whole_sizes = parameter_.model_tensor().sizes().vec();
     return tensor;
   }
 
@@ -74,10 +71,7 @@ class StateMaker {
     const at::Tensor tensor =
         at::zeros({count_of(value().numel())}, value().options().dtype(type).requires_grad(false));
     NamedState& state = named_.emplace_back(NamedState{"optimizer." + kind + "." + parameter_.name, tensor});
-    if (parameter_.slice) {
-      state.whole_sizes = {count_of(parameter_.model_tensor().numel())};
-      state.whole_strides = {1};
-    }
+    if (parameter_.slice) state.whole_sizes = {count_of(parameter_.model_tensor().numel())};
     return tensor;
   }
 

@@ -32,8 +32,7 @@ struct OptimizedParameter {
 struct NamedState {
   std::string name;
   at::Tensor tensor;
-  /// Where `tensor` is this rank's slice: sizes and strides of the whole, without padding; empty: it is the whole.
-  std::vector<int64_t> whole_sizes = {}, whole_strides = {};
+  std::vector<int64_t> whole_sizes = {};  ///< where `tensor` is this rank's slice (NamedView); empty: it is the whole
 };
 
 namespace optimizer {
