@@ -14,8 +14,9 @@
 
 namespace plimsoll::optimizer {
 
-/// Returns the elements of each rank's slice of a parameter of `elements`, a multiple of 1024; 0: it has fewer than
-/// 4096 for each rank, and every rank has all of it.
+/// Returns the elements of each rank's slice of a parameter of `elements`, a multiple of 1024; 0: every rank has all of
+/// it, because it has fewer than 4096 for each rank, or is no multiple of 128 (the last block of 8- and 4-bit state
+/// would lie otherwise in a slice).
 int64_t slice_elements(int64_t elements, int64_t ranks);
 
 /// The slice of a parameter that this rank updates.
