@@ -80,6 +80,7 @@ struct PlanTarget {
   /// together. nullptr: a run is about to take the memory, and everything is measured that the machine has the memory
   /// for.
   std::shared_ptr<MeasureAllowance> measuring;
+  int64_t rank = 0;     ///< of several, whose plan it is; ranks differ in their slices only
   std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
 };
 
@@ -245,6 +246,11 @@ TrainReport train_job(const Job& job, TrainObserver& observer);
 /// The same, with some of its steps timed op by op into profile.file. Throws UserError before anything is trained where
 /// that cannot be written, or where the job has too few steps for any of them to be timed.
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile);
+
+/// The same as one of several ranks, which call it with the same job: rank 0 writes the files and has the report of the
+/// whole; the others' observers hear of their own. `exchange`: null where there is one rank.
+TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
+                      std::shared_ptr<Exchange> exchange);
 
 /// Asks the train_job in progress, or the next one, to finish its step, or leave its planning, save a checkpoint if the
 /// job has a directory for it and steps were done, and return. From any thread and from a signal handler.

@@ -26,8 +26,9 @@ struct LoaderOptions {
 };
 
 /// Calls `make_batch(first_sample, samples)` for start, start + samples_per_batch, … without end, one batch after the
-/// other, with a stride only for batches offset, offset + stride, …. The batches and their order do not depend on the number of workers as long as make_batch gives the same for the same arguments; with more
-/// than one worker it is called from several threads at once.
+/// other, with a stride only for batches offset, offset + stride, …. The batches and their order do not depend on the
+/// number of workers as long as make_batch gives the same for the same arguments; with more than one worker it is
+/// called from several threads at once.
 class Loader {
  public:
   using MakeBatch = std::function<Batch(int64_t first_sample, int64_t samples)>;

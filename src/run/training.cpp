@@ -562,6 +562,13 @@ std::vector<std::pair<std::string, at::Tensor>> Training::state() {
   return state;
 }
 
+std::map<std::string, std::vector<int64_t>> Training::slices() const {
+  std::map<std::string, std::vector<int64_t>> slices;
+  for (const NamedView& entry : impl_->plan.trace.state)
+    if (!entry.whole_sizes.empty()) slices[entry.name] = entry.whole_sizes;
+  return slices;
+}
+
 std::map<std::string, std::string> Training::counters() const {
   return {{"steps", std::to_string(impl_->steps)},
           {"steps_skipped", std::to_string(impl_->skipped)},

@@ -70,6 +70,7 @@ class Candidate {
     TrainingOptions options = options_of(pinned);
     options.device = target.device;
     options.cost = target.cost;
+    options.ranks.rank = target.rank;
     const Step step = step_of(pinned, micro_batch_size);
     settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
     options.budget = target.budget;
