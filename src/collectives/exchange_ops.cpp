@@ -14,7 +14,8 @@ using at::Tensor;
 using ops::require;
 
 constexpr std::string_view kReduceScatter = "plimsoll::reduce_scatter_", kAllReduce = "plimsoll::all_reduce_",
-                           kAllGather = "plimsoll::all_gather_", kBroadcast = "plimsoll::broadcast_";
+                           kAllGather = "plimsoll::all_gather_", kGather = "plimsoll::gather_",
+                           kBroadcast = "plimsoll::broadcast_";
 
 void require_flat(std::string_view op, const char* name, const Tensor& tensor) {
   require(tensor.dim() == 1 && tensor.is_contiguous(), op.data(), name, " must be flat and contiguous; it is ",
@@ -47,6 +48,14 @@ void check_all_gather(Tensor& whole, int64_t ranks) {
           ranks, " ranks");
 }
 
+void check_gather(Tensor& whole, const Tensor& slice) {
+  require_flat(kGather, "whole", whole);
+  require_flat(kGather, "slice", slice);
+  require(slice.numel() > 0 && whole.numel() % slice.numel() == 0 && whole.scalar_type() == slice.scalar_type(),
+          kGather.data(), "whole has ", whole.numel(), " elements of ", c10::toString(whole.scalar_type()),
+          ", the slice ", slice.numel(), " of ", c10::toString(slice.scalar_type()));
+}
+
 void check_broadcast(Tensor& tensor, int64_t root) {
   require_flat(kBroadcast, "tensor", tensor);
   require(root >= 0, kBroadcast.data(), "root is ", root);
@@ -76,6 +85,15 @@ void run_all_gather(Tensor& whole, int64_t ranks) {
   exchange.all_gather(whole);
 }
 
+void run_gather(Tensor& whole, const Tensor& slice) {
+  check_gather(whole, slice);
+  Exchange& exchange = exchange_of(kGather);
+  require(whole.numel() == slice.numel() * exchange.size(), kGather.data(), "recorded for ",
+          whole.numel() / slice.numel(), " ranks; there are ", exchange.size());
+  whole.narrow(0, exchange.rank() * slice.numel(), slice.numel()).copy_(slice);
+  exchange.all_gather(whole);
+}
+
 void run_broadcast(Tensor& tensor, int64_t root) {
   check_broadcast(tensor, root);
   exchange_of(kBroadcast).broadcast(tensor, static_cast<int>(root));
@@ -87,12 +105,14 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("reduce_scatter_(Tensor(a!) sum, Tensor source, bool first) -> ()");
   m.def("all_reduce_(Tensor(a!) sum, Tensor source, bool first) -> ()");
   m.def("all_gather_(Tensor(a!) whole, int ranks) -> ()");
+  m.def("gather_(Tensor(a!) whole, Tensor slice) -> ()");
   m.def("broadcast_(Tensor(a!) tensor, int root) -> ()");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("reduce_scatter_", check_reduce_scatter);
   m.impl("all_reduce_", check_all_reduce);
   m.impl("all_gather_", check_all_gather);
+  m.impl("gather_", check_gather);
   m.impl("broadcast_", check_broadcast);
 }
 // The exchange knows the device.
@@ -100,16 +120,18 @@ TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("reduce_scatter_", run_reduce_scatter);
   m.impl("all_reduce_", run_all_reduce);
   m.impl("all_gather_", run_all_gather);
+  m.impl("gather_", run_gather);
   m.impl("broadcast_", run_broadcast);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("reduce_scatter_", run_reduce_scatter);
   m.impl("all_reduce_", run_all_reduce);
   m.impl("all_gather_", run_all_gather);
+  m.impl("gather_", run_gather);
   m.impl("broadcast_", run_broadcast);
 }
 TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
-  for (const char* name : {"reduce_scatter_", "all_reduce_", "all_gather_", "broadcast_"})
+  for (const char* name : {"reduce_scatter_", "all_reduce_", "all_gather_", "gather_", "broadcast_"})
     m.impl(name, torch::autograd::autogradNotImplementedFallback());
 }
 
@@ -131,6 +153,12 @@ void all_gather_(const Tensor& whole, int64_t ranks) {
   handle.call(whole_out, ranks);
 }
 
+void gather_(const Tensor& whole, const Tensor& slice) {
+  static const auto handle = ops::operator_handle<void(Tensor&, const Tensor&)>(kGather.data());
+  Tensor whole_out = whole;
+  handle.call(whole_out, slice);
+}
+
 void broadcast_(const Tensor& tensor, int64_t root) {
   static const auto handle = ops::operator_handle<void(Tensor&, int64_t)>(kBroadcast.data());
   Tensor out = tensor;
@@ -138,7 +166,8 @@ void broadcast_(const Tensor& tensor, int64_t root) {
 }
 
 bool is_exchange(const Op& op) {
-  return op.name == kReduceScatter || op.name == kAllReduce || op.name == kAllGather || op.name == kBroadcast;
+  return op.name == kReduceScatter || op.name == kAllReduce || op.name == kAllGather || op.name == kGather ||
+         op.name == kBroadcast;
 }
 
 int64_t exchange_bytes(const Op& op, int64_t ranks) {

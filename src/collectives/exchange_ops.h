@@ -3,6 +3,7 @@
 //     plimsoll::reduce_scatter_(Tensor(a!) sum, Tensor source, bool first) -> ()
 //     plimsoll::all_reduce_(Tensor(a!) sum, Tensor source, bool first) -> ()
 //     plimsoll::all_gather_(Tensor(a!) whole, int ranks) -> ()
+//     plimsoll::gather_(Tensor(a!) whole, Tensor slice) -> ()
 //     plimsoll::broadcast_(Tensor(a!) tensor, int root) -> ()
 //
 // They do what the functions of Exchange do (collectives/exchange.h), with the exchange of the thread that runs them.
@@ -16,13 +17,15 @@
 
 namespace plimsoll {
 
-/// Sums slices of all ranks' `source`, in rank order. `sum` and `source` are flat; the dtype of `source` is that of `sum`
-/// or narrower. Throws UserError if they do not go together.
+/// Sums slices of all ranks' `source`, in rank order. `sum` and `source` are flat; the dtype of `source` is that of
+/// `sum` or narrower. Throws UserError if they do not go together.
 void reduce_scatter_(const at::Tensor& sum, const at::Tensor& source, bool first);
 /// Sums all ranks' `source`, of the size of `sum`, in rank order.
 void all_reduce_(const at::Tensor& sum, const at::Tensor& source, bool first);
 /// Fills in the slices of the other `ranks` - 1.
 void all_gather_(const at::Tensor& whole, int64_t ranks);
+/// The same from a slice elsewhere: `whole` becomes the slices of all ranks, one behind the other.
+void gather_(const at::Tensor& whole, const at::Tensor& slice);
 /// Takes over the tensor of rank `root`.
 void broadcast_(const at::Tensor& tensor, int64_t root);
 

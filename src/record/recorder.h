@@ -38,6 +38,8 @@ class Recorder {
   void add_input(const std::string& name, const at::Tensor& tensor);
   /// `whole_sizes`: of a slice (NamedView).
   void add_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes = {});
+  /// Puts another tensor in the place of the state entry `name`.
+  void replace_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes);
   /// Ops recorded from here on, up to the next piece or the end of the segment, are that piece of the update.
   void begin_update_piece(UpdatePiece piece);
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.

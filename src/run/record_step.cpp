@@ -131,7 +131,17 @@ class StepRecorder {
       return make_plan_view(whole, {elements}, {1}, offset, whole.scalar_type());
     };
     if (padded > count) flat(padded - count, count).zero_();
-    return optimizer::ParameterSlice{parameter.value, flat(padded, 0), ranks.rank, ranks.count, each};
+    optimizer::ParameterSlice slice{parameter.value, flat(padded, 0), flat(each, ranks.rank * each),
+                                    ranks.rank,      ranks.count,     each};
+    if (ranks.strategy != Strategy::zero3) return slice;
+    // Its place in memory is for as long as it is used (passes/gather_late).
+    slice.apart = true;
+    const at::Tensor stored = at::empty({each}, slice.own.options());
+    stored.copy_(slice.own);
+    slice.own = stored;
+    recorder_.mark(stored, Role::parameter, "slice of " + parameter.name, /*persistent=*/true);
+    recorder_.replace_state(parameter.name, stored, whole.sizes().vec());
+    return slice;
   }
 
   void build() {
@@ -166,7 +176,7 @@ class StepRecorder {
 
     const at::NoGradGuard no_grad;
     for (OptimizedParameter& parameter : parameters_)
-      if ((parameter.slice = slice_of(parameter))) parameter.value = parameter.slice->own();
+      if ((parameter.slice = slice_of(parameter))) parameter.value = parameter.slice->own;
     for (const NamedState& state : optimizer_.make_state(parameters_)) {
       recorder_.mark(state.tensor, Role::optimizer_state, state.name, /*persistent=*/true);
       recorder_.add_state(state.name, state.tensor, state.whole_sizes);
@@ -211,9 +221,17 @@ class StepRecorder {
 
   at::Tensor loss() { return checked(computed(step_.loss)); }
 
+  // Parameters that are stored in slices. passes/gather_late moves each to its first use.
+  void gather_parameters() {
+    const at::NoGradGuard no_grad;
+    for (const OptimizedParameter& parameter : parameters_)
+      if (parameter.slice && parameter.slice->apart) gather_(parameter.slice->padded, parameter.slice->own);
+  }
+
   void micro(const std::string& segment) {
     recorder_.begin_segment(segment);
     recorder_.set_phase(Phase::forward);
+    gather_parameters();
     model_->train();
     const at::Tensor loss = this->loss();
     if (!loss.requires_grad()) throw UserError("the step's loss does not depend on any parameter of the model");
@@ -294,6 +312,7 @@ class StepRecorder {
     recorder_.begin_segment("evaluate");
     recorder_.set_phase(Phase::evaluate);
     const at::NoGradGuard no_grad;
+    gather_parameters();
     model_->eval();
     if (step_.evaluation) {
       const Evaluation evaluation = computed(step_.evaluation);

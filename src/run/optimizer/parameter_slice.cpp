@@ -1,7 +1,5 @@
 #include "run/optimizer/parameter_slice.h"
 
-#include <ATen/ATen.h>
-
 #include "ops/optimizer/gradient_norm.h"
 
 namespace plimsoll::optimizer {
@@ -15,10 +13,6 @@ int64_t slice_elements(int64_t elements, int64_t ranks) {
   if (elements < kFewestOfRank * ranks || elements % kWholeBlocks != 0) return 0;
   const int64_t each = (elements + ranks - 1) / ranks;
   return (each + ops::kNormBlock - 1) / ops::kNormBlock * ops::kNormBlock;
-}
-
-at::Tensor ParameterSlice::own() const {
-  return padded.narrow(0, first_element(), elements);
 }
 
 }  // namespace plimsoll::optimizer

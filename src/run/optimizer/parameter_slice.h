@@ -23,12 +23,12 @@ int64_t slice_elements(int64_t elements, int64_t ranks);
 struct ParameterSlice {
   at::Tensor parameter;  ///< the whole one, as the model has it
   at::Tensor padded;     ///< the same memory, flat, [ranks * elements]
+  at::Tensor own;        ///< the slice, flat, [elements]: part of `padded`, or with `apart` in memory of its own
   int64_t rank = 0, ranks = 1;
   int64_t elements = 0;  ///< of each slice
+  bool apart = false;    ///< the rank stores its slice alone, and the whole exists while it is used
 
   int64_t first_element() const { return rank * elements; }
-  /// The slice, flat, [elements].
-  at::Tensor own() const;
 };
 
 }  // namespace plimsoll::optimizer

@@ -120,7 +120,8 @@ UpdateOutputs UpdateStep::run(const std::vector<OptimizedParameter>& parameters,
     if (!parameters[i].gradient.defined()) continue;
     piece(Kind::update, i);
     optimizer_.update_one(parameters[i], i, {inputs.learning_rate, grad_scale_, skipped_});
-    if (parameters[i].slice) all_gather_(parameters[i].slice->padded, parameters[i].slice->ranks);
+    if (parameters[i].slice && !parameters[i].slice->apart)
+      all_gather_(parameters[i].slice->padded, parameters[i].slice->ranks);
   }
   piece(Kind::finish);
   optimizer_.count_step(skipped_);
