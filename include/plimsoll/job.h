@@ -53,6 +53,8 @@ struct Job {
   int64_t eval_batches = 16;       ///< batches of batch_size sequences an evaluation
   std::string device = "cpu";      ///< cpu | cuda | rocm | mps: plans can be made for any on every machine
   int64_t threads = 0;             ///< CPU threads; 0: as many as cores
+  int64_t devices = 1;             ///< ranks, each with a device of its own, at least 1
+  Strategy strategy = Strategy::automatic;
   uint64_t seed = 0;
   /// What the reader has to say: names of other programs that it took for ours, a line each.
   std::vector<std::string> notes;

@@ -10,6 +10,7 @@
 
 #include "plimsoll/devices.h"
 #include "plimsoll/job.h"
+#include "plimsoll/links.h"
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/profile.h"
@@ -37,6 +38,8 @@ struct JobSettings {
   int64_t batches_ahead_bytes = 0;  ///< of host memory, for micro batches that are prepared ahead; they come off
                                     ///< the host budget
   CostModel cost;                   ///< what times were predicted by
+  int64_t devices = 1;              ///< ranks of the training; the plan is that of one of them
+  std::string link;                 ///< the links between the ranks, in words; empty: one rank
   std::vector<Reason> reasons;      ///< why these; plan.reasons has them too
   std::string slow_products;        ///< that the precision is pinned and slow here, in words; empty: it is not
 
@@ -82,10 +85,19 @@ struct PlanTarget {
   std::shared_ptr<MeasureAllowance> measuring;
   int64_t rank = 0;     ///< of several, whose plan it is; ranks differ in their slices only
   std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
+  /// Ranks of the training, instead of Job::devices; empty: those of the job. `budget` is that of each rank, and `cost`
+  /// has the link for this many ranks.
+  std::optional<int64_t> devices;
+  std::string link;  ///< the links between the ranks, in words; empty: one rank
 };
 
 /// The target of a device of the catalogue: its usable memory, its context, its speed.
 PlanTarget target_of(const DeviceSpec& device);
+
+/// Returns `target` for the ranks of `topology`: `devices`, `link`, and the link of `cost`. The usual link is that of
+/// the catalogue's device if `cost` is of one. Ranks on the CPU of this machine share a budget that the job does not
+/// state. `target` is one whose ranks are not set yet. Throws UserError as set_peer_link() does.
+PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology);
 
 /// The target that the job itself states. On the CPU this machine, as fast as it was measured to be (measure_machine),
 /// and where the budget is `auto` the memory that is available now, less 10 %; of other devices memory is not known.

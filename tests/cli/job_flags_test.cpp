@@ -184,7 +184,7 @@ TEST_F(JobFlags, StandInTheHelpWithWhatTheyDoToMemory) {
 TEST_F(JobFlags, OfSeveralDevicesAreAnswered) {
   for (const Arguments& flags : {Arguments{"--num_gpus", "8"},
                                  {"--nproc_per_node=8"},
-                                 {"--devices", "8"},
+                                 {"--num_devices", "8"},
                                  {"--strategy", "ddp"},
                                  {"--fsdp", "full_shard"}}) {
     Arguments all = {"plan", "job.yaml"};
