@@ -39,9 +39,10 @@ struct JobSettings {
                                     ///< the host budget
   CostModel cost;                   ///< what times were predicted by
   int64_t devices = 1;              ///< ranks of the training; the plan is that of one of them
-  std::string link;                 ///< the links between the ranks, in words; empty: one rank
-  std::vector<Reason> reasons;      ///< why these; plan.reasons has them too
-  std::string slow_products;        ///< that the precision is pinned and slow here, in words; empty: it is not
+  Strategy strategy = Strategy::automatic;  ///< what each rank stores; automatic: one rank
+  std::string link;                         ///< the links between the ranks, in words; empty: one rank
+  std::vector<Reason> reasons;              ///< why these; plan.reasons has them too
+  std::string slow_products;                ///< that the precision is pinned and slow here, in words; empty: it is not
 
   /// Sequences of a step of `count` micro batches.
   int64_t sequences(int64_t count) const {

@@ -22,6 +22,7 @@
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
 #include "train/slow_products.h"
+#include "train/strategies.h"
 
 namespace plimsoll {
 namespace {
@@ -215,6 +216,7 @@ class JobPlanner {
     planned.settings.vocab_size = rows_of_embedding(job_);
     planned.settings.cost = target_.cost;
     planned.settings.devices = job_.devices;
+    if (job_.devices > 1) planned.settings.strategy = job_.strategy;
     planned.settings.link = target_.link;
     if (!target_.budget_reason.empty())
       planned.settings.reasons.push_back(
@@ -292,7 +294,7 @@ class JobPlanner {
     const bool single =
         job_.update_in_backward == Choice::on && (job_.max_grad_norm > 0 || precision == Precision::fp16_mixed);
     for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
-      if (!single || size == *job_.batch_size)
+      if ((!single || size == *job_.batch_size) && (job_.devices == 1 || *job_.batch_size % size == 0))
         added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
     return added;
   }
@@ -532,7 +534,8 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
 PlannedJob plan_job(const Job& given, const PlanTarget& target, const std::function<void()>& on_schedule,
                     const std::function<void(int64_t)>& on_fit) {
   const Job job = job_of_ranks(given, target);
-  PlannedJob planned = JobPlanner(job, target, on_schedule, on_fit).run();
+  PlannedJob planned =
+      plan_strategies(job, target, [&](const Job& one) { return JobPlanner(one, target, on_schedule, on_fit).run(); });
   if (!time_again(planned, job, target, on_schedule)) tell_of_slow_products(planned, job, target, on_schedule);
   return planned;
 }

@@ -24,9 +24,10 @@ constexpr size_t kPiece = 2048;
 std::string choices_text(const PlannedJob& planned) {
   const JobSettings& settings = planned.settings;
   std::string text =
-      fmt::format("{} {} {} {} {} {} {}", static_cast<int>(settings.precision), static_cast<int>(settings.state_dtype),
-                  static_cast<int>(settings.weight_update), static_cast<int>(settings.accumulator_dtype),
-                  settings.micro_batch_size, planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
+      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), static_cast<int>(settings.precision),
+                  static_cast<int>(settings.state_dtype), static_cast<int>(settings.weight_update),
+                  static_cast<int>(settings.accumulator_dtype), settings.micro_batch_size,
+                  planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
   for (const auto& [epoch, count] : settings.accumulation) text += fmt::format(" {} {}", epoch, count);
   return text;
 }
@@ -91,11 +92,11 @@ bool RankAgreement::same_choices(const PlannedJob& planned) const {
 
 Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned) const {
   std::istringstream words(gather(choices_text(planned))[0]);
-  int precision = 0, state = 0, update = 0, accumulator = 0, in_backward = 0;
+  int strategy = 0, precision = 0, state = 0, update = 0, accumulator = 0, in_backward = 0;
   size_t epochs = 0;
   Job chosen = job;
   chosen.micro_batch_size.emplace();
-  words >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >> in_backward >> epochs;
+  words >> strategy >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >> in_backward >> epochs;
   AccumulationSchedule accumulation;
   for (size_t i = 0; i < epochs && words; ++i) {
     int64_t epoch = 0, count = 0;
@@ -103,6 +104,7 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
     accumulation[epoch] = count;
   }
   check(!words.fail() && !accumulation.empty(), "the choices of the first rank are damaged");
+  chosen.strategy = static_cast<Strategy>(strategy);
   chosen.precision = static_cast<Precision>(precision);
   chosen.optimizer.state_dtype = static_cast<StateDtype>(state);
   chosen.optimizer.weight_update = static_cast<WeightUpdate>(update);
