@@ -80,7 +80,8 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
       order_(source_->samples(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = source_->samples(Split::validation);
   // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
-  evaluation_windows_ = std::min(job.eval_batches * std::max(job.batch_size.value_or(samples_), samples_), windows);
+  evaluation_windows_ =
+      std::min(job.eval_batches * job.devices * std::max(job.batch_size.value_or(samples_), samples_), windows);
   // Samples often stand in order of their class or their file: a part of them is drawn, always the same.
   if (windows > 0) evaluation_order_.emplace(windows, 0, /*shuffle=*/counted_ && evaluation_windows_ < windows);
   if (evaluation_windows_ == 0 || counted_) return;

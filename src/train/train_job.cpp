@@ -416,23 +416,24 @@ class Run {
     if (data_->evaluation_batches() == 0) return;
     const double begin = seconds_now();
     std::map<std::string, at::Tensor> sums;
-    std::vector<double> losses;  // of this rank's batches: i, i + ranks, …
-    int64_t windows = 0;
+    std::vector<double> losses;  // of this rank's batches: rank, rank + ranks, …
+    const int64_t count = data_->evaluation_batches(), ranks = agreement_.ranks();
     bool stopped = false;
-    for (int64_t i = 0; i < data_->evaluation_batches(); ++i) {
-      int64_t counted = 0;
+    // All ranks as often: they may have to gather parameters for it.
+    for (int64_t i = agreement_.rank(); i < (count + ranks - 1) / ranks * ranks; i += ranks) {
       stopped |= stop_requested;  // a part of the windows is no evaluation
-      if (stopped) break;
-      const bool own = i % agreement_.ranks() == agreement_.rank();
-      if (own) {
-        Batch batch = data_->evaluation_batch(i, counted);
-        losses.push_back(training_->evaluate(tensors_over(batch), sums) * static_cast<double>(counted));
-      }
-      windows += data_->evaluation_windows(i);
+      if (ranks == 1 && stopped) return;
+      int64_t counted = 0;
+      Batch batch = data_->evaluation_batch(std::min(i, count - 1), counted);
+      std::map<std::string, at::Tensor> beyond;
+      const double loss = training_->evaluate(tensors_over(batch), i < count ? sums : beyond);
+      if (i < count) losses.push_back(loss * static_cast<double>(counted));
     }
     if (agreement_.any(stopped)) return;
     double sum = 0;
-    for (const double each : agreement_.in_turn(losses, data_->evaluation_batches())) sum += each;
+    int64_t windows = 0;
+    for (const double each : agreement_.in_turn(losses, count)) sum += each;
+    for (int64_t i = 0; i < count; ++i) windows += data_->evaluation_windows(i);
     agreement_.add_up(sums);
     const double loss = sum / static_cast<double>(windows);
     if (!report_.first_evaluation) report_.first_evaluation = loss;
