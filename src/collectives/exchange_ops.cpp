@@ -172,9 +172,14 @@ bool is_exchange(const Op& op) {
 
 int64_t exchange_bytes(const Op& op, int64_t ranks) {
   if (!is_exchange(op) || ranks < 2) return 0;
-  const View& view = op.arguments[op.name == kReduceScatter || op.name == kAllReduce ? 1 : 0].views[0];
-  const int64_t bytes = view.elements() * element_bytes(view.dtype);
-  if (op.name == kAllReduce) return (ranks - 1) * bytes;
+  const auto bytes_of = [&](size_t argument) {
+    const View& view = op.arguments[argument].views[0];
+    return view.elements() * element_bytes(view.dtype);
+  };
+  // An all-reduce is a reduce-scatter of the sources and an all-gather of the sums.
+  const int64_t bytes = op.name == kReduceScatter ? bytes_of(1)
+                        : op.name == kAllReduce   ? bytes_of(0) + bytes_of(1)
+                                                  : bytes_of(0);
   return (bytes * (ranks - 1) + ranks - 1) / ranks;
 }
 

@@ -33,7 +33,7 @@ void broadcast_(const at::Tensor& tensor, int64_t root);
 bool is_exchange(const Op& op);
 
 /// Returns the bytes that each of `ranks` sends to the others in `op`, on average over the ranks, rounded up; 0 for
-/// other ops. A source of n elements in slices: (ranks - 1) / ranks of it; a broadcast: (ranks - 1) / ranks of it.
+/// other ops. It is (ranks - 1) / ranks of what is exchanged; of an all-reduce, of the source and of the sum.
 int64_t exchange_bytes(const Op& op, int64_t ranks);
 
 }  // namespace plimsoll

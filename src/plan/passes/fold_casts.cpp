@@ -67,8 +67,8 @@ class FoldCasts {
     const View &to = op.arguments[0].views[0], &from = op.arguments[1].views[0];
     if (from.buffer == kNoBuffer || from.buffer == to.buffer || !is_exact(from.dtype, to.dtype)) return false;
     const Buffer &target = trace_.buffers[to.buffer], &source = trace_.buffers[from.buffer];
-    if (target.persistent || source.persistent || source.output || target.output ||
-        known_.contains(to.buffer) || known_.contains(from.buffer))
+    if (target.persistent || source.persistent || source.output || target.output || known_.contains(to.buffer) ||
+        known_.contains(from.buffer))
       return false;
     if (to.sizes != from.sizes || to.strides != from.strides || !is_whole(trace_, to) || !is_whole(trace_, from))
       return false;
@@ -98,7 +98,9 @@ class FoldCasts {
       Op& op = trace_.ops[reader];
       if (is_reduction(op)) {
         op.arguments[kSource].views = {{from.buffer, from.dtype, 0, {from.elements()}, {1}}};
-        op.link_bytes = op.link_bytes / element_bytes(to.dtype) * element_bytes(from.dtype);
+        // Of an all-reduce the sums cross too.
+        const int64_t parts = op.name == "plimsoll::all_reduce_" ? 2 : 1, was = element_bytes(to.dtype);
+        op.link_bytes = op.link_bytes / (parts * was) * (element_bytes(from.dtype) + (parts - 1) * was);
       } else {
         op.arguments[kGradient].views = {from};
       }
