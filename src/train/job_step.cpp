@@ -81,8 +81,6 @@ TrainingOptions options_of(const Job& job) {
   if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;
   options.device = job.device;
   options.threads = static_cast<int>(job.threads);
-  options.ranks.count = job.devices;
-  options.ranks.strategy = job.strategy;
   options.seed = job.seed;
   return options;
 }
