@@ -64,7 +64,7 @@ void check_broadcast(Tensor& tensor, int64_t root) {
 Exchange& exchange_of(std::string_view op) {
   Exchange* const exchange = current_exchange();
   check(exchange != nullptr, std::string(op) + " runs without an exchange");
-  exchange->note(op);
+  note_operator(op);
   return *exchange;
 }
 

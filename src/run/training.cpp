@@ -177,7 +177,7 @@ struct Training::Impl {
 
   void run(const char* name, int64_t micro) {
     const TimedPart timed(profiled, name);
-    const ExchangeScope scope(exchange());
+    const ExchangeScope scope(exchange(), exchange() ? fmt::format("step {}", steps + 1) : std::string());
     executor->run(segment(name), {options.seed, steps, micro});
   }
 
