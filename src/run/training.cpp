@@ -377,10 +377,12 @@ struct Training::Impl {
     use.outside_allocations = backend->outside_allocations() - allocations_at_start;
     use.arena = std::max(use.arena, executor->arena_bytes_used());
     if (look_through) use.touched = std::max(use.touched, arena->touched_bytes());
-    use.workspace = std::max(use.workspace, backend->outside_peak());
+    // What the exchange holds is memory of the device where that is the CPU.
+    const int64_t held = exchange() && backend->shares_host_memory() ? exchange()->held_bytes() : 0;
+    use.workspace = std::max(use.workspace, backend->outside_peak() + held);
     use.host = std::max(use.host, executor->host_bytes_used());
     use.disk = std::max(use.disk, executor->disk_bytes_used());
-    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak());
+    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak() + held);
   }
 
   // Only a training that runs has tensors.
