@@ -42,7 +42,7 @@ FIELDS = {
     "strategy": "what each device stores: ddp, zero1, zero2, zero3, or auto if nothing was decided; null for one device",
     "link": "the links between the devices, in words; null for one device",
     "link_bytes_per_step": "bytes that a device sends to the others in a step",
-    "exchange_seconds_per_step": "predicted seconds of these exchanges in a step; ops do not overlap them",
+    "exchange_seconds_per_step": "predicted seconds of these exchanges in a step; ops do not overlap them. null, as link_bytes_per_step and units_per_second_all_devices: no exchanges were recorded",
     "units_per_second_all_devices": "units_per_second of all devices together",
     "step_seconds": "predicted seconds of an optimizer step",
     "units_per_second": "predicted throughput of one device",

@@ -39,9 +39,14 @@ std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const
       {"devices", fmt::format("{}; the plan is that of one of them", settings.devices)},
       {"link", fmt::format("{}; {:.1f} GB/s per device, {} latency", settings.link, settings.cost.peer_link / 1e9,
                            short_seconds(settings.cost.peer_latency))},
-      {"strategy", strategy_of(job, planned)},
-      {"sent per step", fmt::format("{} ({} bytes) per device, in {} exchanges", format_bytes(exchanges.bytes),
-                                    exchanges.bytes, exchanges.count)}};
+      {"strategy", strategy_of(job, planned)}};
+  // Several devices that exchange nothing do not train together: the recording lacks their exchanges.
+  if (exchanges.count == 0) {
+    rows.emplace_back("sent per step", "not known: no exchanges were recorded; predicted times are without them");
+    return rows;
+  }
+  rows.emplace_back("sent per step", fmt::format("{} ({} bytes) per device, in {} exchanges",
+                                                 format_bytes(exchanges.bytes), exchanges.bytes, exchanges.count));
   if (!planned.plan.fits) return rows;
   rows.emplace_back(
       "of which exchanges",
@@ -58,9 +63,10 @@ void add_ranks(Json& json, const Job& job, const PlannedJob& planned) {
   json["devices"] = settings.devices;
   json["strategy"] = several ? Json(strategy_of(job, planned)) : Json();
   json["link"] = several ? Json(settings.link) : Json();
-  json["link_bytes_per_step"] = exchanges.bytes;
-  json["exchange_seconds_per_step"] = exchanges.seconds;
-  json["units_per_second_all_devices"] = units_per_second_of_all(planned);
+  const bool known = !several || exchanges.count > 0;
+  json["link_bytes_per_step"] = known ? Json(exchanges.bytes) : Json();
+  json["exchange_seconds_per_step"] = known ? Json(exchanges.seconds) : Json();
+  json["units_per_second_all_devices"] = known ? Json(units_per_second_of_all(planned)) : Json();
 }
 
 }  // namespace plimsoll::cli

@@ -24,7 +24,8 @@ double units_per_second_of_all(const PlannedJob& planned);
 std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const PlannedJob& planned);
 
 /// Adds "devices", "strategy", "link", "link_bytes_per_step", "exchange_seconds_per_step" and
-/// "units_per_second_all_devices". "strategy" and "link" are null for one device.
+/// "units_per_second_all_devices". "strategy" and "link" are null for one device; the last three are null for several
+/// devices without exchanges in the plan.
 void add_ranks(Json& json, const Job& job, const PlannedJob& planned);
 
 }  // namespace plimsoll::cli

@@ -40,13 +40,17 @@ DevicesReport plan_rank_counts(const Job& job, const std::vector<int64_t>& count
     const std::string strategy = strategy_of(job, planned);
     std::vector<std::string> row{std::to_string(count), strategy.empty() ? "-" : strategy, plan.fits ? "yes" : "no",
                                  format_bytes_up(plan.minimum_budget_bytes), format_bytes(plan.peak_bytes)};
-    if (plan.fits) {
+    const StepExchanges exchanges = exchanges_of(planned);
+    if (plan.fits && count > 1 && exchanges.count == 0) {
+      row.push_back(short_seconds(planned.step_seconds));
+      row.emplace_back("not known");
+    } else if (plan.fits) {
       if (base == 0) {
         base = planned.tokens_per_second;
         base_count = count;
       }
       json["efficiency"] = planned.tokens_per_second / base;
-      row.insert(row.end(), {short_seconds(planned.step_seconds), short_seconds(exchanges_of(planned).seconds),
+      row.insert(row.end(), {short_seconds(planned.step_seconds), short_seconds(exchanges.seconds),
                              short_count(units_per_second_of_all(planned)), short_count(planned.tokens_per_second),
                              fmt::format("{:.1f} %", 100 * planned.tokens_per_second / base)});
     }
