@@ -141,10 +141,9 @@ TEST_F(PlanForDevices, ComparesNumbersOfThem) {
   EXPECT_EQ(counts[0]["efficiency"], 1);
 }
 
-// The whole that each device sends, and what it costs.
+// What each device sends, and how long that takes.
 TEST_F(PlanForDevices, CountsExchanges) {
   const json plan = planned({"--gpu", "a6000", "--devices", "4"});
-  if (plan["link_bytes_per_step"].is_null()) GTEST_SKIP() << "exchanges are not recorded";
   EXPECT_GT(plan["link_bytes_per_step"], 0);
   EXPECT_GT(plan["exchange_seconds_per_step"], 0);
   EXPECT_LT(plan["exchange_seconds_per_step"], plan["step_seconds"]);
