@@ -3,10 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <sstream>
 
@@ -32,11 +30,6 @@ std::string choices_text(const PlannedJob& planned) {
   return text;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 }  // namespace
 
 std::vector<std::string> RankAgreement::gather(std::string_view text) const {
@@ -46,43 +39,29 @@ std::vector<std::string> RankAgreement::gather(std::string_view text) const {
 
 void RankAgreement::least_budget(PlanTarget& target, bool stated) const {
   if (!exchange_) return;
-  const std::string host = host_name();
-  const std::vector<std::string> all = gather(
-      fmt::format("{} {} {} {}", target.budget.device.value_or(-1), target.budget.host, target.budget.disk, host));
   std::vector<Budget> budgets;
-  int64_t here = 0;
-  for (const std::string& text : all) {
+  for (const std::string& text :
+       gather(fmt::format("{} {} {}", target.budget.device.value_or(-1), target.budget.host, target.budget.disk))) {
     std::istringstream words(text);
     int64_t device = 0;
     Budget& budget = budgets.emplace_back();
-    std::string name;
-    words >> device >> budget.host >> budget.disk >> name;
-    check(!words.fail() || host.empty(), "a rank's budget is damaged");
+    words >> device >> budget.host >> budget.disk;
+    check(!words.fail(), "a rank's budget is damaged");
     if (device >= 0) budget.device = device;
-    here += name == host;
   }
-  const bool shared = target.device == "cpu" && !stated;
-  const auto part = [&](int64_t bytes) { return shared ? bytes / std::max<int64_t>(1, here) : bytes; };
-  int64_t least = 0, most = 0;
+  int64_t most = 0;
   for (const Budget& budget : budgets) {
-    if (!budget.device) continue;
-    least = least == 0 ? *budget.device : std::min(least, *budget.device);
-    most = std::max(most, *budget.device);
-  }
-  if (target.budget.device && least > 0) {
-    target.budget.device = std::max<int64_t>(1, part(least));
-    if (shared && here > 1)
-      target.budget_reason +=
-          fmt::format(", a {} part of it for each of the {} ranks that share it", fmt::format("1/{}", here), here);
-    // Free memory of one machine is never the same twice; budgets that are stated are meant.
-    if (stated && least != most)
-      target.budget_reason = fmt::format("ranks have budgets from {} to {}; the least counts for all",
-                                         format_bytes(least), format_bytes(most));
-  }
-  for (const Budget& budget : budgets) {
+    if (budget.device && target.budget.device) {
+      target.budget.device = std::min(*target.budget.device, *budget.device);
+      most = std::max(most, *budget.device);
+    }
     target.budget.host = std::min(target.budget.host, budget.host);
     target.budget.disk = std::min(target.budget.disk, budget.disk);
   }
+  // Free memory of one machine is never the same twice; budgets that are stated are meant.
+  if (stated && target.budget.device && *target.budget.device != most)
+    target.budget_reason = fmt::format("ranks have budgets from {} to {}; the least counts for all",
+                                       format_bytes(*target.budget.device), format_bytes(most));
 }
 
 bool RankAgreement::same_choices(const PlannedJob& planned) const {

@@ -25,8 +25,8 @@ class RankAgreement {
   /// Whether this rank writes the files of the run.
   bool leads() const { return rank() == 0; }
 
-  /// Sets the target's budgets to the least that any rank has, and says so in its reason where they differ. A device's
-  /// memory that ranks of one host share (the CPU's) counts for each by its part, unless the job states it (`stated`).
+  /// Sets the target's budgets to the least that any rank has, and says so in its reason if the job states one
+  /// (`stated`) and they differ.
   void least_budget(PlanTarget& target, bool stated) const;
 
   /// Whether all ranks planned with the same choices and exchange the same tensors in the same order.
