@@ -45,6 +45,10 @@ class Recorder {
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
   void set_owner(const at::Tensor& tensor, const std::string& module);
 
+  /// Which number the next random op gets (Op::random_id).
+  int64_t next_random_id() const { return next_random_id_; }
+  void set_next_random_id(int64_t id) { next_random_id_ = id; }
+
   /// Ends the recording: segments closed, roles and labels of the remaining buffers filled in. Throws UserError for a
   /// step that changes a tensor of the model which is not registered.
   Trace finish();

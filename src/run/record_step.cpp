@@ -8,6 +8,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 
@@ -231,6 +232,11 @@ class StepRecorder {
   void micro(const std::string& segment) {
     recorder_.begin_segment(segment);
     recorder_.set_phase(Phase::forward);
+    // An op draws by its id and the number of the micro batch: the same numbers, whether a rank has the micro batch as
+    // its first or a later one.
+    if (segment == "micro") first_random_id_ = recorder_.next_random_id();
+    const int64_t behind = recorder_.next_random_id();
+    recorder_.set_next_random_id(first_random_id_);
     gather_parameters();
     model_->train();
     const at::Tensor loss = this->loss();
@@ -245,6 +251,7 @@ class StepRecorder {
     if (accumulators_) accumulators_->begin_micro_batch(segment == "micro");
     if (exchanged_) exchanged_->begin_micro_batch(segment == "micro");
     scaled.backward();
+    recorder_.set_next_random_id(std::max(behind, recorder_.next_random_id()));
   }
 
   // The last micro batch of a step, on the first rows of the same inputs.
@@ -338,6 +345,7 @@ class StepRecorder {
   Optimizer optimizer_;
   UpdateStep update_step_;
   std::shared_ptr<torch::nn::Module> model_;
+  int64_t first_random_id_ = 0;  // of a micro batch
   std::set<BufferId> known_;
   std::vector<OptimizedParameter> parameters_;
   std::optional<Accumulators> accumulators_;
