@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
+#include <sstream>
 
 #include "collectives/exchange_ops.h"
 #include "plimsoll/models.h"
@@ -104,6 +106,36 @@ class Ranks : public ::testing::TestWithParam<RankCase> {
  protected:
   TempFolder folder_;
 };
+
+// What a rank stores is smaller, as planned, where nothing else is chosen.
+TEST(RankBytes, AreFewerWithEveryStrategy) {
+  const TempFolder folder;
+  const RankCase of{"float32", 4};
+  std::vector<std::string> peaks;
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero2, Strategy::zero3})
+    peaks.push_back(run_ranks(1, folder.path(), [&](int, const auto&) {
+      TrainingOptions options = options_of(of, of.ranks, 0, strategy);
+      options.gradient_checkpointing = Choice::off;
+      const PlannedStep planned = plan_step(small_decoder(), options);
+      int64_t slices = 0;
+      for (const NamedView& entry : planned.plan.trace.state) slices += !entry.whole_sizes.empty();
+      return fmt::format("{} {} {}", planned.plan.persistent_bytes, planned.plan.peak_bytes, slices);
+    })[0]);
+  std::vector<std::array<int64_t, 3>> numbers;
+  for (const std::string& each : peaks) {
+    std::istringstream words(each);
+    auto& [persistent, peak, slices] = numbers.emplace_back();
+    words >> persistent >> peak >> slices;
+    ASSERT_FALSE(words.fail()) << each;
+  }
+  EXPECT_EQ(numbers[0][2], 0);
+  EXPECT_GT(numbers[1][2], 0);
+  EXPECT_GT(numbers[2][2], numbers[1][2]);  // parameters too
+  EXPECT_LT(numbers[1][0], numbers[0][0] * 3 / 4);
+  EXPECT_LT(numbers[2][0], numbers[1][0] * 3 / 4);
+  EXPECT_LT(numbers[1][1], numbers[0][1]);
+  EXPECT_LT(numbers[2][1], numbers[1][1]);
+}
 
 TEST_P(Ranks, GiveTheBitsOfOne) {
   const RankCase of = GetParam();
