@@ -31,7 +31,8 @@ struct JobSettings {
   int64_t micro_batch_size = 0;       ///< sequences
   int64_t last_micro_batch = 0;       ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
   AccumulationSchedule accumulation;  ///< micro batches a step, by the epoch from which on they hold
-  int64_t devices = 1;                ///< each with the micro batches above; effective batch: sequences() x devices
+  int64_t devices = 1;                ///< each with the micro batches above, and a plan like this one; effective batch:
+                                      ///< sequences() x devices
   /// That the step is planned for: `device` is empty if none was stated and the device does not say what it has, and
   /// batches_ahead_bytes are off `host`.
   Budget budget;
@@ -39,7 +40,6 @@ struct JobSettings {
   int64_t batches_ahead_bytes = 0;  ///< of host memory, for micro batches that are prepared ahead; they come off
                                     ///< the host budget
   CostModel cost;                   ///< what times were predicted by
-  int64_t devices = 1;              ///< ranks of the training; the plan is that of one of them
   Strategy strategy = Strategy::automatic;  ///< what each rank stores; automatic: one rank
   std::string link;                         ///< the links between the ranks, in words; empty: one rank
   std::vector<Reason> reasons;              ///< why these; plan.reasons has them too
@@ -244,6 +244,16 @@ struct TrainReport {
     double value = 0;
   };
   std::vector<Baseline> baselines;
+  /// One of several ranks; bytes.
+  struct RankUse {
+    std::string host;
+    int64_t planned = 0, used = 0;  ///< at the peak, of the device
+    int64_t planned_host = 0, used_host = 0;
+    int64_t resident = 0;         ///< of the process, as the operating system counts it
+    int64_t bytes_sent = 0;       ///< to other ranks
+    double exchange_seconds = 0;  ///< in exchanges of the steps, waits for other ranks included
+  };
+  std::vector<RankUse> ranks;         ///< by rank; empty: there is one
   std::string contradicted_times;     ///< notes on a wrong prediction, one a line; empty: the prediction holds
   std::vector<std::string> left_out;  ///< what cannot be read (`data.skip_bad`), a line each with the file's name
   /// What was asked for beside the training and could not be written, a line each with the reason: metrics, a profile.

@@ -7,11 +7,22 @@ namespace {
 
 thread_local Exchange* current = nullptr;
 thread_local std::string current_place;
+thread_local double seconds = 0;
 
 }  // namespace
 
 Exchange* current_exchange() {
   return current;
+}
+
+double exchange_seconds() {
+  return seconds;
+}
+
+ExchangeTimer::ExchangeTimer() : begin_(std::chrono::steady_clock::now()) {}
+
+ExchangeTimer::~ExchangeTimer() {
+  seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
 void note_operator(std::string_view name) {

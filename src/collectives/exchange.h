@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -58,6 +59,20 @@ class Exchange {
 
 /// The exchange of the training whose operators run on this thread; nullptr: none.
 Exchange* current_exchange();
+
+/// Seconds that exchange operators have taken on this thread so far, waits for other ranks included.
+double exchange_seconds();
+/// Adds its lifetime to exchange_seconds().
+class ExchangeTimer {
+ public:
+  ExchangeTimer();
+  ~ExchangeTimer();
+  ExchangeTimer(const ExchangeTimer&) = delete;
+  ExchangeTimer& operator=(const ExchangeTimer&) = delete;
+
+ private:
+  std::chrono::steady_clock::time_point begin_;
+};
 
 /// Tells the current exchange which operator runs, and where: "step 12, plimsoll::gather_".
 void note_operator(std::string_view name);

@@ -69,16 +69,19 @@ Exchange& exchange_of(std::string_view op) {
 }
 
 void run_reduce_scatter(Tensor& sum, const Tensor& source, bool first) {
+  const ExchangeTimer timer;
   check_reduce_scatter(sum, source, first);
   exchange_of(kReduceScatter).reduce_scatter(sum, source, first);
 }
 
 void run_all_reduce(Tensor& sum, const Tensor& source, bool first) {
+  const ExchangeTimer timer;
   check_all_reduce(sum, source, first);
   exchange_of(kAllReduce).all_reduce(sum, source, first);
 }
 
 void run_all_gather(Tensor& whole, int64_t ranks) {
+  const ExchangeTimer timer;
   check_all_gather(whole, ranks);
   Exchange& exchange = exchange_of(kAllGather);
   require(ranks == exchange.size(), kAllGather.data(), "recorded for ", ranks, " ranks; there are ", exchange.size());
@@ -86,6 +89,7 @@ void run_all_gather(Tensor& whole, int64_t ranks) {
 }
 
 void run_gather(Tensor& whole, const Tensor& slice) {
+  const ExchangeTimer timer;
   check_gather(whole, slice);
   Exchange& exchange = exchange_of(kGather);
   require(whole.numel() == slice.numel() * exchange.size(), kGather.data(), "recorded for ",
@@ -95,6 +99,7 @@ void run_gather(Tensor& whole, const Tensor& slice) {
 }
 
 void run_broadcast(Tensor& tensor, int64_t root) {
+  const ExchangeTimer timer;
   check_broadcast(tensor, root);
   exchange_of(kBroadcast).broadcast(tensor, static_cast<int>(root));
 }

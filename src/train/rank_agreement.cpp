@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <sstream>
 
@@ -28,6 +30,11 @@ std::string choices_text(const PlannedJob& planned) {
                   planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
   for (const auto& [epoch, count] : settings.accumulation) text += fmt::format(" {} {}", epoch, count);
   return text;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace
@@ -119,6 +126,22 @@ std::vector<double> RankAgreement::in_turn(const std::vector<double>& own, int64
         check(index < all.size(), "a rank has more numbers than its turn");
         std::memcpy(&all[index], pieces[r].data() + i * sizeof(double), sizeof(double));
       }
+  }
+  return all;
+}
+
+std::vector<TrainReport::RankUse> RankAgreement::uses(const TrainReport::RankUse& own) const {
+  std::vector<TrainReport::RankUse> all;
+  if (!exchange_) return all;
+  for (const std::string& text :
+       gather(fmt::format("{} {} {} {} {} {} {} {}", own.planned, own.used, own.planned_host, own.used_host,
+                          own.resident, exchange_->bytes_sent(), exchange_seconds(), host_name()))) {
+    std::istringstream words(text);
+    TrainReport::RankUse& of = all.emplace_back();
+    words >> of.planned >> of.used >> of.planned_host >> of.used_host >> of.resident >> of.bytes_sent >>
+        of.exchange_seconds;
+    check(!words.fail(), "what a rank used is damaged");
+    words >> of.host;
   }
   return all;
 }

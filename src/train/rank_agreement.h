@@ -43,6 +43,9 @@ class RankAgreement {
   /// Numbers of all ranks in turn, `count` in all: number i is number i / ranks of rank i % ranks.
   std::vector<double> in_turn(const std::vector<double>& own, int64_t count) const;
 
+  /// What each rank used, by rank; empty where there is one.
+  std::vector<TrainReport::RankUse> uses(const TrainReport::RankUse& own) const;
+
   /// Sums of all ranks, added in rank order. float64 tensors; a rank may lack some.
   void add_up(std::map<std::string, at::Tensor>& sums) const;
 

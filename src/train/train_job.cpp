@@ -483,6 +483,11 @@ class Run {
     report_.measured_peak_bytes = report_.used.measured_peak();
     report_.measured = measured_breakdown(report_.planned, report_.used);
     report_.resident_bytes = peak_resident_bytes();
+    report_.ranks = agreement_.uses({.planned = report_.planned_peak_bytes,
+                                     .used = report_.measured_peak_bytes,
+                                     .planned_host = report_.job.plan.host_bytes,
+                                     .used_host = report_.used.host,
+                                     .resident = report_.resident_bytes});
     if (report_.last_evaluation)
       for (const Baseline& each : data_->baselines()) report_.baselines.push_back({each.metric, each.name, each.value});
     report_.steps = training_->steps_done();
