@@ -49,10 +49,12 @@ struct Job {
   double max_grad_norm = 1.0;       ///< 0: no clipping
   int64_t max_steps = 1000;
   std::optional<int64_t> max_epochs;
-  int64_t eval_every_n_steps = 0;  ///< 0: only at the end, if there is validation data
-  int64_t eval_batches = 16;       ///< batches of batch_size sequences an evaluation
-  std::string device = "cpu";      ///< cpu | cuda | rocm | mps: plans can be made for any on every machine
-  int64_t threads = 0;             ///< CPU threads; 0: as many as cores
+  int64_t eval_every_n_steps = 0;           ///< 0: only at the end, if there is validation data
+  int64_t eval_batches = 16;                ///< batches of batch_size sequences an evaluation
+  std::string device = "cpu";               ///< cpu | cuda | rocm | mps: plans can be made for any on every machine
+  int64_t devices = 1;                      ///< that train together, one process each
+  Strategy strategy = Strategy::automatic;  ///< what each of several devices stores of the training state
+  int64_t threads = 0;                      ///< CPU threads; 0: as many as cores
   uint64_t seed = 0;
   /// What the reader has to say: names of other programs that it took for ours, a line each.
   std::vector<std::string> notes;

@@ -71,7 +71,9 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   if (is_job_file(word)) return fmt::format("the command comes first: plimsoll train {}", one_line(word));
   const std::string message = fmt::format("unknown command {}", in_quotes(word));
   if (has({"accelerate", "deepspeed", "launch", "mpirun", "torchrun"}, word))
-    return message + "; a launcher starts training on several devices, which is not there yet: 'plimsoll train' alone";
+    return message +
+           "; 'plimsoll train JOB.yaml --devices N' starts a process for each device itself; with a launcher: "
+           "torchrun --no-python --nproc-per-node N plimsoll train JOB.yaml";
   const auto other = std::ranges::find(kOtherCommands, word, &decltype(kOtherCommands)::value_type::first);
   if (other != kOtherCommands.end()) return fmt::format("{}; did you mean '{}'?", message, other->second);
   if (const auto meant = nearest(word, known)) return fmt::format("{}; did you mean '{}'?", message, *meant);
@@ -91,9 +93,13 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
   std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
   std::ranges::replace(name, '-', '_');
   if (job)
-    if (const auto answer = job::answer_of_devices(name, value_of(word, words)))
-      return fmt::format("{} {}{}", in_quotes(option), answer->refused ? "is not taken: " : answer->what,
-                         answer->refused ? answer->what : "; leave it out");
+    if (const auto answer = job::answer_of_devices(name, value_of(word, words))) {
+      using Kind = job::DevicesAnswer::Kind;
+      if (answer->kind == Kind::refused) return fmt::format("{} is not taken: {}", in_quotes(option), answer->what);
+      if (answer->kind == Kind::taken) return fmt::format("{} {}; leave it out", in_quotes(option), answer->what);
+      return fmt::format("{}; a key of the job file stands without dashes: {}={}", message, answer->key,
+                         answer->what.empty() ? "VALUE" : one_line(answer->what));
+    }
   const bool is_key = job && option.starts_with("--") && job::names_a_key(name);
   if (!is_key) {
     const std::vector<std::string> own = option_names(place);

@@ -29,6 +29,7 @@
 #include "job/unknown_key.h"
 #include "job/values/aliases.h"
 #include "job/values/document.h"
+#include "job/values/many_devices.h"
 #include "job/values/places.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
@@ -138,14 +139,14 @@ class Assignments {
   }
 
  private:
-  /// A precision by another program's word ("bf16") as a node with ours ("bf16-mixed"), which a note says. `node`
-  /// itself for every other key and value.
+  /// A precision, devices or strategy by another program's word ("bf16", "[0, 1]", "fsdp") as a node with ours
+  /// ("bf16-mixed", "2", "zero3"), which a note says. `node` itself for every other key and value.
   const Node& in_our_words(const std::string& key, const Node& node, const Source& source) {
-    if (key != "precision") return node;
-    const auto word = word_of_others({&node, key, &source});
+    const Value value{&node, key, &source};
+    const auto word = key == "precision" ? word_of_others(value) : devices_word_of_others(value);
     if (!word) return node;
-    notes_.push_back(
-        fmt::format("{}: precision: {} is precision: {} here", source.at(node.line), one_line(node.text), *word));
+    const std::string said = node.kind == Node::Kind::scalar ? ": " + one_line(node.text) : "";
+    notes_.push_back(fmt::format("{}: {}{} is {}: {} here", source.at(node.line), key, said, key, *word));
     return made_.emplace_back(Node{Node::Kind::scalar, *word, {}, {}, node.line, node.column});
   }
 
@@ -169,8 +170,20 @@ class Assignments {
     }
     const bool same = value == &node;
     notes_.push_back(fmt::format("{} is {}{} here", where, alias.key, same ? "" : ": " + value->text));
+    if (said_before(alias, *value, source)) return;
     put(alias.key, same ? in_our_words(alias.key, node, source) : *value, source);
     words_[alias.key] = name;
+    if (alias.general) general_.insert(alias.key);
+  }
+
+  /// Whether the same text has the same already in another word ("num_gpus: 8" and "world_size: 8"), or has said it
+  /// more exactly ("fsdp: full_shard" and "distributed_type: FSDP").
+  bool said_before(const Alias& alias, const Node& node, const Source& source) const {
+    if (alias.key != "devices" && alias.key != "strategy") return false;
+    const auto found = index_.find(alias.key);
+    if (found == index_.end()) return false;
+    const Value& before = values_[found->second];
+    return before.source == &source && (alias.general || before.is(node.text));
   }
 
   /// load_in_4bit: false asks for nothing that would have to be here.
@@ -182,6 +195,7 @@ class Assignments {
 
   void put(const std::string& key, const Node& node, const Source& source) {
     words_.erase(key);
+    const bool general_before = general_.erase(key) > 0;
     if (!source.command_line) in_file_.insert(key);
     if (key == "precision" && node.kind == Node::Kind::scalar) booleans_.add_precision(node, source);
     const auto [found, is_new] = index_.emplace(key, values_.size());
@@ -190,7 +204,7 @@ class Assignments {
       return;
     }
     Value& value = values_[found->second];
-    if (value.source == &source)
+    if (value.source == &source && !general_before)
       throw UserError(fmt::format("{}: {} is given twice; the first is at {}", source.at(node.line, node.column), key,
                                   source.at(value.node->line, value.node->column)));
     value = {&node, key, &source};
@@ -234,6 +248,7 @@ class Assignments {
   std::map<std::string, size_t> index_;
   std::map<std::string, std::string> words_;  // the name that a key was given by, where it is another program's
   std::set<std::string> in_file_;             // keys that the file gives
+  std::set<std::string> general_;             // keys that were given by a word that gives way to others
   OtherBooleans booleans_;
   std::deque<Node> made_;  // values in our words
   std::vector<std::string> notes_;

@@ -75,6 +75,8 @@ TrainingOptions options_of(const Job& job) {
   options.compile = job.compile;
   options.accumulator_dtype = job.accumulator_dtype;
   options.budget = job.budget;
+  options.ranks.count = job.devices;
+  options.ranks.strategy = job.strategy;
   options.disk_path = disk_folder_of(job);
   if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;
   options.device = job.device;

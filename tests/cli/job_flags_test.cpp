@@ -181,21 +181,21 @@ TEST_F(JobFlags, StandInTheHelpWithWhatTheyDoToMemory) {
   EXPECT_THAT(outcome.out, HasSubstr("half the memory for activations"));
 }
 
-TEST_F(JobFlags, OfSeveralDevicesAreAnswered) {
-  for (const Arguments& flags : {Arguments{"--num_gpus", "8"},
-                                 {"--nproc_per_node=8"},
-                                 {"--devices", "8"},
-                                 {"--strategy", "ddp"},
-                                 {"--fsdp", "full_shard"}}) {
-    Arguments all = {"plan", "job.yaml"};
+TEST_F(JobFlags, OfSeveralDevicesAreAnsweredWithTheirKeys) {
+  const auto answer = [&](const Arguments& flags) {
+    Arguments all = {"trace", "job.yaml"};
     all.insert(all.end(), flags.begin(), flags.end());
     const Outcome outcome = run(all);
     EXPECT_EQ(outcome.exit_code, 2) << flags.front();
-    EXPECT_THAT(outcome.err, HasSubstr("is not taken: ")) << flags.front();
-    EXPECT_THAT(outcome.err, HasSubstr("several devices is not there yet")) << flags.front();
-  }
-  EXPECT_THAT(run({"plan", "job.yaml", "--num_gpus", "1"}).err, HasSubstr("one device is used; leave it out"));
-  EXPECT_THAT(run({"torchrun", "--nproc_per_node=8"}).err, HasSubstr("not there yet: 'plimsoll train' alone"));
+    return outcome.err;
+  };
+  EXPECT_THAT(answer({"--num_gpus", "8"}), HasSubstr("stands without dashes: devices=8"));
+  EXPECT_THAT(answer({"--nproc_per_node=8"}), HasSubstr("stands without dashes: devices=8"));
+  EXPECT_THAT(answer({"--strategy", "fsdp"}), HasSubstr("stands without dashes: strategy=zero3"));
+  EXPECT_THAT(answer({"--fsdp", "shard_grad_op"}), HasSubstr("stands without dashes: strategy=zero2"));
+  EXPECT_THAT(answer({"--nnodes", "2"}), HasSubstr("'--nnodes' is not taken: one process a device"));
+  EXPECT_THAT(answer({"--local_rank", "0"}), HasSubstr("leave it out"));
+  EXPECT_THAT(run({"torchrun", "--nproc_per_node=8"}).err, HasSubstr("plimsoll train JOB.yaml --devices N"));
 }
 
 TEST_F(JobFlags, ALauncherThatStartsSeveralIsRefused) {

@@ -132,6 +132,20 @@ Key accumulator_dtype() {
           }};
 }
 
+Key strategy() {
+  std::vector<std::string> words = {"auto"};
+  for (const Strategy each : {Strategy::ddp, Strategy::zero1, Strategy::zero2, Strategy::zero3})
+    words.emplace_back(name_of(each));
+  return {{"strategy", joined(words, " | "), std::string(name_of(Job{}.strategy)),
+           "what each of several devices stores: ddp: everything; zero1: a slice of the optimizer state; zero2: also a "
+           "slice of the gradients; zero3: also a slice of the parameters; auto: the fastest that fits. No effect on "
+           "one device"},
+          [=](const Value& value, Job& job) {
+            const auto at = std::ranges::find(words, read_word(value, words)) - words.begin();
+            job.strategy = at == 0 ? Strategy::automatic : static_cast<Strategy>(at - 1);
+          }};
+}
+
 Key memory_budget() {
   return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
            "upper limit in bytes of the device memory that training uses; auto: the memory of the device, or on this "
@@ -277,6 +291,11 @@ std::vector<Key> training_keys() {
               "batches in an evaluation, each with the sequences of one step of the first epoch"),
       word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"},
            "device to train on; a job can be planned for each of them on any machine"),
+      integer("devices", &Job::devices, {1, kMostDevices},
+              "devices that train together, one process each: plimsoll train starts that many on this machine; a "
+              "launcher such as torchrun sets it. The effective batch is that of one device times devices, unless "
+              "micro_batch_size is set"),
+      strategy(),
       integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: OMP_NUM_THREADS, or all cores if it is not set"),
       seed(),
   };

@@ -43,6 +43,7 @@ const std::vector<std::string>& sections();
 
 // Upper bounds of a job's numbers; those of its model's sizes are in model/size_limits.h.
 constexpr int64_t kLargestBatch = int64_t{1} << 20;  ///< sequences a step
+constexpr int64_t kMostDevices = int64_t{1} << 16;
 constexpr int64_t kMostSteps = 1'000'000'000;
 
 }  // namespace plimsoll::job

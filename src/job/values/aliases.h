@@ -21,6 +21,7 @@ struct Alias {
   std::string advice = {};
   /// Of a boolean, whose false says something too: what it is about. precision_claims.h has the kinds of precision.
   enum class Boolean : uint8_t { none, bf16, fp16, mixed, cpu } boolean = Boolean::none;
+  bool general = false;  ///< gives way to another word for the same key: Accelerate's "distributed_type: FSDP"
 };
 
 const std::vector<Alias>& aliases();

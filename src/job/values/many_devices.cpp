@@ -12,113 +12,217 @@
 namespace plimsoll::job {
 namespace {
 
-constexpr const char* kCopies =
-    "training on several devices is not there yet; on one, gradient_accumulation_steps makes the effective batch of "
-    "several";
-constexpr const char* kShards =
-    "sharding over several devices is not there yet; on one, host_memory_budget: BYTES holds what the others would";
+using Kind = DevicesAnswer::Kind;
+
 constexpr const char* kOffload =
-    "what ZeRO-Offload and FSDP's offload do on one device is host_memory_budget: BYTES here (for state, gradients and "
-    "parameters, disk_budget too); several devices are not there yet";
-constexpr const char* kOneDevice = "is so here in any case: one device is used";
-constexpr const char* kNothing = "is of several devices, and there is nothing to it on one";
+    "what ZeRO-Offload and FSDP's offload do is host_memory_budget: BYTES here (for state, gradients and parameters, "
+    "disk_budget too); it goes with every strategy: ddp, zero1, zero2, zero3";
+constexpr const char* kNothing = "has nothing to do here: the plan decides how devices exchange values";
+constexpr const char* kOneMachine = "is so here in any case, unless a launcher starts processes on several machines";
+constexpr const char* kMachines =
+    "one process a device is started on each machine instead: torchrun --no-python --nnodes MACHINES --nproc-per-node "
+    "DEVICES plimsoll train JOB";
 
 /// The kinds of words there are.
-enum class Word : uint8_t { count, strategy, shards, stage, offload, detail, file, rank };
+enum class Word : uint8_t { count, nodes, parts, strategy, type, shards, stage, offload, detail, file, rank };
 
 struct Known {
   std::string_view name, origin;
   Word word;
 };
-// In Lightning's files they also stand under `trainer`, in others under `training`.
-constexpr std::array<Known, 32> kKnown = {{
+// In Lightning's files they also stand under `trainer`, in others under `training`. Names of our keys are there too.
+constexpr std::array<Known, 40> kKnown = {{
     {"devices", "Lightning", Word::count},
     {"num_devices", "Lightning", Word::count},
     {"gpus", "Lightning", Word::count},
-    {"num_nodes", "Lightning", Word::count},
+    {"num_nodes", "Lightning", Word::nodes},
     {"strategy", "Lightning", Word::strategy},
     {"sync_batchnorm", "Lightning", Word::detail},
     {"use_distributed_sampler", "Lightning", Word::detail},
     {"num_gpus", "DeepSpeed", Word::count},
     {"n_gpu", "Hugging Face", Word::count},
     {"n_gpus", "PyTorch", Word::count},
+    {"ranks", "PyTorch", Word::count},
     {"world_size", "PyTorch", Word::count},
     {"nproc_per_node", "torchrun", Word::count},
-    {"nnodes", "torchrun", Word::count},
+    {"nnodes", "torchrun", Word::nodes},
     {"node_rank", "torchrun", Word::rank},
     {"local_rank", "torchrun", Word::rank},
     {"num_processes", "Accelerate", Word::count},
-    {"num_machines", "Accelerate", Word::count},
-    {"distributed_type", "Accelerate", Word::strategy},
-    {"tensor_parallel_size", "Megatron", Word::count},
-    {"tensor_model_parallel_size", "Megatron", Word::count},
-    {"pipeline_model_parallel_size", "Megatron", Word::count},
-    {"context_parallel_size", "Megatron", Word::count},
+    {"num_machines", "Accelerate", Word::nodes},
+    {"machine_rank", "Accelerate", Word::rank},
+    {"distributed_type", "Accelerate", Word::type},
+    {"tensor_parallel_size", "Megatron", Word::parts},
+    {"tensor_model_parallel_size", "Megatron", Word::parts},
+    {"pipeline_model_parallel_size", "Megatron", Word::parts},
+    {"pipeline_parallel_size", "Megatron", Word::parts},
+    {"context_parallel_size", "Megatron", Word::parts},
     {"ddp_find_unused_parameters", "Hugging Face", Word::detail},
     {"fsdp", "Hugging Face", Word::shards},
-    {"fsdp_config", "Hugging Face", Word::shards},
-    {"fsdp_config.*", "Hugging Face", Word::shards},
+    {"fsdp_config", "Hugging Face", Word::file},
+    {"fsdp_config.sharding_strategy", "Hugging Face", Word::shards},
+    {"fsdp_config.fsdp_sharding_strategy", "Accelerate", Word::shards},
+    {"fsdp_config.fsdp_offload_params", "Accelerate", Word::offload},
+    {"fsdp_config.*", "Hugging Face", Word::detail},
     {"deepspeed", "Hugging Face", Word::file},
+    {"deepspeed_config.zero_stage", "Accelerate", Word::stage},
     {"zero_stage", "DeepSpeed", Word::stage},
     {"zero_optimization.stage", "DeepSpeed", Word::stage},
     {"zero_optimization.offload_optimizer", "DeepSpeed", Word::offload},
     {"zero_optimization.offload_param", "DeepSpeed", Word::offload},
     {"zero_optimization.*", "DeepSpeed", Word::detail},
+    {"deepspeed_config.*", "Accelerate", Word::detail},
 }};
-// Of one word several keys: what lies in host memory or on the disk, and where.
-constexpr std::array<std::string_view, 2> kOffloadDevices = {"zero_optimization.offload_optimizer.device",
-                                                             "zero_optimization.offload_param.device"};
+// Words of the same kind with a longer name: a section's device.
+constexpr std::array<std::string_view, 4> kOffloadDevices = {
+    "zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
+    "deepspeed_config.offload_optimizer_device", "deepspeed_config.offload_param_device"};
 
 bool is_nothing(std::string_view text) {
   return text.empty() || text == "none" || text == "null" || text == "~" || text == "false" || text == "no" ||
          text == "off";
 }
 
-/// How many devices "8", "[0, 1]", "0,1" or "auto" are; nothing where that cannot be told.
-std::optional<int64_t> count_in(std::string_view text) {
-  if (text == "auto" || text == "-1" || is_nothing(text)) return 1;  // as many as are there, and one is used
-  if (text.find_first_of("[,") != std::string_view::npos) return std::ranges::count(text, ',') + 1;
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+bool says(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+std::optional<int64_t> number_in(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// The number of devices in "8", "[0, 1]", "0,1", "0," or "auto"; nothing if the text has none.
+std::optional<int64_t> count_in(std::string_view text) {
+  if (text == "auto" || text == "-1" || is_nothing(text)) return 1;  // all that are there, which a launcher counts
+  if (text.find_first_of("[,") == std::string_view::npos) return number_in(text);
+  int64_t count = 0;
+  bool in_item = false;
+  for (const char c : text) {
+    const bool separates = c == '[' || c == ']' || c == ',' || c == ' ';
+    if (!separates && !in_item) ++count;
+    in_item = !separates;
+  }
   return count;
 }
 
+DevicesAnswer meant(std::string_view key, std::string_view value) {
+  return {Kind::meant, std::string(value), std::string(key)};
+}
+
+DevicesAnswer of_count(std::string_view text) {
+  const auto count = count_in(text);
+  if (count == 0) return {Kind::refused, "device: cpu says that there is none to train on"};
+  return meant("devices", count ? std::to_string(*count) : std::string(text));
+}
+
+/// "full_shard auto_wrap", "SHARD_GRAD_OP", or the number that Accelerate writes for it.
+DevicesAnswer of_shards(std::string_view text) {
+  if (is_nothing(text)) return {Kind::taken, kNothing};
+  if (says(text, "offload")) return {Kind::refused, kOffload};
+  if (says(text, "hybrid") || text == "4" || text == "5")
+    return {Kind::refused,
+            "hybrid sharding does not exist here; set strategy: zero3, or auto for the fastest that fits"};
+  if (says(text, "no_shard") || text == "3") return meant("strategy", "ddp");
+  if (says(text, "shard_grad_op") || text == "2") return meant("strategy", "zero2");
+  if (says(text, "full_shard") || text == "1" || text == "true") return meant("strategy", "zero3");
+  return meant("strategy", text);
+}
+
+/// The names that Lightning has, and spellings of ours.
 DevicesAnswer of_strategy(std::string_view text) {
-  if (text.find("offload") != std::string_view::npos) return {true, kOffload};
-  if (is_nothing(text) || text == "auto" || text == "single" || text == "single_device") return {false, kOneDevice};
-  for (const char* sharding : {"fsdp", "deepspeed", "zero", "shard", "megatron"})
-    if (text.find(sharding) != std::string_view::npos) return {true, kShards};
-  return {true, kCopies};
+  if (says(text, "offload")) return {Kind::refused, kOffload};
+  if (is_nothing(text) || text == "single" || text == "single_device") return meant("strategy", "auto");
+  if (says(text, "megatron") || says(text, "pipeline") || says(text, "tensor") || text.starts_with("tp_"))
+    return {Kind::refused,
+            "tensor and pipeline parallelism do not exist here; set strategy: zero3, which slices the parameters too"};
+  std::string plain;
+  for (const char c : text)
+    if (c != '_' && c != '-' && c != ' ') plain += c;
+  for (const char* prefix : {"deepspeedstage", "stage", "deepspeedzero", "zerostage", "zero"})
+    for (const char* stage : {"1", "2", "3"})
+      if (plain == std::string(prefix) + stage) return meant("strategy", std::string("zero") + stage);
+  if (plain == "deepspeed") return meant("strategy", "zero2");  // Lightning's default stage
+  if (plain == "dp" || plain.starts_with("ddp")) return meant("strategy", "ddp");
+  if (plain.starts_with("fsdp") || plain == "fullysharded") return meant("strategy", "zero3");
+  if (says(text, "shard")) return of_shards(text);
+  return meant("strategy", text);
+}
+
+/// Accelerate's distributed_type.
+DevicesAnswer of_type(std::string_view text) {
+  if (is_nothing(text)) return {Kind::taken, "asks for one process, which devices: 1 is"};
+  if (text.starts_with("multi_")) return meant("strategy", "ddp");
+  if (text == "deepspeed") return meant("strategy", "auto");
+  if (says(text, "xla") || says(text, "tpu"))
+    return {Kind::refused, "that hardware is not supported; 'plimsoll gpus' lists what is"};
+  return of_strategy(text);
+}
+
+DevicesAnswer of_stage(std::string_view text) {
+  if (is_nothing(text)) return {Kind::taken, kNothing};
+  if (text == "0") return meant("strategy", "ddp");
+  for (const char* stage : {"1", "2", "3"})
+    if (text == stage) return meant("strategy", std::string("zero") + stage);
+  return {Kind::refused, "allowed: 0, 1, 2, 3 (strategy: ddp, zero1, zero2, zero3)"};
+}
+
+/// The degrees of tensor, pipeline and context parallelism.
+DevicesAnswer of_parts(std::string_view text) {
+  if (count_in(text) == 1) return {Kind::taken, "is so here in any case: no layer is cut over devices"};
+  return {Kind::refused,
+          "tensor, pipeline and context parallelism do not exist here; set strategy: zero3, which slices parameters, "
+          "gradients and optimizer state over the devices"};
 }
 
 DevicesAnswer answer(Word word, std::string_view text) {
   switch (word) {
     case Word::count:
-      if (count_in(text) == 0) return {true, "device: cpu says that there is none to train on"};
-      return count_in(text) == 1 ? DevicesAnswer{false, kOneDevice} : DevicesAnswer{true, kCopies};
+      return of_count(text);
+    case Word::nodes:
+      return count_in(text) == 1 ? DevicesAnswer{Kind::taken, kOneMachine} : DevicesAnswer{Kind::refused, kMachines};
+    case Word::parts:
+      return of_parts(text);
     case Word::strategy:
       return of_strategy(text);
+    case Word::type:
+      return of_type(text);
     case Word::shards:
-      if (is_nothing(text)) return {false, kNothing};
-      return {true, text.find("offload") == std::string_view::npos ? kShards : kOffload};
+      return of_shards(text);
     case Word::stage:
-      if (text == "0" || is_nothing(text)) return {false, kNothing};
-      return {true, kShards};
+      return of_stage(text);
     case Word::offload:
-      if (is_nothing(text)) return {false, "moves nothing, as without it"};
-      return {true, kOffload};
+      if (is_nothing(text)) return {Kind::taken, "moves nothing, as without it"};
+      return {Kind::refused, kOffload};
     case Word::detail:
+      return {Kind::taken, kNothing};
     case Word::rank:
-      return {false, kNothing};
+      return {Kind::taken, "has nothing to do here: a launcher's variables say it"};
     case Word::file:
-      if (is_nothing(text)) return {false, kNothing};
-      return {
-          true,
-          "a file of DeepSpeed's is not read; what it says of batches, fp16, bf16 and gradient_clipping may stand in "
-          "the job file under the same names, and offload is host_memory_budget: BYTES"};
+      if (is_nothing(text)) return {Kind::taken, kNothing};
+      return {Kind::refused,
+              "a settings file of DeepSpeed or FSDP is not read; what it says of batches, fp16, bf16, "
+              "gradient_clipping and zero_optimization.stage may stand in the job file under the same names, and "
+              "offload is host_memory_budget: BYTES"};
   }
   throw InternalError("answer: no such word");
+}
+
+/// The key that a word of this kind stands for; empty: none, whatever its value.
+std::string_view key_of(Word word) {
+  switch (word) {
+    case Word::count:
+      return "devices";
+    case Word::strategy:
+    case Word::type:
+    case Word::shards:
+    case Word::stage:
+      return "strategy";
+    default:
+      return "";
+  }
 }
 
 /// What a value says, in the words of a command line: "8", "ddp", "[0,1]".
@@ -138,14 +242,24 @@ std::string text_of(const Node& node) {
   return "";
 }
 
-std::optional<std::string> answered(const Value& value) {
+DevicesAnswer answered(const Value& value) {
   std::string word = value.key;
   for (const std::string_view section : {"trainer.", "training."})
     if (word.starts_with(section)) word.erase(0, section.size());
-  const auto answer = answer_of_devices(word, text_of(*value.node));
+  auto answer = answer_of_devices(word, text_of(*value.node));
   check(answer.has_value(), "no word of many devices: " + value.key);
-  if (answer->refused) value.refuse_since(fmt::format("is not taken: {}", answer->what));
-  return answer->what;
+  if (answer->kind == Kind::refused) value.refuse_since(fmt::format("is not taken: {}", answer->what));
+  return *std::move(answer);
+}
+
+/// Of a word that stands for no key: what is said to it.
+std::optional<std::string> said_to(const Value& value) {
+  return answered(value).what;
+}
+/// Of a word that stands for a key: the key's value; nothing if none is asked for.
+std::optional<std::string> value_meant(const Value& value) {
+  DevicesAnswer answer = answered(value);
+  return answer.kind == Kind::meant ? std::optional(std::move(answer.what)) : std::nullopt;
 }
 
 }  // namespace
@@ -163,16 +277,30 @@ std::optional<DevicesAnswer> answer_of_devices(std::string_view word, std::strin
   return std::nullopt;
 }
 
+std::optional<std::string> devices_word_of_others(const Value& value) {
+  if ((value.key != "devices" && value.key != "strategy") || value.node->kind == Node::Kind::null ||
+      value.node->kind == Node::Kind::mapping || text_of(*value.node).empty())
+    return std::nullopt;
+  auto word = value_meant(value);
+  // A word that is not known either stays as it was written, for the message.
+  return !word || *word == ascii_lower_case(text_of(*value.node)) ? std::nullopt : word;
+}
+
 std::vector<Alias> aliases_of_devices() {
   std::vector<Alias> all;
-  for (const std::string_view name : kOffloadDevices) all.push_back({std::string(name), "DeepSpeed", "", answered});
+  for (const std::string_view name : kOffloadDevices) all.push_back({std::string(name), "DeepSpeed", "", said_to});
   for (const Known& known : kKnown) {
-    const std::string name(known.name), origin(known.origin);
-    all.push_back({name, origin, "", answered});
-    if (known.name.find('.') == std::string_view::npos) {
-      all.push_back({"trainer." + name, origin, "", answered});
-      all.push_back({"training." + name, origin, "", answered});
-    }
+    const std::string name(known.name), origin(known.origin), key(key_of(known.word));
+    const auto convert = key.empty() ? said_to : value_meant;
+    const auto add = [&](std::string alias) {
+      all.push_back({std::move(alias), origin, key, convert});
+      all.back().general = known.word == Word::type;
+    };
+    const bool is_key = name == key;
+    if (!is_key) add(name);
+    if (name.find('.') != std::string::npos) continue;
+    add("trainer." + name);
+    if (!is_key) add("training." + name);
   }
   return all;
 }

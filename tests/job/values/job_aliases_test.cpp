@@ -82,7 +82,7 @@ TEST(JobAliases, OfATrainingSection) {
 }
 
 TEST(JobAliases, ThatHaveNoKeySayWhatToDo) {
-  EXPECT_THAT(refusal("zero_optimization: {stage: 3}"), HasSubstr("host_memory_budget"));
+  EXPECT_THAT(refusal("zero_optimization: {offload_param: {device: cpu}}"), HasSubstr("host_memory_budget"));
   EXPECT_THAT(refusal("load_in_4bit: true"), HasSubstr("quantize.format: nf4"));
 }
 
