@@ -33,6 +33,7 @@ struct Job {
   LogConfig log;
 
   std::optional<Precision> precision = Precision::fp32_true;  ///< empty: `auto`
+  // All three are of one device; the effective batch is batch_size x devices.
   // batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0), or less without a
   // schedule: then the last micro batch of a step is smaller. After read_job and parse_job batch_size is set, and the
   // other two are both set or both empty (docs/job-file.md has the table).

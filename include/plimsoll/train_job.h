@@ -30,6 +30,7 @@ struct JobSettings {
   int64_t micro_batch_size = 0;       ///< sequences
   int64_t last_micro_batch = 0;       ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
   AccumulationSchedule accumulation;  ///< micro batches a step, by the epoch from which on they hold
+  int64_t devices = 1;                ///< each with the micro batches above; effective batch: sequences() x devices
   /// That the step is planned for: `device` is empty if none was stated and the device does not say what it has, and
   /// batches_ahead_bytes are off `host`.
   Budget budget;
@@ -40,7 +41,7 @@ struct JobSettings {
   std::vector<Reason> reasons;      ///< why these; plan.reasons has them too
   std::string slow_products;        ///< that the precision is pinned and slow here, in words; empty: it is not
 
-  /// Sequences of a step of `count` micro batches.
+  /// Sequences of a step of `count` micro batches, on each device.
   int64_t sequences(int64_t count) const {
     return count * micro_batch_size - (last_micro_batch > 0 ? micro_batch_size - last_micro_batch : 0);
   }

@@ -5,16 +5,19 @@
 namespace plimsoll::cli {
 
 int64_t effective_batch_of(const JobSettings& settings) {
-  return settings.sequences(settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second);
+  return settings.sequences(settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second) *
+         settings.devices;
 }
 
 std::string effective_batch_in_words(const JobSettings& settings) {
   std::string text =
       fmt::format("effective batch {}: micro batch {}", effective_batch_of(settings), micro_batches_in_words(settings));
+  if (settings.devices > 1) text += fmt::format(" x {} devices", settings.devices);
   const char* separator = ";";
   for (const auto& [epoch, count] : settings.accumulation) {
     if (epoch == 0) continue;
-    text += fmt::format("{} from epoch {} on {} (x {})", separator, epoch, settings.sequences(count), count);
+    text += fmt::format("{} from epoch {} on {} (x {})", separator, epoch, settings.sequences(count) * settings.devices,
+                        count);
     separator = ",";
   }
   return text;

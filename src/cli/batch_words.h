@@ -8,10 +8,11 @@
 namespace plimsoll::cli {
 
 /// "effective batch 32: micro batch 16 x 2"; with a schedule also what later epochs have: "effective batch 40: micro
-/// batch 10 x 4; from epoch 4 on 20 (x 2), from epoch 8 on 10 (x 1)".
+/// batch 10 x 4; from epoch 4 on 20 (x 2), from epoch 8 on 10 (x 1)". With several devices "effective batch 256: micro
+/// batch 16 x 2 x 8 devices".
 std::string effective_batch_in_words(const JobSettings& settings);
 
-/// Samples of a step of the first epoch.
+/// Samples of a step of the first epoch, on all devices together.
 int64_t effective_batch_of(const JobSettings& settings);
 
 }  // namespace plimsoll::cli

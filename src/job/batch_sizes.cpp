@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "job/batch_over_devices.h"
 #include "job/keys/divisors.h"
 #include "job/keys/keys.h"
 #include "plimsoll/error.h"
@@ -125,9 +126,12 @@ void note_product(Job& job, const Places& places, bool batch_given) {
   std::string note =
       fmt::format("{}: {} is {} x {} = {} {}{}", places.of({kBatchKey, kStepsKey}), given, micro, steps.at(0),
                   micro * steps.at(0), kProductWords, is_schedule(steps) ? " in epoch 0" : "");
+  const int64_t devices = job.devices;
+  if (devices > 1) note += fmt::format(" on each of {} devices", devices);
   // Where a step of `micro` could not be cut so, nobody can have meant it.
-  if (const auto part = part_of(micro, steps))
-    note += fmt::format("; for {} in all give micro_batch_size: {}", micro, *part);
+  const bool equal_parts = micro % (devices * steps.at(0)) == 0;
+  if (const auto part = part_of(micro, steps); part && (devices == 1 || equal_parts))
+    note += fmt::format("; for {} in all give micro_batch_size: {}", micro, *part / devices);
   job.notes.push_back(std::move(note));
 }
 
@@ -139,29 +143,31 @@ const std::string& place_of_last(const Places& places) {
 }
 
 /// Throws UserError if the three numbers contradict each other; the message says what each could be instead.
-void require_agreement(const Job& job, const Places& places) {
+/// `devices`: those that a given batch_size is the whole of.
+void require_agreement(const Job& job, const Places& places, int64_t devices) {
   const int64_t batch = *job.batch_size, micro = *job.micro_batch_size;
   const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
   const int64_t count = steps.at(0), product = micro * count;
-  const bool scheduled = is_schedule(steps), alike = scheduled || count == 1;
+  const bool scheduled = is_schedule(steps), alike = scheduled || count == 1 || devices > 1;
   const int64_t least = alike ? product : product - micro + 1;
   if (batch >= least && batch <= product) return;
-  std::vector<std::string> instead{fmt::format("{}: {}", kBatchKey, product)};
+  std::vector<std::string> instead{fmt::format("{}: {}", kBatchKey, product * devices)};
   if (!scheduled && batch >= micro) instead.push_back(fmt::format("{}: {}", kStepsKey, rounded_up(batch, micro)));
   if (const auto part = part_of(batch, steps)) instead.push_back(fmt::format("{}: {}", kMicroKey, *part));
   throw UserError(fmt::format(
-      "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {} = {}{}, not {}; "
-      "remove batch_size, or set {}",
-      place_of_last(places), batch, micro, in_words(steps), micro, count, product,
+      "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {}{} = {}{}, not "
+      "{}; remove batch_size, or set {}",
+      place_of_last(places), batch * devices, micro, in_words(steps), micro, count,
+      devices > 1 ? fmt::format(" x {} devices", devices) : "", product * devices,
       scheduled         ? " in epoch 0"
       : least < product ? fmt::format(" (at least {}, if the last micro batch is smaller)", least)
                         : "",
-      batch, fmt::join(instead, " or ")));
+      batch * devices, fmt::join(instead, " or ")));
 }
 
-}  // namespace
-
-void complete_batch_sizes(Job& job, const Places& places) {
+/// Completes the batch sizes of one device. `devices`: those that a given batch_size was the whole of, before it was
+/// divided.
+void complete_one_device(Job& job, const Places& places, int64_t devices) {
   std::optional<int64_t>& batch = job.batch_size;
   std::optional<int64_t>& micro = job.micro_batch_size;
   std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
@@ -190,7 +196,7 @@ void complete_batch_sizes(Job& job, const Places& places) {
     batch = batch.value_or(kDefaultBatch);
     return;
   }
-  if (batch) require_agreement(job, places);
+  if (batch) require_agreement(job, places, devices);
   batch = batch.value_or(*micro * steps->at(0));
   const int64_t most = std::ranges::max_element(*steps, {}, [](const auto& entry) { return entry.second; })->second;
   if ((is_schedule(*steps) ? *micro * most : *batch) > kLargestBatch)
@@ -206,7 +212,23 @@ void complete_batch_sizes(Job& job, const Places& places) {
     job.notes.push_back(
         fmt::format("{}: beside it the file's batch_size: {} is the whole step; without it, with "
                     "gradient_accumulation_steps: {}, {} x {} = {} samples",
-                    places.of({kMicroKey}), *batch, in_words(*steps), *batch, steps->at(0), *batch * steps->at(0)));
+                    places.of({kMicroKey}), *batch * devices, in_words(*steps), *batch * devices, steps->at(0),
+                    *batch * devices * steps->at(0)));
+}
+
+}  // namespace
+
+void complete_batch_sizes(Job& job, const Places& places) {
+  const bool batch_given = job.batch_size.has_value();
+  const bool divided = divide_over_devices(job, places, kWholeWord);
+  complete_one_device(job, places, divided ? job.devices : 1);
+  if (job.devices == 1) return;
+  if (*job.batch_size > kLargestBatch / job.devices)
+    throw UserError(
+        fmt::format("{}: batch_size {} x {} devices is more than {}, the largest step in samples; set a "
+                    "smaller number",
+                    places.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kLargestBatch));
+  if (!divided) job.notes.push_back(larger_batch_note(job, places, batch_given));
 }
 
 bool batch_size_is_micro_batch(const Job& job) {

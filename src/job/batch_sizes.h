@@ -32,6 +32,11 @@ namespace plimsoll::job {
 /// number stands in the place of the file's. Where the file names a micro batch, its accumulation follows a new
 /// batch_size or micro_batch_size; a new accumulation must agree.
 ///
+/// With several devices all of this holds for each of them, and the effective batch is batch_size x devices. A
+/// batch_size that is the whole step is that of all devices together, if the micro batch is given or the name says so:
+/// it is divided (batch_over_devices.h), and after it batch_size is that of one device. All micro batches are alike
+/// then. A note says when more devices made the effective batch larger.
+///
 /// After it batch_size is set, and micro_batch_size and accumulation are both set or both auto. What `auto` may become
 /// depends on the memory budget; batch_size never does, so neither do the losses. Readings that another program, or an
 /// earlier Plimsoll, would not share are said in job.notes.

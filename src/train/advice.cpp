@@ -159,7 +159,9 @@ class Finder {
   // Under one micro batch where that is open: the one that needs least tells soonest whether anything fits.
   static Job with_micro_batch(Job job, int64_t micro_batch) {
     if (job.micro_batch_size) return job;
-    const int64_t size = std::min(micro_batch, *job.batch_size);
+    int64_t size = std::min(micro_batch, *job.batch_size);
+    if (job.devices > 1)  // whose micro batches are all alike
+      while (*job.batch_size % size != 0) --size;
     job.micro_batch_size = size;
     job.gradient_accumulation_steps = AccumulationSchedule{{0, (*job.batch_size + size - 1) / size}};
     return job;

@@ -276,17 +276,17 @@ std::vector<AdviceStep> freeing_steps(const Job& job) {
   if (job.compile == Choice::off) leave_open({"compile=auto"}, "fused operators chosen by the planner");
   if (!job.micro_batch_size || *job.batch_size <= 1) return steps;
   const AccumulationSchedule& accumulation = *job.gradient_accumulation_steps;
+  // Beside a micro batch it is the whole over all devices.
+  const std::string batch = fmt::format("batch_size={}", *job.batch_size * job.devices);
   if (accumulation.size() == 1) {
-    leave_open(
-        {fmt::format("batch_size={}", *job.batch_size), "micro_batch_size=auto", "gradient_accumulation_steps=auto"},
-        "the same batch in micro batches that fit");
+    leave_open({batch, "micro_batch_size=auto", "gradient_accumulation_steps=auto"},
+               "the same batch in micro batches that fit");
   } else if (*job.micro_batch_size > 1) {
     // A schedule is of steps of so many micro batches: the same steps in smaller ones.
     std::string schedule;
     for (const auto& [epoch, count] : accumulation)
       schedule += fmt::format("{}{}: {}", schedule.empty() ? "" : ", ", epoch, count * *job.micro_batch_size);
-    leave_open({fmt::format("batch_size={}", *job.batch_size), "micro_batch_size=1",
-                "gradient_accumulation_steps={" + schedule + "}"},
+    leave_open({batch, "micro_batch_size=1", "gradient_accumulation_steps={" + schedule + "}"},
                "the same batches in micro batches of one");
   }
   return steps;

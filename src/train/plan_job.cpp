@@ -66,6 +66,7 @@ class Candidate {
     settings_.accumulator_dtype = job.accumulator_dtype;
     settings_.micro_batch_size = micro_batch_size;
     settings_.accumulation = accumulation;
+    settings_.devices = job.devices;
     settings_.last_micro_batch = last_micro_batch_of(pinned);
     TrainingOptions options = options_of(pinned);
     options.device = target.device;
@@ -279,11 +280,12 @@ class JobPlanner {
       added.open.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
       return added;
     }
+    // Several devices have micro batches that are all alike.
     // Updates in backward that wait for the norm of all gradients take a single micro batch.
     const bool single =
         job_.update_in_backward == Choice::on && (job_.max_grad_norm > 0 || precision == Precision::fp16_mixed);
     for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
-      if (!single || size == *job_.batch_size)
+      if ((!single || size == *job_.batch_size) && (job_.devices == 1 || *job_.batch_size % size == 0))
         added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
     return added;
   }

@@ -14,7 +14,7 @@ void require_same_batch_meaning(const Job& asked, const JobSettings& settings, i
                                 const std::function<int64_t(int64_t position)>& epoch_of,
                                 const std::string& checkpoint) {
   // A file may say any number of steps; no job has more.
-  if (!job::batch_size_is_micro_batch(asked) || steps < 1 || steps > job::kMostSteps) return;
+  if (asked.devices > 1 || !job::batch_size_is_micro_batch(asked) || steps < 1 || steps > job::kMostSteps) return;
   const AccumulationSchedule& accumulation = settings.accumulation;
   const int64_t micro = settings.micro_batch_size, parts = accumulation.at(0);
   if (accumulation.size() > 1 && micro % parts != 0) return;  // a schedule's parts were whole, or it was refused

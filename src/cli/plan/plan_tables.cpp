@@ -121,7 +121,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   if (settings.last_micro_batch > 0)
     table.add_row({"last micro batch", samples_in_words(job, settings.last_micro_batch)});
-  table.add_row({"effective batch", std::to_string(settings.sequences(accumulation))});
+  table.add_row({"effective batch", std::to_string(effective_batch_of(settings))});
   table.add_row({"prefetched batches", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   // What does not fit does not run: how long it would take misleads, as the least budget may take less.
