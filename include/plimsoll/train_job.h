@@ -16,6 +16,7 @@
 
 namespace plimsoll {
 
+class Exchange;  // collectives/exchange.h
 class LearnedWorkspace;
 class MeasureAllowance;  // base/measure_allowance.h
 struct Step;             // plimsoll/step.h
@@ -246,6 +247,11 @@ TrainReport train_job(const Job& job, TrainObserver& observer);
 /// The same, with some of its steps timed op by op into profile.file. Throws UserError before anything is trained where
 /// that cannot be written, or where the job has too few steps for any of them to be timed.
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile);
+
+/// The same as one rank of job.devices, which all call it with the same job and profile; `exchange` is with the others.
+/// Rank 0 writes checkpoints, metrics, the profile and the run's lock; the others write nothing. nullptr: one device.
+TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
+                      std::shared_ptr<Exchange> exchange);
 
 /// Asks the train_job in progress, or the next one, to finish its step, or leave its planning, save a checkpoint if the
 /// job has a directory for it and steps were done, and return. From any thread and from a signal handler.

@@ -492,6 +492,11 @@ TrainReport train_job(const Job& job, TrainObserver& observer) {
 }
 
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile) {
+  return train_job(job, observer, profile, nullptr);
+}
+
+TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
+                      std::shared_ptr<Exchange> exchange) {
   const StopRequest request;
   return Run(job, observer, profile).run();
 }
