@@ -74,7 +74,8 @@ constexpr double kTypicalDiskLink = 2e9;
 constexpr double kTypicalHostBytes = 60e9;
 
 /// Predicted seconds of one run of `op`: as it was timed, or the larger of its arithmetic and its traffic at the rates
-/// of its kind, and the overhead (Williams, Waterman and Patterson, "Roofline", CACM 2009).
+/// of its kind, and the overhead (Williams, Waterman and Patterson, "Roofline", CACM 2009). An exchange between ranks
+/// (Op::link_bytes > 0) takes the overhead and the larger of exchange_seconds() and its traffic in the rank's memory.
 double seconds_of(const CostModel& model, const Op& op);
 
 /// Seconds of one copy of so many bytes between device and host.
@@ -82,12 +83,27 @@ double copy_seconds(const CostModel& model, int64_t bytes);
 /// The same between the device and `far`.
 double copy_seconds(const CostModel& model, int64_t bytes, Memory far);
 
+/// Returns the seconds of one exchange between ranks in which each rank sends `bytes` bytes to the others, without the
+/// work of the ranks on their own memory. 0 without a link (`peer_link` is 0).
+double exchange_seconds(const CostModel& model, int64_t bytes);
+
 /// By op of a segment: seconds from the segment's begin to the op's end, waits for copies included. Empty without it.
 std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view segment);
 
 /// Predicted seconds of a segment's ops, one after the other, and of waits for copies that run beside them. 0 without
 /// the segment.
 double segment_seconds(const CostModel& model, const Trace& trace, std::string_view segment);
+
+/// The exchanges between ranks in one training step, on one rank.
+struct StepExchanges {
+  int64_t count = 0;   ///< exchanges
+  int64_t bytes = 0;   ///< that this rank sends to the others
+  double seconds = 0;  ///< predicted, of the exchanges; ops do not overlap them
+};
+
+/// Returns the exchanges of a step of `micro_batches` micro batches, at least 1. `ragged`: the last micro batch, one of
+/// at least two, is smaller than the others. Segments count as in StepTime::step().
+StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int64_t micro_batches, bool ragged = false);
 
 /// Round figures of a data centre's GPU, for plans that compare choices where no device is known.
 CostModel generic_cost_model();

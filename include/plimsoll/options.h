@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -116,6 +117,8 @@ enum class Strategy : uint8_t {
 /// Returns the name, as in a job file.
 std::string_view name_of(Strategy strategy);
 
+class Exchange;  // collectives/exchange.h
+
 /// The ranks of a training, each with a device of its own. All ranks have the same options except `rank`.
 struct RankOptions {
   int64_t count = 1;  ///< ranks, at least 1
@@ -146,10 +149,11 @@ struct TrainingOptions {
   Choice compile = Choice::automatic;  ///< fuse chains of pointwise ops; `automatic`: where that gains something
   Budget budget;                       ///< of each rank
   RankOptions ranks;
-  int64_t micro_batches = 1;        ///< of a step on each rank, as far as is known: what they cost counts so often
-  std::filesystem::path disk_path;  ///< the folder for it; empty: the working directory
-  std::string device = "cpu";       ///< whose casts and scratch are planned for
-  int threads = 0;                  ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
+  std::shared_ptr<Exchange> exchange;  ///< with the other ranks, to run steps; null: a plan alone, or one rank
+  int64_t micro_batches = 1;           ///< of a step on each rank, as far as is known: what they cost counts so often
+  std::filesystem::path disk_path;     ///< the folder for it; empty: the working directory
+  std::string device = "cpu";          ///< whose casts and scratch are planned for
+  int threads = 0;                     ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
   CostModel cost = generic_cost_model();  ///< what recomputation is weighed by
   uint64_t seed = 0;                      ///< of initialisation and of random operators
 };

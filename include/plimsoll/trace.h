@@ -138,6 +138,9 @@ struct UpdatePiece {
 struct NamedView {
   std::string name;
   View view;
+  /// Where the view is this rank's slice, flat: sizes of the whole, contiguous tensor that the slices of all ranks
+  /// make, one behind the other, without the padding at its end. Empty: the view is the whole.
+  std::vector<int64_t> whole_sizes = {};
 };
 
 /// Bytes that a buffer holds from the start: a tensor that the step used as it is.

@@ -10,6 +10,7 @@
 
 #include "plimsoll/devices.h"
 #include "plimsoll/job.h"
+#include "plimsoll/links.h"
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/profile.h"
@@ -31,7 +32,6 @@ struct JobSettings {
   int64_t micro_batch_size = 0;       ///< sequences
   int64_t last_micro_batch = 0;       ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
   AccumulationSchedule accumulation;  ///< micro batches a step, by the epoch from which on they hold
-  int64_t devices = 1;                ///< each with the micro batches above; effective batch: sequences() x devices
   /// That the step is planned for: `device` is empty if none was stated and the device does not say what it has, and
   /// batches_ahead_bytes are off `host`.
   Budget budget;
@@ -39,8 +39,11 @@ struct JobSettings {
   int64_t batches_ahead_bytes = 0;  ///< of host memory, for micro batches that are prepared ahead; they come off
                                     ///< the host budget
   CostModel cost;                   ///< what times were predicted by
-  std::vector<Reason> reasons;      ///< why these; plan.reasons has them too
-  std::string slow_products;        ///< that the precision is pinned and slow here, in words; empty: it is not
+  int64_t devices = 1;              ///< ranks of the training; the plan and the micro batches are those of one of them
+  Strategy strategy = Strategy::automatic;  ///< what each rank stores; automatic: one rank
+  std::string link;                         ///< the links between the ranks, in words; empty: one rank
+  std::vector<Reason> reasons;              ///< why these; plan.reasons has them too
+  std::string slow_products;                ///< that the precision is pinned and slow here, in words; empty: it is not
 
   /// Sequences of a step of `count` micro batches, on each device.
   int64_t sequences(int64_t count) const {
@@ -82,11 +85,21 @@ struct PlanTarget {
   /// together. nullptr: a run is about to take the memory, and everything is measured that the machine has the memory
   /// for.
   std::shared_ptr<MeasureAllowance> measuring;
+  int64_t rank = 0;     ///< of several, whose plan it is; ranks differ in their slices only
   std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
+  /// Ranks of the training, instead of Job::devices; empty: those of the job. `budget` is that of each rank, and `cost`
+  /// has the link for this many ranks.
+  std::optional<int64_t> devices;
+  std::string link;  ///< the links between the ranks, in words; empty: one rank
 };
 
 /// The target of a device of the catalogue: its usable memory, its context, its speed.
 PlanTarget target_of(const DeviceSpec& device);
+
+/// Returns `target` for the ranks of `topology`: `devices`, `link`, and the link of `cost`. The usual link is that of
+/// the catalogue's device if `cost` is of one. Ranks on the CPU of this machine share a budget that the job does not
+/// state. `target` is one whose ranks are not set yet. Throws UserError as set_peer_link() does.
+PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology);
 
 /// The target that the job itself states. On the CPU this machine, as fast as it was measured to be (measure_machine),
 /// and where the budget is `auto` the memory that is available now, less 10 %; of other devices memory is not known.
@@ -248,8 +261,8 @@ TrainReport train_job(const Job& job, TrainObserver& observer);
 /// that cannot be written, or where the job has too few steps for any of them to be timed.
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile);
 
-/// The same as one rank of job.devices, which all call it with the same job and profile; `exchange` is with the others.
-/// Rank 0 writes checkpoints, metrics, the profile and the run's lock; the others write nothing. nullptr: one device.
+/// The same as one of several ranks, which call it with the same job: rank 0 writes the files and has the report of the
+/// whole; the others' observers hear of their own. `exchange`: null where there is one rank.
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
                       std::shared_ptr<Exchange> exchange);
 

@@ -112,6 +112,9 @@ class Training {
   /// The parameters, buffers and optimizer state by name, as tensors over the arena (or the host's). Valid until the
   /// next step() or evaluate(): with host memory a plan that is made anew may put them elsewhere.
   std::vector<std::pair<std::string, at::Tensor>> state();
+  /// Tensors of state() that are this rank's slices, flat: by name the sizes of the whole, contiguous tensor that the
+  /// slices of all ranks make one behind the other (the last one may have padding at its end). Empty with one rank.
+  std::map<std::string, std::vector<int64_t>> slices() const;
   /// What else a resumed run needs, as text: step counters and the loss scale.
   std::map<std::string, std::string> counters() const;
   /// Restores what counters() returned.

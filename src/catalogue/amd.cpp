@@ -35,20 +35,24 @@ constexpr Reserve kOfRdna4 = {84 * MiB,
 struct Generation {
   const char* name;
   Reserve reserve;
-  int64_t context;    ///< bytes
-  int64_t workspace;  ///< bytes
+  int64_t context;          ///< bytes
+  int64_t workspace;        ///< bytes
+  int pcie;                 ///< generation of PCI Express
+  const char* fabric = "";  ///< id of the link between devices; empty: PCI Express
 };
 
-constexpr Generation kRdna2Navi22 = {"RDNA2 (gfx1031)", kSmall, 384 * MiB, kRocblas};
-constexpr Generation kRdna2Navi21 = {"RDNA2 (gfx1030)", kSmall, 384 * MiB, kRocblas};
-constexpr Generation kRdna3Navi31 = {"RDNA3 (gfx1100)", kSmall, 384 * MiB, kRocblas + kHipblaslt};
-constexpr Generation kRdna3Navi32 = {"RDNA3 (gfx1101)", kSmall, 384 * MiB, kRocblas + kHipblaslt};
-constexpr Generation kRdna3Navi33 = {"RDNA3 (gfx1102)", kSmall, 384 * MiB, kRocblas + kHipblaslt};
-constexpr Generation kRdna4 = {"RDNA4 (gfx1201)", kOfRdna4, 384 * MiB, kRocblas + kHipblaslt};
-constexpr Generation kCdna1 = {"CDNA (gfx908)", kSmall, 512 * MiB, kRocblas};
-constexpr Generation kCdna2 = {"CDNA2 (gfx90a)", kSmall, 512 * MiB, kRocblas + kHipblaslt};
-constexpr Generation kCdna3 = {"CDNA3 (gfx942)", kOfCdna3, 768 * MiB, kLargeRocblas + kHipblaslt};
-constexpr Generation kCdna4 = {"CDNA4 (gfx950)", kSmall, 768 * MiB, kLargeRocblas + kHipblaslt};
+constexpr Generation kRdna2Navi22 = {"RDNA2 (gfx1031)", kSmall, 384 * MiB, kRocblas, 4};
+constexpr Generation kRdna2Navi21 = {"RDNA2 (gfx1030)", kSmall, 384 * MiB, kRocblas, 4};
+constexpr Generation kRdna3Navi31 = {"RDNA3 (gfx1100)", kSmall, 384 * MiB, kRocblas + kHipblaslt, 4};
+constexpr Generation kRdna3Navi32 = {"RDNA3 (gfx1101)", kSmall, 384 * MiB, kRocblas + kHipblaslt, 4};
+constexpr Generation kRdna3Navi33 = {"RDNA3 (gfx1102)", kSmall, 384 * MiB, kRocblas + kHipblaslt, 4};
+constexpr Generation kRdna4 = {"RDNA4 (gfx1201)", kOfRdna4, 384 * MiB, kRocblas + kHipblaslt, 5};
+constexpr Generation kCdna1 = {"CDNA (gfx908)", kSmall, 512 * MiB, kRocblas, 4, "infinity-fabric2"};
+constexpr Generation kCdna2 = {"CDNA2 (gfx90a)", kSmall, 512 * MiB, kRocblas + kHipblaslt, 4, "infinity-fabric3"};
+constexpr Generation kCdna3 = {"CDNA3 (gfx942)",           kOfCdna3, 768 * MiB,
+                               kLargeRocblas + kHipblaslt, 5,        "infinity-fabric4"};
+constexpr Generation kCdna4 = {"CDNA4 (gfx950)",           kSmall, 768 * MiB,
+                               kLargeRocblas + kHipblaslt, 5,      "infinity-fabric4-mi350"};
 
 constexpr const char* kContextSource =
     "context: estimated: HIP runtime, code objects and scratch; larger than CUDA's, and larger on Instinct";
@@ -147,12 +151,16 @@ DeviceSpec device_of(const Row& row) {
   device.memory_bandwidth = row.bandwidth * kGiga;
   device.rates = tera(row.rates);
   device.host_link = row.host_link * kGiga;
+  const std::string fabric = row.generation.fabric;
+  device.peer_link = fabric.empty() ? pcie_link(row.generation.pcie, row.host_link) : fabric;
   device.launch_seconds = kLaunchSeconds;
   device.sources = {fmt::format("memory, bandwidth, host link: {}", row.sheet),
                     fmt::format("rates: {}: {}", row.sheet, row.rates_note),
                     row.generation.reserve.source,
                     kContextSource,
                     kWorkspaceSource,
+                    fabric.empty() ? std::string("peer link: derived: PCI Express, the host link of the card")
+                                   : fmt::format("peer link: {}", row.sheet),
                     kLaunchSource};
   return device;
 }

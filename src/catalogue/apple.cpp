@@ -24,6 +24,8 @@ constexpr const char* kContextSource = "context: estimated: Metal device, comman
 constexpr const char* kWorkspaceSource =
     "library workspace: none: PyTorch's MPS kernels take what they need call by call";
 constexpr const char* kLinkSource = "host link: derived: the memory's bandwidth, as nothing has to cross a bus";
+constexpr const char* kPeerSource =
+    "peer link: estimated: a machine has one device, and Ethernet of 10 Gbit/s is the network of most";
 constexpr const char* kLaunchSource = "launch: estimated: 10 us are usual with PyTorch's MPS backend";
 constexpr double kLaunchSeconds = 10e-6;
 
@@ -97,6 +99,7 @@ DeviceSpec device_of(const Row& row, int size) {
   const double half = row.accelerators ? kAcceleratorGain * fp32 : fp32;
   device.rates = {.fp32 = fp32, .tf32 = 0, .fp16 = half, .bf16 = half, .fp8 = 0, .int8 = 0};
   device.host_link = device.memory_bandwidth;
+  device.peer_link = "ethernet-10";
   device.launch_seconds = kLaunchSeconds;
   device.sources = {fmt::format("memory, bandwidth: {}", row.sheet),
                     rates_source(row),
@@ -104,6 +107,7 @@ DeviceSpec device_of(const Row& row, int size) {
                     kContextSource,
                     kWorkspaceSource,
                     kLinkSource,
+                    kPeerSource,
                     kLaunchSource};
   return device;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -130,6 +131,12 @@ std::vector<std::string> variants_meant(const DeviceSpec& device, const std::str
 }
 
 }  // namespace
+
+std::string catalogue::pcie_link(int generation, double gigabytes) {
+  for (const int lanes : {4, 8, 16})
+    if (std::abs(pcie(generation, lanes) / gigabytes - 1) < 0.01) return fmt::format("pcie{}-x{}", generation, lanes);
+  throw InternalError(fmt::format("no PCI Express {}.0 link has {} GB/s", generation, gigabytes));
+}
 
 const std::vector<DeviceSpec>& device_catalogue() {
   static const std::vector<DeviceSpec> devices = [] {

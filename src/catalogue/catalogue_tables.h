@@ -28,6 +28,9 @@ constexpr double pcie(int generation, int lanes) {
   return lane * lanes;
 }
 
+/// The id of the PCI Express link of this generation that has `gigabytes` GB/s one way.
+std::string pcie_link(int generation, double gigabytes);
+
 constexpr int64_t gibibytes(double count) {
   return static_cast<int64_t>(count * static_cast<double>(GiB));
 }

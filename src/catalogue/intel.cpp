@@ -30,6 +30,7 @@ struct Row {
   double bandwidth;  ///< GB/s
   DenseRates rates;  ///< TFLOP/s: fp32, tf32, fp16, bf16, fp8, int8
   const char* rates_source;
+  int pcie;          ///< generation of PCI Express
   double host_link;  ///< GB/s one way
   const char* sheet;
   std::vector<std::string> aliases;
@@ -47,22 +48,22 @@ constexpr const char* kStackRates =
 const std::vector<Row>& rows() {
   static const std::vector<Row> rows = {
       // id, name, architecture, year, GiB, GiB usable, by
-      // GB/s, {fp32, tf32, fp16, bf16, fp8, int8}, by, GB/s to the host, sheet, aliases
+      // GB/s, {fp32, tf32, fp16, bf16, fp8, int8}, by, PCI Express, GB/s to the host, sheet, aliases
       // clang-format off
       {"arc-a750", "Intel Arc A750", "Xe-HPG (Alchemist)", 2022, 8, 8 * kArcShare, kEstimated,
-       512, {14.7, 0, 114.5, 114.5, 0, 229}, kXmx, pcie(4, 16), "Intel Arc A750 specifications, 2022", {}},
+       512, {14.7, 0, 114.5, 114.5, 0, 229}, kXmx, 4, pcie(4, 16), "Intel Arc A750 specifications, 2022", {}},
       {"arc-a770", "Intel Arc A770 16GB", "Xe-HPG (Alchemist)", 2022, 16, 15.11, kReported,
-       560, {17.2, 0, 131, 131, 0, 262}, kXmx, pcie(4, 16), "Intel Arc A770 specifications, 2022",
+       560, {17.2, 0, 131, 131, 0, 262}, kXmx, 4, pcie(4, 16), "Intel Arc A770 specifications, 2022",
        {"arc-a770-16gb", "Intel Arc A770"}},
       {"arc-b580", "Intel Arc B580", "Xe2-HPG (Battlemage)", 2024, 12, 12 * kArcShare, kEstimated,
-       456, {13.7, 0, 116.5, 116.5, 0, 233}, kXmx, pcie(4, 8), "Intel Arc B580 specifications, 2024", {}},
+       456, {13.7, 0, 116.5, 116.5, 0, 233}, kXmx, 4, pcie(4, 8), "Intel Arc B580 specifications, 2024", {}},
       {"arc-pro-b60", "Intel Arc Pro B60", "Xe2-HPG (Battlemage)", 2025, 24, 24 * kArcShare, kEstimated,
-       456, {12.3, 0, 98.5, 98.5, 0, 197}, kXmx, pcie(5, 8), "Intel Arc Pro B60 specifications, 2025", {"b60"}},
+       456, {12.3, 0, 98.5, 98.5, 0, 197}, kXmx, 5, pcie(5, 8), "Intel Arc Pro B60 specifications, 2025", {"b60"}},
       {"max1100", "Intel Data Center GPU Max 1100", "Xe-HPC (Ponte Vecchio)", 2023, 48, 49136.0 / 1024, kReported,
-       1229, {22.2, 177.8, 355.5, 355.5, 0, 711.1}, kMaxRates, pcie(5, 16),
+       1229, {22.2, 177.8, 355.5, 355.5, 0, 711.1}, kMaxRates, 5, pcie(5, 16),
        "Intel Data Center GPU Max Series Technical Overview, 2024", {"Max 1100"}},
       {"max1550", "Intel Data Center GPU Max 1550 (one of two stacks)", "Xe-HPC (Ponte Vecchio)", 2023, 64,
-       65520.0 / 1024, kReported, 1638, {26.2, 170.4, 340.8, 340.8, 0, 681.6}, kStackRates, pcie(5, 16),
+       65520.0 / 1024, kReported, 1638, {26.2, 170.4, 340.8, 340.8, 0, 681.6}, kStackRates, 5, pcie(5, 16),
        "Intel Data Center GPU Max Series Technical Overview, 2024; derived: half of the module",
        {"Max 1550", "Intel Data Center GPU Max 1550"}},
       // clang-format on
@@ -86,12 +87,14 @@ DeviceSpec device_of(const Row& row) {
   device.memory_bandwidth = row.bandwidth * kGiga;
   device.rates = tera(row.rates);
   device.host_link = row.host_link * kGiga;
+  device.peer_link = pcie_link(row.pcie, row.host_link);
   device.launch_seconds = kLaunchSeconds;
   device.sources = {fmt::format("memory, bandwidth, host link: {}", row.sheet),
                     fmt::format("rates: {}", row.rates_source),
                     row.usable_source,
                     kContextSource,
                     kWorkspaceSource,
+                    "peer link: derived: PCI Express, the host link of the card; Xe Link is not counted",
                     kLaunchSource};
   return device;
 }

@@ -1,6 +1,10 @@
 // NVIDIA's devices, GTX 1060 to GB200.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
 #include "catalogue/catalogue_tables.h"
 
 namespace plimsoll::catalogue {
@@ -10,6 +14,8 @@ struct Generation {
   const char* name;
   int threads_per_sm;  ///< resident at most (CUDA C++ Programming Guide, "Compute Capabilities")
   int64_t workspace;   ///< bytes
+  int pcie;            ///< generation of PCI Express
+  int nvlink;          ///< generation of NVLink, where a form or a bridge has it
 };
 
 // PyTorch's default workspace, one for each thread and stream that multiplies matrices; cuBLASLt shares it.
@@ -20,15 +26,15 @@ constexpr const char* kWorkspaceSource =
     "MiB "
     "by version, the larger is taken)";
 
-constexpr Generation kPascal = {"Pascal", 2048, kOldWorkspace};
-constexpr Generation kVolta = {"Volta", 2048, kOldWorkspace};
-constexpr Generation kTuring = {"Turing", 1024, kOldWorkspace};
-constexpr Generation kAmpere = {"Ampere", 1536, kOldWorkspace};       // GA102 to GA107
-constexpr Generation kLargeAmpere = {"Ampere", 2048, kOldWorkspace};  // GA100
-constexpr Generation kAda = {"Ada Lovelace", 1536, kOldWorkspace};
-constexpr Generation kHopper = {"Hopper", 2048, kNewWorkspace};
-constexpr Generation kBlackwell = {"Blackwell", 1536, kNewWorkspace};       // GB202 to GB206
-constexpr Generation kLargeBlackwell = {"Blackwell", 2048, kNewWorkspace};  // GB100
+constexpr Generation kPascal = {"Pascal", 2048, kOldWorkspace, 3, 1};
+constexpr Generation kVolta = {"Volta", 2048, kOldWorkspace, 3, 2};
+constexpr Generation kTuring = {"Turing", 1024, kOldWorkspace, 3, 2};
+constexpr Generation kAmpere = {"Ampere", 1536, kOldWorkspace, 4, 3};       // GA102 to GA107
+constexpr Generation kLargeAmpere = {"Ampere", 2048, kOldWorkspace, 4, 3};  // GA100
+constexpr Generation kAda = {"Ada Lovelace", 1536, kOldWorkspace, 4, 4};
+constexpr Generation kHopper = {"Hopper", 2048, kNewWorkspace, 5, 4};
+constexpr Generation kBlackwell = {"Blackwell", 1536, kNewWorkspace, 5, 5};       // GB202 to GB206
+constexpr Generation kLargeBlackwell = {"Blackwell", 2048, kNewWorkspace, 5, 5};  // GB100
 
 // The context: what the runtime, loaded kernels and cuBLAS's tables take, and a stack for every thread that the device
 // can hold, of cudaLimitStackSize's default. It gives 512 MiB for an RTX 4090 and 584 MiB for an H200, where processes
@@ -274,6 +280,25 @@ const std::vector<Row>& server_rows() {
   return rows;
 }
 
+// Modules on a board with NVLink between all of them.
+bool is_on_nvlink_board(std::string_view id) {
+  if (id.find("sxm") != std::string_view::npos) return true;
+  return id == "h20" || id == "h200" || id == "gh200" || id == "b200" || id == "gb200";
+}
+
+// Cards that two of which a bridge connects.
+std::string bridge_of(std::string_view id) {
+  const auto is_one_of = [id](std::initializer_list<std::string_view> ids) {
+    return std::ranges::find(ids, id) != ids.end();
+  };
+  if (is_one_of({"rtx2080ti", "titan-rtx", "quadro-rtx6000", "quadro-rtx8000"})) return "nvlink2-bridge";
+  if (is_one_of({"rtx3090", "rtx3090ti", "a5000", "a6000", "a40"})) return "nvlink3-bridge";
+  if (id == "a30") return "nvlink3-bridge-a30";
+  if (is_one_of({"a100-40gb-pcie", "a100-80gb-pcie"})) return "nvlink3-bridge-a100";
+  if (is_one_of({"h100-pcie", "h100-nvl"})) return "nvlink4-bridge";
+  return "";
+}
+
 DeviceSpec device_of(const Row& row) {
   DeviceSpec device;
   device.id = row.id;
@@ -290,13 +315,21 @@ DeviceSpec device_of(const Row& row) {
   device.memory_bandwidth = row.bandwidth * kGiga;
   device.rates = tera(row.rates);
   device.host_link = row.host_link * kGiga;
+  const bool nvlink = is_on_nvlink_board(row.id);
+  device.peer_link =
+      nvlink ? fmt::format("nvlink{}", row.generation.nvlink) : pcie_link(row.generation.pcie, row.host_link);
+  device.bridge = bridge_of(row.id);
   device.launch_seconds = kLaunchSeconds;
   device.sources = {fmt::format("memory, bandwidth, host link: {}", row.sheet),
                     fmt::format("rates: {}: {}", row.sheet, source_of(row.rates_source)),
                     source_of(row.usable_source),
                     kContextSource,
                     kWorkspaceSource,
+                    nvlink ? fmt::format("peer link: {}", row.sheet)
+                           : std::string("peer link: derived: PCI Express, the host link of the card"),
                     kLaunchSource};
+  if (!device.bridge.empty())
+    device.sources.emplace_back("bridge: data sheet of the card, which has a connector for NVLink");
   return device;
 }
 

@@ -13,6 +13,7 @@
 #include "base/content_hash.h"
 #include "base/quoted.h"
 #include "checkpoint/checkpoint_state.h"
+#include "checkpoint/sliced_state.h"
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
@@ -26,16 +27,6 @@ constexpr const char* kHeaderHashKey = "hash:__metadata__";  // SafetensorsWrite
 constexpr int64_t kFormatVersion = 2;
 constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
 constexpr size_t kDifferencesShown = 8;
-
-// Of a tensor on the CPU, for as long as that is there.
-std::span<const std::byte> bytes_of(const at::Tensor& contiguous) {
-  return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
-}
-
-// The tensor itself, but for layouts of the channels_last kind and for what lies on a device: one at a time.
-at::Tensor as_in_file(const at::Tensor& tensor) {
-  return tensor.cpu().contiguous();
-}
 
 std::string shape_text(DType dtype, const std::vector<int64_t>& sizes) {
   return fmt::format("{} [{}]", name_of(dtype), fmt::join(sizes, ", "));
@@ -121,7 +112,8 @@ std::vector<std::string> setting_differences(const std::map<std::string, std::st
 }
 
 std::vector<std::string> tensor_differences(const SafetensorsFile& file, const NamedTensors& state,
-                                            const std::vector<StateConversion>& conversions) {
+                                            const std::vector<StateConversion>& conversions,
+                                            const SlicedState& sliced) {
   std::vector<std::string> found;
   std::map<std::string, const at::Tensor*> wanted;
   for (const auto& [name, tensor] : state) wanted[name] = &tensor;
@@ -132,7 +124,7 @@ std::vector<std::string> tensor_differences(const SafetensorsFile& file, const N
   }
   for (const auto& [name, tensor] : wanted) {
     if (made.contains(name)) continue;
-    const std::string ours_text = shape_text(dtype_of(tensor->scalar_type()), tensor->sizes().vec());
+    const std::string ours_text = shape_text(dtype_of(tensor->scalar_type()), sliced.sizes_of(name, *tensor));
     const auto stored = file.tensors().find(name);
     if (stored == file.tensors().end()) {
       found.push_back(fmt::format("the tensor '{}' ({}) is missing in the checkpoint", name, ours_text));
@@ -153,15 +145,23 @@ std::vector<std::string> tensor_differences(const SafetensorsFile& file, const N
 }  // namespace
 
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state) {
+  write_checkpoint(file, info, state, SlicedState{});
+}
+
+void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state,
+                      const SlicedState& sliced) {
   // Large elements first, so that every tensor is aligned in the file.
-  NamedTensors tensors = state;
-  std::ranges::stable_sort(tensors, std::greater(), [](const auto& entry) { return entry.second.element_size(); });
+  const NamedTensors tensors = in_file_order(state);
   std::vector<TensorDeclaration> declarations;
-  for (const auto& [name, tensor] : tensors)
-    declarations.push_back(
-        {name, dtype_of(tensor.scalar_type()), tensor.sizes().vec(), content_hash(bytes_of(as_in_file(tensor)))});
+  for (const auto& [name, tensor] : tensors) {
+    ContentHasher hasher;
+    for_each_piece(name, tensor, sliced, [&](std::span<const std::byte> piece) { hasher.update(piece); });
+    declarations.push_back({name, dtype_of(tensor.scalar_type()), sliced.sizes_of(name, tensor), hasher.digest()});
+  }
   SafetensorsWriter writer(file, declarations, {{kMetadataKey, metadata_of(info)}});
-  for (const auto& [name, tensor] : tensors) writer.write(name, bytes_of(as_in_file(tensor)));
+  for (const auto& entry : tensors)
+    for_each_piece(entry.first, entry.second, sliced,
+                   [&](std::span<const std::byte> piece) { writer.write(entry.first, piece); });
   writer.commit();
 }
 
@@ -190,6 +190,42 @@ void require_same_model(const std::map<std::string, std::string>& origin, const 
 
 CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept) {
+  return read_checkpoint(path, origin, state, accept, SlicedState{});
+}
+
+namespace {
+
+// `state` with a stand-in without memory, of the whole tensor's sizes, for each slice.
+NamedTensors with_whole_sizes(NamedTensors state, const SlicedState& sliced) {
+  for (auto& [name, tensor] : state)
+    if (sliced.is_slice(name)) tensor = at::empty(sliced.sizes_of(name, tensor), tensor.options().device(at::kMeta));
+  return state;
+}
+
+// Conversions of slices become refusals.
+std::vector<StateConversion> without_slices(std::vector<StateConversion> conversions, const SlicedState& sliced,
+                                            std::vector<std::string>& refused) {
+  size_t count = 0;
+  for (StateConversion& conversion : conversions)
+    for (const std::string& name : conversion.to)
+      if (sliced.is_slice(name) && conversion.apply) {
+        conversion.apply = {};
+        ++count;
+      }
+  if (count > 0)
+    refused.push_back(
+        fmt::format("the format of {} tensors of optimizer state differs, and slices are not converted: "
+                    "set optimizer.state_dtype and optimizer.weight_update as they were, or resume once "
+                    "on one device",
+                    count));
+  return conversions;
+}
+
+}  // namespace
+
+CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
+                               const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept,
+                               const SlicedState& sliced) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const size_t verified = file.verify();
   CheckpointInfo info = parse_metadata(file, path.string());
@@ -198,7 +234,9 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     throw corrupt_file(path.string(), fmt::format("{} of its {} tensors have no checksum",
                                                   file.tensors().size() - verified, file.tensors().size()));
   std::vector<std::string> refused;
-  const std::vector<StateConversion> conversions = state_conversions(file, state, refused);
+  const NamedTensors wholes = with_whole_sizes(state, sliced);
+  const std::vector<StateConversion> conversions =
+      without_slices(state_conversions(file, wholes, refused), sliced, refused);
   std::vector<std::string> found = setting_differences(info.origin, origin);
   if (found.size() > kDifferencesShown) {
     const size_t more = found.size() - kDifferencesShown;
@@ -206,7 +244,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     found.push_back(fmt::format("and {} more setting{} differ{}", more, more == 1 ? "" : "s", more == 1 ? "s" : ""));
   }
   std::ranges::copy(refused, std::back_inserter(found));
-  if (const std::vector<std::string> tensors = tensor_differences(file, state, conversions);
+  if (const std::vector<std::string> tensors = tensor_differences(file, state, conversions, sliced);
       !found.empty() || !tensors.empty()) {
     // Settings that differ explain tensors that differ: one of these is enough as an example.
     const size_t shown = std::min(tensors.size(), found.empty() ? kDifferencesShown : 1);
@@ -229,7 +267,13 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     if (stored.bytes.empty()) continue;
     const bool direct = tensor.is_contiguous() && tensor.device().is_cpu();
     at::Tensor target = direct ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
-    std::memcpy(target.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    std::span<const std::byte> bytes = stored.bytes;
+    if (sliced.is_slice(name)) {
+      const size_t begin = std::min(bytes.size(), static_cast<size_t>(sliced.exchange->rank()) * target.nbytes());
+      bytes = bytes.subspan(begin, std::min(bytes.size() - begin, target.nbytes()));
+      std::memset(static_cast<std::byte*>(target.mutable_data_ptr()) + bytes.size(), 0, target.nbytes() - bytes.size());
+    }
+    if (!bytes.empty()) std::memcpy(target.mutable_data_ptr(), bytes.data(), bytes.size());
     if (!direct) tensor.copy_(target);
   }
   for (const StateConversion& conversion : conversions) conversion.apply();

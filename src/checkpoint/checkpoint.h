@@ -19,6 +19,8 @@
 
 namespace plimsoll {
 
+struct SlicedState;  // checkpoint/sliced_state.h
+
 /// Training::state(): tensors in the arena by name.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -33,6 +35,9 @@ struct CheckpointInfo {
 
 /// Writes a checkpoint, whole or not at all. Throws UserError (failure) where the disk refuses.
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state);
+/// The same where other ranks have slices of it: they call send_slices() meanwhile.
+void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state,
+                      const SlicedState& sliced);
 
 /// Reads a checkpoint into `state`: all of it or, on any error, nothing. Throws UserError (failure) for a file that is
 /// missing, truncated, corrupt or no checkpoint of ours; UserError (usage) that names every difference (up to a few) in
@@ -42,6 +47,11 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state,
                                const std::function<void(const CheckpointInfo&)>& accept = {});
+/// The same of a rank that has slices: it takes them out of the whole tensors of the file, whatever the number of ranks
+/// was that wrote it. Slices of optimizer state are not converted to another format.
+CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
+                               const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept,
+                               const SlicedState& sliced);
 
 /// What a checkpoint says of itself. Throws as read_checkpoint does for a file that is none of ours. Reads no tensor.
 CheckpointInfo describe_checkpoint(const std::filesystem::path& file);
@@ -69,5 +79,7 @@ std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig
 /// Returns its path.
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, const CheckpointInfo& info,
                                       const NamedTensors& state);
+std::filesystem::path save_checkpoint(const CheckpointConfig& config, const CheckpointInfo& info,
+                                      const NamedTensors& state, const SlicedState& sliced);
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include "base/key_errors.h"
 #include "base/nearest_file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/sliced_state.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -77,9 +78,14 @@ std::optional<std::filesystem::path> checkpoint_to_resume(const CheckpointConfig
 
 std::filesystem::path save_checkpoint(const CheckpointConfig& config, const CheckpointInfo& info,
                                       const NamedTensors& state) {
+  return save_checkpoint(config, info, state, SlicedState{});
+}
+
+std::filesystem::path save_checkpoint(const CheckpointConfig& config, const CheckpointInfo& info,
+                                      const NamedTensors& state, const SlicedState& sliced) {
   const std::filesystem::path file =
       config.directory / fmt::format("{}{:0{}}{}", kStepPrefix, info.step, kDigits, kSuffix);
-  write_checkpoint(file, info, state);
+  write_checkpoint(file, info, state, sliced);
   if (config.keep > 0) {
     auto existing = checkpoints_in(config.directory);
     for (auto oldest = existing.begin();

@@ -20,6 +20,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
+#include "plimsoll/links.h"
 #include "report/table.h"
 #include "report/terminal.h"
 
@@ -32,6 +33,7 @@ constexpr const char* kGpusExamples =
     "  plimsoll gpus a6000                            one GPU, with sources\n"
     "  plimsoll gpus h100 mi300x --json -\n"
     "  plimsoll gpus --vendor apple --min-memory 32GiB\n"
+    "  plimsoll gpus --links                          links between devices\n"
     "\n"
     "PATTERN is an id or a part of a name, an architecture or a vendor: 4090, a100,\n"
     "ada, amd. Rates are dense, in TFLOP/s; -: the hardware has no such rate.\n"
@@ -45,6 +47,7 @@ struct GpusArguments {
   std::vector<std::string> patterns;  ///< none: all
   std::string vendor;                 ///< empty: all
   int64_t min_memory = 0;             ///< nominal bytes
+  bool links = false;                 ///< list links instead
   Output output;
 };
 
@@ -119,6 +122,12 @@ std::string details_of(const DeviceSpec& device, const Screen& screen) {
   table.add_row({"bandwidth", fmt::format("{:.0f} GB/s", device.memory_bandwidth / 1e9)});
   table.add_row({"host link, one way", fmt::format("{:.1f} GB/s{}", device.host_link / 1e9,
                                                    device.unified_memory ? " (unified memory)" : "")});
+  const LinkSpec& link = require_link(device.peer_link);
+  table.add_row(
+      {"link between devices, one way", fmt::format("{:.1f} GB/s ({})", link.bytes_per_second / 1e9, link.id)});
+  if (!device.bridge.empty())
+    table.add_row({"bridge between two devices, one way",
+                   fmt::format("{:.1f} GB/s ({})", require_link(device.bridge).bytes_per_second / 1e9, device.bridge)});
   table.add_row({"kernel launch", fmt::format("{:.0f} us", device.launch_seconds * 1e6)});
   table.add_rule();
   const auto add_rate = [&](const char* type, double rate) {
@@ -162,11 +171,54 @@ Json json_of(const DeviceSpec& device) {
             {"fp8", device.rates.fp8},
             {"int8", device.rates.int8}}},
           {"host_link", device.host_link},
+          {"peer_link", device.peer_link},
+          {"bridge", device.bridge.empty() ? Json() : Json(device.bridge)},
           {"launch_seconds", device.launch_seconds},
           {"sources", device.sources}};
 }
 
+std::string links_text(const Screen& screen) {
+  Table table({{"link"},
+               {.name = "name", .fit = Fit::end, .least = 20},
+               {"GB/s", Align::right},
+               {"reach", Align::right},
+               {.name = "step us", .align = Align::right, .drop = 2},
+               {.name = "also called", .fit = Fit::end, .least = 8, .drop = 1}},
+              fmt::format("Links in the catalogue ({}); rates one way", link_catalogue().size()));
+  for (const LinkSpec& link : link_catalogue())
+    table.add_row({link.id, link.name, fmt::format("{:.4g}", link.bytes_per_second / 1e9),
+                   fmt::format("{:.2f}", link.reach), fmt::format("{:.1f}", link.latency_seconds * 1e6),
+                   fmt::format("{}", fmt::join(link.aliases, ", "))});
+  std::string text = table.to_string(screen) + "\nSources\n\n";
+  for (const LinkSpec& link : link_catalogue())
+    text += fold(fmt::format("{}: {}", link.id, fmt::join(link.sources, "; ")), screen.columns, 2);
+  return text;
+}
+
+Json links_json() {
+  Json list = Json::array();
+  for (const LinkSpec& link : link_catalogue())
+    list.push_back({{"id", link.id},
+                    {"name", link.name},
+                    {"aliases", link.aliases},
+                    {"between_machines", link.between_machines},
+                    {"max_devices", link.max_devices},
+                    {"bytes_per_second", link.bytes_per_second},
+                    {"reach", link.reach},
+                    {"latency_seconds", link.latency_seconds},
+                    {"sources", link.sources}});
+  return list;
+}
+
 int run_gpus(const GpusArguments& arguments) {
+  if (arguments.links) {
+    if (!arguments.patterns.empty() || !arguments.vendor.empty() || arguments.min_memory > 0)
+      throw UserError("--links lists all links; leave out PATTERN, --vendor and --min-memory");
+    arguments.output.require_writable();
+    arguments.output.print(links_text(screen_of(STDOUT_FILENO)));
+    arguments.output.write({{"links", links_json()}});
+    return kDone;
+  }
   // Every device has so much: whoever writes 24 means GiB.
   if (arguments.min_memory > 0 && arguments.min_memory < MiB)
     throw UserError(fmt::format("--min-memory is {0} bytes; did you mean {0}GiB?", arguments.min_memory));
@@ -204,6 +256,7 @@ void add_gpus(CLI::App& app, Action& action) {
   add_bytes_option(*command, "--min-memory", arguments->min_memory,
                    "list only GPUs with at least N bytes of nominal memory, for example 16GiB")
       ->type_name("N");
+  command->add_flag("--links", arguments->links, "list the links between devices instead, with their sources");
   arguments->output.add_option_to(*command);
   command->footer(kGpusExamples);
   command->callback([&action, arguments] { action = [arguments] { return run_gpus(*arguments); }; });

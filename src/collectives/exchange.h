@@ -59,16 +59,20 @@ class Exchange {
 /// The exchange of the training whose operators run on this thread; nullptr: none.
 Exchange* current_exchange();
 
-/// Makes `exchange` the current one of this thread for its lifetime.
+/// Tells the current exchange which operator runs, and where: "step 12, plimsoll::gather_".
+void note_operator(std::string_view name);
+
+/// Makes `exchange` the current one of this thread for its lifetime. `place`: "step 12".
 class ExchangeScope {
  public:
-  explicit ExchangeScope(Exchange* exchange);
+  ExchangeScope(Exchange* exchange, std::string place);
   ~ExchangeScope();
   ExchangeScope(const ExchangeScope&) = delete;
   ExchangeScope& operator=(const ExchangeScope&) = delete;
 
  private:
   Exchange* before_;
+  std::string place_before_;
 };
 
 }  // namespace plimsoll

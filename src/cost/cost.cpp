@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "cost/exchange_cost.h"
 #include "trace/update_group.h"
 
 namespace plimsoll {
@@ -104,6 +105,7 @@ double seconds_of(const CostModel& model, const Op& op) {
   if (op.on_host && model.copies_overlap)
     return model.host_bytes > 0 ? model.overhead_seconds + static_cast<double>(op.bytes_moved) / model.host_bytes
                                 : std::numeric_limits<double>::infinity();
+  if (op.link_bytes > 0) return seconds_of_exchange(model, op);
   if (model.timed)
     if (const std::optional<double> seconds = model.timed(op)) return *seconds;
   const OpRate& rate = model.rate(kind_of(op), compute_type_of(op));

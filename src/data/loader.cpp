@@ -41,7 +41,8 @@ void Loader::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-Batch Loader::make(int64_t number) const {
+Batch Loader::make(int64_t own_number) const {
+  const int64_t number = own_number * options_.stride + options_.offset;
   const int64_t samples = options_.samples_per_batch, count = options_.batches_per_step;
   const int64_t missing = options_.samples_of_last > 0 ? samples - options_.samples_of_last : 0;
   const int64_t first = options_.start + number * samples - number / count * missing;

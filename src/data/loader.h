@@ -21,12 +21,14 @@ struct LoaderOptions {
   int64_t batches_per_step = 1;   ///< from the first on: where the last of so many is smaller
   int64_t samples_of_last = 0;    ///< of the last of a step; 0: all are alike
   int64_t start = 0;              ///< the position of the first sample, counted over all epochs
+  int64_t stride = 1;             ///< batches from one that is made to the next: the number of ranks
+  int64_t offset = 0;             ///< the first of them, in [0, stride): this rank
 };
 
 /// Calls `make_batch(first_sample, samples)` for start, start + samples_per_batch, … without end, one batch after the
-/// other. The batches and their
-/// order do not depend on the number of workers as long as make_batch gives the same for the same arguments; with more
-/// than one worker it is called from several threads at once.
+/// other, with a stride only for batches offset, offset + stride, …. The batches and their order do not depend on the
+/// number of workers as long as make_batch gives the same for the same arguments; with more than one worker it is
+/// called from several threads at once.
 class Loader {
  public:
   using MakeBatch = std::function<Batch(int64_t first_sample, int64_t samples)>;

@@ -76,8 +76,15 @@ void Recorder::add_input(const std::string& name, const at::Tensor& tensor) {
   trace_.inputs.push_back({name, view_of(tensor)});
 }
 
-void Recorder::add_state(const std::string& name, const at::Tensor& tensor) {
-  trace_.state.push_back({name, view_of(tensor)});
+void Recorder::add_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes) {
+  trace_.state.push_back({name, view_of(tensor), std::move(whole_sizes)});
+}
+
+void Recorder::replace_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes) {
+  const auto entry = std::ranges::find(trace_.state, name, &NamedView::name);
+  check(entry != trace_.state.end(), "no state '" + name + "'");
+  entry->view = view_of(tensor);
+  entry->whole_sizes = std::move(whole_sizes);
 }
 
 void Recorder::set_owner(const at::Tensor& tensor, const std::string& module) {

@@ -36,11 +36,18 @@ class Recorder {
   void mark(const at::Tensor& tensor, Role role, const std::string& label, bool persistent);
   void mark_output(const at::Tensor& tensor, const std::string& name);
   void add_input(const std::string& name, const at::Tensor& tensor);
-  void add_state(const std::string& name, const at::Tensor& tensor);
+  /// `whole_sizes`: of a slice (NamedView).
+  void add_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes = {});
+  /// Puts another tensor in the place of the state entry `name`.
+  void replace_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes);
   /// Ops recorded from here on, up to the next piece or the end of the segment, are that piece of the update.
   void begin_update_piece(UpdatePiece piece);
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
   void set_owner(const at::Tensor& tensor, const std::string& module);
+
+  /// Which number the next random op gets (Op::random_id).
+  int64_t next_random_id() const { return next_random_id_; }
+  void set_next_random_id(int64_t id) { next_random_id_ = id; }
 
   /// Ends the recording: segments closed, roles and labels of the remaining buffers filled in. Throws UserError for a
   /// step that changes a tensor of the model which is not registered.
@@ -49,6 +56,7 @@ class Recorder {
   // Called by the plan device.
   BufferId add_buffer(int64_t bytes);
   void grow_buffer(BufferId buffer, int64_t bytes);
+  int64_t buffer_bytes(BufferId buffer) const { return trace_.buffers[buffer].bytes; }
   /// Appends a call. `outputs` are what the call returned.
   void add_op(const OpSignature& signature, const std::vector<c10::IValue>& arguments,
               const std::vector<c10::IValue>& outputs);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <set>
+#include <utility>
 
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
@@ -38,7 +41,8 @@ LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t byt
   bool any = false;
   std::set<std::string> refused;
   for (const Op& op : trace.ops) {
-    if (!op.call || operand_bytes(trace, op) > bytes) continue;  // a large one may be asked for again, with more bytes
+    if (!op.call || op.link_bytes > 0) continue;     // an exchange takes all ranks
+    if (operand_bytes(trace, op) > bytes) continue;  // a large one may be asked for again, with more bytes
     const auto [entry, fresh] = bytes_.try_emplace(key_of(op), 0);
     if (!fresh) continue;
     Op ruled = op;  // by rule it takes this much; what comes on top is learned
@@ -64,6 +68,36 @@ LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t byt
     }
   }
   return {any, static_cast<int64_t>(refused.size())};
+}
+
+std::string LearnedWorkspace::text() const {
+  std::string text = fmt::format("{}\n", beside_bytes_);
+  for (const auto& [key, bytes] : bytes_)
+    if (bytes > 0) text += fmt::format("{} {}\n", bytes, key);
+  return text;
+}
+
+bool LearnedWorkspace::merge(std::string_view text) {
+  bool larger = false, first = true;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    check(end != std::string_view::npos, "what another rank learned is cut off");
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    int64_t bytes = 0;
+    const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), bytes);
+    check(error == std::errc() && bytes >= 0, "what another rank learned is damaged");
+    if (std::exchange(first, false)) {
+      larger |= bytes > beside_bytes_;
+      beside_bytes_ = std::max(beside_bytes_, bytes);
+      continue;
+    }
+    check(stop != line.data() + line.size(), "what another rank learned is damaged");
+    int64_t& known = bytes_[std::string(stop + 1, line.data() + line.size())];
+    larger |= bytes > known;
+    known = std::max(known, bytes);
+  }
+  return larger;
 }
 
 WorkspaceModel LearnedWorkspace::model() const {

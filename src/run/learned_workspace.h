@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "device/backend.h"
 #include "plimsoll/plan.h"
@@ -35,6 +36,11 @@ class LearnedWorkspace {
     int64_t refused = 0;   ///< distinct ops that were not run
   };
   Probed probe(const Trace& trace, int64_t bytes, Backend& backend, const RunOp& run = {});
+
+  /// Everything learned, as text for other ranks. merge() takes the larger of each figure and returns whether any was
+  /// larger than known here; InternalError if `text` is not of text().
+  std::string text() const;
+  bool merge(std::string_view text);
 
   WorkspaceModel model() const;
 

@@ -79,7 +79,7 @@ std::string timing_key(const Op& op) {
 int OpTimes::measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes, int64_t since) {
   std::map<std::string, Candidate> unknown;
   for (const Op& op : trace.ops) {
-    if (op.phase == Phase::initialize || !op.call) continue;
+    if (op.phase == Phase::initialize || !op.call || op.link_bytes > 0) continue;
     std::string key = timing_key(op);
     const auto known = times_.find(key);
     if (known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since) continue;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "collectives/shared_block.h"
 #include "device/backend.h"
 #include "device/cpu_workspace.h"
 #include "device/cuda_workspace.h"
@@ -56,6 +57,9 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance) {
   PlanOptions result;
   result.budget = options.budget;
+  // What exchanges between ranks hold, which is memory of the device here.
+  if (options.device == "cpu" && options.ranks.count > 1)
+    result.budget.library += SharedBlock::bytes(static_cast<int>(options.ranks.count)) / options.ranks.count;
   result.micro_batches = options.micro_batches;
   result.gradient_checkpointing = options.gradient_checkpointing;
   result.checkpointed_module = options.checkpointed_module;

@@ -8,9 +8,11 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 
+#include "collectives/exchange_ops.h"
 #include "device/backend.h"
 #include "fine_tuning/weight_types.h"
 #include "plimsoll/error.h"
@@ -21,6 +23,7 @@
 #include "record/recorder.h"
 #include "run/evaluation_sums.h"
 #include "run/optimizer/accumulators.h"
+#include "run/optimizer/exchanged_gradients.h"
 #include "run/optimizer/optimizer.h"
 #include "run/optimizer/update_step.h"
 #include "run/record_count.h"
@@ -66,7 +69,10 @@ class StepRecorder {
  private:
   Trace record() {
     build();
-    if (options_.accumulate && options_.accumulator_dtype != AccumulatorDtype::as_gradients)
+    if (options_.ranks.count > 1)
+      exchanged_.emplace(parameters_,
+                         options_.accumulate ? options_.accumulator_dtype : AccumulatorDtype::as_gradients);
+    else if (options_.accumulate && options_.accumulator_dtype != AccumulatorDtype::as_gradients)
       accumulators_.emplace(parameters_, options_.accumulator_dtype);
     micro("micro");
     collect_gradients();
@@ -79,6 +85,7 @@ class StepRecorder {
     if (options_.evaluate) evaluate();
     Trace trace = recorder_.finish();
     trace.alignment = place_alignment(options_.device);
+    for (Op& op : trace.ops) op.link_bytes = exchange_bytes(op, options_.ranks.count);
     return trace;
   }
 
@@ -106,6 +113,36 @@ class StepRecorder {
     recorder_.mark(tensor, Role::parameter, name, /*persistent=*/true);
     recorder_.set_owner(tensor, owner_of(name));
     recorder_.add_state(name, tensor);
+  }
+
+  // What this rank updates of a parameter of its own; nullopt: all of it.
+  std::optional<optimizer::ParameterSlice> slice_of(const OptimizedParameter& parameter) {
+    const RankOptions& ranks = options_.ranks;
+    if (ranks.count < 2 || ranks.strategy == Strategy::ddp) return std::nullopt;
+    const optimizer::Kind kind = optimizer::kind_of(options_.optimizer, parameter);
+    if (kind == optimizer::Kind::adafactor || kind == optimizer::Kind::muon) return std::nullopt;  // of whole matrices
+    const at::Tensor whole = parameter.value.detach();
+    const int64_t count = whole.numel(), each = optimizer::slice_elements(count, ranks.count);
+    if (each == 0 || whole.storage_offset() != 0 || !whole.is_contiguous() ||
+        recorder_.buffer_bytes(buffer_of(whole)) != count * static_cast<int64_t>(whole.element_size()))
+      return std::nullopt;
+    const int64_t padded = each * ranks.count;
+    recorder_.grow_buffer(buffer_of(whole), padded * static_cast<int64_t>(whole.element_size()));
+    const auto flat = [&](int64_t elements, int64_t offset) {
+      return make_plan_view(whole, {elements}, {1}, offset, whole.scalar_type());
+    };
+    if (padded > count) flat(padded - count, count).zero_();
+    optimizer::ParameterSlice slice{parameter.value, flat(padded, 0), flat(each, ranks.rank * each),
+                                    ranks.rank,      ranks.count,     each};
+    if (ranks.strategy != Strategy::zero3) return slice;
+    // Its place in memory is for as long as it is used (passes/gather_late).
+    slice.apart = true;
+    const at::Tensor stored = at::empty({each}, slice.own.options());
+    stored.copy_(slice.own);
+    slice.own = stored;
+    recorder_.mark(stored, Role::parameter, "slice of " + parameter.name, /*persistent=*/true);
+    recorder_.replace_state(parameter.name, stored, whole.sizes().vec());
+    return slice;
   }
 
   void build() {
@@ -139,9 +176,11 @@ class StepRecorder {
     if (parameters_.empty()) throw UserError("the model has no parameter that requires a gradient");
 
     const at::NoGradGuard no_grad;
+    for (OptimizedParameter& parameter : parameters_)
+      if ((parameter.slice = slice_of(parameter))) parameter.value = parameter.slice->own;
     for (const NamedState& state : optimizer_.make_state(parameters_)) {
       recorder_.mark(state.tensor, Role::optimizer_state, state.name, /*persistent=*/true);
-      recorder_.add_state(state.name, state.tensor);
+      recorder_.add_state(state.name, state.tensor, state.whole_sizes);
     }
     for (const at::Tensor& scalar : update_step_.make_scalars(parameters_))
       recorder_.mark(scalar, Role::input, "scalars of the update", /*persistent=*/true);
@@ -183,9 +222,22 @@ class StepRecorder {
 
   at::Tensor loss() { return checked(computed(step_.loss)); }
 
+  // Parameters that are stored in slices. passes/gather_late moves each to its first use.
+  void gather_parameters() {
+    const at::NoGradGuard no_grad;
+    for (const OptimizedParameter& parameter : parameters_)
+      if (parameter.slice && parameter.slice->apart) gather_(parameter.slice->padded, parameter.slice->own);
+  }
+
   void micro(const std::string& segment) {
     recorder_.begin_segment(segment);
     recorder_.set_phase(Phase::forward);
+    // An op draws by its id and the number of the micro batch: the same numbers, whether a rank has the micro batch as
+    // its first or a later one.
+    if (segment == "micro") first_random_id_ = recorder_.next_random_id();
+    const int64_t behind = recorder_.next_random_id();
+    recorder_.set_next_random_id(first_random_id_);
+    gather_parameters();
     model_->train();
     const at::Tensor loss = this->loss();
     if (!loss.requires_grad()) throw UserError("the step's loss does not depend on any parameter of the model");
@@ -197,7 +249,9 @@ class StepRecorder {
     const at::Tensor scaled = loss * loss_factor_;
     recorder_.set_phase(Phase::backward);
     if (accumulators_) accumulators_->begin_micro_batch(segment == "micro");
+    if (exchanged_) exchanged_->begin_micro_batch(segment == "micro");
     scaled.backward();
+    recorder_.set_next_random_id(std::max(behind, recorder_.next_random_id()));
   }
 
   // The last micro batch of a step, on the first rows of the same inputs.
@@ -226,7 +280,9 @@ class StepRecorder {
   void collect_gradients() {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       OptimizedParameter& parameter = parameters_[i];
-      parameter.gradient = accumulators_ ? accumulators_->sum(i) : parameter.value.grad();
+      parameter.gradient = exchanged_      ? exchanged_->sum(i)
+                           : accumulators_ ? accumulators_->sum(i)
+                                           : parameter.value.grad();
       if (!parameter.gradient.defined()) continue;  // it takes no part in the loss and stays as it is
       recorder_.mark(parameter.gradient, Role::gradient, "gradient of " + parameter.name, /*persistent=*/false);
       if (!accumulators_ || !accumulators_->scales(i).defined()) continue;
@@ -237,7 +293,7 @@ class StepRecorder {
 
   void check_gradients() const {
     for (const OptimizedParameter& parameter : parameters_)
-      if (parameter.gradient.defined() && !accumulators_)
+      if (parameter.gradient.defined() && !accumulators_ && !exchanged_)
         check(buffer_of(parameter.gradient) == buffer_of(parameter.value.grad()),
               "the gradient of " + parameter.name + " is not accumulated in place");
   }
@@ -263,6 +319,7 @@ class StepRecorder {
     recorder_.begin_segment("evaluate");
     recorder_.set_phase(Phase::evaluate);
     const at::NoGradGuard no_grad;
+    gather_parameters();
     model_->eval();
     if (step_.evaluation) {
       const Evaluation evaluation = computed(step_.evaluation);
@@ -288,9 +345,11 @@ class StepRecorder {
   Optimizer optimizer_;
   UpdateStep update_step_;
   std::shared_ptr<torch::nn::Module> model_;
+  int64_t first_random_id_ = 0;  // of a micro batch
   std::set<BufferId> known_;
   std::vector<OptimizedParameter> parameters_;
   std::optional<Accumulators> accumulators_;
+  std::optional<ExchangedGradients> exchanged_;
   std::vector<std::pair<std::string, at::Tensor>> inputs_;
   at::Tensor loss_out_, norm_out_, skipped_out_, evaluation_out_, loss_factor_, loss_scale_, learning_rate_;
 };

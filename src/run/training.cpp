@@ -7,8 +7,10 @@
 #include <sys/resource.h>
 
 #include <charconv>
+#include <cstring>
 
 #include "base/bytes_up.h"
+#include "collectives/exchange.h"
 #include "device/backend.h"
 #include "device/disk_arena.h"
 #include "device/host_memory.h"
@@ -16,6 +18,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "run/evaluation_sums.h"
+#include "run/exchange_order.h"
 #include "run/executor.h"
 #include "run/learned_workspace.h"
 #include "run/op_times.h"
@@ -92,11 +95,14 @@ struct Training::Impl {
     require_fit("");
     if (!backend) backend = &backend_for(options.device);  // says what is missing
     require_memory();                                      // before large ops are tried out
-    if (workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).learned) {
+    require_exchange();
+    const bool learned = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).learned;
+    if (learn_of_ranks() || learned) {
       make_plan_anew("");
       require_fit(" with the scratch that its kernels take");
       require_memory();
     }
+    require_same_order();
     arena = backend->take_arena(plan.arena_bytes);
     take_other_arenas();
     make_executor();
@@ -104,6 +110,43 @@ struct Training::Impl {
     allocations_at_start = backend->outside_allocations();
     run("initialize", 0);
     reset_scalars();
+  }
+
+  Exchange* exchange() const { return options.exchange.get(); }
+  int64_t ranks() const { return exchange() ? exchange()->size() : 1; }
+  int64_t rank() const { return exchange() ? exchange()->rank() : 0; }
+
+  void require_exchange() const {
+    const RankOptions& of = options.ranks;
+    if (of.count == 1 && !exchange()) return;
+    if (!exchange())
+      throw UserError(
+          fmt::format("the step is of {} ranks, which run it together: TrainingOptions::exchange", of.count));
+    if (of.count != ranks() || of.rank != rank())
+      throw UserError(fmt::format("the step was recorded as rank {} of {}; this is rank {} of {}", of.rank, of.count,
+                                  rank(), ranks()));
+  }
+
+  // All ranks plan with the scratch that any of them found: plans are the same, and so is the order of exchanges.
+  bool learn_of_ranks() {
+    if (!exchange()) return false;
+    bool larger = false;
+    for (const std::string& each : exchange()->gather_text(workspace.text())) larger |= workspace.merge(each);
+    const std::string merged = workspace.text();
+    for (const std::string& each : exchange()->gather_text(larger ? "1" : "0")) larger |= each == "1";
+    return larger;
+  }
+
+  // Ranks that exchange other tensors, or in another order, would mix them up.
+  void require_same_order() const {
+    if (!exchange()) return;
+    const std::vector<std::string> orders = exchange()->gather_text(exchange_order(plan.trace));
+    for (size_t r = 1; r < orders.size(); ++r)
+      if (orders[r] != orders[0])
+        throw UserError(fmt::format("rank {} plans other exchanges than rank 0: every rank needs the same job, budget, "
+                                    "device and number of threads",
+                                    r),
+                        UserError::Kind::failure);
   }
 
   void make_executor() {
@@ -134,6 +177,7 @@ struct Training::Impl {
 
   void run(const char* name, int64_t micro) {
     const TimedPart timed(profiled, name);
+    const ExchangeScope scope(exchange(), exchange() ? fmt::format("step {}", steps + 1) : std::string());
     executor->run(segment(name), {options.seed, steps, micro});
   }
 
@@ -272,7 +316,10 @@ struct Training::Impl {
 
   // What kernels took beyond the plan is planned from now on. The arenas only grow at their ends. Nothing but
   // persistent buffers lives between two steps.
-  void learn() {
+  bool has_to_learn() const {
+    return executor->beside_bytes() > workspace.beside_bytes() || !executor->unplanned_workspace().empty();
+  }
+  void learn(bool any_rank) {
     bool learned = workspace.learn_beside(executor->beside_bytes());
     int64_t most = 0;
     std::string whose;
@@ -282,6 +329,7 @@ struct Training::Impl {
       most = bytes;
       whose = fmt::format("; the most is {} for {}", format_bytes(bytes), plan.trace.ops[index].name);
     }
+    if (any_rank) learned = learn_of_ranks() || learned;
     if (!learned) return;
     note_use();
     executor.reset();  // it refers to the plan
@@ -289,6 +337,7 @@ struct Training::Impl {
     const Plan before = std::move(plan);
     make_plan_anew(whose);
     require_fit(" with the scratch that its kernels turned out to take", whose);
+    require_same_order();
     backend->reset_outside_peak();
     const std::vector<BufferId> moved = what_moves(before);
     int64_t moved_bytes = 0;
@@ -300,16 +349,40 @@ struct Training::Impl {
     make_executor();
   }
 
+  // The sum of the losses of a step's micro batches, in their order. `learned`: kernels took scratch that was not
+  // planned, here; afterwards: on any rank.
+  double sum_of_ranks(const std::vector<double>& own, bool& learned) const {
+    double sum = 0;
+    if (!exchange()) {
+      for (const double loss : own) sum += loss;
+      return sum;
+    }
+    std::string told(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
+    told += learned ? '1' : '0';
+    std::vector<std::vector<double>> all;
+    for (const std::string& text : exchange()->gather_text(told)) {
+      check(text.size() == told.size(), "a rank has another number of micro batches");
+      std::vector<double>& losses = all.emplace_back(own.size());
+      std::memcpy(losses.data(), text.data(), text.size() - 1);
+      learned |= text.back() == '1';
+    }
+    for (size_t i = 0; i < own.size(); ++i)
+      for (const std::vector<double>& losses : all) sum += losses[i];
+    return sum;
+  }
+
   // What was in use at a time under the plan that is in force.
   void note_use(bool look_through = true) {
     if (!executor) return;
     use.outside_allocations = backend->outside_allocations() - allocations_at_start;
     use.arena = std::max(use.arena, executor->arena_bytes_used());
     if (look_through) use.touched = std::max(use.touched, arena->touched_bytes());
-    use.workspace = std::max(use.workspace, backend->outside_peak());
+    // What the exchange holds is memory of the device where that is the CPU.
+    const int64_t held = exchange() && backend->shares_host_memory() ? exchange()->held_bytes() : 0;
+    use.workspace = std::max(use.workspace, backend->outside_peak() + held);
     use.host = std::max(use.host, executor->host_bytes_used());
     use.disk = std::max(use.disk, executor->disk_bytes_used());
-    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak());
+    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak() + held);
   }
 
   // Only a training that runs has tensors.
@@ -394,30 +467,36 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   self.write("learning_rate", learning_rate);
   // What a micro batch counts for: its samples of those of the step.
   const int64_t last = ragged ? self.options.last_micro_batch : 0;
-  const auto total = static_cast<double>(ragged ? self.samples * (micro_batches - 1) + last : micro_batches);
+  // Micro batch i of rank r is micro batch i * ranks + r of the step.
+  const int64_t ranks = self.ranks(), rank = self.rank(), all = micro_batches * ranks;
+  const auto total = static_cast<double>(ragged ? self.samples * (all - 1) + last : all);
   const bool in_last = self.plan.trace.segment("last") != nullptr;
   StepResult result;
+  std::vector<double> losses;
   for (int64_t i = 0; i < micro_batches; ++i) {
-    const bool smaller = ragged && i + 1 == micro_batches;
+    const int64_t of_step = i * ranks + rank;
+    const bool smaller = ragged && of_step + 1 == all;
     const auto share = static_cast<double>(smaller ? last : ragged ? self.samples : 1);
     if (i == 0 || smaller) self.write("loss_factor", self.scaler.scale() * share / total);
     {
       const TimedPart waiting(self.profiled, "inputs");
       self.bind(next(i), smaller ? last : 0);
     }
-    if (i == 0 && self.plan.trace.segment("norms")) self.run("norms", i);
+    if (i == 0 && self.plan.trace.segment("norms")) self.run("norms", of_step);
     const bool last_of_several = in_last && i > 0 && i + 1 == micro_batches;
-    self.run(i == 0 ? "micro" : smaller ? "remainder" : last_of_several ? "last" : "accumulate", i);
-    result.loss += self.read("loss") * share / total;
+    self.run(i == 0 ? "micro" : smaller ? "remainder" : last_of_several ? "last" : "accumulate", of_step);
+    losses.push_back(self.read("loss") * share / total);
   }
   self.run(in_last && micro_batches > 1 ? "finish" : "update", 0);
+  bool learned = self.has_to_learn();
+  result.loss = self.sum_of_ranks(losses, learned);
   result.gradient_norm = self.read("gradient_norm");
   result.skipped = self.read("skipped") != 0;
   self.scaler.update(result.skipped);
   ++self.steps;
   self.skipped += result.skipped;
   timed.done();
-  self.learn();
+  self.learn(learned);
   if (self.profile) self.profile->write_when_complete();
   return result;
 }
@@ -442,7 +521,8 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
     at::Tensor& sum = sums[output.name.substr(kSumPrefix.size())];
     sum = sum.defined() ? sum + part : part;
   }
-  impl_->learn();
+  if (!impl_->exchange())
+    impl_->learn(false);  // ranks evaluate different numbers of micro batches: the next step learns
   return loss;
 }
 
@@ -482,6 +562,13 @@ std::vector<std::pair<std::string, at::Tensor>> Training::state() {
   for (const NamedView& entry : impl_->plan.trace.state)
     state.emplace_back(entry.name, impl_->executor->tensor(entry.view));
   return state;
+}
+
+std::map<std::string, std::vector<int64_t>> Training::slices() const {
+  std::map<std::string, std::vector<int64_t>> slices;
+  for (const NamedView& entry : impl_->plan.trace.state)
+    if (!entry.whole_sizes.empty()) slices[entry.name] = entry.whole_sizes;
+  return slices;
 }
 
 std::map<std::string, std::string> Training::counters() const {

@@ -26,10 +26,10 @@ bool same_argument(const Argument& a, const Argument& b) {
 
 bool same_op(const Op& a, const Op& b) {
   const auto fields = [](const Op& op) {
-    const auto& [name, arguments, results, phase, module, random_id, flops, bytes_moved, workspace_bytes, recomputed,
-                 on_host, copy, far, call] = op;
-    return std::tie(name, results, phase, module, random_id, flops, bytes_moved, workspace_bytes, recomputed, on_host,
-                    copy, far);
+    const auto& [name, arguments, results, phase, module, random_id, flops, bytes_moved, link_bytes, workspace_bytes,
+                 recomputed, on_host, copy, far, call] = op;
+    return std::tie(name, results, phase, module, random_id, flops, bytes_moved, link_bytes, workspace_bytes,
+                    recomputed, on_host, copy, far);
   };
   return fields(a) == fields(b) && std::ranges::equal(a.arguments, b.arguments, same_argument) &&
          (a.call == nullptr) == (b.call == nullptr);
@@ -44,7 +44,7 @@ bool same_segment(const Segment& a, const Segment& b) {
 }
 
 bool same_named_view(const NamedView& a, const NamedView& b) {
-  return a.name == b.name && a.view == b.view;
+  return a.name == b.name && a.view == b.view && a.whole_sizes == b.whole_sizes;
 }
 
 bool same_constant(const ConstantData& a, const ConstantData& b) {

@@ -15,7 +15,8 @@ AdviceLoad load_of(const PlannedJob& planned, const std::string& linear_layers) 
       });
   AdviceLoad load;
   std::set<BufferId> known;
-  for (const auto& [name, view] : trace.state) {
+  for (const NamedView& entry : trace.state) {
+    const auto& [name, view, whole_sizes] = entry;
     if (trace.buffers[view.buffer].role != Role::parameter || !known.insert(view.buffer).second) continue;
     const auto bytes = static_cast<double>(trace.buffers[view.buffer].bytes);
     const bool wide = view.dtype == DType::float32,

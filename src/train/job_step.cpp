@@ -95,6 +95,8 @@ Job pinned(Job job, const JobSettings& settings) {
   job.gradient_accumulation_steps = settings.accumulation;
   job.batch_size = settings.sequences(settings.accumulation.at(0));
   job.budget.device = settings.budget.device;
+  job.devices = settings.devices;
+  if (settings.devices > 1) job.strategy = settings.strategy;
   return job;
 }
 

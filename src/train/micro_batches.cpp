@@ -80,7 +80,8 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
       order_(source_->samples(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = source_->samples(Split::validation);
   // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
-  evaluation_windows_ = std::min(job.eval_batches * std::max(job.batch_size.value_or(samples_), samples_), windows);
+  evaluation_windows_ =
+      std::min(job.eval_batches * job.devices * std::max(job.batch_size.value_or(samples_), samples_), windows);
   // Samples often stand in order of their class or their file: a part of them is drawn, always the same.
   if (windows > 0) evaluation_order_.emplace(windows, 0, /*shuffle=*/counted_ && evaluation_windows_ < windows);
   if (evaluation_windows_ == 0 || counted_) return;
@@ -88,7 +89,7 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
   if (!targets_of(first)) evaluation_windows_ -= evaluation_windows_ % samples_;
 }
 
-void MicroBatches::start(int64_t position) {
+void MicroBatches::start(int64_t position, int64_t ranks, int64_t rank) {
   LoaderOptions options;
   options.num_workers = config_.num_workers;
   options.prefetch = config_.prefetch;
@@ -96,6 +97,8 @@ void MicroBatches::start(int64_t position) {
   options.samples_of_last = last_samples_;
   options.batches_per_step = per_step_;
   options.start = position;
+  options.stride = ranks;
+  options.offset = rank;
   loader_.reset();
   loader_.emplace(
       [this](int64_t first, int64_t samples) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,8 +46,9 @@ class MicroBatches {
   MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress);
 
   /// From here on next() gives micro batches from window `position` on, where a step begins, counted over all epochs,
-  /// prepared ahead by threads that persist over epochs.
-  void start(int64_t position);
+  /// prepared ahead by threads that persist over epochs. Rank r of several gets micro batches r, r + ranks, …: no
+  /// window twice, none left out.
+  void start(int64_t position, int64_t ranks = 1, int64_t rank = 0);
   Batch next();
 
   /// The epoch of the window at `position`.
@@ -56,6 +58,8 @@ class MicroBatches {
   /// fewer; 0: no validation data. Samples of which nothing says that they do not count are read in whole micro batches
   /// only.
   int64_t evaluation_batches() const { return (evaluation_windows_ + samples_ - 1) / samples_; }
+  /// How many windows evaluation batch `index` has.
+  int64_t evaluation_windows(int64_t index) const { return std::min(samples_, evaluation_windows_ - index * samples_); }
   /// Validation windows, the same ones every time: in order, or where they count one by one and are not all read,
   /// drawn. `windows` says how many are in it: the last micro batch may be filled up with rows that do not count: their
   /// kCounted is 0, or their targets are all -100.

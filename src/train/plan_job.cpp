@@ -22,6 +22,7 @@
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
 #include "train/slow_products.h"
+#include "train/strategies.h"
 
 namespace plimsoll {
 namespace {
@@ -66,11 +67,11 @@ class Candidate {
     settings_.accumulator_dtype = job.accumulator_dtype;
     settings_.micro_batch_size = micro_batch_size;
     settings_.accumulation = accumulation;
-    settings_.devices = job.devices;
     settings_.last_micro_batch = last_micro_batch_of(pinned);
     TrainingOptions options = options_of(pinned);
     options.device = target.device;
     options.cost = target.cost;
+    options.ranks.rank = target.rank;
     const Step step = step_of(pinned, micro_batch_size);
     settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
     options.budget = target.budget;
@@ -176,6 +177,12 @@ class Candidate {
   std::optional<Plan> misfit_;  // the last answer, where it was that
 };
 
+// The job with the ranks that the target has.
+Job job_of_ranks(Job job, const PlanTarget& target) {
+  job.devices = target.devices.value_or(job.devices);
+  return job;
+}
+
 class JobPlanner {
  public:
   JobPlanner(const Job& job, const PlanTarget& target, std::function<void()> on_schedule = {},
@@ -208,6 +215,9 @@ class JobPlanner {
     PlannedJob planned = choose(target_.budget.device);
     planned.settings.vocab_size = rows_of_embedding(job_);
     planned.settings.cost = target_.cost;
+    planned.settings.devices = job_.devices;
+    if (job_.devices > 1) planned.settings.strategy = job_.strategy;
+    planned.settings.link = target_.link;
     if (!target_.budget_reason.empty())
       planned.settings.reasons.push_back(
           {target_.budget.device ? "memory_budget: " + format_bytes(*target_.budget.device) : "memory_budget: none",
@@ -522,9 +532,11 @@ std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
   return {sizes.begin(), sizes.end()};
 }
 
-PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule,
+PlannedJob plan_job(const Job& given, const PlanTarget& target, const std::function<void()>& on_schedule,
                     const std::function<void(int64_t)>& on_fit) {
-  PlannedJob planned = JobPlanner(job, target, on_schedule, on_fit).run();
+  const Job job = job_of_ranks(given, target);
+  PlannedJob planned =
+      plan_strategies(job, target, [&](const Job& one) { return JobPlanner(one, target, on_schedule, on_fit).run(); });
   if (!time_again(planned, job, target, on_schedule)) tell_of_slow_products(planned, job, target, on_schedule);
   return planned;
 }
@@ -534,7 +546,7 @@ PlannedJob plan_job(const Job& job) {
 }
 
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points) {
-  return JobPlanner(job, target).frontier(points);
+  return JobPlanner(job_of_ranks(job, target), target).frontier(points);
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/measure_allowance.h"
 #include "catalogue/device_cost.h"
@@ -10,6 +11,7 @@
 #include "device/host_memory.h"
 #include "ops/arithmetic/product_speed.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "run/machine_cost.h"
 #include "run/plan_options.h"
@@ -69,7 +71,26 @@ PlanTarget target_here(const Job& job, const Backend& backend) {
 
 }  // namespace
 
+PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology) {
+  check(!target.devices, "the ranks of a plan target are set once");
+  const DeviceSpec* const device = target.cost.source == "catalogue" ? find_device(target.cost.device) : nullptr;
+  target.link = set_peer_link(target.cost, device, topology, target.device == "cpu");
+  target.devices = topology.ranks;
+  // Ranks on the CPU of one machine share its memory.
+  const int64_t sharing = std::min(topology.ranks, topology.devices_per_machine);
+  if (target.here && target.device == "cpu" && target.budget.device && !target.budget_reason.empty() && sharing > 1) {
+    target.budget.device = std::max<int64_t>(1, *target.budget.device / sharing);
+    target.budget_reason += fmt::format("; 1/{} of them for each of the ranks on it", sharing);
+  }
+  return target;
+}
+
 PlanTarget target_of(const Job& job) {
+  if (job.devices > 1) {
+    Job one = job;
+    one.devices = 1;
+    return with_ranks(target_of(one), {.ranks = job.devices});
+  }
   if (job.device != "cpu")
     if (const Backend* backend = find_backend(job.device)) return target_here(job, *backend);
   PlanTarget target;

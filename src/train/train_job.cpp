@@ -11,6 +11,8 @@
 #include "base/atomic_file.h"
 #include "base/key_errors.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/sliced_state.h"
+#include "collectives/exchange.h"
 #include "device/backend.h"
 #include "job/job_units.h"
 #include "job/missing_data.h"
@@ -27,6 +29,7 @@
 #include "train/micro_batches.h"
 #include "train/plan_again.h"
 #include "train/plan_target.h"
+#include "train/rank_agreement.h"
 #include "train/resumed_batch.h"
 #include "weights/model_weights.h"
 
@@ -64,14 +67,30 @@ double median(std::vector<double> values) {
 
 class Run {
  public:
-  Run(const Job& job, TrainObserver& observer, ProfileOptions profile)
-      : asked_(job), job_(job), observer_(observer), profile_(std::move(profile)) {}
+  Run(const Job& job, TrainObserver& observer, ProfileOptions profile, std::shared_ptr<Exchange> exchange)
+      : asked_(job),
+        job_(job),
+        observer_(observer),
+        profile_(std::move(profile)),
+        exchange_(std::move(exchange)),
+        agreement_(exchange_.get()) {}
 
+  // Other ranks wait for this one: they hear of what ends it.
   TrainReport run() {
+    try {
+      return run_rank();
+    } catch (const std::exception& error) {
+      if (exchange_) exchange_->fail(error.what());
+      throw;
+    }
+  }
+
+ private:
+  TrainReport run_rank() {
     backend_for(job_.device);  // says what is missing
     require_steps_to_profile();
     require_data(asked_);
-    outputs_.emplace(asked_);
+    if (agreement_.leads()) outputs_.emplace(asked_);
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
     if (checkpoint) of_resume([&] { go_on_with_formats(*checkpoint); });
     try {
@@ -87,7 +106,7 @@ class Run {
         load_model_weights(job_.model, training_->state());
       open_metrics();
       if (!profile_.file.empty()) training_->profile(profile_);
-      data_->start(position_);
+      data_->start(position_, agreement_.ranks(), agreement_.rank());
       train();
     } catch (const StoppedEarly&) {
       report_.stopped = true;
@@ -101,7 +120,6 @@ class Run {
     return std::move(report_);
   }
 
- private:
   const JobSettings& settings() const { return report_.job.settings; }
 
   // Where it was left open a run goes on as it began, whatever would be faster or more exact by now.
@@ -131,14 +149,21 @@ class Run {
     if (job_.max_steps < profile_.first_step)
       throw UserError(fmt::format("--profile begins with step {}, but max_steps is {}; set a larger max_steps",
                                   profile_.first_step, job_.max_steps));
+    if (!agreement_.leads()) return;
     const AtomicFile probe(profile_.file);  // never committed: leaves no trace
   }
 
   void plan(PlanTarget target) {
     target.measuring = nullptr;  // the run takes the memory next
-    report_.job = plan_job(asked_, target, [] {
+    target.rank = agreement_.rank();
+    agreement_.least_budget(target, asked_.budget.device.has_value());
+    const auto stopped = [] {
       if (stop_requested) throw StoppedEarly();
-    });
+    };
+    report_.job = plan_job(asked_, target, stopped);
+    // What was measured here may differ from rank to rank, and choices with it: those of the first rank count.
+    if (!agreement_.same_choices(report_.job))
+      report_.job = plan_job(agreement_.first_rank_choices(asked_, report_.job), target, stopped);
     job_ = pinned(asked_, settings());
     report_.fits = report_.job.plan.fits;
     report_.planned_peak_bytes = report_.job.plan.peak_bytes;
@@ -151,6 +176,8 @@ class Run {
       TrainingOptions options = options_of(job_);
       options.cost = settings().cost;
       options.budget = settings().budget;
+      options.ranks.rank = agreement_.rank();
+      options.exchange = exchange_;
       const Step step = step_of(job_, settings().micro_batch_size);
       metrics_of_ = step.metrics;
       training_.emplace(step, options, PlannedStep{report_.job.recorded, report_.job.plan, report_.job.workspace});
@@ -161,6 +188,7 @@ class Run {
         return;
       } catch (const MemoryUnavailable& error) {
         if (stop_requested) throw StoppedEarly();
+        if (exchange_) throw UserError(error.what(), UserError::Kind::failure);  // other ranks have gone on
         training_.reset();
         plan_again(error);
       }
@@ -191,7 +219,12 @@ class Run {
     observer_.replanned(error.fact(), report_.job);
   }
 
+  // One rank makes what all read, a tokenised text.
   void open_data() {
+    agreement_.first_rank_before_others([&] { open_own_data(); });
+  }
+
+  void open_own_data() {
     if (job_.data.type != "text") {
       origin_ = job::origin_of(job_, nullptr);
       const Step step = step_of(job_, *job_.micro_batch_size);
@@ -230,16 +263,18 @@ class Run {
     try {
       // Counters first: a checkpoint is loaded whole or not at all.
       const CheckpointInfo info =
-          read_checkpoint(file, origin_, training_->state(), [&](const CheckpointInfo& described) {
-            training_->restore_counters(described.counters);
-            if (training_->steps_done() != described.step)
-              throw UserError(fmt::format("{} is damaged: it says step {}, its counters say step {}", file.string(),
-                                          described.step, training_->steps_done()),
-                              UserError::Kind::failure);
-            require_same_batch_meaning(
-                asked_, settings(), described.step, described.position,
-                [&](int64_t position) { return data_->epoch(position); }, file.string());
-          });
+          read_checkpoint(file, origin_, training_->state(),
+                          [&](const CheckpointInfo& described) {
+                            training_->restore_counters(described.counters);
+                            if (training_->steps_done() != described.step)
+                              throw UserError(fmt::format("{} is damaged: it says step {}, its counters say step {}",
+                                                          file.string(), described.step, training_->steps_done()),
+                                              UserError::Kind::failure);
+                            require_same_batch_meaning(
+                                asked_, settings(), described.step, described.position,
+                                [&](int64_t position) { return data_->epoch(position); }, file.string());
+                          },
+                          {training_->slices(), exchange_.get()});
       position_ = info.position;
     } catch (const UserError& error) {
       if (error.kind() != UserError::Kind::failure || job_.checkpoint.resume != "auto") throw;
@@ -254,7 +289,7 @@ class Run {
   }
 
   void open_metrics() {
-    if (job_.log.metrics_file.empty()) return;
+    if (job_.log.metrics_file.empty() || !agreement_.leads()) return;
     std::optional<int64_t> rewritten;
     if (report_.resumed_step > 0) rewritten = report_.resumed_step + 1;
     of_key("log.metrics_file", [&] { metrics_.emplace(job_.log.metrics_file, rewritten); });
@@ -269,10 +304,11 @@ class Run {
     observer_.starting();
     logged_at_ = seconds_now();
     while (!done()) {
-      if (stop_requested) {
+      if (agreement_.any(stop_requested)) {  // all ranks after the same step
         report_.stopped = true;
         break;
       }
+      if (exchange_) exchange_->note(fmt::format("step {}", training_->steps_done() + 1));
       step();
       require_progress();
       // Saved first: an evaluation that fails must not cost the steps before it.
@@ -318,7 +354,7 @@ class Run {
         },
         rate, settings().last_micro_batch > 0);
     tell_plan_change();
-    const int64_t windows = settings().sequences(count);
+    const int64_t windows = settings().sequences(count) * agreement_.ranks();
     position_ += windows;
 
     TrainProgress progress;
@@ -379,16 +415,26 @@ class Run {
   void evaluate() {
     if (data_->evaluation_batches() == 0) return;
     const double begin = seconds_now();
-    double sum = 0;
     std::map<std::string, at::Tensor> sums;
-    int64_t windows = 0;
-    for (int64_t i = 0; i < data_->evaluation_batches(); ++i) {
+    std::vector<double> losses;  // of this rank's batches: rank, rank + ranks, …
+    const int64_t count = data_->evaluation_batches(), ranks = agreement_.ranks();
+    bool stopped = false;
+    // All ranks as often: they may have to gather parameters for it.
+    for (int64_t i = agreement_.rank(); i < (count + ranks - 1) / ranks * ranks; i += ranks) {
+      stopped |= stop_requested;  // a part of the windows is no evaluation
+      if (ranks == 1 && stopped) return;
       int64_t counted = 0;
-      if (stop_requested) return;  // a part of the windows is no evaluation
-      Batch batch = data_->evaluation_batch(i, counted);
-      sum += training_->evaluate(tensors_over(batch), sums) * static_cast<double>(counted);
-      windows += counted;
+      Batch batch = data_->evaluation_batch(std::min(i, count - 1), counted);
+      std::map<std::string, at::Tensor> beyond;
+      const double loss = training_->evaluate(tensors_over(batch), i < count ? sums : beyond);
+      if (i < count) losses.push_back(loss * static_cast<double>(counted));
     }
+    if (agreement_.any(stopped)) return;
+    double sum = 0;
+    int64_t windows = 0;
+    for (const double each : agreement_.in_turn(losses, count)) sum += each;
+    for (int64_t i = 0; i < count; ++i) windows += data_->evaluation_windows(i);
+    agreement_.add_up(sums);
     const double loss = sum / static_cast<double>(windows);
     if (!report_.first_evaluation) report_.first_evaluation = loss;
     report_.last_evaluation = loss;
@@ -412,7 +458,11 @@ class Run {
     info.epoch = data_->epoch(position_);
     info.counters = training_->counters();
     info.origin = origin_;
-    observer_.saved(save_checkpoint(job_.checkpoint, info, training_->state()).string(), info.step);
+    const SlicedState sliced{training_->slices(), exchange_.get()};
+    if (agreement_.leads())
+      observer_.saved(save_checkpoint(job_.checkpoint, info, training_->state(), sliced).string(), info.step);
+    else
+      send_slices(training_->state(), sliced);
     logged_at_ += seconds_now() - begin;
   }
 
@@ -465,7 +515,9 @@ class Run {
   Job asked_;
   Job job_;  // with every choice pinned once it is planned
   TrainObserver& observer_;
-  ProfileOptions profile_;  // without a file: none
+  ProfileOptions profile_;              // without a file: none
+  std::shared_ptr<Exchange> exchange_;  // null: one rank
+  RankAgreement agreement_;
   TrainReport report_;
   std::optional<RunOutputs> outputs_;
   std::map<std::string, std::string> origin_;
@@ -498,7 +550,7 @@ TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOpti
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
                       std::shared_ptr<Exchange> exchange) {
   const StopRequest request;
-  return Run(job, observer, profile).run();
+  return Run(job, observer, profile, std::move(exchange)).run();
 }
 
 void request_stop() noexcept {

@@ -81,12 +81,16 @@ TEST_F(GpusCommand, JsonHasEveryFigureInUnitsOfOne) {
   EXPECT_EQ(keys_of(gpu),
             (std::set<std::string>{"id", "name", "aliases", "vendor", "architecture", "year", "device", "memory_bytes",
                                    "usable_bytes", "context_bytes", "library_workspace_bytes", "unified_memory",
-                                   "memory_bandwidth", "rates", "host_link", "launch_seconds", "sources"}));
+                                   "memory_bandwidth", "rates", "host_link", "peer_link", "bridge", "launch_seconds",
+                                   "sources"}));
   EXPECT_EQ(gpu["memory_bytes"], int64_t{48} << 30);
   EXPECT_EQ(gpu["memory_bandwidth"], 768e9);
   EXPECT_EQ(gpu["rates"]["bf16"], 154.8e12);
   EXPECT_EQ(gpu["rates"]["fp8"], 0);
   EXPECT_EQ(gpu["device"], "cuda");
+  EXPECT_EQ(gpu["peer_link"], "pcie4-x16");
+  EXPECT_EQ(gpu["bridge"], "nvlink3-bridge");
+  EXPECT_EQ(list({"h200"})[0]["bridge"], nullptr);
   EXPECT_GE(gpu["sources"].size(), 6u);
 }
 
@@ -95,6 +99,20 @@ TEST_F(GpusCommand, WritesJsonBesideTheTable) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("NVIDIA L40S"));
   EXPECT_EQ(json::parse(get("gpus.json"))["gpus"][0]["id"], "l40s");
+}
+
+TEST_F(GpusCommand, ListsLinksWithTheirSources) {
+  const Outcome outcome = run({"gpus", "--links", "--json", "links.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("nvlink4"), HasSubstr("InfiniBand NDR"), HasSubstr("Sources")));
+  const json links = json::parse(get("links.json"))["links"];
+  ASSERT_GT(links.size(), 20u);
+  for (const json& link : links) {
+    EXPECT_EQ(keys_of(link), (std::set<std::string>{"id", "name", "aliases", "between_machines", "max_devices",
+                                                    "bytes_per_second", "reach", "latency_seconds", "sources"}));
+    EXPECT_GE(link["sources"].size(), 3u);
+  }
+  expect_refusal(run({"gpus", "a6000", "--links"}), 2, HasSubstr("--links lists all links"));
 }
 
 TEST_F(GpusCommand, RefusesWhatItDoesNotKnow) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/quoted.h"
@@ -21,6 +22,8 @@
 #include "cli/plan/plan_report_json.h"
 #include "cli/plan/plan_shares.h"
 #include "cli/plan/plan_tables.h"
+#include "cli/plan/rank_arguments.h"
+#include "cli/plan/rank_counts.h"
 #include "cli/plan/what_if.h"
 #include "cli/plan_text.h"
 #include "cli/standard_streams.h"
@@ -43,6 +46,8 @@ constexpr const char* kPlanExamples =
     "  plimsoll plan job.yaml memory_budget=2GiB micro_batch_size=4\n"
     "  plimsoll plan job.yaml --gpu a6000 --frontier\n"
     "  plimsoll plan job.yaml --gpu rtx3060-12gb,rtx4090,l40s   compare three GPUs\n"
+    "  plimsoll plan job.yaml --gpu a6000 --devices 8           one of 8 devices\n"
+    "  plimsoll plan job.yaml --gpu a6000 --devices 1,2,4,8     compare numbers of devices\n"
     "  plimsoll plan job.yaml --memory 12GiB --html plan.html\n"
     "  plimsoll plan job.yaml --recipe saving --gpu l40s        keys for low memory\n"
     "  plimsoll plan job.yaml --gpu l40s --what-if              smaller sizes\n"
@@ -61,6 +66,7 @@ constexpr int kFrontierPoints = 13;
 struct PlanArguments {
   JobArguments job;
   std::vector<std::string> gpus;
+  RankArguments ranks;
   std::string memory;
   std::string html;
   std::string dump_passes;
@@ -71,8 +77,15 @@ struct PlanArguments {
   std::optional<double> what_if_seconds;
 };
 
-PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu) {
-  PlanTarget target = gpu.empty() ? target_of(job) : target_of(require_device(gpu));
+int64_t devices_of(const PlanArguments& arguments, const Job& job) {
+  return arguments.ranks.counts.empty() ? job.devices : arguments.ranks.counts.front();
+}
+
+PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu, int64_t devices) {
+  Job of_one = job;
+  of_one.devices = 1;
+  PlanTarget target = gpu.empty() ? target_of(of_one) : target_of(require_device(gpu));
+  target = arguments.ranks.target_for(std::move(target), devices);
   target.budget.host = job.budget.host;
   target.budget.disk = job.budget.disk;
   if (!arguments.memory.empty()) {
@@ -96,7 +109,7 @@ std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, con
   if (arguments.gpus.empty() || !arguments.memory.empty() || !job.budget.device) return {};
   Job open = job;
   open.budget.device.reset();
-  return target_for(arguments, open, arguments.gpus.front());
+  return target_for(arguments, open, arguments.gpus.front(), devices_of(arguments, job));
 }
 
 // A plan reads no data; whoever misspelt a name is to hear of it before the training.
@@ -116,15 +129,26 @@ int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
   if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if || !arguments.by.empty() ||
       !arguments.dump_passes.empty())
     throw UserError(
-        "--html, --frontier, --by, --what-if and --dump-passes plan for one device; name only one with --gpu");
+        "--html, --frontier, --by, --what-if and --dump-passes are of one plan; name only one GPU with --gpu and one "
+        "number with --devices");
+  const bool counts = arguments.ranks.counts.size() > 1;
+  if (counts && arguments.gpus.size() > 1)
+    throw UserError("--gpu and --devices both have several values; compare either GPUs or numbers of devices");
+  const Screen screen = screen_of(STDOUT_FILENO);
   const DevicesReport report = [&] {
     const Waiting waiting("planning");
+    if (counts) {
+      const std::string gpu = arguments.gpus.empty() ? "" : arguments.gpus.front();
+      return plan_rank_counts(
+          job, arguments.ranks.counts, [&](int64_t devices) { return target_for(arguments, job, gpu, devices); },
+          screen);
+    }
     return plan_devices(
-        job, arguments.gpus, [&](const std::string& gpu) { return target_for(arguments, job, gpu); },
-        screen_of(STDOUT_FILENO));
+        job, arguments.gpus,
+        [&](const std::string& gpu) { return target_for(arguments, job, gpu, devices_of(arguments, job)); }, screen);
   }();
   arguments.job.output.print(report.table);
-  arguments.job.output.write({{"gpus", report.json}});
+  arguments.job.output.write({{counts ? "device_counts" : "gpus", report.json}});
   return report.fits ? kDone : kDoesNotFit;
 }
 
@@ -137,8 +161,9 @@ int run_plan(const PlanArguments& arguments) {
   require_writable({"--html", arguments.html});
   if (!arguments.dump_passes.empty()) require_folder_possible({"--dump-passes", arguments.dump_passes});
   note_missing_data(job);
-  if (arguments.gpus.size() > 1) return run_plan_for_several(arguments, job);
-  PlanTarget target = target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front());
+  if (arguments.gpus.size() > 1 || arguments.ranks.counts.size() > 1) return run_plan_for_several(arguments, job);
+  PlanTarget target =
+      target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front(), devices_of(arguments, job));
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   const Screen screen = screen_of(STDOUT_FILENO);
   ptrdiff_t lines = 0;
@@ -240,6 +265,7 @@ void add_plan(CLI::App& app, Action& action) {
       ->allow_extra_args(false)
       ->type_name("NAME[,NAME...]")
       ->check(not_empty());
+  arguments->ranks.add_to(*command);
   command
       ->add_option("--memory", arguments->memory,
                    "plan for a budget of SIZE bytes instead of that of the job or the device: 12GiB")

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/batch_words.h"
+#include "cli/plan/plan_ranks.h"
 #include "cli/plan/plan_shares.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
@@ -71,6 +72,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"arena_waste", plan.arena_waste()},
             {"residents", json_of(largest_at_peak(plan, kResidentsShown))}};
   add_shares(json, planned);
+  add_ranks(json, job, planned);
   return json;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/bytes_up.h"
 #include "cli/batch_words.h"
+#include "cli/plan/plan_ranks.h"
 #include "cli/plan/plan_shares.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
@@ -128,9 +129,11 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   const bool runs = planned.plan.fits;
   if (runs) {
     table.add_row({"predicted step", short_seconds(planned.step_seconds)});
-    table.add_row({"predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s"});
+    table.add_row({"predicted throughput", fmt::format("{} {}/s{}", short_count(planned.tokens_per_second),
+                                                       unit_of(job), settings.devices > 1 ? " per device" : "")});
     table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
   }
+  for (const auto& [name, text] : rank_rows(job, planned)) table.add_row({name, text});
   if (planned.plan.update_in_backward) table.add_row({"update in backward", update_of(planned.plan)});
   if (runs && planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
   if (runs && moves_any(planned.plan)) table.add_row({"offload", offload_of(planned.plan)});
@@ -178,6 +181,7 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   if (planned.plan.fits) {
     page.facts.emplace_back("predicted step", short_seconds(planned.step_seconds));
     page.facts.emplace_back("predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s");
+    for (const auto& [name, text] : rank_rows(job, planned)) page.facts.emplace_back(name, text);
     page.facts.emplace_back("predicted by",
                             fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source));
   }

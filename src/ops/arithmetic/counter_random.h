@@ -14,8 +14,9 @@ namespace plimsoll::ops {
 struct Draw {
   uint32_t key[2] = {0, 0};
   uint32_t stream = 0;
+  int64_t first_element = 0;  ///< of a slice: where it begins in the whole tensor; a multiple of 512
 
-  PLIMSOLL_HOST_DEVICE Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream}; }
+  PLIMSOLL_HOST_DEVICE Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream, first_element}; }
 };
 
 /// splitmix64 (Steele, Lea and Flood 2014): numbers that differ in a bit give ones that differ in half of them.
@@ -26,13 +27,13 @@ PLIMSOLL_HOST_DEVICE constexpr uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-PLIMSOLL_HOST_DEVICE constexpr Draw draw_from_key(uint64_t key) {
-  return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, 0};
+PLIMSOLL_HOST_DEVICE constexpr Draw draw_from_key(uint64_t key, int64_t first_element = 0) {
+  return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, 0, first_element};
 }
 
-/// What an update draws by: a parameter's seed, and how many updates there were before.
-PLIMSOLL_HOST_DEVICE constexpr Draw draw_of_step(int64_t seed, double step) {
-  return draw_from_key(mixed(mixed(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)));
+/// What an update draws by: a parameter's seed, and how many updates there were before. `first_element`: of Draw.
+PLIMSOLL_HOST_DEVICE constexpr Draw draw_of_step(int64_t seed, double step, int64_t first_element = 0) {
+  return draw_from_key(mixed(mixed(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)), first_element);
 }
 
 template <typename Word>
@@ -74,7 +75,8 @@ constexpr int64_t kDrawnAtATime = 128;
 
 /// The sixteen bits of element `index`, one at a time; the kernels draw 128 together (formats_cpu.cpp).
 PLIMSOLL_HOST_DEVICE uint32_t random_bits(const Draw& draw, int64_t index) {
-  const int64_t block = index / kDrawnAtATime, lane = index % 16, vector = index % kDrawnAtATime / 16;
+  const int64_t element = draw.first_element + index;
+  const int64_t block = element / kDrawnAtATime, lane = element % 16, vector = element % kDrawnAtATime / 16;
   const auto counter = static_cast<uint64_t>(block * 16 + lane);
   uint32_t words[1][4] = {{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}};
   threefry<uint32_t, 1>({draw.key[0], draw.key[1], draw.stream, 0}, words);

@@ -41,7 +41,7 @@ PLIMSOLL_INLINE void draw_words(const Draw& draw, int64_t element, Drawn& to) {
   // GCC would build the sum of a constant vector and a number lane by lane.
   const uint32_t* lane_numbers = kLaneNumbers;
   asm("" : "+r"(lane_numbers));
-  const auto counter = static_cast<uint64_t>(element / kDrawnAtATime * kLanes);
+  const auto counter = static_cast<uint64_t>((draw.first_element + element) / kDrawnAtATime * kLanes);
   Words words[kChunk / kDrawnAtATime][4];
   for (uint32_t b = 0; b < kChunk / kDrawnAtATime; ++b) {
     // Chunks begin at multiples of 512 elements: the lower half does not overflow within one.

@@ -48,7 +48,8 @@ struct Drawn8 {
   __device__ uint32_t operator[](int v) const { return (words[v / 2] >> (v % 2 * 16)) & 0xffffu; }
 };
 __device__ inline Drawn8 draw_eight(const ops::Draw& draw, const Place& at) {
-  const auto counter = static_cast<uint64_t>(at.block * kLanesOfBlock + at.lane);
+  const int64_t block = draw.first_element / ops::kDrawnAtATime + at.block;
+  const auto counter = static_cast<uint64_t>(block * kLanesOfBlock + at.lane);
   uint32_t words[1][4] = {{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}};
   ops::threefry<uint32_t, 1>({draw.key[0], draw.key[1], draw.stream, 0}, words);
   return {{words[0][0], words[0][1], words[0][2], words[0][3]}};

@@ -28,7 +28,8 @@ struct Packed {
 struct UpdateRounding {
   bool stochastic_state = false;
   bool stochastic_parameter = false;
-  int64_t seed = 0;  ///< of the parameter: two with the same seed are rounded alike
+  int64_t seed = 0;           ///< of the parameter: two with the same seed are rounded alike
+  int64_t first_element = 0;  ///< of a slice: where it begins in its parameter; a multiple of 512
 };
 
 struct UpdatedTensors {

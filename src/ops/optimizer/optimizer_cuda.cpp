@@ -41,7 +41,8 @@ UpdateTarget target_of(const ops::ElementUpdate& update, const ops::UpdateCall& 
                       .states = static_cast<uint8_t>(update.states),
                       .stochastic_parameter = update.parameter_rounding.stochastic,
                       .stochastic_state = call.tensors.stochastic_state,
-                      .random = update.random};
+                      .random = update.random,
+                      .first_chunk = static_cast<int32_t>(call.first_element / ops::kChunk)};
   return target;
 }
 

@@ -73,7 +73,7 @@ __device__ inline void update_by_block(const UpdateTarget& target, const StepPoi
   }
   __syncthreads();
   const typename Formula::Step step = step_of_block;
-  const ops::Draw draw{{key_of_block[0], key_of_block[1]}, 0};
+  const ops::Draw draw{{key_of_block[0], key_of_block[1]}, 0, int64_t{target.first_chunk} * ops::kChunk};
   for_each_place(target.count, index, blocks, [&](const Place& at) {
     Number p[kEach], g[kEach], state[2][kEach] = {};
     load_weights(target.parameter, at, p);

@@ -21,7 +21,8 @@ struct UpdateTarget {
   uint8_t states = 0;
   bool stochastic_parameter = false;
   bool stochastic_state = false;
-  bool random = false;  ///< something is rounded at random
+  bool random = false;      ///< something is rounded at random
+  int32_t first_chunk = 0;  ///< of a slice: where it begins in the whole tensor, in chunks of 512 elements
 };
 
 /// Parameters that one launch updates, and from which of its blocks on each has its own. With the launch's other

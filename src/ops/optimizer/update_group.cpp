@@ -16,17 +16,19 @@ std::string schema_of_group(const UpdateOp& op) {
   }
   schema += "Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped";
   for (const char* number : op.numbers) schema += std::string(", float ") + number;
-  return schema + ", bool stochastic_state, bool stochastic_parameter, int[] seeds) -> ()";
+  return schema + ", bool stochastic_state, bool stochastic_parameter, int[] seeds, int[] first_elements) -> ()";
 }
 
 std::vector<UpdateCall> pop_group(const UpdateOp& op, torch::jit::Stack* stack) {
-  const size_t lists = 4 + 2 * op.states.size(), count = lists + 4 + op.numbers.size() + 3;
+  const size_t lists = 4 + 2 * op.states.size(), count = lists + 4 + op.numbers.size() + 4;
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
   torch::jit::drop(*stack, count);
   std::vector<std::vector<at::Tensor>> tensors;
   for (size_t i = 0; i < lists; ++i) tensors.push_back(arguments[i].toTensorVector());
-  const std::vector<int64_t> seeds = arguments[count - 1].toIntVector();
+  const std::vector<int64_t> seeds = arguments[count - 2].toIntVector(), first = arguments[count - 1].toIntVector();
   const size_t members = seeds.size();
+  require(first.size() == members, op.name, "a group of ", members, " parameters was given ", first.size(),
+          " first elements");
   // Parameters, gradients and means there must be, the others may be missing.
   for (size_t i = 0; i < lists; ++i)
     require(tensors[i].size() == members || (tensors[i].empty() && i % 2 == 1), op.name, "a group of ", members,
@@ -49,9 +51,10 @@ std::vector<UpdateCall> pop_group(const UpdateOp& op, torch::jit::Stack* stack) 
     call.tensors.grad_scale = arguments[lists + 2].toTensor();
     call.tensors.skipped = arguments[lists + 3].toTensor();
     call.numbers = numbers;
-    call.tensors.stochastic_state = arguments[count - 3].toBool();
-    call.tensors.stochastic_parameter = arguments[count - 2].toBool();
+    call.tensors.stochastic_state = arguments[count - 4].toBool();
+    call.tensors.stochastic_parameter = arguments[count - 3].toBool();
     call.seed = seeds[m];
+    call.first_element = first[m];
     check_call(op, call);
     require((call.tensors.parameter.scalar_type() == at::kDouble) ==
                 (calls[0].tensors.parameter.scalar_type() == at::kDouble),
@@ -66,7 +69,8 @@ void run_group_on_cpu(const UpdateOp& op, torch::jit::Stack* stack) {
   const double step = scalar_of(calls[0].step);
   std::vector<ElementUpdate> bound;
   bound.reserve(calls.size());
-  for (const UpdateCall& call : calls) bound.push_back(bind_update(call.tensors, draw_of_step(call.seed, step)));
+  for (const UpdateCall& call : calls)
+    bound.push_back(bind_update(call.tensors, draw_of_step(call.seed, step, call.first_element)));
   op.run_elements(step_numbers(calls[0]), calls[0].numbers, bound);
 }
 

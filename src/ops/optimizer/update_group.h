@@ -4,7 +4,7 @@
 //     NAME_group_(Tensor(a!)[] parameters, Tensor(b!)[] companions, Tensor[] gradients, Tensor[] gradient_scales,
 //                 Tensor(c!)[] STATE, Tensor(d!)[] STATE_scales, ...,
 //                 Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...,
-//                 bool stochastic_state, bool stochastic_parameter, int[] seeds) -> ()
+//                 bool stochastic_state, bool stochastic_parameter, int[] seeds, int[] first_elements) -> ()
 //
 // A list has a tensor for each parameter, or none at all. Parameters are float64 all or none; other formats may differ.
 #pragma once

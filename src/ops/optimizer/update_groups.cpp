@@ -35,7 +35,7 @@ bool is_tensor(const Argument& argument) {
 std::optional<int64_t> elements(const Op& op) {
   const ops::UpdateOp* of = operator_of(op);
   if (of == nullptr || !op.call || !op.results.empty() || op.workspace_bytes > 0) return std::nullopt;
-  const size_t lists = lists_of(*of), count = lists + kScalars + of->numbers.size() + 3;
+  const size_t lists = lists_of(*of), count = lists + kScalars + of->numbers.size() + 4;
   if (op.arguments.size() != count || op.call->constants.size() != count) return std::nullopt;
   for (size_t i = 0; i < count; ++i) {
     const bool list = i < lists, scalar = !list && i < lists + kScalars;
@@ -59,7 +59,7 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
 bool alike(const Op& a, const Op& b) {
   const ops::UpdateOp* of = operator_of(a);
   if (of == nullptr || a.name != b.name || a.arguments.size() != b.arguments.size()) return false;
-  const size_t lists = lists_of(*of), seed = a.arguments.size() - 1;
+  const size_t lists = lists_of(*of), seed = a.arguments.size() - 2;
   for (size_t i = 0; i < lists; ++i)
     if (is_tensor(a.arguments[i]) != is_tensor(b.arguments[i])) return false;
   for (size_t i = lists; i < lists + kScalars; ++i)
@@ -74,7 +74,7 @@ Op group(const std::vector<const Op*>& members) {
   const Op& first = *members.front();
   const ops::UpdateOp* of = operator_of(first);
   check(of != nullptr, "a group of ops that are no updates");
-  const size_t lists = lists_of(*of), seed = first.arguments.size() - 1;
+  const size_t lists = lists_of(*of), seed = first.arguments.size() - 2;
   Op made;
   made.name = group_name(first.name);
   auto call = std::make_shared<OpCall>(
@@ -90,9 +90,12 @@ Op group(const std::vector<const Op*>& members) {
     made.arguments.push_back(std::move(list));
     call->constants[i] = {};
   }
-  std::vector<int64_t> seeds;
-  for (const Op* member : members) seeds.push_back(member->call->constants[seed].toInt());
-  call->constants[seed] = seeds;
+  // The seed, and the first element.
+  for (size_t i = seed; i < first.arguments.size(); ++i) {
+    std::vector<int64_t> numbers;
+    for (const Op* member : members) numbers.push_back(member->call->constants[i].toInt());
+    call->constants[i] = numbers;
+  }
   made.call = std::move(call);
   return made;
 }

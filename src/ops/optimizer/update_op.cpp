@@ -16,11 +16,11 @@ std::string schema_of(const UpdateOp& op) {
   }
   schema += "Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped";
   for (const char* number : op.numbers) schema += std::string(", float ") + number;
-  return schema + ", bool stochastic_state, bool stochastic_parameter, int seed) -> ()";
+  return schema + ", bool stochastic_state, bool stochastic_parameter, int seed, int first_element) -> ()";
 }
 
 UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack) {
-  const size_t count = 4 + 2 * op.states.size() + 4 + op.numbers.size() + 3;
+  const size_t count = 4 + 2 * op.states.size() + 4 + op.numbers.size() + 4;
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
   torch::jit::drop(*stack, count);
   size_t next = 0;
@@ -45,7 +45,8 @@ UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack) {
   for (size_t i = 0; i < op.numbers.size(); ++i) call.numbers.push_back(arguments[next++].toDouble());
   call.tensors.stochastic_state = arguments[next++].toBool();
   call.tensors.stochastic_parameter = arguments[next++].toBool();
-  call.seed = arguments[next].toInt();
+  call.seed = arguments[next++].toInt();
+  call.first_element = arguments[next].toInt();
   check_call(op, call);
   return call;
 }
@@ -54,6 +55,8 @@ void check_call(const UpdateOp& op, const UpdateCall& call) {
   check_update(call.tensors);
   require(call.step.numel() == 1 && call.step.scalar_type() == at::kFloat, op.name,
           "step is not a float32 tensor of one element");
+  require(call.first_element >= 0 && call.first_element % kChunk == 0, op.name, "first_element is ", call.first_element,
+          "; it must be a multiple of ", kChunk);
   require(call.learning_rate.numel() == 1 && call.learning_rate.scalar_type() == at::kDouble, op.name,
           "learning_rate is not a float64 tensor of one element");
   if (op.check) op.check(call);
@@ -66,7 +69,7 @@ StepNumbers step_numbers(const UpdateCall& call) {
 void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack) {
   const UpdateCall call = pop_call(op, stack);
   if (scalar_of(call.tensors.skipped) != 0) return;
-  const Draw draw = draw_of_step(call.seed, scalar_of(call.step));
+  const Draw draw = draw_of_step(call.seed, scalar_of(call.step), call.first_element);
   if (op.run_elements == nullptr) return op.run(call, draw);
   const ElementUpdate bound = bind_update(call.tensors, draw);
   op.run_elements(step_numbers(call), call.numbers, {&bound, 1});
@@ -87,6 +90,7 @@ void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::v
   stack.emplace_back(tensors.rounding.stochastic_state);
   stack.emplace_back(tensors.rounding.stochastic_parameter);
   stack.emplace_back(tensors.rounding.seed);
+  stack.emplace_back(tensors.rounding.first_element);
   c10::Dispatcher::singleton().findSchemaOrThrow(op.name, "").callBoxed(stack);
 }
 

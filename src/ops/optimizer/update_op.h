@@ -4,7 +4,7 @@
 //     NAME(Tensor(a!) parameter, Tensor(b!)? companion, Tensor gradient, Tensor? gradient_scales,
 //          Tensor(c!) STATE, Tensor(d!)? STATE_scales, ...,
 //          Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...,
-//          bool stochastic_state, bool stochastic_parameter, int seed) -> ()
+//          bool stochastic_state, bool stochastic_parameter, int seed, int first_element) -> ()
 //
 // The kernels are boxed: they take their arguments by place from a stack, as the recorder and the executor hand them
 // on.
@@ -27,6 +27,7 @@ struct UpdateCall {
   at::Tensor step, learning_rate;
   std::vector<double> numbers;  ///< in the schema's order
   int64_t seed = 0;
+  int64_t first_element = 0;  ///< of Draw (counter_random.h)
 };
 
 struct UpdateOp {

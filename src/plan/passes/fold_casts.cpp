@@ -7,13 +7,19 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kGradient = 2;  // which argument of the ops below
+constexpr size_t kSource = 1;    // of exchanges
 
-// The ops that convert a gradient as they read it: its norm, and the updates that go through it element by element.
+// Ops that convert a gradient as they read it: its norm, and the updates that go through it element by element.
 bool reads_any_type(const Op& op) {
   static const std::set<std::string> names = {"plimsoll::gradient_norm_", "plimsoll::adamw_",
                                               "plimsoll::lion_",          "plimsoll::sgd_",
                                               "plimsoll::momentum_sgd_",  "plimsoll::adafactor_"};
   return names.contains(op.name);
+}
+
+// Exchanges that widen what they add up, as the cast does.
+bool is_reduction(const Op& op) {
+  return op.name == "plimsoll::reduce_scatter_" || op.name == "plimsoll::all_reduce_";
 }
 
 struct Use {
@@ -61,8 +67,8 @@ class FoldCasts {
     const View &to = op.arguments[0].views[0], &from = op.arguments[1].views[0];
     if (from.buffer == kNoBuffer || from.buffer == to.buffer || !is_exact(from.dtype, to.dtype)) return false;
     const Buffer &target = trace_.buffers[to.buffer], &source = trace_.buffers[from.buffer];
-    if (target.role != Role::gradient || target.persistent || source.persistent || source.output || target.output ||
-        known_.contains(to.buffer) || known_.contains(from.buffer))
+    if (target.persistent || source.persistent || source.output || target.output || known_.contains(to.buffer) ||
+        known_.contains(from.buffer))
       return false;
     if (to.sizes != from.sizes || to.strides != from.strides || !is_whole(trace_, to) || !is_whole(trace_, from))
       return false;
@@ -71,8 +77,18 @@ class FoldCasts {
     if (uses_[from.buffer].writers.empty() || uses_[from.buffer].writers.back() > index) return false;
     return std::ranges::all_of(use.readers, [&](int32_t reader) {
       const Op& reading = trace_.ops[reader];
-      return reader > index && reads_any_type(reading) && reading.arguments[kGradient].views == op.arguments[0].views;
+      if (reader <= index) return false;
+      if (is_reduction(reading)) return reads_whole(reading, to) && reading.arguments[0].views[0].dtype == to.dtype;
+      return target.role == Role::gradient && reads_any_type(reading) &&
+             reading.arguments[kGradient].views == op.arguments[0].views;
     });
+  }
+
+  // The elements of `whole` in the order of memory, as a flat tensor.
+  static bool reads_whole(const Op& reduction, const View& whole) {
+    const View& source = reduction.arguments[kSource].views[0];
+    return source.buffer == whole.buffer && source.offset == 0 && source.dtype == whole.dtype &&
+           source.sizes == std::vector<int64_t>{whole.elements()} && source.strides == std::vector<int64_t>{1};
   }
 
   // Nobody reads what the cast makes any more.
@@ -80,7 +96,14 @@ class FoldCasts {
     const View to = cast.arguments[0].views[0], from = cast.arguments[1].views[0];
     for (const int32_t reader : uses_[to.buffer].readers) {
       Op& op = trace_.ops[reader];
-      op.arguments[kGradient].views = {from};
+      if (is_reduction(op)) {
+        op.arguments[kSource].views = {{from.buffer, from.dtype, 0, {from.elements()}, {1}}};
+        // Of an all-reduce the sums cross too.
+        const int64_t parts = op.name == "plimsoll::all_reduce_" ? 2 : 1, was = element_bytes(to.dtype);
+        op.link_bytes = op.link_bytes / (parts * was) * (element_bytes(from.dtype) + (parts - 1) * was);
+      } else {
+        op.arguments[kGradient].views = {from};
+      }
       op.bytes_moved -= trace_.buffers[to.buffer].bytes - trace_.buffers[from.buffer].bytes;
     }
     trace_.buffers[from.buffer].role = Role::gradient;

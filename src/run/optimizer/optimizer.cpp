@@ -28,7 +28,7 @@ std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParamet
 
 void Optimizer::update_one(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars) {
   const optimizer::ParameterState& state = states_.at(index);
-  const double decay = parameter.value.dim() >= 2 ? config_.weight_decay : 0.0;
+  const double decay = parameter.model_tensor().dim() >= 2 ? config_.weight_decay : 0.0;
   const ops::UpdatedTensors tensors{
       parameter.value, state.companion, {parameter.gradient, parameter.gradient_scales}, state.rounding};
   const ops::StepScalars step{scalars.learning_rate, scalars.grad_scale, scalars.skipped};

@@ -31,6 +31,7 @@ class StateMaker {
 
   ParameterState run(int64_t seed) {
     state_.rounding.seed = seed;
+    if (parameter_.slice) state_.rounding.first_element = parameter_.slice->first_element();
     state_.kind = kind_of(config_, parameter_);
     switch (state_.kind) {
       case Kind::adamw:
@@ -57,13 +58,21 @@ class StateMaker {
  private:
   const at::Tensor& value() const { return parameter_.value; }
 
+  // One number for each of the parameter.
   at::Tensor named(const std::string& kind, at::Tensor tensor) {
-    named_.push_back({"optimizer." + kind + "." + parameter_.name, tensor});
+    NamedState& state = named_.emplace_back(NamedState{"optimizer." + kind + "." + parameter_.name, tensor});
+    if (parameter_.slice) state.whole_sizes = parameter_.model_tensor().sizes().vec();
     return tensor;
   }
 
-  at::Tensor flat(const std::string& kind, int64_t count, at::ScalarType type) {
-    return named(kind, at::zeros({count}, value().options().dtype(type).requires_grad(false)));
+  // `count_of(elements)`: of a parameter of so many.
+  template <typename CountOf>
+  at::Tensor flat(const std::string& kind, const CountOf& count_of, at::ScalarType type) {
+    const at::Tensor tensor =
+        at::zeros({count_of(value().numel())}, value().options().dtype(type).requires_grad(false));
+    NamedState& state = named_.emplace_back(NamedState{"optimizer." + kind + "." + parameter_.name, tensor});
+    if (parameter_.slice) state.whole_sizes = {count_of(parameter_.model_tensor().numel())};
+    return tensor;
   }
 
   ops::Packed mean(const std::string& kind) {
@@ -73,9 +82,11 @@ class StateMaker {
     if (shrunk && count < kFewestShrunk) dtype = StateDtype::float32;
     if (dtype == StateDtype::bits8 || dtype == StateDtype::bits4) {
       const bool eight = dtype == StateDtype::bits8;
-      const auto scales = ops::scales_of(eight ? ops::Format::bits8 : ops::Format::bits4, count);
+      const auto scales = [&](int64_t elements) {
+        return ops::scales_of(eight ? ops::Format::bits8 : ops::Format::bits4, elements);
+      };
       const at::Tensor codes =
-          eight ? named(kind, zeros_as(value(), at::kByte)) : flat(kind, ops::bytes_of_bits4(count), at::kChar);
+          eight ? named(kind, zeros_as(value(), at::kByte)) : flat(kind, ops::bytes_of_bits4, at::kChar);
       return {codes, flat(kind + "_scales", scales, at::kByte)};
     }
     const at::ScalarType type = dtype == StateDtype::float32    ? at::kFloat
@@ -92,8 +103,11 @@ class StateMaker {
       throw UserError(fmt::format(
           "optimizer.name is adafactor; '{}' is float64, allowed are float32, bfloat16 and float16", parameter_.name));
     const ops::MatrixShape shape = ops::matrix_shape(value().sizes(), value().strides());
-    state_.first = {flat("row_mean", shape.rows, at::kFloat)};
-    state_.second = {flat("column_mean", shape.columns, at::kFloat)};
+    check(!parameter_.slice, "adafactor updates whole matrices");
+    state_.first = {flat(
+        "row_mean", [&](int64_t) { return shape.rows; }, at::kFloat)};
+    state_.second = {flat(
+        "column_mean", [&](int64_t) { return shape.columns; }, at::kFloat)};
   }
 
   void add_companion() {

@@ -4,11 +4,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ops/optimizer/ops.h"
 #include "plimsoll/options.h"
+#include "run/optimizer/parameter_slice.h"
 
 namespace plimsoll {
 
@@ -19,12 +21,18 @@ struct OptimizedParameter {
   /// Where the gradient is an accumulator in blocks of 8 bits (ops/optimizer/ops.h): its scales; otherwise undefined.
   at::Tensor gradient_scales = {};
   bool embedding = false;  ///< the weight of an embedding: muon leaves it to AdamW
+  /// Where this rank updates a slice of the parameter: `value` and `gradient` are slices, flat.
+  std::optional<optimizer::ParameterSlice> slice = std::nullopt;
+
+  /// The whole parameter.
+  const at::Tensor& model_tensor() const { return slice ? slice->parameter : value; }
 };
 
 /// A tensor of optimizer state, for checkpoints: "optimizer.exp_avg.layers.0.weight".
 struct NamedState {
   std::string name;
   at::Tensor tensor;
+  std::vector<int64_t> whole_sizes = {};  ///< where `tensor` is this rank's slice (NamedView); empty: it is the whole
 };
 
 namespace optimizer {

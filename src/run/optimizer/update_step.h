@@ -33,6 +33,9 @@ class UpdateStep {
                     const OnPiece& on_piece = nullptr);
 
  private:
+  class SlicedNorms;
+  bool waits_for_all() const { return max_grad_norm_ > 0 || overflows_; }
+
   Optimizer& optimizer_;
   double max_grad_norm_;
   bool overflows_;
@@ -40,6 +43,9 @@ class UpdateStep {
   at::Tensor total_;       // float32: of all gradients, without the loss scale
   at::Tensor grad_scale_;  // float32: gradients are divided by it
   at::Tensor skipped_;     // float32
+  // Sums of blocks of sliced gradients, float64 [ranks * blocks]: of all of them, or where an update may come before
+  // all gradients are known, of each.
+  std::vector<at::Tensor> block_sums_;
 };
 
 }  // namespace plimsoll

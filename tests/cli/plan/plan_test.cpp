@@ -83,7 +83,13 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "headroom_bytes",
                                                   "budget_share",
                                                   "device_bytes",
-                                                  "device_share"}));
+                                                  "device_share",
+                                                  "devices",
+                                                  "strategy",
+                                                  "link",
+                                                  "link_bytes_per_step",
+                                                  "exchange_seconds_per_step",
+                                                  "units_per_second_all_devices"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
   EXPECT_EQ(keys_of(plan["choices"]),
             (std::set<std::string>{"micro_batch_size", "last_micro_batch", "gradient_accumulation_steps",

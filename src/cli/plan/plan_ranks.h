@@ -1,0 +1,31 @@
+// The plan of one of several devices: what it sends to the others, and how fast all of them are together.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/json_output.h"
+#include "plimsoll/train_job.h"
+
+namespace plimsoll::cli {
+
+/// Returns the exchanges of a step of the first epoch.
+StepExchanges exchanges_of(const PlannedJob& planned);
+
+/// Returns the strategy that the plan has ("zero2"): the planner's decision, or the job's; empty for one device.
+std::string strategy_of(const Job& job, const PlannedJob& planned);
+
+/// Returns tokens or samples a second of all devices together.
+double units_per_second_of_all(const PlannedJob& planned);
+
+/// Rows of the table of the step: name and text. Empty for one device. Times only of a plan that fits.
+std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const PlannedJob& planned);
+
+/// Adds "devices", "strategy", "link", "link_bytes_per_step", "exchange_seconds_per_step" and
+/// "units_per_second_all_devices". "strategy" and "link" are null for one device; the last three are null for several
+/// devices without exchanges in the plan.
+void add_ranks(Json& json, const Job& job, const PlannedJob& planned);
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,98 @@
+// The memory that the ranks of one host share: a record of each rank, a barrier, and two buffers of each rank.
+//
+//     | BlockHead | RankRecord 0 | … | RankRecord R-1 | rank 0: buffer 0, buffer 1 | rank 1: … |
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "collectives/exchange_call.h"
+#include "collectives/rank_fault.h"
+
+namespace plimsoll {
+
+/// Bytes of one buffer; a rank has two.
+constexpr int64_t kExchangeBuffer = 1 << 20;
+
+/// A text that one rank writes and the others read at any time, even if the writer is stopped while it writes: the
+/// writer fills the copy that is not valid.
+template <size_t bytes>
+class SharedText {
+ public:
+  void write(std::string_view text) {
+    text = cut_text(text, bytes);
+    const uint32_t next = valid_.load(std::memory_order_relaxed) ^ 1u;
+    text.copy(texts_[next], text.size());
+    sizes_[next].store(static_cast<uint32_t>(text.size()), std::memory_order_relaxed);
+    valid_.store(next, std::memory_order_release);
+  }
+  std::string read() const {
+    const uint32_t valid = valid_.load(std::memory_order_acquire) & 1u;
+    const uint32_t size = sizes_[valid].load(std::memory_order_relaxed);
+    return std::string(texts_[valid], size < bytes ? size : bytes);
+  }
+
+ private:
+  std::atomic<uint32_t> valid_;
+  std::atomic<uint32_t> sizes_[2];
+  char texts_[2][bytes];
+};
+
+/// The state of a rank; a zeroed block has only absent ranks.
+enum class RankState : uint32_t { absent, running, failed, finished };
+
+/// What a rank says about itself. Only this rank writes it.
+struct alignas(64) RankRecord {
+  std::atomic<RankState> state;
+  std::atomic<int32_t> pid;
+  std::atomic<uint64_t> heartbeat;  ///< raised every 250 ms
+  std::atomic<uint64_t> arrivals;   ///< barriers that the rank has entered for good
+  ExchangeCall calls[2];            ///< call n in calls[n % 2]: a rank may be one call ahead of another
+  SharedText<64> host;
+  SharedText<kMaxNote> place;
+  SharedText<kMaxFault> why;  ///< of fail()
+};
+
+/// The barrier, and the first fault that a rank noticed: all ranks report the same one.
+struct alignas(64) BlockHead {
+  std::atomic<uint32_t> generation;  ///< barriers that are complete; ranks sleep on it (futex)
+  std::atomic<uint32_t> arrived;     ///< ranks in the current barrier
+  std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> fault;  ///< 0: none; 1: a rank writes it; 2: `fault_text` is valid
+  SharedText<kMaxFault> fault_text;
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<RankState>::is_always_lock_free);
+
+/// Addresses in a block. The block is zeroed before the first rank uses it, and aligned to 64 bytes.
+class SharedBlock {
+ public:
+  SharedBlock(void* block, int size) : block_(static_cast<std::byte*>(block)), size_(size) {}
+
+  /// Bytes of the block of `size` ranks, a multiple of `size`.
+  static int64_t bytes(int size);
+
+  int size() const { return size_; }
+  BlockHead& head() const { return *reinterpret_cast<BlockHead*>(block_); }
+  RankRecord& record(int rank) const {
+    return *reinterpret_cast<RankRecord*>(block_ + sizeof(BlockHead) + static_cast<size_t>(rank) * sizeof(RankRecord));
+  }
+  /// Buffer 0 or 1 of a rank, kExchangeBuffer bytes, at a page of 4 KiB relative to the block.
+  std::byte* buffer(int rank, int which) const;
+
+ private:
+  std::byte* block_;
+  int size_;
+};
+
+/// Sleeps while `word` is `value`, at most `milliseconds`; wakes early on wake_all(word), in any process.
+void sleep_while(std::atomic<uint32_t>& word, uint32_t value, int milliseconds);
+void wake_all(std::atomic<uint32_t>& word);
+
+/// Whether the process is gone: it does not exist, or has ended and was not collected.
+bool process_is_gone(int pid);
+
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// Exchange between the CPU ranks of one host, through shared memory.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/exchange.h"
+#include "collectives/shared_block.h"
+
+namespace plimsoll {
+
+/// How a SharedMemoryExchange is set up.
+struct SharedMemoryOptions {
+  /// A rank that gives no sign of life for so long counts as hanging, if another one waits for it.
+  std::chrono::milliseconds silence = std::chrono::seconds(3);
+  std::string host;  ///< for messages; empty: host_name()
+};
+
+/// Ranks are threads of one process, or processes. Data passes through two buffers of 1 MiB per rank in a block that
+/// all ranks share, so tensors may be in private memory. One barrier per piece. bytes_sent() counts tensors, not texts.
+/// Calls of one object are made by one thread at a time; note() and fail() may come from any thread.
+class SharedMemoryExchange final : public Exchange {
+ public:
+  /// `block`: SharedBlock::bytes(size) bytes, zeroed before the first rank comes, and kept until the last is gone.
+  SharedMemoryExchange(std::shared_ptr<void> block, int rank, int size, const SharedMemoryOptions& options = {});
+  /// Marks the rank as finished: ranks that wait for it throw.
+  ~SharedMemoryExchange() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return block_.size(); }
+  void reduce_scatter(const at::Tensor& sum, const at::Tensor& source, bool first) override;
+  void all_reduce(const at::Tensor& sum, const at::Tensor& source, bool first) override;
+  void all_gather(const at::Tensor& whole) override;
+  void broadcast(const at::Tensor& tensor, int root) override;
+  std::vector<std::string> gather_text(std::string_view text) override;
+  void note(std::string_view place) override;
+  void fail(std::string_view why) noexcept override;
+  int64_t bytes_sent() const override { return bytes_sent_; }
+  /// The share of this rank in the block.
+  int64_t held_bytes() const override { return SharedBlock::bytes(size()) / size(); }
+
+ private:
+  void begin(ExchangeCall call);
+  void barrier();
+  void wait_for_generation(uint32_t before);
+  void look_at_ranks(std::chrono::milliseconds since_last_look);
+  std::string fault_of(int rank, std::chrono::milliseconds since_last_look);
+  [[noreturn]] void throw_fault(const std::string& text);
+  void throw_known_fault() const;
+  RankPlace place_of(int rank) const;
+  std::byte* next_buffer(int rank) const { return block_.buffer(rank, which_); }
+  void beat();
+
+  /// What this rank knows about another one while it waits.
+  struct Watched {
+    uint64_t heartbeat = 0;
+    std::chrono::milliseconds silent{0};
+  };
+
+  std::shared_ptr<void> memory_;
+  SharedBlock block_;
+  int rank_;
+  SharedMemoryOptions options_;
+  bool may_spin_;
+  int which_ = 0;  // the buffer of the next piece
+  int64_t calls_ = 0, bytes_sent_ = 0;
+  bool calls_checked_ = true;
+  std::vector<Watched> watched_;
+  std::mutex mutex_;
+  std::condition_variable ending_changed_;
+  bool ending_ = false;
+  std::mutex text_mutex_;  // note() and fail() of several threads
+  std::thread heart_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,46 @@
+#include "cost/exchange_cost.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "cost/cost.h"
+
+namespace plimsoll {
+
+double exchange_seconds(const CostModel& model, int64_t bytes) {
+  return model.peer_link > 0 ? model.peer_latency + static_cast<double>(bytes) / model.peer_link : 0;
+}
+
+double seconds_of_exchange(const CostModel& model, const Op& op) {
+  const OpRate& rate = model.rate(OpKind::streaming, compute_type_of(op));
+  const double local = rate.bytes > 0 ? static_cast<double>(op.bytes_moved) / rate.bytes : 0;
+  return model.overhead_seconds + std::max(local, exchange_seconds(model, op.link_bytes));
+}
+
+StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int64_t micro_batches, bool ragged) {
+  StepExchanges all;
+  const auto add = [&](std::string_view name, int64_t times) {
+    const Segment* const segment = trace.segment(name);
+    if (!segment) return;
+    for (int32_t i = segment->begin; i < segment->end; ++i) {
+      const Op& op = trace.ops[i];
+      if (op.link_bytes == 0) continue;
+      all.count += times;
+      all.bytes += times * op.link_bytes;
+      all.seconds += static_cast<double>(times) * seconds_of_exchange(model, op);
+    }
+  };
+  add("micro", 1);
+  if (micro_batches < 2) {
+    add("norms", 1);
+    add("update", 1);
+    return all;
+  }
+  const bool last = trace.segment("last") != nullptr;
+  add("accumulate", micro_batches - 2);
+  add(ragged ? "remainder" : last ? "last" : "accumulate", 1);
+  add(last ? "finish" : "update", 1);
+  return all;
+}
+
+}  // namespace plimsoll

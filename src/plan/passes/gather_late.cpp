@@ -1,0 +1,127 @@
+#include "plan/passes/gather_late.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kGather = "plimsoll::gather_";
+
+bool touches(const Op& op, BufferId buffer) {
+  bool found = false;
+  for_each_view(op, [&](const View& view, bool) { found |= view.buffer == buffer; });
+  return found;
+}
+
+void rename(Op& op, BufferId from, BufferId to) {
+  const auto change = [&](View& view) {
+    if (view.buffer == from) view.buffer = to;
+  };
+  for (Argument& argument : op.arguments)
+    for (View& view : argument.views) change(view);
+  for (View& view : op.results) change(view);
+}
+
+// Ops of one segment. A moved op stands before the op of its index.
+class SegmentGathers {
+ public:
+  SegmentGathers(Trace& trace, const Segment& segment) : trace_(trace), segment_(segment) {}
+
+  void gather(int32_t index, bool again_in_backward) {
+    const Op& gather = trace_.ops[index];
+    const BufferId whole = gather.arguments[0].views[0].buffer, slice = gather.arguments[1].views[0].buffer;
+    std::vector<int32_t> forward, backward;
+    int32_t updated = segment_.end;
+    for (int32_t i = segment_.begin; i < segment_.end; ++i) {
+      const Op& op = trace_.ops[i];
+      if (i == index) continue;
+      if (touches(op, whole)) (again_in_backward && op.phase == Phase::backward ? backward : forward).push_back(i);
+      if (op.phase == Phase::update && touches(op, slice)) updated = std::min(updated, i);
+    }
+    dropped_.insert(index);
+    place(index, whole, forward, Phase::forward, updated);
+    place(index, whole, backward, Phase::backward, updated);
+  }
+
+  // The copy of a slice out of a parameter that is being initialised.
+  void settle(int32_t index, BufferId whole) {
+    int32_t last = segment_.begin - 1;
+    for (int32_t i = segment_.begin; i < index; ++i)
+      if (touches(trace_.ops[i], whole)) last = i;
+    const BufferId twin = add_twin(whole);
+    for (int32_t i = segment_.begin; i <= index; ++i) rename(trace_.ops[i], whole, twin);
+    before_[last + 1].push_back(trace_.ops[index]);
+    dropped_.insert(index);
+  }
+
+  void write(std::vector<Op>& ops) {
+    for (int32_t i = segment_.begin; i <= segment_.end; ++i) {
+      if (const auto found = before_.find(i); found != before_.end())
+        for (Op& op : found->second) ops.push_back(std::move(op));
+      if (i < segment_.end && !dropped_.contains(i)) ops.push_back(std::move(trace_.ops[i]));
+    }
+  }
+
+ private:
+  BufferId add_twin(BufferId whole) {
+    trace_.buffers[whole].persistent = false;
+    trace_.buffers.push_back(Buffer(trace_.buffers[whole]));
+    return static_cast<BufferId>(trace_.buffers.size() - 1);
+  }
+
+  void place(int32_t index, BufferId whole, const std::vector<int32_t>& uses, Phase phase, int32_t updated) {
+    if (uses.empty()) return;
+    const BufferId twin = add_twin(whole);
+    Op gather = trace_.ops[index];
+    gather.phase = phase;
+    gather.module = trace_.ops[uses.front()].module;
+    rename(gather, whole, twin);
+    for (const int32_t use : uses) rename(trace_.ops[use], whole, twin);
+    // An update of the slice would change what is gathered.
+    before_[std::min(uses.front(), updated)].push_back(std::move(gather));
+  }
+
+  Trace& trace_;
+  Segment segment_;
+  std::set<int32_t> dropped_;
+  std::map<int32_t, std::vector<Op>> before_;
+};
+
+}  // namespace
+
+Trace gather_late(Trace trace, bool again_in_backward) {
+  std::map<BufferId, BufferId> whole_of;  // by slice
+  for (const Op& op : trace.ops)
+    if (op.name == kGather) whole_of[op.arguments[1].views[0].buffer] = op.arguments[0].views[0].buffer;
+  if (whole_of.empty()) return trace;
+  std::vector<Op> ops;
+  std::vector<Segment> segments;
+  for (const Segment& segment : trace.segments) {
+    SegmentGathers gathers(trace, segment);
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      const Op& op = trace.ops[i];
+      if (op.name == kGather) {
+        gathers.gather(i, again_in_backward);
+        continue;
+      }
+      if (op.phase != Phase::initialize || op.name != "aten::copy_") continue;
+      const auto found = whole_of.find(op.arguments[0].views[0].buffer);
+      if (found != whole_of.end() && touches(op, found->second)) gathers.settle(i, found->second);
+    }
+    const auto begin = static_cast<int32_t>(ops.size());
+    gathers.write(ops);
+    segments.push_back({segment.name, begin, static_cast<int32_t>(ops.size())});
+  }
+  check(trace.segments.empty() || trace.segments.back().end == static_cast<int32_t>(trace.ops.size()),
+        "ops behind the last segment");
+  trace.ops = std::move(ops);
+  trace.segments = std::move(segments);
+  return trace;
+}
+
+}  // namespace plimsoll

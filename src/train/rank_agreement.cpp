@@ -1,0 +1,151 @@
+#include "train/rank_agreement.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "run/exchange_order.h"
+
+namespace plimsoll {
+namespace {
+
+// What an exchange of text may carry at a time, bytes.
+constexpr size_t kPiece = 2048;
+
+// Choices of a plan that decide which tensors are exchanged, as words without spaces.
+std::string choices_text(const PlannedJob& planned) {
+  const JobSettings& settings = planned.settings;
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), static_cast<int>(settings.precision),
+                  static_cast<int>(settings.state_dtype), static_cast<int>(settings.weight_update),
+                  static_cast<int>(settings.accumulator_dtype), settings.micro_batch_size,
+                  planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
+  for (const auto& [epoch, count] : settings.accumulation) text += fmt::format(" {} {}", epoch, count);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> RankAgreement::gather(std::string_view text) const {
+  if (!exchange_) return {std::string(text)};
+  return exchange_->gather_text(text);
+}
+
+void RankAgreement::least_budget(PlanTarget& target, bool stated) const {
+  if (!exchange_) return;
+  std::vector<Budget> budgets;
+  for (const std::string& text :
+       gather(fmt::format("{} {} {}", target.budget.device.value_or(-1), target.budget.host, target.budget.disk))) {
+    std::istringstream words(text);
+    int64_t device = 0;
+    Budget& budget = budgets.emplace_back();
+    words >> device >> budget.host >> budget.disk;
+    check(!words.fail(), "a rank's budget is damaged");
+    if (device >= 0) budget.device = device;
+  }
+  int64_t most = 0;
+  for (const Budget& budget : budgets) {
+    if (budget.device && target.budget.device) {
+      target.budget.device = std::min(*target.budget.device, *budget.device);
+      most = std::max(most, *budget.device);
+    }
+    target.budget.host = std::min(target.budget.host, budget.host);
+    target.budget.disk = std::min(target.budget.disk, budget.disk);
+  }
+  // Free memory of one machine is never the same twice; budgets that are stated are meant.
+  if (stated && target.budget.device && *target.budget.device != most)
+    target.budget_reason = fmt::format("ranks have budgets from {} to {}; the least counts for all",
+                                       format_bytes(*target.budget.device), format_bytes(most));
+}
+
+bool RankAgreement::same_choices(const PlannedJob& planned) const {
+  const std::vector<std::string> all = gather(choices_text(planned) + " " + exchange_order(planned.plan.trace));
+  return std::ranges::all_of(all, [&](const std::string& each) { return each == all[0]; });
+}
+
+Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned) const {
+  std::istringstream words(gather(choices_text(planned))[0]);
+  int strategy = 0, precision = 0, state = 0, update = 0, accumulator = 0, in_backward = 0;
+  size_t epochs = 0;
+  Job chosen = job;
+  chosen.micro_batch_size.emplace();
+  words >> strategy >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >> in_backward >> epochs;
+  AccumulationSchedule accumulation;
+  for (size_t i = 0; i < epochs && words; ++i) {
+    int64_t epoch = 0, count = 0;
+    words >> epoch >> count;
+    accumulation[epoch] = count;
+  }
+  check(!words.fail() && !accumulation.empty(), "the choices of the first rank are damaged");
+  chosen.strategy = static_cast<Strategy>(strategy);
+  chosen.precision = static_cast<Precision>(precision);
+  chosen.optimizer.state_dtype = static_cast<StateDtype>(state);
+  chosen.optimizer.weight_update = static_cast<WeightUpdate>(update);
+  chosen.accumulator_dtype = static_cast<AccumulatorDtype>(accumulator);
+  chosen.gradient_accumulation_steps = accumulation;
+  chosen.update_in_backward = in_backward != 0 ? Choice::on : Choice::off;
+  return chosen;
+}
+
+void RankAgreement::first_rank_before_others(const std::function<void()>& work) const {
+  if (leads()) work();
+  if (!exchange_) return;
+  gather("");
+  if (!leads()) work();
+}
+
+bool RankAgreement::any(bool own) const {
+  if (!exchange_) return own;
+  return std::ranges::any_of(gather(own ? "1" : "0"), [](const std::string& each) { return each == "1"; });
+}
+
+std::vector<double> RankAgreement::in_turn(const std::vector<double>& own, int64_t count) const {
+  if (!exchange_) return own;
+  std::vector<double> all(static_cast<size_t>(count));
+  const size_t of_rank = static_cast<size_t>((count + ranks() - 1) / ranks()), at_a_time = kPiece / sizeof(double);
+  for (size_t begin = 0; begin < of_rank; begin += at_a_time) {
+    const size_t end = std::min(own.size(), begin + at_a_time), mine = end > begin ? end - begin : 0;
+    const std::vector<std::string> pieces =
+        gather({reinterpret_cast<const char*>(own.data() + std::min(begin, own.size())), mine * sizeof(double)});
+    for (size_t r = 0; r < pieces.size(); ++r)
+      for (size_t i = 0; i < pieces[r].size() / sizeof(double); ++i) {
+        const size_t index = (begin + i) * pieces.size() + r;
+        check(index < all.size(), "a rank has more numbers than its turn");
+        std::memcpy(&all[index], pieces[r].data() + i * sizeof(double), sizeof(double));
+      }
+  }
+  return all;
+}
+
+void RankAgreement::add_up(std::map<std::string, at::Tensor>& sums) const {
+  if (!exchange_) return;
+  // Names and sizes first: a rank that evaluated nothing has no sums.
+  std::string told;
+  for (const auto& [name, sum] : sums) {
+    check(name.find('\n') == std::string::npos, "the name of a sum has a line break");
+    told += fmt::format("{} {} {}\n", fmt::join(sum.sizes(), ","), sum.dim(), name);
+  }
+  std::string longest;
+  for (const std::string& each : gather(told))
+    if (each.size() > longest.size()) longest = each;
+  std::istringstream lines(longest);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(' '), second = line.find(' ', first + 1);
+    check(first != std::string::npos && second != std::string::npos, "the sums of a rank are damaged");
+    std::vector<int64_t> sizes;
+    std::istringstream numbers(line.substr(0, first));
+    for (std::string number; std::getline(numbers, number, ',');) sizes.push_back(std::stoll(number));
+    at::Tensor& sum = sums[line.substr(second + 1)];
+    const at::Tensor own = sum.defined() ? sum.contiguous() : at::zeros(sizes, at::kDouble);
+    sum = at::empty(sizes, at::kDouble);
+    exchange_->all_reduce(sum.view(-1), own.view(-1), /*first=*/true);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,74 @@
+#include "train/strategies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes_up.h"
+
+namespace plimsoll {
+namespace {
+
+bool pays_for_memory(const Plan& plan) {
+  return plan.checkpointed || plan.host_bytes + plan.disk_bytes > 0 || plan.time.norms > 0;
+}
+
+std::string reason_of_stated(Strategy strategy) {
+  if (strategy != Strategy::zero1) return "as stated";
+  return "as stated; gradients are exchanged as soon as each is there and are never whole on a rank, as with zero2";
+}
+
+void add_reason(PlannedJob& planned, const std::string& why) {
+  const Reason reason{fmt::format("strategy: {}", name_of(planned.settings.strategy)), why};
+  planned.settings.reasons.push_back(reason);
+  planned.plan.reasons.push_back(reason);
+}
+
+}  // namespace
+
+PlannedJob plan_strategies(const Job& job, const PlanTarget& target,
+                           const std::function<PlannedJob(const Job&)>& plan) {
+  if (job.devices < 2) return plan(job);
+  const auto with = [&](Strategy strategy) {
+    Job one = job;
+    one.strategy = strategy;
+    return plan(one);
+  };
+  if (job.strategy != Strategy::automatic) {
+    PlannedJob planned = plan(job);
+    add_reason(planned, reason_of_stated(job.strategy));
+    return planned;
+  }
+  PlannedJob second = with(Strategy::zero2);
+  if (second.plan.fits && !pays_for_memory(second.plan)) {
+    add_reason(second,
+               "each rank stores a slice of optimizer state and gradients, which costs no time on the links, and "
+               "all parameters fit");
+    return second;
+  }
+  PlannedJob third = with(Strategy::zero3);
+  const auto needs = [](const PlannedJob& of) { return format_bytes_up(of.plan.minimum_budget_bytes); };
+  std::string why;
+  bool take_third = false;
+  if (second.plan.fits && third.plan.fits) {
+    take_third = third.step_seconds < second.step_seconds;
+    const double fast = take_third ? third.step_seconds : second.step_seconds,
+                 slow = take_third ? second.step_seconds : third.step_seconds;
+    why = fmt::format("predicted {:.2f} times as fast as {}", slow / fast, take_third ? "zero2" : "zero3");
+  } else if (second.plan.fits != third.plan.fits) {
+    take_third = third.plan.fits;
+    why = fmt::format("{} does not fit: it needs at least {}", take_third ? "zero2" : "zero3",
+                      needs(take_third ? second : third));
+  } else {
+    take_third = third.plan.minimum_budget_bytes < second.plan.minimum_budget_bytes;
+    why = "neither zero2 nor zero3 fits; this one needs less memory";
+  }
+  const int64_t least = std::min(second.plan.minimum_budget_bytes, third.plan.minimum_budget_bytes);
+  PlannedJob chosen = std::move(take_third ? third : second);
+  if (target.thorough) chosen.plan.minimum_budget_bytes = least;
+  add_reason(chosen, why);
+  return chosen;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,133 @@
+// Ranks for tests: threads of this process, or processes of their own.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/shared_memory_exchange.h"
+
+namespace plimsoll {
+
+/// A zeroed block for `size` ranks; processes that are forked afterwards share it.
+inline std::shared_ptr<void> shared_block(int size) {
+  const auto bytes = static_cast<size_t>(SharedBlock::bytes(size));
+  void* block = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (block == MAP_FAILED) throw std::runtime_error("no shared block");
+  return {block, [bytes](void* at) { ::munmap(at, bytes); }};
+}
+
+/// Runs `work` on `size` threads with an exchange each, and returns what each threw: "" if nothing.
+inline std::vector<std::string> run_ranks(int size, const std::function<void(Exchange&)>& work) {
+  const auto block = shared_block(size);
+  std::vector<std::string> errors(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      // All exchanges end together: a rank that is done first must not look like one that left.
+      SharedMemoryExchange exchange(block, rank, size, {std::chrono::seconds(60), "here"});
+      try {
+        work(exchange);
+        exchange.gather_text("");
+      } catch (const std::exception& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+        exchange.fail(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+/// Runs `work` in `size` processes at the same time. `work` returns the text that the result has for its rank; a rank
+/// that is killed has "". Ranks that are still there after `limit` are killed.
+inline std::vector<std::string> run_processes(int size, const std::function<std::string(int rank)>& work,
+                                              std::chrono::seconds limit = std::chrono::seconds(30)) {
+  std::vector<pid_t> pids;
+  std::vector<int> ends;
+  for (int rank = 0; rank < size; ++rank) {
+    int ends_of_pipe[2];
+    if (::pipe(ends_of_pipe) != 0) throw std::runtime_error("no pipe");
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      std::string text;
+      try {
+        text = work(rank);
+      } catch (const std::exception& error) {
+        text = std::string("threw ") + error.what();
+      }
+      const ssize_t written = ::write(ends_of_pipe[1], text.data(), text.size());
+      ::_exit(written < 0);
+    }
+    ::close(ends_of_pipe[1]);
+    pids.push_back(pid);
+    ends.push_back(ends_of_pipe[0]);
+  }
+  // A rank that is stopped does not end: it is killed when the others have ended, or at the limit.
+  const auto end = std::chrono::steady_clock::now() + limit;
+  std::vector<bool> done(static_cast<size_t>(size));
+  size_t left = pids.size();
+  while (left > 0 && std::chrono::steady_clock::now() < end) {
+    size_t stopped = 0;
+    for (size_t r = 0; r < pids.size(); ++r) {
+      siginfo_t info{};
+      if (done[r]) continue;
+      if (::waitid(P_PID, static_cast<id_t>(pids[r]), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0)
+        ++stopped;
+      // Killed ranks stay zombies until the others have seen them.
+      if (::waitid(P_PID, static_cast<id_t>(pids[r]), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+        done[r] = true;
+        --left;
+      }
+    }
+    if (left == stopped) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::vector<std::string> texts;
+  for (size_t r = 0; r < pids.size(); ++r) {
+    ::kill(pids[r], SIGKILL);
+    ::waitpid(pids[r], nullptr, 0);
+    std::string text(4096, '\0');
+    const ssize_t bytes = ::read(ends[r], text.data(), text.size());
+    text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+    ::close(ends[r]);
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+/// What `action` throws, and the seconds until then: "3.1 MESSAGE"; "" if nothing.
+inline std::string timed_error(const std::function<void()>& action) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    action();
+  } catch (const std::exception& error) {
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    return std::to_string(time.count()) + " " + error.what();
+  }
+  return {};
+}
+
+/// A text of timed_error(): it came within 5 s. Returns the message.
+inline std::string message_in_time(const std::string& text) {
+  const size_t space = text.find(' ');
+  if (space == std::string::npos) {
+    ADD_FAILURE() << "no error: '" << text << "'";
+    return text;
+  }
+  EXPECT_LT(std::stod(text), 5.0);
+  return text.substr(space + 1);
+}
+
+}  // namespace plimsoll
