@@ -17,6 +17,7 @@
 
 namespace plimsoll {
 
+class Exchange;  // collectives/exchange.h
 class LearnedWorkspace;
 class MeasureAllowance;  // base/measure_allowance.h
 struct Step;             // plimsoll/step.h

@@ -30,11 +30,21 @@ std::vector<std::string> JobArguments::all_overrides() const {
   return all;
 }
 
-Job JobArguments::read() const {
+Job JobArguments::read_silently(const std::vector<std::string>& more) const {
   refuse_stray_words(file, overrides);
-  Job job = read_job(file, all_overrides());
-  for (const std::string& note : job.notes) tell(without_controls(note) + "\n");
+  std::vector<std::string> all = all_overrides();
+  all.insert(all.end(), more.begin(), more.end());
+  return read_job(file, all);
+}
+
+Job JobArguments::read() const {
+  Job job = read_silently();
+  say_notes(job);
   return job;
+}
+
+void JobArguments::say_notes(const Job& job) {
+  for (const std::string& note : job.notes) tell(without_controls(note) + "\n");
 }
 
 void JobArguments::require_outputs_apart(const Job& job, std::vector<OutputFile> outputs) const {

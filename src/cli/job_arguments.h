@@ -22,6 +22,9 @@ struct JobArguments {
   /// The job as file, flags and overrides say, the later before the earlier; other programs' names in it are answered
   /// on standard error. Throws UserError as read_job does.
   Job read() const;
+  /// The same without a word on standard error, where say_notes() puts what read() says; `more` overrides come last.
+  Job read_silently(const std::vector<std::string>& more = {}) const;
+  static void say_notes(const Job& job);
 
   /// Throws UserError (usage) where what is written, the JSON and `outputs`, is what `job` reads, or is written twice.
   void require_outputs_apart(const Job& job, std::vector<OutputFile> outputs = {}) const;

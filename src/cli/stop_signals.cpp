@@ -27,6 +27,7 @@ struct Answer {
 };
 std::atomic<int> received_signal = 0;
 std::atomic<int64_t> received_at = 0;
+std::atomic<pid_t> only_sender = 0;  ///< 0: anybody
 std::array<Answer, 2> answers;
 std::atomic<const Answer*> answer = nullptr;
 static_assert(std::atomic<const Answer*>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free &&
@@ -43,8 +44,9 @@ void end_by(int signal) {
   std::raise(signal);
 }
 
-void ask_to_stop(int signal) {
+void ask_to_stop(int signal, siginfo_t* info, void*) {
   const int error = errno;
+  if (const pid_t sender = only_sender; sender != 0 && (info == nullptr || info->si_pid != sender)) return;
   // Two threads may be here at once: the first is whose time stands, before anybody can compare with it.
   int64_t none = 0;
   if (received_at.compare_exchange_strong(none, nanoseconds_now())) {
@@ -59,13 +61,14 @@ void ask_to_stop(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals(std::string_view answer) {
+StopSignals::StopSignals(std::string_view answer, pid_t only_from) {
+  only_sender = only_from;
   received_signal = 0;
   received_at = 0;
   answer_with(answer);
   struct sigaction action {};
-  action.sa_handler = ask_to_stop;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = ask_to_stop;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
   for (const int signal : kSignals) {
@@ -78,7 +81,8 @@ StopSignals::StopSignals(std::string_view answer) {
 StopSignals::~StopSignals() {
   for (const int signal : kSignals) {
     struct sigaction now {};
-    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == ask_to_stop) std::signal(signal, SIG_DFL);
+    if (sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == ask_to_stop)
+      std::signal(signal, SIG_DFL);
   }
   answer = nullptr;
 }

@@ -2,6 +2,8 @@
 // the process.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string_view>
 
 namespace plimsoll::cli {
@@ -13,7 +15,8 @@ namespace plimsoll::cli {
 class StopSignals {
  public:
   /// `answer`: the line that the first signal is answered with; empty: none. Cut at 200 bytes.
-  explicit StopSignals(std::string_view answer = {});
+  /// `only_from`: the process whose signals count; those of others, and of the terminal, are ignored. 0: all count.
+  explicit StopSignals(std::string_view answer = {}, pid_t only_from = 0);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -8,16 +8,12 @@
 #include <string_view>
 
 #include "collectives/rendezvous.h"
+#include "train/rank_variables.h"
 
 namespace plimsoll {
 
 /// Returns the value of an environment variable; nullptr: it is not set.
 using VariableLookup = std::function<const char*(const char* name)>;
-
-/// Variables by which `plimsoll train --devices N` tells its processes where they stand.
-constexpr const char* kRankVariable = "PLIMSOLL_RANK";
-constexpr const char* kRanksVariable = "PLIMSOLL_RANKS";
-constexpr const char* kStoreVariable = "PLIMSOLL_STORE";  ///< path of a FileStore
 
 /// Returns where this process meets the others that were started with it; nothing if it was started alone. Reads, in
 /// this order, the variables of `plimsoll train --devices`, torchrun (also Accelerate, DeepSpeed, PyTorchJob), Open

@@ -549,8 +549,7 @@ TrainReport train_job(const Job& job, TrainObserver& observer) {
 }
 
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile) {
-  const StopRequest request;
-  return Run(job, observer, profile, nullptr).run();
+  return train_job(job, observer, profile, nullptr);
 }
 
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,

@@ -198,16 +198,43 @@ TEST_F(JobFlags, OfSeveralDevicesAreAnsweredWithTheirKeys) {
   EXPECT_THAT(run({"torchrun", "--nproc_per_node=8"}).err, HasSubstr("plimsoll train JOB.yaml --devices N"));
 }
 
-TEST_F(JobFlags, ALauncherThatStartsSeveralIsRefused) {
-  const auto with = [&](const char* variable, const char* value) {
-    return run_with([&] { ::setenv(variable, value, 1); }, {"train", "job.yaml", "max_steps=1"});
+TEST_F(JobFlags, ALaunchersVariablesAreUsed) {
+  const auto with = [&](const std::vector<std::pair<const char*, const char*>>& variables, const char* more) {
+    return run_with(
+        [&] {
+          for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+        },
+        {"train", "job.yaml", "max_steps=1", more});
   };
-  for (const char* variable : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const Outcome outcome = with(variable, "8");
-    EXPECT_EQ(outcome.exit_code, 2) << variable;
-    EXPECT_THAT(outcome.err, HasSubstr(std::string("started 8 processes of this command (") + variable + "=8)"));
+  for (const auto& [size, rank] :
+       std::vector<std::pair<const char*, const char*>>{{"WORLD_SIZE", "RANK"},
+                                                        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                                        {"PMI_SIZE", "PMI_RANK"},
+                                                        {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}}) {
+    const Outcome outcome = with({{size, "8"}}, "seed=1");
+    EXPECT_EQ(outcome.exit_code, 2) << size;
+    EXPECT_THAT(outcome.err, HasSubstr(std::string("variable ") + rank + " is not set"));
   }
-  EXPECT_EQ(with("WORLD_SIZE", "1").exit_code, 0);
+  const std::vector<std::pair<const char*, const char*>> four = {
+      {"WORLD_SIZE", "4"}, {"RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}};
+  const Outcome other = with(four, "devices=2");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("started 4 processes of this command (WORLD_SIZE=4), but the job has devices: 2"));
+  EXPECT_THAT(with({{"WORLD_SIZE", "4"}, {"RANK", "4"}}, "seed=1").err, HasSubstr("RANK is '4'; allowed: "));
+  EXPECT_EQ(with({{"WORLD_SIZE", "1"}}, "seed=1").exit_code, 0);
+}
+
+TEST_F(JobFlags, DevicesOfTrainAreTheKey) {
+  for (const char* flag :
+       {"--devices", "--ranks", "--num_gpus", "--num-gpus", "--nproc_per_node", "--nproc-per-node"}) {
+    const Outcome outcome = run({"train", "job.yaml", flag, "0.5"});
+    EXPECT_EQ(outcome.exit_code, 2) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr("devices is 0.5; allowed: integer from 1 to 65536")) << flag;
+  }
+  EXPECT_EQ(run({"train", "job.yaml", "--devices=1", "max_steps=1"}).exit_code, 0);
+  EXPECT_THAT(run({"train", "job.yaml", "--devices=2", "batch_size=10", "micro_batch_size=4"}).err,
+              HasSubstr("must be a multiple of 2 devices x micro_batch_size 4 = 8"));
+  EXPECT_THAT(run({"compare", "job.yaml", "devices=2"}).err, HasSubstr("add devices=1"));
 }
 
 TEST_F(JobFlags, OtherProgramsNamesAreAnsweredWithOurs) {

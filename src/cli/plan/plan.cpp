@@ -155,7 +155,12 @@ int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
 // What is known is printed at once: each part before the search for the next.
 int run_plan(const PlanArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
-  const Job job = arguments.job.read();
+  // One number is read as the key, so that batch_size means what it means to train --devices.
+  JobArguments with_devices = arguments.job;
+  if (arguments.ranks.counts.size() == 1)
+    with_devices.overrides.insert(with_devices.overrides.begin(),
+                                  fmt::format("devices={}", arguments.ranks.counts.front()));
+  const Job job = with_devices.read();
   arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
   arguments.job.output.require_writable();
   require_writable({"--html", arguments.html});

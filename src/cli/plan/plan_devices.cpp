@@ -49,7 +49,7 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
     // The same on all: micro batches, which may differ, stand in the table.
     batch = fmt::format("effective batch {}", effective_batch_of(planned.settings));
     if (planned.settings.devices > 1)
-      batch += fmt::format(" per device; figures are those of one of {} devices", planned.settings.devices);
+      batch += fmt::format("; figures are those of one of {} devices", planned.settings.devices);
     if (!planned.settings.slow_products.empty())
       remarks += fold(fmt::format("{}: {}", device.name, planned.settings.slow_products), screen.columns, 2);
     Json json = plan_json(job, planned);

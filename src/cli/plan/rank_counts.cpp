@@ -57,7 +57,7 @@ DevicesReport plan_rank_counts(const Job& job, const std::vector<int64_t>& count
     table.add_row(row);
     report.json.push_back(std::move(json));
     if (count > 1)
-      links += fold(fmt::format("{} devices: {}; effective batch {} per device", count, planned.settings.link,
+      links += fold(fmt::format("{} devices: {}; effective batch {}", count, planned.settings.link,
                                 effective_batch_of(planned.settings)),
                     screen.columns, 2);
   }

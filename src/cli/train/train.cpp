@@ -1,9 +1,14 @@
 // plimsoll train: trains a job inside its budget and says what was planned and what was used.
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
+#include <exception>
 #include <memory>
+#include <optional>
+#include <thread>
 
 #include "base/text_width.h"
 #include "cli/batch_words.h"
@@ -15,10 +20,12 @@
 #include "cli/plan_text.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
-#include "cli/train/launcher.h"
+#include "cli/train/rank_device.h"
+#include "cli/train/rank_processes.h"
 #include "cli/train/run_publisher.h"
 #include "cli/train/train_progress.h"
 #include "cli/value_checks.h"
+#include "collectives/rendezvous.h"
 #include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -26,6 +33,7 @@
 #include "report/fold.h"
 #include "report/table.h"
 #include "report/terminal.h"
+#include "train/launcher.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -36,6 +44,7 @@ constexpr const char* kTrainExamples =
     "  plimsoll train job.yaml memory_budget=2GiB checkpoint.directory=run1\n"
     "  plimsoll train job.yaml log.metrics_file=metrics.jsonl --json report.json\n"
     "  plimsoll train job.yaml --profile profile.json    for ui.perfetto.dev\n"
+    "  plimsoll train job.yaml --devices 4 strategy=zero2\n"
     "\n"
     "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends a run after its current\n"
     "step. The run saves its checkpoint, prints its report and ends by the signal:\n"
@@ -48,6 +57,7 @@ constexpr const char* kTrainExamples =
 
 struct TrainArguments {
   JobArguments job;
+  std::string devices;  ///< of --devices; empty: not given
   ProfileOptions profile;
 };
 
@@ -180,20 +190,87 @@ std::string results_text(const Job& job, const TrainReport& report, const Screen
   return memory_table(report, screen) + "\n" + run_table(job, report, screen);
 }
 
+const char* variable(const char* name) {
+  return ::getenv(name);
+}
+
+int64_t cores() {
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+/// The job of this process: a launcher's number of processes is its number of devices.
+Job job_of(const JobArguments& arguments, const std::optional<Rendezvous>& rendezvous) {
+  Job job = arguments.read_silently();
+  if (!rendezvous || job.devices == rendezvous->size) return job;
+  if (job.devices != 1)
+    throw UserError(
+        fmt::format("a launcher has started {} processes of this command ({}), but the job has devices: {}; remove "
+                    "devices from the "
+                    "job, or start {} processes",
+                    rendezvous->size, launcher_said(variable), job.devices, job.devices));
+  return arguments.read_silently({fmt::format("devices={}", rendezvous->size)});
+}
+
+/// Starts a process for each device and waits for them.
+int run_ranks(const TrainArguments& all, const Job& job) {
+  all.job.output.require_writable();
+  require_devices(job.device, static_cast<int>(job.devices));
+  if (job.device == "cpu" && job.devices > cores())
+    tell(fmt::format("{} ranks share {} core{}: a step takes longer than with fewer ranks\n", job.devices, cores(),
+                     cores() == 1 ? "" : "s"));
+  RankProcesses processes;
+  processes.count = static_cast<int>(job.devices);
+  return run_rank_processes(processes);
+}
+
+/// Trains as one rank or alone; `signals` and `observer` are of the caller.
+TrainReport trained(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
+                    const std::optional<Rendezvous>& rendezvous) {
+  if (!rendezvous) return train_job(job, observer, profile);
+  const std::shared_ptr<Exchange> exchange = meet(*rendezvous);
+  try {
+    return train_job(job, observer, profile, exchange);
+  } catch (const std::exception& error) {
+    exchange->fail(error.what());  // the others wait for this rank
+    throw;
+  }
+}
+
+/// A rank that writes nothing.
+int run_silent_rank(const Job& job, const ProfileOptions& profile, const std::optional<Rendezvous>& rendezvous,
+                    const StopSignals& signals) {
+  TrainObserver nobody;
+  const TrainReport report = trained(job, nobody, profile, rendezvous);
+  if (report.stopped) signals.end_as_received();
+  return report.fits ? kDone : kDoesNotFit;
+}
+
 int run_train(const TrainArguments& all) {
-  refuse_several_processes();
-  const JobArguments& arguments = all.job;
-  const Job job = arguments.read();
-  arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
-  arguments.output.require_writable();
+  JobArguments arguments = all.job;
+  if (!all.devices.empty()) arguments.overrides.insert(arguments.overrides.begin(), "devices='" + all.devices + "'");
+  const std::optional<Rendezvous> rendezvous = rendezvous_of_environment();
+  Job job = job_of(arguments, rendezvous);
+  const bool silent = rendezvous && rendezvous->rank > 0;
+  if (!silent) {
+    arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
+    if (!rendezvous && job.devices > 1) return run_ranks(all, job);
+    JobArguments::say_notes(job);
+    arguments.output.require_writable();
+  }
+  if (rendezvous) {
+    job.threads = threads_of_rank(job.threads, *rendezvous, cores(), variable);
+    choose_device_of_rank(job.device, rendezvous->local_rank, rendezvous->local_size);
+  }
   require_device_of(job);
   const Screen screen = screen_of(STDOUT_FILENO);
   outlive_broken_pipes();
-  StopSignals signals;
+  // Processes that were started by run_ranks() get each signal from it, once.
+  StopSignals signals({}, ::getenv(kRanksVariable) != nullptr ? ::getppid() : 0);
+  if (silent) return run_silent_rank(job, all.profile, rendezvous, signals);
   TrainProgressView view(job, signals);
   TrainReport report = [&] {
     RunPublisher published(job, view);
-    return train_job(job, published, all.profile);
+    return trained(job, published, all.profile, rendezvous);
   }();
   view.finish();
   // What is trained is saved: a report that one place refuses still goes to the others.
@@ -226,6 +303,13 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("train", "train a job inside its memory budget");
   const auto arguments = std::make_shared<TrainArguments>();
   arguments->job.add_to(*command);
+  command
+      ->add_option(
+          "--devices,--ranks,--num_gpus,--num-gpus,--nproc_per_node,--nproc-per-node", arguments->devices,
+          "devices: train on N devices of this machine, with a process for each; device=cpu: N processes share "
+          "the cores. For several machines use a launcher such as torchrun")
+      ->option_text("N")
+      ->check(not_empty());
   command
       ->add_option(
           "--profile", arguments->profile.file,

@@ -1,0 +1,34 @@
+// Starts the ranks of a training on this machine: one process of this program for each device.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace plimsoll::cli {
+
+/// The processes of a run.
+struct RankProcesses {
+  int count = 1;
+  std::string program = {};                 ///< path; empty: this program
+  std::vector<std::string> arguments = {};  ///< the first is the program's name; empty: those of this process
+  /// After the first rank has failed the others end by themselves within this time, or get SIGTERM.
+  std::chrono::milliseconds patience = std::chrono::seconds(10);
+  std::chrono::milliseconds grace = std::chrono::seconds(5);  ///< from SIGTERM to SIGKILL
+};
+
+/// Runs the processes and waits for all of them. Returns the exit code of the first that failed, 0 if none did.
+///
+/// Each process has PLIMSOLL_RANK, PLIMSOLL_RANKS and PLIMSOLL_STORE, a path in a private temporary folder that is
+/// removed at the end. Rank 0 has standard input, output and error of this process. The standard output of the others
+/// is discarded; the end of their standard error (16 KiB) is written to ours, with "rank 2: " before each line, if that
+/// rank failed for a reason of its own: its lines name no other rank, and rank 0 did not refuse the same job.
+///
+/// All processes are in the process group of this one. They take SIGINT, SIGTERM and SIGHUP from this process alone,
+/// which passes each on once; if all of them end by the signal, so does this process. They do not outlive it.
+///
+/// Throws UserError (failure) if a process cannot be started, or if one is killed by a signal: it names the rank and
+/// the signal.
+int run_rank_processes(const RankProcesses& processes);
+
+}  // namespace plimsoll::cli
