@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "plimsoll/error.h"
+
 namespace plimsoll {
 namespace {
 
@@ -33,6 +35,10 @@ std::string silent_text(const RankPlace& rank, std::chrono::milliseconds silence
 std::string finished_text(const RankPlace& rank, const RankPlace& waiting) {
   const std::string place = waiting.place.empty() ? std::string() : " at " + waiting.place;
   return fmt::format("{} has ended its run; rank {} waits for it{}", named(rank), waiting.rank, place);
+}
+
+void throw_failure(const std::string& message) {
+  throw UserError(message, UserError::Kind::failure);
 }
 
 std::string_view cut_text(std::string_view text, size_t bytes) {

@@ -24,6 +24,9 @@ std::string silent_text(const RankPlace& rank, std::chrono::milliseconds silence
 /// PLACE".
 std::string finished_text(const RankPlace& rank, const RankPlace& waiting);
 
+/// Throws UserError (failure).
+[[noreturn]] void throw_failure(const std::string& message);
+
 /// The first `bytes` bytes of `text`, cut between UTF-8 characters.
 std::string_view cut_text(std::string_view text, size_t bytes);
 

@@ -3,39 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/flat_tensors.h"
 #include "collectives/ordered_sum.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
-namespace {
-
-/// The part of slice `slice` (`elements` long) that a source of `source_elements` has, from `from` on, at most `most`.
-int64_t part_of_slice(int64_t source_elements, int64_t slice, int64_t elements, int64_t from, int64_t most) {
-  return std::clamp<int64_t>(source_elements - slice * elements - from, 0, std::min(most, elements - from));
-}
-
-std::byte* bytes_of(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.data_ptr());
-}
-
-void check_flat(const at::Tensor& tensor) {
-  check(tensor.is_cpu() && tensor.dim() == 1 && tensor.is_contiguous(), "exchange: a tensor is not flat on the CPU");
-}
-
-ExchangeCall call_of(ExchangeKind kind, const at::Tensor& target, const at::Tensor& source, int detail) {
-  check_flat(target);
-  check_flat(source);
-  return {kind,
-          static_cast<int32_t>(target.scalar_type()),
-          static_cast<int32_t>(source.scalar_type()),
-          detail,
-          target.numel(),
-          source.numel(),
-          0};
-}
-
-}  // namespace
-
 // Every rank writes what the others need of the next piece, waits for them, and adds. A buffer is written again two
 // pieces later: all ranks have passed the barrier in between, so they have read it.
 void SharedMemoryExchange::reduce_scatter(const at::Tensor& sum, const at::Tensor& source, bool first) {

@@ -1,0 +1,30 @@
+// Exchange between CPU ranks on several hosts, through c10d's Gloo.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/exchange.h"
+#include "collectives/store.h"
+
+namespace plimsoll {
+
+/// How a ProcessGroupExchange is set up.
+struct ProcessGroupOptions {
+  int rank = 0, size = 1;
+  std::vector<std::string> hosts;  ///< name of the host of each rank
+  std::string address;             ///< of this host, for the other ranks; empty: that of its name
+  int store_rank = -1;             ///< the rank whose process serves the store; -1: another program
+  std::chrono::milliseconds patience = std::chrono::seconds(60);  ///< for the connections
+  std::chrono::milliseconds silence = std::chrono::seconds(3);    ///< as in Rendezvous
+};
+
+/// Makes the exchange; every rank calls it. Sums are made on the owner of a slice in rank order, from pieces of at most
+/// 1 MiB that land in planned memory: the bits are those of SharedMemoryExchange. bytes_sent() counts tensors only.
+/// A rank whose heart does not beat in the store (every 0.5 s), or whose connection breaks, is named by the others; the
+/// place in the message is at most 1 s old. Throws UserError (failure) if the ranks cannot connect.
+std::unique_ptr<Exchange> make_process_group_exchange(const StorePointer& store, const ProcessGroupOptions& options);
+
+}  // namespace plimsoll

@@ -1,0 +1,219 @@
+#include "collectives/rendezvous.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <sstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "collectives/host_block.h"
+#include "collectives/local_address.h"
+#include "collectives/process_group_exchange.h"
+#include "collectives/rank_fault.h"
+#include "collectives/shared_memory_exchange.h"
+#include "collectives/store.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Keys of the store. A rank that gives up writes kFault, and every rank that waits throws it.
+const std::string kFault = "fault", kBlock = "block", kAttached = "attached";
+
+std::string who_key(int rank) {
+  return fmt::format("who/{}", rank);
+}
+
+/// What a rank publishes about itself.
+struct Who {
+  int size = 0;
+  bool serves = false;
+  std::string host, identity;
+
+  std::string text() const { return fmt::format("{}\n{}\n{}\n{}", size, serves ? 1 : 0, host, identity); }
+  static Who parsed(const std::string& text) {
+    std::istringstream lines(text);
+    Who who;
+    lines >> who.size >> who.serves;
+    lines.ignore();
+    std::getline(lines, who.host);
+    std::getline(lines, who.identity);
+    return who;
+  }
+};
+
+std::string listed(const std::vector<int>& ranks) {
+  constexpr size_t kMaxNamed = 8;
+  std::vector<int> first(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kMaxNamed)));
+  std::string text = fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(first, ", "));
+  if (ranks.size() > kMaxNamed) text += fmt::format(" and {} more", ranks.size() - kMaxNamed);
+  return text;
+}
+
+/// One meeting: the store, and how long this rank waits in all.
+class Meeting {
+ public:
+  explicit Meeting(const Rendezvous& rendezvous)
+      : rendezvous_(rendezvous), end_(Clock::now() + rendezvous.patience), store_(open_store(rendezvous)) {}
+
+  std::shared_ptr<Exchange> run() {
+    try {
+      return exchange();
+    } catch (const UserError& error) {
+      leave(error.what());
+      throw;
+    } catch (const InternalError&) {
+      throw;
+    } catch (const std::exception& error) {  // of c10d
+      throw_failure(fmt::format("{} has closed or does not answer any more: {}", store_name(rendezvous_),
+                                first_line(error.what())));
+    }
+  }
+
+ private:
+  std::shared_ptr<Exchange> exchange() {
+    claim_rank();
+    meet_others();
+    const bool one_host = std::all_of(others_.begin(), others_.end(),
+                                      [&](const Who& who) { return who.identity == others_[0].identity; });
+    return one_host && !rendezvous_.through_network ? through_memory() : through_network();
+  }
+
+  void claim_rank() {
+    const int rank = rendezvous_.rank;
+    if (store_->add(fmt::format("claim/{}", rank), 1) > 1) {
+      const std::string old =
+          rendezvous_.address.empty() ? fmt::format(", or remove {} of an earlier run", rendezvous_.file.string()) : "";
+      throw_failure(
+          fmt::format("two processes are rank {} (one on {}): start every rank once{}", rank, host_name(), old));
+    }
+    set_text(*store_, who_key(rank), Who{rendezvous_.size, rendezvous_.serves, host_name(), host_identity()}.text());
+  }
+
+  void meet_others() {
+    others_.resize(static_cast<size_t>(rendezvous_.size));
+    std::vector<int> missing;
+    for (int r = 0; r < rendezvous_.size; ++r) missing.push_back(r);
+    wait_until(
+        [&] {
+          std::erase_if(missing, [&](int r) {
+            if (!store_->check({who_key(r)})) return false;
+            const Who who = Who::parsed(get_text(*store_, who_key(r)));
+            if (who.size != rendezvous_.size) {
+              throw_failure(
+                  fmt::format("rank {} (host {}) is one of {} ranks, rank {} (host {}) one of {}: start all with the "
+                              "same number of ranks",
+                              r, who.host, who.size, rendezvous_.rank, host_name(), rendezvous_.size));
+            }
+            others_[static_cast<size_t>(r)] = who;
+            return true;
+          });
+          return missing.empty();
+        },
+        [&] {
+          return fmt::format("{} of {} have not come after {}: start them, or start all with fewer ranks",
+                             listed(missing), rendezvous_.size, seconds_text(rendezvous_.patience));
+        });
+  }
+
+  std::shared_ptr<Exchange> through_memory() {
+    const int64_t bytes = SharedBlock::bytes(rendezvous_.size);
+    std::unique_ptr<HostBlock> file;  // removed when all have mapped it, and whatever happens before
+    if (rendezvous_.rank == 0) {
+      file = std::make_unique<HostBlock>(bytes);
+      set_text(*store_, kBlock, file->path().string());
+    }
+    wait_until([&] { return store_->check({kBlock}); }, [&] { return late("rank 0 has not made the shared memory"); });
+    auto block = map_block(get_text(*store_, kBlock), bytes);
+    auto exchange = std::make_unique<SharedMemoryExchange>(std::move(block), rendezvous_.rank, rendezvous_.size,
+                                                           SharedMemoryOptions{rendezvous_.silence, host_name()});
+    attach();
+    return kept(std::move(exchange));
+  }
+
+  std::shared_ptr<Exchange> through_network() {
+    ProcessGroupOptions options;
+    options.rank = rendezvous_.rank;
+    options.size = rendezvous_.size;
+    for (size_t r = 0; r < others_.size(); ++r) {
+      options.hosts.push_back(others_[r].host);
+      if (others_[r].serves && !rendezvous_.address.empty()) options.store_rank = static_cast<int>(r);
+    }
+    if (!rendezvous_.address.empty()) options.address = address_towards(rendezvous_.address, rendezvous_.port);
+    options.patience = rendezvous_.patience;
+    options.silence = rendezvous_.silence;
+    auto exchange = make_process_group_exchange(store_, options);
+    attach();
+    return kept(std::move(exchange));
+  }
+
+  /// Waits until every rank has its exchange: none is silent from then on.
+  void attach() {
+    store_->add(kAttached, 1);
+    wait_until([&] { return store_->add(kAttached, 0) >= rendezvous_.size; },
+               [&] { return late("not all ranks have set up their exchange"); });
+  }
+
+  std::string late(std::string_view what) const {
+    return fmt::format("{} after {}", what, seconds_text(rendezvous_.patience));
+  }
+
+  /// The store lives as long as the exchange: this process may serve it.
+  std::shared_ptr<Exchange> kept(std::unique_ptr<Exchange> exchange) const {
+    return {exchange.release(), [store = store_](Exchange* e) { delete e; }};
+  }
+
+  void wait_until(const std::function<bool()>& done, const std::function<std::string()>& message) {
+    for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
+      if (store_->check({kFault})) {
+        told_ = true;
+        throw_failure(get_text(*store_, kFault));
+      }
+      if (done()) return;
+      if (Clock::now() >= end_) throw_failure(message());
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  /// Tells the others why this rank gives up. One that serves the store stays until they have read it.
+  void leave(const std::string& why) noexcept {
+    try {
+      if (!told_) set_text(*store_, kFault, why);
+      if (rendezvous_.serves) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    } catch (const std::exception&) {  // the store has gone: nothing can be told
+    }
+  }
+
+  const Rendezvous& rendezvous_;
+  Clock::time_point end_;
+  StorePointer store_;
+  std::vector<Who> others_;  // of all ranks
+  bool told_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Exchange> meet(const Rendezvous& rendezvous) {
+  if (rendezvous.size < 1 || rendezvous.rank < 0 || rendezvous.rank >= rendezvous.size) {
+    throw_failure(
+        fmt::format("rank {} of {} ranks: allowed are ranks from 0 to the number of ranks less one; check RANK and "
+                    "WORLD_SIZE",
+                    rendezvous.rank, rendezvous.size));
+  }
+  if (rendezvous.size > 1 || rendezvous.through_network) return Meeting(rendezvous).run();
+  const auto bytes = static_cast<size_t>(SharedBlock::bytes(1));
+  std::shared_ptr<void> block(std::aligned_alloc(4096, bytes), std::free);
+  check(block != nullptr, "no memory for the exchange of one rank");
+  std::fill_n(static_cast<std::byte*>(block.get()), bytes, std::byte{});
+  return std::make_shared<SharedMemoryExchange>(std::move(block), 0, 1, SharedMemoryOptions{rendezvous.silence, {}});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,30 @@
+// The c10d store that the ranks of a training share, with the errors of Plimsoll.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "collectives/rendezvous.h"
+
+namespace plimsoll {
+
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+/// Opens the store of `rendezvous`; all keys begin with its run_id. Throws UserError (failure): the port is taken, the
+/// address is unknown, the store does not answer within rendezvous.patience, the file cannot be written.
+StorePointer open_store(const Rendezvous& rendezvous);
+
+/// "the store at HOST:PORT" or "the store FILE", for messages.
+std::string store_name(const Rendezvous& rendezvous);
+
+/// Sets the value of a key, or returns it; get_text() waits for the key as long as the store's timeout.
+void set_text(c10d::Store& store, const std::string& key, std::string_view text);
+std::string get_text(c10d::Store& store, const std::string& key);
+
+/// The first line of what c10d threw, without its stack trace.
+std::string first_line(std::string_view message);
+
+}  // namespace plimsoll

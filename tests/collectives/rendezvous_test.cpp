@@ -1,0 +1,271 @@
+#include "collectives/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+
+#include "collectives/exchange_bits.h"
+#include "collectives/host_block.h"
+#include "collectives/ranks.h"
+#include "test_files.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+/// A socket that listens on a port of 127.0.0.1 that the system chooses.
+class TakenPort {
+ public:
+  TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(socket_, 1) != 0)
+      throw std::runtime_error("no port");
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+  }
+  ~TakenPort() { ::close(socket_); }
+  int port() const { return port_; }
+
+ private:
+  int socket_, port_ = 0;
+};
+
+int free_port() {
+  return TakenPort().port();
+}
+
+Rendezvous at_port(int rank, int size, int port) {
+  Rendezvous rendezvous;
+  rendezvous.rank = rank;
+  rendezvous.size = size;
+  rendezvous.address = "127.0.0.1";
+  rendezvous.port = port;
+  rendezvous.serves = rank == 0;
+  return rendezvous;
+}
+
+Rendezvous at_file(int rank, int size, const std::filesystem::path& file) {
+  Rendezvous rendezvous;
+  rendezvous.rank = rank;
+  rendezvous.size = size;
+  rendezvous.file = file;
+  return rendezvous;
+}
+
+std::string work_together(Exchange& exchange) {
+  check_sums(exchange, 1001, 1001, at::kFloat, at::kBFloat16, true);
+  check_copies(exchange, 33, at::kInt);
+  std::string text;
+  for (const std::string& part : exchange.gather_text(std::to_string(exchange.rank()))) text += part;
+  return text;
+}
+
+size_t blocks_left() {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    count += entry.path().filename().string().starts_with("plimsoll-" + std::to_string(::getpid()));
+  return count;
+}
+
+TEST(Meet, ProcessesOfOneHostMeetAtAPort) {
+  const int port = free_port();
+  EXPECT_THAT(run_processes(3, [&](int rank) { return work_together(*meet(at_port(rank, 3, port))); }), Each("012"));
+}
+
+TEST(Meet, ProcessesOfOneHostMeetAtAFile) {
+  const TempFolder folder;
+  EXPECT_THAT(run_processes(2, [&](int rank) { return work_together(*meet(at_file(rank, 2, folder / "store"))); }),
+              Each("01"));
+  EXPECT_EQ(blocks_left(), 0u);
+}
+
+TEST(Meet, AWorldOfOneNeedsNoStore) {
+  EXPECT_EQ(work_together(*meet(Rendezvous())), "0");
+}
+
+TEST(Meet, TheSharedFileHasNoNameAfterwards) {
+  const TempFolder folder;
+  std::filesystem::path path;
+  std::shared_ptr<void> block;
+  {
+    HostBlock file(8192, folder.path());
+    path = file.path();
+    EXPECT_EQ(std::filesystem::status(path).permissions(),
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    block = map_block(path, 8192);
+    EXPECT_THAT(user_error_of([&] { map_block(path, 4096); }), HasSubstr("does not have 4096 bytes"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  static_cast<char*>(block.get())[8191] = 1;  // still mapped
+}
+
+TEST(Meet, TooLittleSharedMemoryIsSaid) {
+  const TempFolder folder;
+  const std::string error = user_error_of([&] { HostBlock file(int64_t{1} << 60, folder.path()); });
+  EXPECT_THAT(error,
+              HasSubstr("MiB free, but the exchange between the ranks needs 1099511627776 MiB; free some, or give "
+                        "the container more (docker: --shm-size)"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Meet, APortThatIsTakenIsNamed) {
+  const TakenPort taken;
+  const std::string error = user_error_of([&] { meet(at_port(0, 2, taken.port())); });
+  EXPECT_THAT(error, HasSubstr("port " + std::to_string(taken.port()) + " on "));
+  EXPECT_THAT(error, HasSubstr(" is taken: choose another with MASTER_PORT or --rdzv-endpoint"));
+}
+
+TEST(Meet, AStoreThatDoesNotAnswerIsNamed) {
+  Rendezvous rendezvous = at_port(1, 2, free_port());
+  rendezvous.patience = std::chrono::milliseconds(300);
+  EXPECT_EQ(user_error_of([&] { meet(rendezvous); }),
+            "the store at 127.0.0.1:" + std::to_string(rendezvous.port) +
+                " does not answer after 0.3 s: Connection refused; check MASTER_ADDR and MASTER_PORT, and that rank 0 "
+                "runs");
+}
+
+TEST(Meet, AFileThatCannotBeWrittenIsNamed) {
+  const std::string error = user_error_of([&] { meet(at_file(0, 2, "/nonexistent/store")); });
+  EXPECT_THAT(error, HasSubstr("cannot write /nonexistent/store: the folder /nonexistent does not exist"));
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+TEST(Meet, RanksThatDoNotComeAreNamed) {
+  const TempFolder folder;
+  const auto texts = run_processes(2, [&](int rank) {
+    Rendezvous rendezvous = at_file(rank, 4, folder / "store");
+    rendezvous.patience = std::chrono::seconds(1);
+    return user_error_of([&] { meet(rendezvous); });
+  });
+  EXPECT_THAT(texts, Each("ranks 2, 3 of 4 have not come after 1 s: start them, or start all with fewer ranks"));
+}
+
+TEST(Meet, TwoProcessesWithTheSameNumberAreRefused) {
+  const TempFolder folder;
+  const auto texts =
+      run_processes(2, [&](int) { return user_error_of([&] { meet(at_file(0, 2, folder / "store")); }); });
+  EXPECT_THAT(texts, Each(HasSubstr("two processes are rank 0 (one on ")));
+}
+
+TEST(Meet, NumbersOfRanksThatDifferAreRefused) {
+  const int port = free_port();
+  const auto texts =
+      run_processes(2, [&](int rank) { return user_error_of([&] { meet(at_port(rank, 2 + rank, port)); }); });
+  for (const std::string& text : texts) {
+    EXPECT_THAT(text, HasSubstr("is one of "));
+    EXPECT_THAT(text, HasSubstr("start all with the same number of ranks"));
+  }
+}
+
+TEST(Meet, ARankOutsideOfTheWorldIsRefused) {
+  EXPECT_THAT(user_error_of([] { meet(at_port(2, 2, 29500)); }), HasSubstr("rank 2 of 2 ranks"));
+}
+
+class Network : public testing::TestWithParam<int> {};
+
+TEST_P(Network, HasTheBitsOfASerialLoop) {
+  const int size = GetParam(), port = free_port();
+  const auto texts = run_processes(size, [&](int rank) {
+    Rendezvous rendezvous = at_port(rank, size, port);
+    rendezvous.through_network = true;
+    const auto exchange = meet(rendezvous);
+    check_all_sums(*exchange, {0, 1, 2, 5, 1001});
+    check_sums(*exchange, 600'011, 600'011, at::kFloat, at::kFloat, true);
+    check_sums(*exchange, 1'600'011, 1'600'011 / size + 500, at::kFloat, at::kBFloat16, false);
+    for (const at::ScalarType type : {at::kFloat, at::kBool, at::kLong})
+      for (const int64_t slice : {0, 1, 300'001}) check_copies(*exchange, slice, type);
+    for (int i = 0; i < 20; ++i) work_together(*exchange);
+    check(exchange->held_bytes() <= (16 << 20), "landing places are larger than planned");
+    return std::string("good");
+  });
+  EXPECT_THAT(texts, Each("good"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Network, testing::Values(2, 3, 4));
+
+/// Three processes over the network; rank `culprit` does `misdeed` at exchange 5. Returns what the ranks threw.
+std::vector<std::string> with_misdeed(int culprit, const std::function<void(Exchange&)>& misdeed) {
+  const int port = free_port();
+  return run_processes(3, [&](int rank) {
+    Rendezvous rendezvous = at_port(rank, 3, port);
+    rendezvous.through_network = true;
+    auto exchange = meet(rendezvous);
+    const at::Tensor sum = at::ones({10}), source = at::ones({30});
+    std::string error;
+    for (int step = 0; error.empty(); ++step) {
+      exchange->note("step " + std::to_string(step));
+      if (step == 5) ::usleep(1'300'000);  // its place has been published and read
+      if (rank == culprit && step == 5) {
+        misdeed(*exchange);
+        exchange.reset();
+        ::usleep(200'000);
+        return std::string();
+      }
+      error = timed_error([&] { exchange->reduce_scatter(sum, source, true); });
+    }
+    exchange->fail(error);
+    return error;
+  });
+}
+
+void expect_from_others(int culprit, const std::vector<std::string>& texts, const std::string& message) {
+  for (int r = 0; r < 3; ++r)
+    if (r != culprit) {
+      EXPECT_THAT(message_in_time(texts[static_cast<size_t>(r)]), HasSubstr(message)) << "rank " << r;
+    }
+}
+
+TEST(NetworkFaults, ARankThatIsKilledIsNamed) {
+  expect_from_others(2, with_misdeed(2, [](Exchange&) { ::raise(SIGKILL); }), ") ended in step 5");
+}
+
+TEST(NetworkFaults, TheRankWithTheStoreThatIsKilledIsNamed) {
+  expect_from_others(0, with_misdeed(0, [](Exchange&) { ::raise(SIGKILL); }), "rank 0 (host ");
+}
+
+TEST(NetworkFaults, ARankThatIsStoppedIsNamed) {
+  expect_from_others(1, with_misdeed(1, [](Exchange&) { ::raise(SIGSTOP); }),
+                     ") has not answered for 3 s; it was at step 5");
+}
+
+TEST(NetworkFaults, TheRankWithTheStoreThatIsStoppedIsNamed) {
+  expect_from_others(0, with_misdeed(0, [](Exchange&) { ::raise(SIGSTOP); }),
+                     ") has not answered for 3 s; it was at step 5");
+}
+
+TEST(NetworkFaults, ARankThatFailsIsNamedWithItsReason) {
+  expect_from_others(2, with_misdeed(2, [](Exchange& e) { e.fail("no space left"); }),
+                     ") failed: no space left; it was at step 5");
+}
+
+TEST(NetworkFaults, ARankThatEndsItsRunTooEarlyIsNamed) {
+  expect_from_others(2, with_misdeed(2, [](Exchange&) {}), ") has ended its run; rank ");
+}
+
+TEST(NetworkFaults, CallsThatDifferAreNamed) {
+  const int port = free_port();
+  const auto texts = run_processes(2, [&](int rank) {
+    Rendezvous rendezvous = at_port(rank, 2, port);
+    rendezvous.through_network = true;
+    const auto exchange = meet(rendezvous);
+    try {
+      exchange->broadcast(at::zeros({4 + rank}), 0);
+    } catch (const InternalError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  });
+  EXPECT_THAT(texts, Each(HasSubstr("rank 1 calls broadcast of 5 Float from rank 0")));
+}
+
+}  // namespace
+}  // namespace plimsoll
