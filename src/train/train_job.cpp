@@ -105,7 +105,7 @@ class Run {
       else if (starts_from_weights(job_.model))
         load_model_weights(job_.model, training_->state());
       open_metrics();
-      if (!profile_.file.empty()) training_->profile(profile_);
+      if (!profile_.file.empty() && agreement_.leads()) training_->profile(profile_);
       data_->start(position_, agreement_.ranks(), agreement_.rank());
       train();
     } catch (const StoppedEarly&) {
@@ -500,7 +500,8 @@ class Run {
     }
     report_.step_seconds = median({step_seconds_.begin() + static_cast<std::ptrdiff_t>(skip), step_seconds_.end()});
     if (seconds > 0) report_.tokens_per_second = tokens / seconds;
-    if (job_.device == "cpu" && skip > 0 && profile_.file.empty()) {
+    // Ranks that share a machine's cores say nothing about its ops.
+    if (job_.device == "cpu" && skip > 0 && profile_.file.empty() && !exchange_) {
       report_.contradicted_times = contradict_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
       double load = 0;
       if (::getloadavg(&load, 1) != 1) load = 0;

@@ -77,6 +77,21 @@ Json baselines_json(const TrainReport& report) {
   return baselines;
 }
 
+Json ranks_json(const TrainReport& report) {
+  Json ranks = Json::array();
+  for (const TrainReport::RankUse& rank : report.ranks)
+    ranks.push_back({{"rank", ranks.size()},
+                     {"host", rank.host},
+                     {"planned_peak_bytes", rank.planned},
+                     {"measured_peak_bytes", rank.used},
+                     {"planned_host_bytes", rank.planned_host},
+                     {"measured_host_bytes", rank.used_host},
+                     {"resident_bytes", rank.resident},
+                     {"sent_bytes", rank.bytes_sent},
+                     {"exchange_seconds", rank.exchange_seconds}});
+  return ranks;
+}
+
 Json report_json(const Job& job, const TrainReport& report) {
   const Plan& plan = report.job.plan;
   return {{"fits", report.fits},
@@ -108,7 +123,8 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"metrics", metrics_json(report)},
           {"baselines", baselines_json(report)},
           {"left_out", report.left_out},
-          {"not_written", report.not_written}};
+          {"not_written", report.not_written},
+          {"ranks", ranks_json(report)}};
 }
 
 std::string memory_table(const TrainReport& report, const Screen& screen) {
@@ -126,6 +142,24 @@ std::string memory_table(const TrainReport& report, const Screen& screen) {
     table.add_row({"disk", format_bytes(report.job.plan.disk_bytes), format_bytes(report.used.disk)});
   table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
   return table.to_string(screen);
+}
+
+std::string ranks_table(const TrainReport& report, const Screen& screen) {
+  if (report.ranks.empty()) return "";
+  Table table({{"rank", Align::right},
+               {"host"},
+               {"planned", Align::right},
+               {"used", Align::right},
+               {"resident", Align::right},
+               {"sent", Align::right},
+               {"in exchanges", Align::right}},
+              "The ranks");
+  for (size_t r = 0; r < report.ranks.size(); ++r) {
+    const TrainReport::RankUse& rank = report.ranks[r];
+    table.add_row({std::to_string(r), without_controls(rank.host), format_bytes(rank.planned), format_bytes(rank.used),
+                   format_bytes(rank.resident), format_bytes(rank.bytes_sent), short_seconds(rank.exchange_seconds)});
+  }
+  return "\n" + table.to_string(screen);
 }
 
 // "3.2104 -> 2.8711"; one number where there was one evaluation.
@@ -187,7 +221,7 @@ std::string results_text(const Job& job, const TrainReport& report, const Screen
         job.checkpoint.directory.empty()
             ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
             : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string()));
-  return memory_table(report, screen) + "\n" + run_table(job, report, screen);
+  return memory_table(report, screen) + "\n" + run_table(job, report, screen) + ranks_table(report, screen);
 }
 
 const char* variable(const char* name) {
