@@ -103,7 +103,7 @@ class Run {
       if (checkpoint)
         of_resume([&] { resume(*checkpoint); });
       else if (starts_from_weights(job_.model))
-        load_model_weights(job_.model, training_->state());
+        load_model_weights(job_.model, training_->state(), {training_->slices(), exchange_.get()});
       open_metrics();
       if (!profile_.file.empty() && agreement_.leads()) training_->profile(profile_);
       data_->start(position_, agreement_.ranks(), agreement_.rank());

@@ -115,16 +115,30 @@ NamedTensors part_of(const NamedTensors& state, const std::string& prefix) {
   return part;
 }
 
+/// The slices in it, by the names that they have in part_of(state, prefix).
+SlicedState part_of(const SlicedState& sliced, const std::string& prefix) {
+  if (prefix.empty()) return sliced;
+  SlicedState part{{}, sliced.exchange};
+  for (const auto& [name, sizes] : sliced.whole_sizes) {
+    if (name.starts_with(prefix)) part.whole_sizes[name.substr(prefix.size())] = sizes;
+    for (const char* kind : kCompanionKinds)
+      if (const std::string beside = companion_name(kind, prefix); name.starts_with(beside))
+        part.whole_sizes[companion_name(kind, name.substr(beside.size()))] = sizes;
+  }
+  return part;
+}
+
 class Loading {
  public:
   /// `key`: the job's, that names `path`.
-  Loading(const std::filesystem::path& path, weights::Layout layout, const NamedTensors& state, const std::string& key)
+  Loading(const std::filesystem::path& path, weights::Layout layout, const NamedTensors& state,
+          const SlicedState& sliced, const std::string& key)
       : layout_(std::move(layout)), source_(weights::open_source(path)) {
     const std::string_view prefix = layout_.optional_prefix;
     const std::string& first = layout_.parameters.front().pieces.front().name;
     left_out_ = !prefix.empty() && first.starts_with(prefix) && !source_->tensors().contains(first) &&
                 source_->tensors().contains(first.substr(prefix.size()));
-    for (Wanted& each : wanted_by(state)) wanted_.emplace(each.name, std::move(each));
+    for (Wanted& each : wanted_by(state, sliced)) wanted_.emplace(each.name, std::move(each));
     match();
     look_for_others();
     if (problems_.empty()) return;
@@ -219,43 +233,46 @@ bool has_our_names(const std::filesystem::path& file) {
 }  // namespace
 
 void load_decoder_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
-                          const NamedTensors& state, const std::string& prefix) {
+                          const NamedTensors& state, const std::string& prefix, const SlicedState& sliced) {
   const at::NoGradGuard no_grad;
   const weights::Architecture architecture = weights::is_gguf(weights)
                                                  ? weights::read_gguf_architecture(weights)
                                                  : weights::read_architecture(config.empty() ? weights : config);
   Loading(weights, weights::layout_of(architecture.family, architecture.config), part_of(state, prefix),
-          "model." + prefix + "weights")
+          part_of(sliced, prefix), "model." + prefix + "weights")
       .load();
 }
 
 void load_mamba_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
-                        const NamedTensors& state) {
+                        const NamedTensors& state, const SlicedState& sliced) {
   const at::NoGradGuard no_grad;
   const MambaConfig architecture = weights::read_mamba_config(config.empty() ? weights : config);
-  Loading(weights, weights::mamba_layout_of(architecture), state, "model.weights").load();
+  Loading(weights, weights::mamba_layout_of(architecture), state, sliced, "model.weights").load();
 }
 
 void load_vision_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
-                         const VisionConfig& wanted, const NamedTensors& state, const std::string& prefix) {
+                         const VisionConfig& wanted, const NamedTensors& state, const std::string& prefix,
+                         const SlicedState& sliced) {
   const at::NoGradGuard no_grad;
   weights::VisionArchitecture architecture = weights::read_vision_architecture(config.empty() ? weights : config);
   const int64_t depth = architecture.config.depth;
   architecture.config.depth = wanted.depth;
   architecture.config.final_norm = wanted.final_norm;
-  Loading(weights, weights::vision_layout_of(architecture, depth), part_of(state, prefix),
+  Loading(weights, weights::vision_layout_of(architecture, depth), part_of(state, prefix), part_of(sliced, prefix),
           "model." + prefix + "weights")
       .load();
 }
 
-void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTensors& state, const std::string& prefix) {
+void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTensors& state, const std::string& prefix,
+                           const SlicedState& sliced) {
   const at::NoGradGuard no_grad;
   constexpr std::string_view kPublished = "image_encoder.";
   NamedTensors part = part_of(state, prefix);
   std::erase_if(part, [](const auto& each) { return each.first.ends_with(".distances"); });  // what their places say
+  const SlicedState slices = part_of(sliced, prefix);
   weights::Layout layout;
   layout.optional_prefix = kPublished;
-  for (const Wanted& wanted : wanted_by(part))
+  for (const Wanted& wanted : wanted_by(part, slices))
     if (!wanted.optional)
       layout.parameters.push_back({wanted.name, {{std::string(kPublished) + wanted.name, wanted.sizes}}});
   // SAM's other parts, the classifier of a TinyViT, and what counts its batches.
@@ -265,7 +282,7 @@ void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTens
     return name.ends_with(".num_batches_tracked") ||
            std::ranges::any_of(others, [&](std::string_view other) { return name.starts_with(other); });
   };
-  Loading(weights, std::move(layout), part, "model." + prefix + "weights").load();
+  Loading(weights, std::move(layout), part, slices, "model." + prefix + "weights").load();
 }
 
 namespace {
@@ -279,27 +296,27 @@ bool are_theirs(const std::filesystem::path& weights, const std::filesystem::pat
 
 }  // namespace
 
-void load_model_weights(const ModelConfig& model, const NamedTensors& state) {
+void load_model_weights(const ModelConfig& model, const NamedTensors& state, const SlicedState& sliced) {
   if (!model.weights.empty()) {
-    if (!are_theirs(model.weights, model.config)) return load_weights(model.weights, state);
-    if (model.type == "mamba") return load_mamba_weights(model.weights, model.config, state);
+    if (!are_theirs(model.weights, model.config)) return load_weights(model.weights, state, "model.weights", sliced);
+    if (model.type == "mamba") return load_mamba_weights(model.weights, model.config, state, sliced);
     if (model.type != "decoder")
       throw UserError(
           fmt::format("model.weights is {}; a model of type {} starts from a safetensors file of its own, such as "
                       "plimsoll export writes, or from the weights of its parts (model.llm.weights{})",
                       model.weights.string(), model.type, model.type == "video_llm" ? ", model.vision.weights" : ""));
-    return load_decoder_weights(model.weights, model.config, state);
+    return load_decoder_weights(model.weights, model.config, state, "", sliced);
   }
   if (!model.llm_weights.empty()) {
     if (are_theirs(model.llm_weights, model.llm_config))
-      load_decoder_weights(model.llm_weights, model.llm_config, state, "llm.");
+      load_decoder_weights(model.llm_weights, model.llm_config, state, "llm.", sliced);
     else
-      load_weights(model.llm_weights, part_of(state, "llm."), "model.llm.weights");
+      load_weights(model.llm_weights, part_of(state, "llm."), "model.llm.weights", part_of(sliced, "llm."));
   }
   if (!model.vision_weights.empty() && model.type == "prompt_segmentation")
-    return load_tiny_vit_weights(model.vision_weights, state, "encoder.");
+    return load_tiny_vit_weights(model.vision_weights, state, "encoder.", sliced);
   if (!model.vision_weights.empty())
-    load_vision_weights(model.vision_weights, model.vision_config, model.video_llm.vision, state, "vision.");
+    load_vision_weights(model.vision_weights, model.vision_config, model.video_llm.vision, state, "vision.", sliced);
 }
 
 bool starts_from_weights(const ModelConfig& model) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 #include "checkpoint/weight_companions.h"
@@ -11,6 +12,43 @@
 #include "ops/quantized/quantized_linear.h"
 
 namespace plimsoll {
+namespace {
+
+// Slice `rank` of a whole tensor. All slices have `elements` elements, some of which may be behind the end.
+struct SliceRange {
+  int64_t begin = 0, count = 0;  // in the whole, flat
+
+  SliceRange(int64_t whole, int64_t elements, int64_t rank)
+      : begin(std::min(whole, rank * elements)), count(std::min(elements, whole - begin)) {}
+  at::Tensor of_whole(const at::Tensor& flat) const { return flat.narrow(0, begin, count); }
+  // Of a slice, with zeros behind the end of the whole.
+  at::Tensor of_slice(const at::Tensor& slice) const {
+    slice.narrow(0, count, slice.numel() - count).zero_();
+    return slice.narrow(0, 0, count);
+  }
+};
+
+void put_slice(const at::Tensor& weight, const at::Tensor& slice, int64_t rank) {
+  const SliceRange range(weight.numel(), slice.numel(), rank);
+  range.of_slice(slice).copy_(range.of_whole(weight.contiguous().view(-1)));
+}
+
+// `companion` is a slice; `parameter` is one if `apart`, else the whole, which is rounded as its slices are.
+void put_slice_with_companion(const at::Tensor& weight, const char* kind, const at::Tensor& parameter, bool apart,
+                              const at::Tensor& companion, const Exchange& exchange) {
+  const at::Tensor whole = weight.contiguous().view(-1);
+  for (int rank = 0; rank < exchange.size(); ++rank) {
+    const bool own = rank == exchange.rank();
+    const SliceRange range(whole.numel(), companion.numel(), rank);
+    if (apart && !own) continue;
+    const at::Tensor place = apart ? range.of_slice(parameter) : range.of_whole(parameter.view(-1));
+    // The parts of other ranks' companions are not kept.
+    const at::Tensor rest = own ? range.of_slice(companion) : at::empty({range.count}, companion.options());
+    put_whole_weights(range.of_whole(whole).to(at::kFloat), kind, place, rest);
+  }
+}
+
+}  // namespace
 
 std::optional<std::string> owner_of(const std::string& name, std::string_view ending) {
   if (!name.ends_with(ending)) return std::nullopt;
@@ -36,7 +74,7 @@ std::string sizes_text(at::IntArrayRef sizes) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
-std::vector<Wanted> wanted_by(const NamedTensors& state) {
+std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& sliced) {
   std::map<std::string, at::Tensor> known(state.begin(), state.end());
   std::vector<Wanted> wanted;
   for (const auto& [name, tensor] : state) {
@@ -62,15 +100,28 @@ std::vector<Wanted> wanted_by(const NamedTensors& state) {
                         {}});
       continue;
     }
-    wanted.push_back({name, tensor.sizes().vec(), dtype_of(tensor.scalar_type()), other_half(name).has_value(),
+    const bool slice = sliced.is_slice(name);
+    wanted.push_back({name, sliced.sizes_of(name, tensor), dtype_of(tensor.scalar_type()), other_half(name).has_value(),
                       [parameter = tensor](const at::Tensor& weight) { parameter.copy_(weight); }, tensor});
+    if (slice) {
+      wanted.back().as_it_is = at::Tensor();
+      wanted.back().put = [parameter = tensor, rank = sliced.exchange->rank()](const at::Tensor& weight) {
+        put_slice(weight, parameter, rank);
+      };
+    }
     for (const char* kind : kCompanionKinds)
       // The next update begins from what the companion says: it is the file's weight too, not the one that was drawn.
       if (const auto companion = known.find(companion_name(kind, name)); companion != known.end()) {
         wanted.back().as_it_is = at::Tensor();
-        wanted.back().put = [parameter = tensor, companion = companion->second, kind](const at::Tensor& weight) {
-          put_whole_weights(weight.to(at::kFloat).contiguous(), kind, parameter, companion);
-        };
+        if (sliced.is_slice(companion->first))
+          wanted.back().put = [parameter = tensor, slice, companion = companion->second, kind,
+                               exchange = sliced.exchange](const at::Tensor& weight) {
+            put_slice_with_companion(weight, kind, parameter, slice, companion, *exchange);
+          };
+        else
+          wanted.back().put = [parameter = tensor, companion = companion->second, kind](const at::Tensor& weight) {
+            put_whole_weights(weight.to(at::kFloat).contiguous(), kind, parameter, companion);
+          };
       }
   }
   return wanted;

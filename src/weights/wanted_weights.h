@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/sliced_state.h"
 #include "plimsoll/dtype.h"
 
 namespace plimsoll {
@@ -41,14 +42,15 @@ std::string sizes_text(at::IntArrayRef sizes);
 /// What a training's state wants of a file: the tensor of a name and of sizes.
 struct Wanted {
   std::string name;
-  std::vector<int64_t> sizes;
-  DType dtype;  // a floating type stands for all of them: weights are cast
+  std::vector<int64_t> sizes;  // of the whole tensor, also if this rank has a slice of it
+  DType dtype;                 // a floating type stands for all of them: weights are cast
   bool optional = false;
   std::function<void(const at::Tensor&)> put;  ///< takes the whole tensor, of any floating type
   at::Tensor as_it_is;  ///< where put() does no more than copy: what it copies into; parts may be copied one by one
 };
 
-/// Of what the state holds, what a file of weights has.
-std::vector<Wanted> wanted_by(const NamedTensors& state);
+/// Returns the weights of `state` that a file can have. A rank that has a slice of a weight, or of its companion, takes
+/// it out of the whole tensor; elements behind the end of the whole become 0.
+std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& sliced = {});
 
 }  // namespace plimsoll

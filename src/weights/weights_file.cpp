@@ -41,11 +41,12 @@ ExportReport export_weights(const std::filesystem::path& checkpoint, const std::
   return report;
 }
 
-void load_weights(const std::filesystem::path& path, const NamedTensors& state, const std::string& key) {
+void load_weights(const std::filesystem::path& path, const NamedTensors& state, const std::string& key,
+                  const SlicedState& sliced) {
   const at::NoGradGuard no_grad;
   const SafetensorsFile file = SafetensorsFile::open(path);
   file.verify();
-  const std::vector<Wanted> wanted = wanted_by(state);
+  const std::vector<Wanted> wanted = wanted_by(state, sliced);
   std::vector<std::string> problems;
   std::map<std::string, const Wanted*> by_name;
   for (const Wanted& each : wanted) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/sliced_state.h"
 #include "plimsoll/dtype.h"
 
 namespace plimsoll {
@@ -35,8 +36,8 @@ ExportReport export_weights(const std::filesystem::path& checkpoint, const std::
 /// that 16-bit weights keep beside themselves are the file's too. Adapters that the file does not have stay as they
 /// are; half of one is refused. What is not floating has the same type in both. Throws UserError where the file is
 /// damaged or its tensors are not the model's, naming them; nothing is written then.
-/// `key` is the job's that names the file.
+/// `key` is the job's that names the file. `sliced`: the tensors of `state` of which this rank has slices.
 void load_weights(const std::filesystem::path& file, const NamedTensors& state,
-                  const std::string& key = "model.weights");
+                  const std::string& key = "model.weights", const SlicedState& sliced = {});
 
 }  // namespace plimsoll
