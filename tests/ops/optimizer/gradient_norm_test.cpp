@@ -1,5 +1,6 @@
 #include "ops/optimizer/gradient_norm.h"
 
+#include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -7,6 +8,7 @@
 #include <limits>
 
 #include "ops/ops_testing.h"
+#include "test_files.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -96,6 +98,94 @@ TEST(GradientNorm, OfNoElementsIsZero) {
   const NormResult result = norm_of(torch::empty({0}));
   EXPECT_EQ(result.norm, 0);
   EXPECT_EQ(result.skipped, 0);
+}
+
+// What the ranks that have slices of gradients do: each sums the blocks of its slices, and all sums are stored one rank
+// after the other. `gradients` are padded to ranks * slices[i] elements.
+struct SlicedNorms {
+  Tensor norms, skipped;
+};
+
+SlicedNorms norms_of_slices(const std::vector<Tensor>& gradients, const std::vector<int64_t>& slices, int64_t ranks) {
+  int64_t of_rank = 0;
+  std::vector<int64_t> index, first, blocks;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    index.push_back(static_cast<int64_t>(slices.size() - i));  // in another order, and not from 0
+    first.push_back(of_rank);
+    blocks.push_back(slices[i] / kNormBlock);
+    of_rank += blocks.back();
+  }
+  const Tensor sums = torch::full({ranks * of_rank}, -1.0, at::kDouble);
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const Tensor padded = torch::zeros({ranks * slices[i]}, gradients[i].options());
+      padded.narrow(0, 0, gradients[i].numel()).copy_(gradients[i]);
+      gradient_block_sums_(sums, padded.narrow(0, rank * slices[i], slices[i]), rank * of_rank + first[i]);
+    }
+  EXPECT_GE(sums.min().item<double>(), 0) << "a block has no sum";
+  SlicedNorms result{torch::full({static_cast<int64_t>(slices.size()) + 2}, -1.0, at::kFloat), torch::zeros({})};
+  norms_of_blocks_(result.norms, result.skipped, sums, ranks, index, first, blocks);
+  EXPECT_EQ(result.norms[0].item<double>(), -1);
+  EXPECT_EQ(result.norms[-1].item<double>(), -1);
+  return result;
+}
+
+TEST(SlicedGradientNorm, HasTheBitsOfTheNormOfTheWhole) {
+  torch::manual_seed(3);
+  for (const auto type : kTypes)
+    for (const int64_t ranks : {1, 2, 3, 5}) {
+      // The second ends in the middle of a block, the third before the last rank.
+      const std::vector<int64_t> slices = {4 * kNormBlock, 5 * kNormBlock, 70 * kNormBlock};
+      const std::vector<int64_t> counts = {ranks * slices[0], ranks * slices[1] - 700, slices[2] * (ranks / 2) + 13};
+      std::vector<Tensor> gradients;
+      for (const int64_t count : counts) gradients.push_back((torch::randn({count}) * 1e3).to(type));
+      const SlicedNorms result = norms_of_slices(gradients, slices, ranks);
+      EXPECT_EQ(result.skipped.item<double>(), 0);
+      for (size_t i = 0; i < gradients.size(); ++i)
+        EXPECT_EQ(result.norms[static_cast<int64_t>(slices.size() - i)].item<float>(), norm_of(gradients[i]).norm)
+            << c10::toString(type) << ", gradient " << i << " on " << ranks;
+    }
+}
+
+TEST(SlicedGradientNorm, WhatIsNotFiniteInAnySliceSkipsTheStep) {
+  for (const double bad : {kInfinity, std::numeric_limits<double>::quiet_NaN()})
+    for (const int64_t at : {int64_t{0}, 3 * kNormBlock - 1, 5 * kNormBlock}) {
+      Tensor gradient = torch::ones({6 * kNormBlock - 3});
+      EXPECT_EQ(norms_of_slices({gradient}, {2 * kNormBlock}, 3).skipped.item<double>(), 0);
+      gradient[at] = bad;
+      const Tensor sums = torch::zeros({6}, at::kDouble), norms = torch::zeros({1}), skipped = torch::zeros({});
+      for (int64_t rank = 0; rank < 3; ++rank)
+        gradient_block_sums_(
+            sums,
+            gradient.narrow(0, rank * 2 * kNormBlock,
+                            std::min<int64_t>(2 * kNormBlock, gradient.numel() - rank * 2 * kNormBlock)),
+            2 * rank);
+      norms_of_blocks_(norms, skipped, sums, 3, {0}, {0}, {2});
+      EXPECT_EQ(skipped.item<double>(), 1) << bad << " at " << at;
+      EXPECT_FALSE(std::isfinite(norms[0].item<double>()));
+    }
+}
+
+TEST(SlicedGradientNorm, RefusesBlocksThatAreNotThere) {
+  const Tensor sums = torch::zeros({6}, at::kDouble), norms = torch::zeros({2}), skipped = torch::zeros({});
+  EXPECT_THAT(user_error_of([&] { gradient_block_sums_(sums, torch::ones({2 * kNormBlock + 1}), 4); }),
+              ::testing::HasSubstr("first is 4; sums has 6 elements, the gradient 3 blocks"));
+  EXPECT_THAT(user_error_of([&] {
+                gradient_block_sums_(sums, torch::ones({2, kNormBlock}), 0);
+              }),
+              ::testing::HasSubstr("gradient must be flat"));
+  EXPECT_THAT(user_error_of([&] { gradient_block_sums_(norms, torch::ones({8}), 0); }),
+              ::testing::HasSubstr("sums must be float64"));
+  EXPECT_THAT(user_error_of([&] { norms_of_blocks_(norms, skipped, sums, 4, {0}, {0}, {1}); }),
+              ::testing::HasSubstr("sums has 6 elements for 4 ranks"));
+  EXPECT_THAT(user_error_of([&] { norms_of_blocks_(norms, skipped, sums, 3, {0}, {1}, {2}); }),
+              ::testing::HasSubstr("gradient 0 is not in norms or sums"));
+  EXPECT_THAT(user_error_of([&] { norms_of_blocks_(norms, skipped, sums, 3, {2}, {0}, {1}); }),
+              ::testing::HasSubstr("gradient 0 is not in norms or sums"));
+  EXPECT_THAT(user_error_of([&] {
+                norms_of_blocks_(norms, skipped, sums, 3, {0, 1}, {0}, {1});
+              }),
+              ::testing::HasSubstr("differ in size"));
 }
 
 }  // namespace
