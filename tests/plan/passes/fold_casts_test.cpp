@@ -141,5 +141,78 @@ TEST_F(FoldCasts, OtherCastsStay) {
   EXPECT_FALSE(folds());
 }
 
+// The gradient is summed over two ranks: the cast's target is read, flat, by an exchange.
+class FoldCastsOfExchanges : public FoldCasts {
+ protected:
+  FoldCastsOfExchanges() { exchange("plimsoll::reduce_scatter_", {16}, 64); }
+
+  // `sum` elements of the sum on each rank.
+  void exchange(const std::string& name, const std::vector<int64_t>& sum, int64_t link_bytes) {
+    trace_.buffers[kProduct].bytes = sum[0] * 4;
+    trace_.ops[2] = op_in_phase(
+        name, Phase::backward,
+        {tensor(view_as(kProduct, DType::float32, sum), true), tensor(view_as(kGradient, DType::float32, {32})), {}});
+    trace_.ops[2].link_bytes = link_bytes;
+    trace_.ops[3].arguments[2] = tensor(view_as(kProduct, DType::float32, sum));
+    trace_.segments = {{"micro", 0, 3}, {"update", 3, 4}};
+    trace_.update_pieces.clear();
+  }
+};
+
+TEST_F(FoldCastsOfExchanges, TheExchangeWidensWhatItAddsUp) {
+  for (const DType low : {DType::bfloat16, DType::float16}) {
+    trace_.ops[0].arguments[0] = tensor(view_as(kLow, low), true);
+    trace_.ops[1].arguments[1] = tensor(view_as(kLow, low));
+    const Trace folded = fold_casts(trace_);
+    EXPECT_EQ(folded.ops[2].arguments[1].views[0], view_as(kLow, low, {32}));
+    EXPECT_EQ(folded.ops[2].arguments[0].views[0], view_as(kProduct, DType::float32, {16}));
+    EXPECT_EQ(folded.ops[2].bytes_moved, 1000 - 64);
+    EXPECT_EQ(folded.buffers[kLow].role, Role::gradient);
+    EXPECT_TRUE(folds());
+  }
+}
+
+// Of 128 bytes of float32 half cross. Of an all-reduce the float32 sums do as well.
+TEST_F(FoldCastsOfExchanges, FewerBytesCross) {
+  EXPECT_EQ(fold_casts(trace_).ops[2].link_bytes, 32);
+  exchange("plimsoll::all_reduce_", {32}, 128);
+  EXPECT_EQ(fold_casts(trace_).ops[2].link_bytes, 96);
+}
+
+TEST_F(FoldCastsOfExchanges, SumsOfSixteenBitsAndOtherExchangesAreNotFolded) {
+  const Trace as_it_was = trace_;
+  trace_.ops[2].arguments[0].views[0].dtype = DType::bfloat16;
+  EXPECT_FALSE(folds());
+  for (const char* name : {"plimsoll::all_gather_", "plimsoll::gather_", "plimsoll::broadcast_"}) {
+    trace_ = as_it_was;
+    trace_.ops[2].name = name;
+    EXPECT_FALSE(folds()) << name;
+  }
+  trace_ = as_it_was;
+  EXPECT_TRUE(folds());
+}
+
+TEST_F(FoldCastsOfExchanges, APartOfTheGradientIsNotFolded) {
+  const Trace as_it_was = trace_;
+  trace_.ops[2].arguments[1].views[0].sizes = {31};
+  EXPECT_FALSE(folds());
+  trace_ = as_it_was;
+  trace_.ops[2].arguments[1].views[0].offset = 1;
+  EXPECT_FALSE(folds());
+  trace_ = as_it_was;
+  trace_.ops[2].arguments[1].views[0].dtype = DType::int32;  // its bits
+  EXPECT_FALSE(folds());
+}
+
+// Its norm is taken too, of the float32.
+TEST_F(FoldCastsOfExchanges, AnotherReaderKeepsTheCast) {
+  trace_.ops.insert(trace_.ops.begin() + 3, op_in_phase("aten::mm.out", Phase::update,
+                                                        {tensor(view_as(kNorms, DType::float32), true),
+                                                         tensor(view_as(kGradient, DType::float32))}));
+  trace_.segments[1].end = 5;
+  EXPECT_EQ(fold_casts(trace_).ops[2].arguments[1].views[0], view_as(kGradient, DType::float32, {32}));
+  EXPECT_EQ(fold_casts(trace_).ops[2].link_bytes, 64);
+}
+
 }  // namespace
 }  // namespace plimsoll
