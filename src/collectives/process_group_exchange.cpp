@@ -12,6 +12,7 @@
 #include "collectives/gloo_group.h"
 #include "collectives/ordered_sum.h"
 #include "collectives/rank_fault.h"
+#include "collectives/sigpipe.h"
 #include "collectives/store_watch.h"
 #include "plimsoll/error.h"
 
@@ -26,6 +27,7 @@ class ProcessGroupExchange final : public Exchange {
  public:
   ProcessGroupExchange(const StorePointer& store, const ProcessGroupOptions& options)
       : rank_(options.rank), size_(options.size), watch_(std::make_shared<StoreWatch>(store, options)) {
+    const SigpipeBlocked blocked;
     try {
       group_ = make_gloo_group(store, rank_, size_, options.address, options.patience);
     } catch (const std::exception& error) {
@@ -41,7 +43,11 @@ class ProcessGroupExchange final : public Exchange {
     watch_->start();
   }
 
-  ~ProcessGroupExchange() override { watch_->stop(); }
+  ~ProcessGroupExchange() override {
+    const SigpipeBlocked blocked;
+    watch_->stop();
+    group_.reset();
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -131,6 +137,7 @@ class ProcessGroupExchange final : public Exchange {
   // A connection may be known to be broken: then the message does not start.
   template <class Start>
   c10::intrusive_ptr<c10d::Work> started(const Start& start) {
+    const SigpipeBlocked blocked;
     try {
       return start();
     } catch (const std::exception& error) {

@@ -17,6 +17,7 @@
 #include "collectives/process_group_exchange.h"
 #include "collectives/rank_fault.h"
 #include "collectives/shared_memory_exchange.h"
+#include "collectives/sigpipe.h"
 #include "collectives/store.h"
 #include "plimsoll/error.h"
 
@@ -208,7 +209,10 @@ std::shared_ptr<Exchange> meet(const Rendezvous& rendezvous) {
                     "WORLD_SIZE",
                     rendezvous.rank, rendezvous.size));
   }
-  if (rendezvous.size > 1 || rendezvous.through_network) return Meeting(rendezvous).run();
+  if (rendezvous.size > 1 || rendezvous.through_network) {
+    const SigpipeBlocked blocked;
+    return Meeting(rendezvous).run();
+  }
   const auto bytes = static_cast<size_t>(SharedBlock::bytes(1));
   std::shared_ptr<void> block(std::aligned_alloc(4096, bytes), std::free);
   check(block != nullptr, "no memory for the exchange of one rank");

@@ -97,11 +97,14 @@ inline std::vector<std::string> run_processes(int size, const std::function<std:
   std::vector<std::string> texts;
   for (size_t r = 0; r < pids.size(); ++r) {
     ::kill(pids[r], SIGKILL);
-    ::waitpid(pids[r], nullptr, 0);
+    int status = 0;
+    ::waitpid(pids[r], &status, 0);
     std::string text(4096, '\0');
     const ssize_t bytes = ::read(ends[r], text.data(), text.size());
     text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
     ::close(ends[r]);
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+      text += "ended by signal " + std::to_string(WTERMSIG(status));
     texts.push_back(text);
   }
   return texts;
@@ -122,7 +125,7 @@ inline std::string timed_error(const std::function<void()>& action) {
 /// A text of timed_error(): it came within 5 s. Returns the message.
 inline std::string message_in_time(const std::string& text) {
   const size_t space = text.find(' ');
-  if (space == std::string::npos) {
+  if (space == std::string::npos || text.starts_with("ended")) {
     ADD_FAILURE() << "no error: '" << text << "'";
     return text;
   }

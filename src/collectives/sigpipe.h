@@ -1,0 +1,33 @@
+// Keeps writes to closed connections from ending the process: Gloo and c10d write without MSG_NOSIGNAL.
+#pragma once
+
+#include <signal.h>
+
+#include <ctime>
+
+namespace plimsoll {
+
+/// Blocks SIGPIPE on this thread, and on threads that start meanwhile. A write to a closed connection is an error then.
+class SigpipeBlocked {
+ public:
+  SigpipeBlocked() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~SigpipeBlocked() {
+    if (::sigismember(&before_, SIGPIPE)) return;
+#ifdef __linux__
+    const timespec now{};
+    ::sigtimedwait(&pipe_, nullptr, &now);  // one that came meanwhile
+#endif
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SigpipeBlocked(const SigpipeBlocked&) = delete;
+  SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
+
+}  // namespace plimsoll
