@@ -44,6 +44,10 @@ class Exchange {
   /// Returns the text of every rank, in rank order. For the host: a few kilobytes at most.
   virtual std::vector<std::string> gather_text(std::string_view text) = 0;
 
+  /// Throws as the other functions do if another rank has failed, ended or stopped answering. Cheap: it looks at them
+  /// every 250 ms; the executor calls it between operators.
+  virtual void require_others() {}
+
   /// Says what this rank is at, for messages of other ranks: "step 12", "plimsoll::reduce_scatter_ of
   /// layers.3.weight". Costs no more than a copy of the text, which is cut at 200 bytes.
   virtual void note(std::string_view place) = 0;

@@ -38,6 +38,7 @@ class SharedMemoryExchange final : public Exchange {
   void all_gather(const at::Tensor& whole) override;
   void broadcast(const at::Tensor& tensor, int root) override;
   std::vector<std::string> gather_text(std::string_view text) override;
+  void require_others() override;
   void note(std::string_view place) override;
   void fail(std::string_view why) noexcept override;
   int64_t bytes_sent() const override { return bytes_sent_; }
@@ -55,6 +56,7 @@ class SharedMemoryExchange final : public Exchange {
   RankPlace place_of(int rank) const;
   std::byte* next_buffer(int rank) const { return block_.buffer(rank, which_); }
   void beat();
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();  // by require_others()
 
   /// What this rank knows about another one while it waits.
   struct Watched {

@@ -73,6 +73,13 @@ void SharedMemoryExchange::beat() {
   while (!ending_changed_.wait_for(lock, kHeartbeat, [&] { return ending_; })) ++block_.record(rank_).heartbeat;
 }
 
+void SharedMemoryExchange::require_others() {
+  const auto now = Clock::now();
+  if (now - looked_ < kHeartbeat) return;
+  look_at_ranks(std::min(std::chrono::duration_cast<milliseconds>(now - looked_), milliseconds(2 * kHeartbeat)));
+  looked_ = now;
+}
+
 void SharedMemoryExchange::note(std::string_view place) {
   const std::lock_guard lock(text_mutex_);
   block_.record(rank_).place.write(place);

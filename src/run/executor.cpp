@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "collectives/exchange.h"
 #include "device/cpu_backend.h"
 #include "ops/dtypes.h"
 #include "ops/op_call.h"
@@ -254,6 +255,7 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
 }
 
 void Executor::run_one(BoundOp& op) {
+  if (Exchange* const exchange = current_exchange()) exchange->require_others();  // a step may be long
   if (op.op->copy != CopyStage::none)
     run_copy(op);
   else
