@@ -19,6 +19,8 @@ readonly cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 # Headers that those of nvidia-cuda-runtime (cuda_fp16.h, cuda_bf16.h, cuda_runtime_api.h) include: the tests of the CUDA
 # kernels, which run on the CPU, are compiled with them. 130 kB, and no dependency of torch.
 readonly header_wheels=(nvidia-cuda-crt==13.0.88)
+# What torchrun needs of Python beside torch; a test starts ranks with it. 40 kB.
+readonly torchrun_wheels=(typing_extensions==4.15.0)
 # The compiler for NVIDIA devices, which needs none of them to compile: PLIMSOLL_CUDA=off leaves it out, and with it the
 # backend for these devices.
 readonly compiler_wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88)
@@ -169,7 +171,10 @@ install_torch() {
   # The GPU's set holds all that the CPU's does: it stays good when the GPU goes away.
   if [[ "$had" == "$torch_version $flavour" || "$had" == "$torch_version gpu" ]] &&
     [[ -f "$(torch_dir)/lib/libtorch_cpu.so" ]]; then
-    has_cuda_headers || pip_install --no-deps "${header_wheels[@]}"  # a .venv that was made before they were wanted
+    # A .venv that was made before they were wanted.
+    has_cuda_headers || pip_install --no-deps "${header_wheels[@]}"
+    compgen -G "$venv/lib/python3*/site-packages/typing_extensions.py" >/dev/null ||
+      pip_install --no-deps "${torchrun_wheels[@]}"
     say "torch: $torch_version already there"
     if ((${#compiler[@]} > 0)) && ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" >/dev/null; then
       say "CUDA compiler: installing it beside torch (no device is needed; PLIMSOLL_CUDA=off leaves it out)"
@@ -189,7 +194,8 @@ install_torch() {
     pip_install "torch==$torch_version" "${compiler[@]}"
     pip_install --no-deps "${header_wheels[@]}"
   else
-    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}" "${header_wheels[@]}" "${compiler[@]}"
+    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}" "${header_wheels[@]}" "${torchrun_wheels[@]}" \
+      "${compiler[@]}"
   fi
   check_loads
   echo "$torch_version $flavour" >"$stamp"

@@ -33,9 +33,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kLookMilliseconds = 500;  ///< after a failure the other ranks are looked at so often
 constexpr size_t kKeptText = 16 << 10;  ///< bytes of a rank's standard error
 constexpr int kNotStarted = 127;        ///< exit code of a process whose program cannot be run
 constexpr std::array kStops = {SIGINT, SIGTERM, SIGHUP};
+
+/// Whether a process is stopped by a signal: state T of /proc/PID/stat, behind the name in brackets.
+bool is_stopped(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] == 'T';
+}
 
 [[noreturn]] void fail(const std::string& what, int error) {
   throw UserError(fmt::format("{}: {}", what, std::generic_category().message(error)), UserError::Kind::failure);
@@ -133,6 +143,7 @@ struct Rank {
   std::string text;           ///< the end of what it wrote there
   std::optional<int> status;  ///< of waitpid
   bool terminated = false;    ///< by us, because another one had failed
+  bool stood_still = false;   ///< it was stopped by a signal
 
   bool failed() const { return status && *status != 0; }
   int signal() const { return status && WIFSIGNALED(*status) ? WTERMSIG(*status) : 0; }
@@ -235,7 +246,7 @@ class Run {
     int milliseconds = -1;
     if (deadline_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
-      milliseconds = static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+      milliseconds = static_cast<int>(std::clamp<int64_t>(left, 0, kLookMilliseconds));
     }
     ::poll(files.data(), files.size(), milliseconds);
   }
@@ -286,7 +297,14 @@ class Run {
 
   /// Ends the ranks that go on although another one has failed.
   void hurry() {
-    if (!deadline_ || Clock::now() < *deadline_) return;
+    if (!deadline_) return;
+    // One that is stopped (SIGSTOP) hears of nothing else. The others have named it by then.
+    for (Rank& rank : ranks_)
+      if (rank.process > 0 && !rank.terminated && is_stopped(rank.process)) {
+        ::kill(rank.process, SIGKILL);
+        rank.terminated = rank.stood_still = true;
+      }
+    if (Clock::now() < *deadline_) return;
     for (Rank& rank : ranks_) {
       if (rank.process < 0) continue;
       ::kill(rank.process, asked_ ? SIGKILL : SIGTERM);
@@ -315,14 +333,18 @@ class Run {
   }
 
   std::string ended_others() const {
-    std::string list;
-    for (size_t i = 0; i < ranks_.size(); ++i)
-      if (ranks_[i].terminated) list += fmt::format("{}{}", list.empty() ? "" : ", ", i);
-    if (list.empty()) return "";
-    return fmt::format("; rank{} {} did not end within {:g} s and {} terminated",
-                       list.find(',') == std::string::npos ? "" : "s", list,
-                       std::chrono::duration<double>(processes_.patience).count(),
-                       list.find(',') == std::string::npos ? "was" : "were");
+    const auto list = [&](bool stood_still, const std::string& why) {
+      std::string ranks;
+      for (size_t i = 0; i < ranks_.size(); ++i)
+        if (ranks_[i].terminated && ranks_[i].stood_still == stood_still)
+          ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", i);
+      const bool several = ranks.find(',') != std::string::npos;
+      return ranks.empty() ? ranks
+                           : fmt::format("; rank{} {} {} and {} terminated", several ? "s" : "", ranks, why,
+                                         several ? "were" : "was");
+    };
+    const double patience = std::chrono::duration<double>(processes_.patience).count();
+    return list(false, fmt::format("did not end within {:g} s", patience)) + list(true, "did not run (SIGSTOP)");
   }
 
   void show_errors() const {
