@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <latch>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -68,6 +69,52 @@ TEST(Loader, TheLastBatchOfAStepMayBeSmaller) {
     }
   EXPECT_THROW(Loader(numbered, {.num_workers = 0, .batches_per_step = 0}), InternalError);
   EXPECT_THROW(Loader(numbered, {.num_workers = 0, .samples_of_last = 2}), InternalError);
+}
+
+// Batches of all ranks in turn are those of one, also where the last of a step is smaller: it comes to another rank in
+// each step if the ranks do not divide a step's batches.
+TEST(Loader, RanksInTurnHaveTheBatchesOfOne) {
+  for (int64_t ranks : {2, 3, 4})
+    for (int64_t workers : {0, 1, 3})
+      for (int64_t batches_per_step : {1, 4, 6})
+        for (int64_t samples_of_last : {0, 2}) {
+          const LoaderOptions options{.num_workers = workers,
+                                      .prefetch = 2,
+                                      .samples_per_batch = 5,
+                                      .batches_per_step = batches_per_step,
+                                      .samples_of_last = samples_of_last,
+                                      .start = 13};
+          Loader one(numbered, options);
+          std::vector<std::unique_ptr<Loader>> all;
+          for (int64_t rank = 0; rank < ranks; ++rank) {
+            LoaderOptions own = options;
+            own.stride = ranks;
+            own.offset = rank;
+            all.push_back(std::make_unique<Loader>(numbered, own));
+          }
+          for (int64_t i = 0; i < 48; ++i) {
+            const Batch expected = one.next(), got = all[static_cast<size_t>(i % ranks)]->next();
+            ASSERT_EQ(got.position, expected.position) << "batch " << i << " of " << ranks << " ranks";
+            ASSERT_EQ(got.samples, expected.samples) << "batch " << i << " of " << ranks << " ranks";
+            ASSERT_EQ(first_number(got), expected.position);
+          }
+        }
+}
+
+// Each batch is made on one rank.
+TEST(Loader, ARankMakesNoBatchOfAnother) {
+  std::mutex mutex;
+  std::set<int64_t> made;
+  Loader loader(
+      [&](int64_t first, int64_t samples) {
+        const std::lock_guard lock(mutex);
+        made.insert(first);
+        return numbered(first, samples);
+      },
+      {.num_workers = 2, .prefetch = 4, .samples_per_batch = 2, .start = 0, .stride = 3, .offset = 1});
+  for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(loader.next().position, 2 * (3 * i + 1));
+  const std::lock_guard lock(mutex);
+  for (const int64_t first : made) EXPECT_EQ(first % 6, 2) << first;
 }
 
 TEST(Loader, PreparesNoMoreThanAsked) {
