@@ -108,13 +108,14 @@ struct Reason {
 /// Choices of the planner that its passes carry out (src/plan/pipeline.cpp).
 struct PlanChoices {
   bool update_in_backward = false;  ///< parameters are updated during backward
-  std::vector<Memory> memory;       ///< by buffer of the recorded trace, where it is stored; empty: all on the device
-  std::vector<char> kept;           ///< by value of forward (plan/graph/training_graph), what is not recomputed; empty:
-                                    ///< the pass does not run
-  bool offload = false;             ///< copies are inserted for what is offloaded or not stored on the device
-  std::vector<char> offloaded;      ///< by value of forward: offloaded between forward and backward
-  bool host_updates = false;        ///< updates of state in host memory run on the host
-  int64_t copy_limit_bytes = 0;     ///< live bytes on the device, at most, at which copies may overlap ops
+  bool recompute = false;           ///< values of forward that are not kept are recomputed in backward
+  std::vector<Memory> memory;       ///< memory of each buffer of the recorded trace; empty: all on the device
+  std::vector<char>
+      kept;              ///< for each forward value (plan/graph/training_graph): 1 if it is kept, 0 if it is recomputed
+  bool offload = false;  ///< copies are inserted for what is offloaded or not stored on the device
+  std::vector<char> offloaded;   ///< by value of forward: offloaded between forward and backward
+  bool host_updates = false;     ///< updates of state in host memory run on the host
+  int64_t copy_limit_bytes = 0;  ///< live bytes on the device, at most, at which copies may overlap ops
 };
 
 /// A schedule and its placement. Offsets are bytes from the arena's start, multiples of trace.alignment.
@@ -191,9 +192,9 @@ std::string plan_hash(const Plan& plan);
 struct PassReport {
   std::string_view pass;   ///< its name, "recompute"; "recorded" for the trace before all passes
   bool applied = true;     ///< false: the options or the choices of the plan leave it out
-  bool changed = false;    ///< the trace is another than before
-  int64_t ops = 0;         ///< of the trace after the pass
-  int64_t buffers = 0;     ///< that are persistent or used by an op
+  bool changed = false;    ///< the pass changed the trace
+  int64_t ops = 0;         ///< number of ops after the pass
+  int64_t buffers = 0;     ///< number of buffers that are persistent or used by an op
   int64_t live_bytes = 0;  ///< the largest sum of live bytes on the device
 };
 

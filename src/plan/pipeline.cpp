@@ -88,7 +88,6 @@ OffloadChoice offload_choice(const Trace& trace, const PassInputs& in) {
 Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   const PlanOptions& options = in.options;
   const PlanChoices& choices = in.choices;
-  const bool recomputing = !choices.kept.empty();
   // A trace without training is placed as it was prepared.
   const Fusing* const fusing = plan.trace.segment("micro") ? options.fusing.get() : nullptr;
   PassRunner run(plan, first, last, in.observer);
@@ -114,9 +113,10 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   // Before offload, which inserts copies of what is not on the device.
   run.pass("assign_memories", !choices.memory.empty(),
            [&](Trace trace) { return assign_memories(std::move(trace), choices.memory); });
-  run.pass("recompute", recomputing, [&](Trace trace) { return recompute(std::move(trace), recompute_choices(in)); });
+  run.pass("recompute", choices.recompute,
+           [&](Trace trace) { return recompute(std::move(trace), recompute_choices(in)); });
   // After recompute, whose ops may read parameters.
-  run.pass("settle_updates", recomputing, settle_updates);
+  run.pass("settle_updates", choices.recompute, settle_updates);
   // After recompute, whose ops may read what is offloaded.
   run.pass("offload", choices.offload, [&](Trace trace) {
     const OffloadChoice choice = offload_choice(trace, in);

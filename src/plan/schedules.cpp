@@ -97,6 +97,7 @@ Plan Schedules::unchanged() const {
 
 Plan Schedules::with(const RecomputeAnswer& answer) const {
   PlanChoices choices;
+  choices.recompute = true;
   choices.kept = answer.kept;
   Plan plan = placed(trace_, std::move(choices));
   plan.checkpointed = answer.cost > 0;
@@ -110,6 +111,7 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
                      int64_t limit) const {
   PlanChoices choices;
   choices.memory = arrangement.away.memory;
+  choices.recompute = true;
   choices.kept = answer.kept;
   choices.offload = true;
   choices.offloaded = answer.moved;

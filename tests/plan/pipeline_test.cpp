@@ -187,6 +187,23 @@ TEST(Pipeline, AStepWithoutTrainingIsPlacedAsPrepared) {
   EXPECT_THAT(observe(text.trace, plan, options).applied, Not(Contains("recompute")));
 }
 
+// Nothing can be recomputed, which leaves no pass out: updates among backward ops are settled all the same.
+TEST(Pipeline, AStepWithoutSavedValuesRunsTheSamePasses) {
+  TraceText text(
+      "buffer x 64 persistent\nbuffer w 64 state\nbuffer g 64\nbuffer out 64 output\nmicro\n"
+      "f - out = x w\nb - g = x w\nb - out = w\nupdate\nu - w <- g\n");
+  text.trace.buffers[text["w"]].role = Role::parameter;
+  text.trace.buffers[text["g"]].role = Role::gradient;
+  const int32_t op = text.trace.segment("update")->begin;
+  text.trace.update_pieces.push_back({UpdatePiece::Kind::update, text["w"], text["g"], op, op + 1});
+  PlanOptions options = options_for_test();
+  options.update_in_backward = Choice::on;
+  const Plan plan = make_plan(text.trace, options);
+  EXPECT_THAT(plan.choices.kept, ::testing::IsEmpty());
+  EXPECT_THAT(observe(text.trace, plan, options).applied,
+              IsSupersetOf({"update_in_backward", "recompute", "settle_updates"}));
+}
+
 TEST(Pipeline, APlanOfOtherChoicesIsAnError) {
   const TraceText text = small_step();
   PlanOptions options = options_for_test();

@@ -87,6 +87,7 @@ OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, 
 
 OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const {
   PlanChoices choices;
+  choices.recompute = true;
   choices.kept = kept;
   choices.offload = true;
   choices.offloaded = moved;
@@ -182,8 +183,9 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   } else {
     const std::vector<int32_t> region = search_.region_of_values();
     const int32_t regions = search_.regions();
-    int evaluations = std::clamp<int>(static_cast<int>(parameters_.evaluation_work / (trace_.ops.size() + 1)),
-                                      parameters_.min_evaluations, parameters_.max_evaluations);
+    int evaluations = static_cast<int>(std::clamp(parameters_.evaluation_work / (trace_.ops.size() + 1),
+                                                  static_cast<size_t>(parameters_.min_evaluations),
+                                                  static_cast<size_t>(parameters_.max_evaluations)));
     // What the first k regions keep is moved.
     const auto propose = [&](int32_t k, double price) {
       int64_t aim = limit;

@@ -332,6 +332,7 @@ TEST(OffloadSearch, SeesGradientsLeave) {
   const auto found = moving.cheapest(1 << 20, 0);
   ASSERT_TRUE(found);
   PlanChoices choices;
+  choices.recompute = true;
   choices.kept = found->kept;
   choices.offload = true;
   choices.offloaded = found->moved;
