@@ -11,10 +11,12 @@ namespace plimsoll {
 
 /// Limits of the tree search for offsets, and of the searches next to it.
 struct TreeSearchParameters {
-  size_t max_boxes = 3000;                  ///< buffers of a problem that is searched
-  int64_t max_meetings = int64_t{1} << 22;  ///< ordered pairs of buffers that are live at the same time, likewise
+  size_t max_boxes = 3000;  ///< buffers of a problem that is searched, at most
+  int64_t max_meetings =
+      int64_t{1} << 22;  ///< of a problem that is searched: ordered pairs of buffers that are live at
+                         ///< the same time, at most
   size_t max_infeasible_states = size_t{1} << 20;  ///< states remembered as infeasible; each takes tens of bytes
-  int orders = 4;                                  ///< of buffers, tried one after another; 1 to 4
+  int orders = 4;                                  ///< orders of buffers that are tried, 1 to 4
   int64_t promotion_placements = 20000;  ///< single-buffer placements of the short search before it; at most an eighth
                                          ///< of the effort
   uint64_t seed = 0;                     ///< added to the seed of random orders
@@ -26,21 +28,23 @@ struct RecomputeParameters {
   size_t refinement_work = 4'000'000;    ///< values and ops visited in refining one solution; about 0.1 s
   double accepted_cost_ratio = 1.01;     ///< cost over its lower bound at which larger regions are not tried
   size_t max_values_improved = 400;      ///< values of forward for which the minimum-memory solution is improved
-  int improvement_rounds = 4;            ///< of the minimum-memory solution, at most
-  size_t max_partial_solutions = 1024;   ///< kept for each region, at least 2
-  size_t max_region_choices = 24;        ///< of one region, about
+  int improvement_rounds = 4;            ///< rounds that improve the minimum-memory solution, at most
+  size_t max_partial_solutions = 1024;   ///< partial solutions kept for each region, at least 2
+  size_t max_region_choices = 24;        ///< choices kept for one region, approximately at most
   int max_limit_attempts = 8;            ///< lower limits tried for one cut into regions
 };
 
 /// Limits of the search for what to offload.
 struct OffloadParameters {
-  size_t max_exhaustive_combinations = 128;  ///< of kept and offloaded values that are all tried; less than 2^20
-  size_t evaluation_work = 60'000;           ///< ops visited for one limit; about a second
-  int min_evaluations = 10;                  ///< combinations evaluated for one limit, whatever the trace's size
-  int max_evaluations = 40;                  ///< likewise; at least min_evaluations
+  size_t max_exhaustive_combinations =
+      128;                          ///< combinations of kept and offloaded values that are all tried; less than 2^20
+  size_t evaluation_work = 60'000;  ///< ops visited for one limit; about a second
+  int min_evaluations = 10;         ///< combinations evaluated for one limit, at least
+  int max_evaluations = 40;         ///< combinations evaluated for one limit, at most; at least min_evaluations
   int64_t max_value_ratio = 256;    ///< bytes of the largest saved value over those of the smallest offloaded; at
                                     ///< least 1
-  int64_t max_buffer_ratio = 1024;  ///< likewise, of state, gradients and parameters
+  int64_t max_buffer_ratio = 1024;  ///< bytes of the largest buffer of state, gradients or parameters over those of the
+                                    ///< smallest offloaded one; at least 1
   int max_limit_attempts = 3;       ///< lower limits tried for one combination
   int bound_steps = 6;              ///< bisections of the lower bound
   int steps_per_kind = 8;           ///< parts in which a kind (gradients, parameters) is offloaded; at least 1
@@ -50,7 +54,7 @@ struct OffloadParameters {
 struct MergingParameters {
   int32_t max_distance = 256;  ///< ops between the first and the last of a merged pair or group
   size_t max_open_groups =
-      8;  ///< that are compared with every op that follows; at least 1. Updates need few: optimizers
+      8;  ///< open groups, each compared with every op that follows; at least 1. Updates need few: optimizers
           ///< have those with and without weight decay, and with and without a companion
   /// Elements of a parameter that is updated in a group. A larger one, 7 MiB of traffic and more with AdamW and
   /// float32, keeps all threads and a GPU's blocks busy by itself.

@@ -1,8 +1,11 @@
 #include "plimsoll/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <utility>
 
 #include "plan/explain/decision_reasons.h"
 #include "plan/offload/arrangement.h"
@@ -19,21 +22,55 @@
 namespace plimsoll {
 namespace {
 
+// Counts of work and of elements: products of two of them stay below 2^63.
+constexpr int64_t kMostWork = int64_t{1} << 40;
+// Counts that are held in 32 bits.
+constexpr int64_t kMostCount = int64_t{1} << 30;
+
 void require_valid(const SolverParameters& solver) {
-  const auto require = [](bool valid, const char* rule) {
-    if (!valid) throw UserError(std::string("PlanOptions::solver: ") + rule);
+  const auto require = [](const char* name, auto value, auto least, auto most) {
+    // A comparison with NaN is false.
+    if (std::cmp_greater_equal(value, least) && std::cmp_less_equal(value, most)) return;
+    throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, least, most));
   };
-  require(solver.tree_search.orders >= 1 && solver.tree_search.orders <= 4, "tree_search.orders must be 1 to 4");
-  require(solver.recompute.max_exhaustive_decisions <= 30, "recompute.max_exhaustive_decisions must be at most 30");
-  require(solver.recompute.max_partial_solutions >= 2, "recompute.max_partial_solutions must be at least 2");
-  require(solver.offload.max_exhaustive_combinations < size_t{1} << 20,
-          "offload.max_exhaustive_combinations must be less than 2^20");
-  require(solver.offload.max_evaluations >= solver.offload.min_evaluations,
-          "offload.max_evaluations must be at least offload.min_evaluations");
-  require(solver.offload.max_value_ratio >= 1 && solver.offload.max_buffer_ratio >= 1,
-          "offload.max_value_ratio and offload.max_buffer_ratio must be at least 1");
-  require(solver.offload.steps_per_kind >= 1, "offload.steps_per_kind must be at least 1");
-  require(solver.merging.max_open_groups >= 1, "merging.max_open_groups must be at least 1");
+  const auto require_real = [](const char* name, double value, double least, double most) {
+    if (value >= least && value <= most) return;  // false for NaN
+    throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, least, most));
+  };
+  require("max_placement_attempts", solver.max_placement_attempts, 0, kMostCount);
+  require("large_trace_ops", solver.large_trace_ops, 0, kMostCount);
+  require_real("unmerged_recompute_fraction", solver.unmerged_recompute_fraction, 0, 1);
+  require("placement_effort", solver.placement_effort, 0, kMostWork);
+  const TreeSearchParameters& tree = solver.tree_search;
+  require("tree_search.max_boxes", tree.max_boxes, 0, kMostCount);
+  require("tree_search.max_meetings", tree.max_meetings, 0, kMostWork);
+  require("tree_search.max_infeasible_states", tree.max_infeasible_states, 0, kMostWork);
+  require("tree_search.orders", tree.orders, 1, 4);
+  require("tree_search.promotion_placements", tree.promotion_placements, 0, kMostWork);
+  const RecomputeParameters& recompute = solver.recompute;
+  require("recompute.max_exhaustive_decisions", recompute.max_exhaustive_decisions, 0, 30);
+  require("recompute.refinement_work", recompute.refinement_work, 0, kMostWork);
+  require_real("recompute.accepted_cost_ratio", recompute.accepted_cost_ratio, 1, 1e9);
+  require("recompute.max_values_improved", recompute.max_values_improved, 0, kMostCount);
+  require("recompute.improvement_rounds", recompute.improvement_rounds, 0, kMostCount);
+  require("recompute.max_partial_solutions", recompute.max_partial_solutions, 2, kMostCount);
+  require("recompute.max_region_choices", recompute.max_region_choices, 1, kMostCount);
+  require("recompute.max_limit_attempts", recompute.max_limit_attempts, 0, kMostCount);
+  const OffloadParameters& offload = solver.offload;
+  require("offload.max_exhaustive_combinations", offload.max_exhaustive_combinations, 0, (1 << 20) - 1);
+  require("offload.evaluation_work", offload.evaluation_work, 0, kMostWork);
+  require("offload.min_evaluations", offload.min_evaluations, 0, kMostCount);
+  require("offload.max_evaluations", offload.max_evaluations, offload.min_evaluations, kMostCount);
+  require("offload.max_value_ratio", offload.max_value_ratio, 1, kMostWork);
+  require("offload.max_buffer_ratio", offload.max_buffer_ratio, 1, kMostWork);
+  require("offload.max_limit_attempts", offload.max_limit_attempts, 0, kMostCount);
+  require("offload.bound_steps", offload.bound_steps, 0, 1000);
+  require("offload.steps_per_kind", offload.steps_per_kind, 1, 1000);
+  const MergingParameters& merging = solver.merging;
+  require("merging.max_distance", merging.max_distance, 0, kMostCount);
+  require("merging.max_open_groups", merging.max_open_groups, 1, kMostCount);
+  require("merging.max_grouped_elements", merging.max_grouped_elements, 0, kMostWork);
+  require("merging.max_group_elements", merging.max_group_elements, 0, kMostWork);
 }
 
 std::atomic<int64_t> searches = 0;
