@@ -88,6 +88,28 @@ void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::fi
   }
 }
 
+void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std::string& name),
+                          const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
+                          const Job& job) {
+  if (folder.file.empty()) return;
+  std::error_code error;
+  std::vector<std::filesystem::path> written;  // those of its files that are there
+  for (auto entry = std::filesystem::directory_iterator(folder.file, error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    if (is_written(entry->path().filename().string())) written.push_back(entry->path());
+  const auto require_apart = [&](const std::string& what, const std::filesystem::path& file) {
+    if (file.empty() || file == "-") return;
+    const std::filesystem::path parent = std::filesystem::absolute(file, error).parent_path();
+    const bool is_there =
+        std::ranges::any_of(written, [&](const std::filesystem::path& each) { return are_one_file(each, file); });
+    if (is_there || (is_written(file.filename().string()) && are_one_file(parent, folder.file)))
+      throw UserError(fmt::format("{} {} writes {}, which is {}; name another folder", folder.option,
+                                  folder.file.string(), file.string(), what));
+  };
+  for (const InputFile& input : inputs_of(job_file, job)) require_apart(input.what, input.file);
+  for (const OutputFile& output : outputs) require_apart("the file of " + output.option, output.file);
+}
+
 void require_writable(const OutputFile& output) {
   if (output.file.empty() || output.file == "-") return;
   std::error_code ignored;

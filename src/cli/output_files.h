@@ -22,6 +22,12 @@ struct OutputFile {
 void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                            const Job& job);
 
+/// Throws UserError (usage) where `folder` has an input of the job, or one of `outputs`, under a name for which
+/// `is_written` is true: the option writes it.
+void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std::string& name),
+                          const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
+                          const Job& job);
+
 /// Throws UserError (failure) where the file could not be written, with the option: to be called before work that takes
 /// long. Leaves no trace. One that was not given, and -, are passed over.
 void require_writable(const OutputFile& output);

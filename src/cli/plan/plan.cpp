@@ -162,6 +162,9 @@ int run_plan(const PlanArguments& arguments) {
                                   fmt::format("devices={}", arguments.ranks.counts.front()));
   const Job job = with_devices.read();
   arguments.job.require_outputs_apart(job, {{"--html", arguments.html}});
+  require_folder_apart({"--dump-passes", arguments.dump_passes}, is_pass_file,
+                       {{"--html", arguments.html}, {"--json", arguments.job.output.target()}}, arguments.job.file,
+                       job);
   arguments.job.output.require_writable();
   require_writable({"--html", arguments.html});
   if (!arguments.dump_passes.empty()) require_folder_possible({"--dump-passes", arguments.dump_passes});

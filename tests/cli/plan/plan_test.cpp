@@ -168,6 +168,44 @@ TEST_F(PlanCommand, DumpPassesWritesTheTraceAfterEachPass) {
   EXPECT_EQ(get("new/passes/notes.txt"), "mine");
 }
 
+TEST_F(PlanCommand, DumpPassesOverwritesNoOtherFile) {
+  const auto refusal = [&](std::vector<std::string> arguments) {
+    const Outcome outcome = run(std::move(arguments));
+    EXPECT_EQ(outcome.exit_code, 2);
+    return outcome.err;
+  };
+  std::filesystem::create_directory(folder() / "passes");
+  put("passes/00-recorded.txt", get("corpus.txt"));
+  EXPECT_THAT(refusal({"plan", "job.yaml", "data.files=[passes/00-recorded.txt]", "--dump-passes", "passes"}),
+              AllOf(HasSubstr("--dump-passes passes writes "), HasSubstr("one of data.files; name another folder")));
+  put("03-notes.txt", get("job.yaml"));
+  EXPECT_THAT(refusal({"plan", "03-notes.txt", "--dump-passes", "."}), HasSubstr("which is the job file"));
+  EXPECT_THAT(refusal({"plan", "job.yaml", "--json", "new/passes.txt", "--dump-passes", "./new"}),
+              HasSubstr("the file of --json"));
+  EXPECT_THAT(refusal({"plan", "job.yaml", "--html", "07-recompute.txt", "--dump-passes", "."}),
+              HasSubstr("the file of --html"));
+  EXPECT_EQ(get("passes/00-recorded.txt"), get("corpus.txt"));
+  // A link to an input.
+  std::filesystem::remove(folder() / "passes/00-recorded.txt");
+  std::filesystem::create_symlink(folder() / "corpus.txt", folder() / "passes/00-recorded.txt");
+  EXPECT_THAT(refusal({"plan", "job.yaml", "--dump-passes", "passes"}), HasSubstr("one of data.files"));
+  // Beside them it is written.
+  EXPECT_EQ(run({"plan", "job.yaml", "--json", "new/plan.json", "--dump-passes", "new"}).exit_code, 0);
+}
+
+TEST_F(PlanCommand, DumpPassesRemovesAnEarlierDumpAndSaysWhatItCannotRemove) {
+  std::filesystem::create_directory(folder() / "passes");
+  put("passes/03-recompute.txt", "of an earlier version");
+  put("passes/31-nothing.txt", "mine");
+  ASSERT_EQ(run({"plan", "job.yaml", "--dump-passes", "passes"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder() / "passes/03-recompute.txt"));
+  EXPECT_EQ(get("passes/31-nothing.txt"), "mine");
+  std::filesystem::create_directories(folder() / "passes/03-recompute.txt/not-empty");
+  const Outcome outcome = run({"plan", "job.yaml", "--dump-passes", "passes"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("--dump-passes: cannot remove passes/03-recompute.txt: Directory not empty"));
+}
+
 TEST_F(PlanCommand, DumpPassesNeedsAFolderAndOneDevice) {
   const Outcome file = run({"plan", "job.yaml", "--dump-passes", "corpus.txt"});
   EXPECT_EQ(file.exit_code, 1);
