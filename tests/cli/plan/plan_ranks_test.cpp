@@ -99,7 +99,8 @@ class PlanForDevices : public CliTest {
   PlanForDevices() { put_tiny_job(); }
 
   json planned(Arguments options) const {
-    Arguments words = {"plan", "job.yaml", "--json", "-"};
+    // A batch that devices and micro batches divide.
+    Arguments words = {"plan", "job.yaml", "batch_size=32", "--json", "-"};
     words.insert(words.end(), options.begin(), options.end());
     const Outcome outcome = run(words);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -123,7 +124,8 @@ TEST_F(PlanForDevices, HasTheLinkOfTheDeviceOrTheOneThatIsNamed) {
 }
 
 TEST_F(PlanForDevices, TellsTheRowsOfOneDevice) {
-  const Outcome outcome = run({"plan", "job.yaml", "--gpu", "a6000", "--devices", "8", "--html", "plan.html"});
+  const Outcome outcome =
+      run({"plan", "job.yaml", "batch_size=32", "--gpu", "a6000", "--devices", "8", "--html", "plan.html"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("PCI Express 4.0 x16"), HasSubstr("sent per step"), HasSubstr("per device")));
@@ -154,7 +156,7 @@ TEST_F(PlanForDevices, CountsExchanges) {
 
 TEST_F(PlanForDevices, RefusesWhatIsNone) {
   const auto refused = [&](Arguments options, const auto& says) {
-    Arguments words = {"plan", "job.yaml"};
+    Arguments words = {"plan", "job.yaml", "batch_size=32"};
     words.insert(words.end(), options.begin(), options.end());
     expect_refusal(run(words), 2, says);
   };
