@@ -100,7 +100,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   // Before ops are taken out: it reads the order of ops as recorded.
   run.pass("update_in_backward", choices.update_in_backward, update_in_backward);
   // After updates found their places by the gradients, and before the searches, which see when parameters are there.
-  run.pass("gather_late", true, [&](Trace trace) {
+  run.pass("gather_late", gathers_parameters(plan.trace), [&](Trace trace) {
     return gather_late(std::move(trace), options.gradient_checkpointing == Choice::off);
   });
   // Before the searches, so that none weighs or recomputes work that no op needs.

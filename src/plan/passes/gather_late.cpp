@@ -94,6 +94,10 @@ class SegmentGathers {
 
 }  // namespace
 
+bool gathers_parameters(const Trace& trace) {
+  return std::ranges::any_of(trace.ops, [](const Op& op) { return op.name == kGather; });
+}
+
 Trace gather_late(Trace trace, bool again_in_backward) {
   std::map<BufferId, BufferId> whole_of;  // by slice
   for (const Op& op : trace.ops)

@@ -11,6 +11,9 @@
 
 namespace plimsoll {
 
+/// Whether `trace` gathers any.
+bool gathers_parameters(const Trace& trace);
+
 /// Moves each `plimsoll::gather_` to the first use of what it gathers, which gets a buffer of its own in each segment,
 /// and each copy of a slice in `initialize` to the last op before it that makes its parameter. `again_in_backward`: the
 /// parameter is gathered a second time before its first use in backward, and not kept between.
