@@ -8,30 +8,52 @@
 namespace plimsoll {
 namespace {
 
-double thread_seconds() {
+double clock_seconds(clockid_t clock) {
   timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 }  // namespace
 
-MeasureAllowance::MeasureAllowance(const MeasureLimits& limits, std::function<double()> now)
-    : limits_(limits), now_(now ? std::move(now) : thread_seconds) {}
+MeasureAllowance::MeasureAllowance(const MeasureLimits& limits, MeasureClocks clocks)
+    : limits_(limits), clocks_(std::move(clocks)) {
+  if (!clocks_.processor) clocks_.processor = [] { return clock_seconds(CLOCK_THREAD_CPUTIME_ID); };
+  if (!clocks_.wall) clocks_.wall = [] { return clock_seconds(CLOCK_MONOTONIC); };
+}
 
 double MeasureAllowance::seconds_left() const {
   const std::lock_guard lock(mutex_);
   return std::max(0.0, limits_.seconds - spent_);
 }
 
-MeasureAllowance::Charge::Charge(MeasureAllowance* allowance)
-    : allowance_(allowance), begin_(allowance ? allowance->now_() : 0) {}
+void MeasureAllowance::keep_estimate(const std::string& key, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  estimates_.insert_or_assign(key, bytes);
+}
+
+std::optional<int64_t> MeasureAllowance::estimate(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = estimates_.find(key);
+  return found == estimates_.end() ? std::nullopt : std::optional(found->second);
+}
+
+MeasureAllowance::Charge::Charge(MeasureAllowance* allowance) : allowance_(allowance) {
+  if (!allowance_) return;
+  processor_ = allowance_->clocks_.processor();
+  wall_ = allowance_->clocks_.wall();
+}
+
+double MeasureAllowance::Charge::seconds() const {
+  if (!allowance_) return 0;
+  return std::max(allowance_->clocks_.processor() - processor_, allowance_->clocks_.wall() - wall_);
+}
 
 MeasureAllowance::Charge::~Charge() {
   if (!allowance_) return;
-  const double seconds = allowance_->now_() - begin_;
+  const double charged = seconds();
   const std::lock_guard lock(allowance_->mutex_);
-  allowance_->spent_ += seconds;
+  allowance_->spent_ += charged;
 }
 
 }  // namespace plimsoll

@@ -3,23 +3,31 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {
 
 struct MeasureLimits {
-  int64_t bytes = 256 * MiB;  ///< of a measurement's operands and results; one measurement runs at a time
-  double seconds = 3;         ///< of all measurements together: processor time of the thread that plans
+  int64_t bytes = 256 * MiB;  ///< operands, results and scratch of one measurement; one measurement runs at a time
+  double seconds = 3;         ///< of all measurements together
 };
 
-/// The memory and the time that the measurements of one command may take. Threads may share an allowance. Processor
-/// time counts, so that a plan does not depend on what other programs do.
+/// Clocks of measurements, in seconds; an empty one is the machine's.
+struct MeasureClocks {
+  std::function<double()> processor;  ///< processor time of the calling thread
+  std::function<double()> wall;       ///< a steady clock
+};
+
+/// The memory and the time that the measurements of one command may take. Threads may share an allowance. A measurement
+/// is charged the larger of its processor time and its wall time: on a busy machine fewer measurements are made.
 class MeasureAllowance {
  public:
-  /// `now`: seconds of a clock; empty: the processor time of the calling thread.
-  explicit MeasureAllowance(const MeasureLimits& limits = {}, std::function<double()> now = {});
+  explicit MeasureAllowance(const MeasureLimits& limits = {}, MeasureClocks clocks = {});
 
   const MeasureLimits& limits() const { return limits_; }
   /// Seconds that are not spent yet; at least 0.
@@ -34,17 +42,25 @@ class MeasureAllowance {
     ~Charge();
     Charge(const Charge&) = delete;
     Charge& operator=(const Charge&) = delete;
+    /// Seconds that it would charge now; 0 without an allowance.
+    double seconds() const;
 
    private:
     MeasureAllowance* allowance_;
-    double begin_;
+    double processor_ = 0, wall_ = 0;  // at the beginning
   };
+
+  /// Keeps an estimate that stands for a measurement that was not allowed. Another allowance does not have it, so that
+  /// a later command measures.
+  void keep_estimate(const std::string& key, int64_t bytes);
+  std::optional<int64_t> estimate(const std::string& key) const;
 
  private:
   MeasureLimits limits_;
-  std::function<double()> now_;
+  MeasureClocks clocks_;
   mutable std::mutex mutex_;
   double spent_ = 0;
+  std::map<std::string, int64_t> estimates_;
 };
 
 }  // namespace plimsoll

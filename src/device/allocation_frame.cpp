@@ -1,8 +1,28 @@
 #include "device/allocation_frame.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace plimsoll {
+namespace {
+
+thread_local ScratchLimit* scratch_limit = nullptr;
+
+}  // namespace
+
+ScratchLimit::ScratchLimit(int64_t bytes) : bytes_(bytes), before_(scratch_limit) {
+  scratch_limit = this;
+}
+
+ScratchLimit::~ScratchLimit() {
+  scratch_limit = before_;
+}
+
+void ScratchLimit::require(int64_t bytes) {
+  if (!scratch_limit || bytes <= scratch_limit->bytes_) return;
+  scratch_limit->exceeded_ = true;
+  throw std::runtime_error("the op needs more scratch than it may take here");
+}
 
 void AllocationFrame::begin(const std::vector<Output>& outputs, std::byte* workspace, int64_t workspace_bytes,
                             int64_t alignment) {
@@ -31,7 +51,10 @@ void* AllocationFrame::place_for(size_t bytes) {
     return output.place;
   }
   const int64_t offset = find_gap(rounded(bytes));
-  if (workspace_ == nullptr || offset + rounded(bytes) > workspace_bytes_) return nullptr;
+  if (workspace_ == nullptr || offset + rounded(bytes) > workspace_bytes_) {
+    ScratchLimit::require(outside_ + rounded(bytes));
+    return nullptr;
+  }
   void* const address = workspace_ + offset;
   add_block({offset, rounded(bytes), address, /*outside=*/false});
   return address;

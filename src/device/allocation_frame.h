@@ -8,6 +8,27 @@
 
 namespace plimsoll {
 
+/// Limits the scratch that each op of this thread takes outside the arena while it lives: an allocation beyond it
+/// throws, and the op fails. Scratch that a kernel's other threads allocate does not count. The innermost limit holds.
+class ScratchLimit {
+ public:
+  explicit ScratchLimit(int64_t bytes);
+  ~ScratchLimit();
+  ScratchLimit(const ScratchLimit&) = delete;
+  ScratchLimit& operator=(const ScratchLimit&) = delete;
+
+  /// Whether an op asked for more. A kernel may catch what an allocation throws, and take another way.
+  bool exceeded() const { return exceeded_; }
+
+  /// Throws std::runtime_error if a limit of this thread is less than `bytes`.
+  static void require(int64_t bytes);
+
+ private:
+  int64_t bytes_;
+  bool exceeded_ = false;
+  ScratchLimit* before_;
+};
+
 class AllocationFrame {
  public:
   struct Output {
@@ -31,7 +52,7 @@ class AllocationFrame {
   Usage end() const;
 
   /// The place for a request: an output's, recognised by its exact size, or planned scratch. nullptr: there is none;
-  /// the caller takes memory elsewhere and says so.
+  /// the caller takes memory elsewhere and says so. Throws where a ScratchLimit forbids that.
   void* place_for(size_t bytes);
   void taken_outside(void* address, size_t bytes);
   /// Scratch is given back. False: it is none of the frame's.

@@ -18,12 +18,12 @@ WorkspaceModel cpu_workspace_model(int threads, std::shared_ptr<MeasureAllowance
   };
 }
 
-EstimatedScratch estimated_scratch(const Trace& trace, int threads) {
+EstimatedScratch estimated_scratch(const Trace& trace, int threads, const MeasureAllowance* allowance) {
   EstimatedScratch result;
   std::set<std::vector<int64_t>> counted;  // by dtype, sizes and strides
   for (const Op& op : trace.ops)
     ops::cpu_workspace_bytes(op, threads, [&](const ops::LibraryProduct& product) {
-      const int64_t bytes = estimate_in_use(product, threads);
+      const int64_t bytes = estimate_in_use(product, threads, allowance);
       if (bytes == 0) return int64_t{0};
       std::vector<int64_t> key = {static_cast<int64_t>(product.left.dtype), product.adds};
       for (const View* view : {&product.left, &product.right, &product.result}) {

@@ -22,8 +22,8 @@ struct EstimatedScratch {
   int64_t matmuls = 0;
   int64_t bytes = 0;  ///< the largest estimate; one op runs at a time
 };
-/// Returns which scratch of the ops of `trace` that run on the CPU is an estimate of a cpu_workspace_model() of this
-/// process. Measures nothing.
-EstimatedScratch estimated_scratch(const Trace& trace, int threads);
+/// Returns the number of matmuls of `trace` with estimated scratch, and the largest estimate in bytes. The estimates
+/// are those of cpu_workspace_model() with this allowance. Measures nothing.
+EstimatedScratch estimated_scratch(const Trace& trace, int threads, const MeasureAllowance* allowance);
 
 }  // namespace plimsoll

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "device/cpu_allocator.h"
 #include "device/host_memory.h"
@@ -110,7 +112,9 @@ std::string key_of(const ops::LibraryProduct& product, int threads) {
 /// Figures by key_of(), for all threads of this process.
 struct Figures {
   std::mutex mutex;
-  std::map<std::string, int64_t> measured, estimated;
+  std::map<std::string, int64_t> measured;
+  std::map<std::string, int64_t> estimated;             // without an allowance; an allowance has its own
+  std::map<std::pair<DType, int>, MatmulSpeed> speeds;  // by type and threads
 };
 Figures& figures() {
   static Figures all;
@@ -152,12 +156,73 @@ double expected_flops_per_second(DType dtype, int threads) {
   return one * std::min(threads, cores);
 }
 
-// Full-size matmuls leave this to estimates, seconds.
-constexpr double kSecondsForEstimates = 0.5;
-// The largest part of the remaining time that one estimate may take.
-constexpr double kPartOfTime = 1.0 / 4;
-// The largest part of the memory that a part of a matmul may take.
+// The largest part of the remaining time that one matmul may take.
+constexpr double kPartOfTime = 1.0 / 2;
+// The largest part that the parts of one matmul may take together.
+constexpr double kPartOfTimeForParts = 1.0 / 4;
+// The largest part that a part may take which is run to measure the speed.
+constexpr double kPartOfTimeForSpeed = 1.0 / 16;
+// A matmul may run if one of at least this part of its flops was measured.
+constexpr double kPartOfFlops = 1.0 / 64;
+// Otherwise it may take this, seconds expected.
+constexpr double kUntriedSeconds = 0.01;
+// A shorter run has no speed: it is overhead, or a figure that was known.
+constexpr double kShortestRun = 50e-6;
+// The largest part of the memory that a part of a matmul may take: its rows may take more pages than they fill. Less
+// than a quarter more is its scratch, at most.
 constexpr int64_t kPartOfMemory = 4;
+
+int64_t measurement_bytes(const ops::LibraryProduct& product) {
+  return product_bytes(product) + product_scratch_bound(product);
+}
+
+/// Runs matmuls within an allowance, and learns their speed.
+class LimitedMatmuls {
+ public:
+  LimitedMatmuls(MatmulSpeed& speed, MeasureAllowance& allowance, const ops::ProductScratch& measure)
+      : speed_(speed), allowance_(allowance), measure_(measure) {}
+
+  double left() const { return allowance_.seconds_left(); }
+  double seconds(const ops::LibraryProduct& product) const { return product_flops(product) / speed_.flops_per_second; }
+
+  /// Whether a matmul as large has a known speed, or is expected to take little.
+  bool is_tried(const ops::LibraryProduct& product) const {
+    return product_flops(product) * kPartOfFlops <= speed_.measured_flops;
+  }
+  bool has_time(const ops::LibraryProduct& product, double part) const {
+    if (left() <= 0) return false;
+    if (std::isinf(left())) return true;
+    const double most = is_tried(product) ? left() * part : std::min(kUntriedSeconds, left() * kPartOfTimeForSpeed);
+    return seconds(product) <= most;
+  }
+  bool has_memory(int64_t bytes) const { return allowance_.allows(bytes, 0); }
+
+  int64_t run(const ops::LibraryProduct& product) {
+    const MeasureAllowance::Charge charge(&allowance_);
+    const int64_t bytes = measure_(product);
+    const double taken = charge.seconds(), flops = product_flops(product);
+    if (taken >= kShortestRun && 2 * flops >= speed_.measured_flops) {
+      speed_.flops_per_second = flops / taken;
+      speed_.measured_flops = std::max(speed_.measured_flops, flops);
+    }
+    return bytes;
+  }
+
+  /// Runs parts of `product`, small ones first, until its speed is known.
+  void try_parts(const ops::LibraryProduct& product) {
+    for (auto size = kEstimateSizes.rbegin(); size != kEstimateSizes.rend() && !is_tried(product); ++size) {
+      const ops::LibraryProduct part = product_part(product, *size);
+      if (product_flops(part) <= speed_.measured_flops) continue;
+      if (!has_time(part, kPartOfTimeForSpeed) || !has_memory(kPartOfMemory * product_bytes(part))) return;
+      run(part);
+    }
+  }
+
+ private:
+  MatmulSpeed& speed_;
+  MeasureAllowance& allowance_;
+  const ops::ProductScratch& measure_;
+};
 
 }  // namespace
 
@@ -169,24 +234,24 @@ int64_t measured_product_scratch(const ops::LibraryProduct& product, int threads
   return measured(all, product, threads);
 }
 
-ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, double flops_per_second,
+ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, MatmulSpeed& speed,
                                             MeasureAllowance& allowance, const ops::ProductScratch& measure) {
-  const auto seconds = [&](const ops::LibraryProduct& each) { return product_flops(each) / flops_per_second; };
-  const auto run = [&](const ops::LibraryProduct& each) {
-    const MeasureAllowance::Charge charge(&allowance);
-    return measure(each);
-  };
-  const double whole =
-      std::min(seconds(product) + kSecondsForEstimates, seconds(product) / kPartOfTime);  // a small one always has time
-  if (allowance.seconds_left() > 0 && allowance.allows(product_bytes(product), whole)) return {run(product), false};
+  LimitedMatmuls matmuls(speed, allowance, measure);
+  const bool has_memory = matmuls.has_memory(measurement_bytes(product));
+  if (has_memory && matmuls.has_time(product, kPartOfTime)) return {matmuls.run(product), false};
+  if (!matmuls.is_tried(product)) {
+    matmuls.try_parts(product);
+    if (has_memory && matmuls.has_time(product, kPartOfTime)) return {matmuls.run(product), false};
+  }
   for (const int64_t size : kEstimateSizes) {
-    const double left = allowance.seconds_left();
-    const double most = size == kSmallestEstimateSize ? left : left * kPartOfTime;
+    const double most = matmuls.left() * (size == kSmallestEstimateSize ? kPartOfTime : kPartOfTimeForParts);
     double expected = 0;
     const auto part = [&](const ops::LibraryProduct& each) -> std::optional<int64_t> {
-      expected += seconds(each);
-      if (expected > most || !allowance.allows(kPartOfMemory * product_bytes(each), 0)) return std::nullopt;
-      return run(each);
+      expected += matmuls.seconds(each);
+      if (expected > most || !matmuls.has_time(each, kPartOfTime) ||
+          !matmuls.has_memory(kPartOfMemory * product_bytes(each)))
+        return std::nullopt;
+      return matmuls.run(each);
     };
     if (const auto bytes = estimated_product_scratch(product, size, part)) return {*bytes, true};
   }
@@ -206,27 +271,30 @@ ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int thr
   const std::lock_guard lock(all.mutex);
   if (const auto known = find(all.measured, key)) return {*known, false};
   std::optional<MeasureAllowance> unlimited;
-  if (allowance) {
-    if (const auto known = find(all.estimated, key)) return {*known, true};
+  MeasureAllowance* const given = allowance;
+  if (given) {
+    if (const auto known = given->estimate(key)) return {*known, true};
   } else {
     // The pages of a result are not refused if the machine does not have them: the system ends a program for them.
     const int64_t bytes = host_memory_now().value_or(std::numeric_limits<int64_t>::max());
     allowance = &unlimited.emplace(MeasureLimits{bytes, std::numeric_limits<double>::infinity()});
   }
-  const ProductScratchFigure figure =
-      product_scratch_within(product, expected_flops_per_second(left.dtype, threads), *allowance,
-                             [&](const ops::LibraryProduct& each) { return measured(all, each, threads); });
-  if (figure.is_estimate) all.estimated.insert_or_assign(key, figure.bytes);
+  MatmulSpeed& speed = all.speeds[{left.dtype, threads}];
+  if (speed.flops_per_second == 0) speed.flops_per_second = expected_flops_per_second(left.dtype, threads);
+  const ProductScratchFigure figure = product_scratch_within(
+      product, speed, *allowance, [&](const ops::LibraryProduct& each) { return measured(all, each, threads); });
+  if (figure.is_estimate && given) given->keep_estimate(key, figure.bytes);
+  if (figure.is_estimate && !given) all.estimated.insert_or_assign(key, figure.bytes);
   return figure;
 }
 
-int64_t estimate_in_use(const ops::LibraryProduct& product, int threads) {
+int64_t estimate_in_use(const ops::LibraryProduct& product, int threads, const MeasureAllowance* allowance) {
   if (is_empty(product)) return 0;
   const std::string key = key_of(product, threads);
   Figures& all = figures();
   const std::lock_guard lock(all.mutex);
   if (find(all.measured, key)) return 0;
-  return find(all.estimated, key).value_or(0);
+  return (allowance ? allowance->estimate(key) : find(all.estimated, key)).value_or(0);
 }
 
 }  // namespace plimsoll

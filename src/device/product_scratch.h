@@ -18,19 +18,27 @@ struct ProductScratchFigure {
   bool is_estimate = false;
 };
 
+/// Speed of the matmuls of one type.
+struct MatmulSpeed {
+  double flops_per_second = 0;  ///< expected; after a run, that of the largest matmul that ran
+  double measured_flops = 0;    ///< of the largest matmul that ran; 0: none
+};
+
 /// Returns the scratch of `product` within `allowance`: measured if the allowance allows the matmul, and otherwise
 /// estimated from parts of it (ops/workspace/product_estimate.h) or, if there is no time for parts either, its upper
-/// bound. The expected time is that of `flops_per_second`. `measure` runs a matmul.
-ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, double flops_per_second,
+/// bound. A matmul may take half of the remaining seconds, by `speed`, which each run corrects. Before a matmul with
+/// more than 64 times the flops of all that ran, smaller parts of it run. `measure` runs a matmul.
+ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, MatmulSpeed& speed,
                                             MeasureAllowance& allowance, const ops::ProductScratch& measure);
 
 /// Returns the scratch of `product`. A matmul in float32 blocks is not run, because its scratch has a formula. Other
 /// matmuls are measured within `allowance`; nullptr: without a limit of time, if the machine has the memory for the
-/// operands and the result. A measured figure and an estimate hold for the life of the process; a measured figure
-/// replaces an estimate.
+/// operands, the result and the scratch. A measured figure holds for the life of the process and replaces an estimate.
+/// An estimate holds for its allowance.
 ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int threads, MeasureAllowance* allowance);
 
-/// Returns the estimate that product_scratch() gives for `product` at present; 0: it gives none. Measures nothing.
-int64_t estimate_in_use(const ops::LibraryProduct& product, int threads);
+/// Returns the estimate that product_scratch() gives for `product` and `allowance` at present; 0: it gives none.
+/// Measures nothing.
+int64_t estimate_in_use(const ops::LibraryProduct& product, int threads, const MeasureAllowance* allowance);
 
 }  // namespace plimsoll

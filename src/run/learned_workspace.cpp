@@ -39,35 +39,38 @@ bool LearnedWorkspace::learn_beside(int64_t bytes) {
 LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend,
                                                  const RunOp& run) {
   bool any = false;
-  std::set<std::string> refused;
+  int64_t refused = 0;
+  std::set<std::string> seen;
   for (const Op& op : trace.ops) {
-    if (!op.call || op.link_bytes > 0) continue;     // an exchange takes all ranks
-    if (operand_bytes(trace, op) > bytes) continue;  // a large one may be asked for again, with more bytes
-    const auto [entry, fresh] = bytes_.try_emplace(key_of(op), 0);
-    if (!fresh) continue;
+    if (!op.call || op.link_bytes > 0) continue;  // an exchange takes all ranks
+    const std::string key = key_of(op);
+    if (bytes_.contains(key) || !seen.insert(key).second) continue;
+    if (operand_bytes(trace, op) > bytes) {  // may be asked for again, with more bytes
+      refused += !base_ || !base_(op);
+      continue;
+    }
     Op ruled = op;  // by rule it takes this much; what comes on top is learned
-    int64_t& learned = entry->second;
-    const auto try_op = [&] {
+    const auto run_op = [&] {
       SingleOp single(trace, ruled, op.on_host ? cpu_backend() : backend);
       single.run();
       single.synchronize();
-      learned = single.unplanned_bytes();
-      any |= learned > 0;
+      const int64_t unplanned = single.unplanned_bytes();
+      bytes_[key] = unplanned;
+      any |= unplanned > 0;
       any |= learn_beside(single.beside_bytes());
     };
     try {
       if (base_) ruled.workspace_bytes = placed_bytes(trace, base_(op).value_or(0));
       if (!run) {
-        try_op();
-      } else if (!run(op, try_op)) {
-        refused.insert(entry->first);
-        bytes_.erase(entry);
+        run_op();
+      } else if (!run(op, operand_bytes(trace, ruled), run_op)) {
+        ++refused;
+        bytes_.erase(key);
       }
     } catch (const UserError&) {  // refuses zeros, or there is no room to try it: the first step will tell
-      bytes_.erase(entry);
     }
   }
-  return {any, static_cast<int64_t>(refused.size())};
+  return {any, refused};
 }
 
 std::string LearnedWorkspace::text() const {

@@ -27,14 +27,15 @@ class LearnedWorkspace {
   /// True if this is more than was known.
   bool learn_beside(int64_t bytes);
 
-  /// Runs every distinct op of `trace` once, apart from everything, on zeros; ops whose operands take more than `bytes`
-  /// are left to the first step. `run` may refuse to run an op: it calls its argument, or returns false, and the op is
-  /// left to the first step; empty: every op runs.
-  using RunOp = std::function<bool(const Op&, const std::function<void()>&)>;
+  /// Runs an op, whose operands, results and scratch by rule take `bytes`, by calling `run_op`. Returns false if it did
+  /// not run the op, or the op failed because of a limit.
+  using RunOp = std::function<bool(const Op& op, int64_t bytes, const std::function<void()>& run_op)>;
   struct Probed {
     bool learned = false;  ///< an op took more than was known: a plan made before is wrong
-    int64_t refused = 0;   ///< distinct ops that were not run
+    int64_t refused = 0;   ///< distinct ops that `run` refused, and larger ones without a rule
   };
+  /// Runs every distinct op of `trace` once, apart from everything, on zeros. Ops whose operands take more than `bytes`
+  /// and ops that `run` refuses are left to the first step; empty `run`: it refuses none.
   Probed probe(const Trace& trace, int64_t bytes, Backend& backend, const RunOp& run = {});
 
   /// Everything learned, as text for other ranks. merge() takes the larger of each figure and returns whether any was

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
+#include <limits>
 #include <utility>
 
 #include "base/measure_allowance.h"
+#include "device/allocation_frame.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "run/machine_cost.h"
@@ -68,27 +69,39 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
   if (contradicted == 0) return false;
   int64_t bytes = target.budget.device.value_or(host_memory_now().value_or(GiB) / 2);
   double seconds = kSecondsToTimeAgain;
-  if (MeasureAllowance* const allowance = target.measuring.get()) {
+  MeasureAllowance* const allowance = target.measuring.get();
+  if (allowance) {
     bytes = std::min(bytes, allowance->limits().bytes);
     seconds = std::min(seconds, allowance->seconds_left());
   }
-  {
-    const MeasureAllowance::Charge charge(target.measuring.get());
-    times.measure(planned.plan.trace, target.cost, seconds, bytes);
+  int timed = 0;
+  if (seconds > 0) {
+    const MeasureAllowance::Charge charge(allowance);
+    const ScratchLimit scratch(allowance ? bytes : std::numeric_limits<int64_t>::max());
+    timed = times.measure(planned.plan.trace, target.cost, seconds, bytes);
   }
-  times.save(file);
+  if (timed > 0) times.save(file);
   const int left = times.contradicted(planned.plan.trace);
+  const auto say = [&](const std::string& decision, const std::string& why) {
+    planned.settings.reasons.push_back({decision, why});
+    planned.plan.reasons.push_back({decision, why});
+  };
+  if (left == contradicted) {  // a second plan would be the first
+    say(fmt::format("not timed again: {} operator{}", left, left == 1 ? "" : "s"),
+        allowance ? fmt::format("planning measures for at most {:g} s and {}; plimsoll train times {}",
+                                allowance->limits().seconds, format_bytes(allowance->limits().bytes),
+                                left == 1 ? "it" : "them")
+                  : "timing takes too long; typical rates are used");
+    return false;
+  }
   PlanTarget again = target;
   again.cost = machine_cost_model(threads);
   again.times_contradicted = false;
   planned = plan_job(job, again, on_schedule);
-  const Reason reason{
-      fmt::format("operators timed again: {}", contradicted - left),
+  say(fmt::format("operators timed again: {}", contradicted - left),
       fmt::format(
           "a run took at least 1.5 times or at most half of the time that was predicted from their times{}",
-          left > 0 ? fmt::format("; {} more operators use typical rates because timing them takes long", left) : "")};
-  planned.settings.reasons.push_back(reason);
-  planned.plan.reasons.push_back(reason);
+          left > 0 ? fmt::format("; {} more operators use typical rates because timing them takes long", left) : ""));
   return true;
 }
 

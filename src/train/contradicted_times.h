@@ -23,8 +23,8 @@ std::string shared_cores_cause(double predicted_seconds, double measured_seconds
                                int own_threads);
 
 /// Times the plan's contradicted ops again, for a few seconds at most, and then plans the job again by the new times,
-/// with a reason that says it. `on_schedule` as plan_job() has it, before each timing too. False, and nothing done,
-/// where no run has contradicted any of them.
+/// with a reason that says it. `on_schedule` as plan_job() has it, before each timing too. Returns false if it did not
+/// plan again: no run has contradicted an op, or none was timed, for which it adds a reason.
 bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
                 const std::function<void()>& on_schedule);
 

@@ -9,6 +9,7 @@
 
 #include "base/bytes_up.h"
 #include "base/measure_allowance.h"
+#include "device/allocation_frame.h"
 #include "device/backend.h"
 #include "device/cpu_workspace.h"
 #include "job/job_units.h"
@@ -49,8 +50,28 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // Minimum budget over budget from which on a large step is not planned again only to say what does not fit.
 constexpr double kByFar = 1.05;
 
-// What ops take beyond their rules leaves this to matmuls, seconds: the scratch of matmuls may be larger.
+// Ops that are run for their scratch leave this to matmuls, seconds: the scratch of matmuls may be larger.
 constexpr double kSecondsForMatmuls = 0.5;
+// Shorter ops do not show how much slower the machine is than expected: taking their memory takes longer.
+constexpr double kSecondsThatTell = 1e-3;
+// The largest part of the remaining time that one op may take.
+constexpr double kPartForOneOp = 0.5;
+
+std::string limits_in_words(const MeasureLimits& limits) {
+  return fmt::format("planning measures for at most {:g} s and {}", limits.seconds, format_bytes(limits.bytes));
+}
+
+std::string not_run(int64_t ops, const MeasureLimits& limits) {
+  if (ops == 1)
+    return fmt::format(
+        "1 op was not run: its scratch is the amount of its rule, or 0 if it has none; {}; train runs it before its "
+        "first step",
+        limits_in_words(limits));
+  return fmt::format(
+      "{} ops were not run: their scratch is the amount of their rule, or 0 if they have none; {}; train runs them "
+      "before its first step",
+      ops, limits_in_words(limits));
+}
 
 // The job under one micro batch: recorded once, planned under any budget.
 class Candidate {
@@ -135,21 +156,33 @@ class Candidate {
     const auto workspace = std::make_shared<LearnedWorkspace>(plan_options_.workspace);
     at::set_num_threads(threads_);
     LearnedWorkspace::RunOp run;
+    double expected = 0, charged = 0;  // seconds, of the ops that ran
     if (measuring_)
-      run = [this](const Op& op, const std::function<void()>& try_op) {
-        if (!measuring_->allows(0, seconds_of(plan_options_.cost, op) + kSecondsForMatmuls)) return false;
+      run = [&](const Op& op, int64_t bytes, const std::function<void()>& run_op) {
+        const double seconds = seconds_of(plan_options_.cost, op), slower = charged > expected ? charged / expected : 1;
+        const double most = (measuring_->seconds_left() - kSecondsForMatmuls) * kPartForOneOp;
+        if (most <= 0 || !measuring_->allows(bytes, 0) || seconds * slower > most) return false;
         const MeasureAllowance::Charge charge(measuring_.get());
-        try_op();
-        return true;
+        const ScratchLimit scratch(measuring_->limits().bytes - bytes);
+        const auto count = [&] {
+          if (seconds >= kSecondsThatTell) {
+            expected += seconds;
+            charged += charge.seconds();
+          }
+          return !scratch.exceeded();
+        };
+        try {
+          run_op();
+        } catch (const UserError&) {
+          if (!count()) return false;
+          throw;
+        }
+        return count();
       };
     const LearnedWorkspace::Probed probed = workspace->probe(recorded_, kProbedBytes, *backend_, run);
     workspace_ = workspace;
-    if (probed.refused > 0)
-      settings_.reasons.push_back(
-          {"not measured",
-           fmt::format("scratch of {} ops is that of their rules, or 0 without a rule: planning measures for at most "
-                       "{:g} s; train runs these ops before its first step",
-                       probed.refused, measuring_->limits().seconds)});
+    if (measuring_ && probed.refused > 0)
+      settings_.reasons.push_back({"not measured", not_run(probed.refused, measuring_->limits())});
     if (!probed.learned) return;  // what was searched holds
     plan_options_ = with_learned(std::move(plan_options_), *workspace);
     planner_.emplace(recorded_, plan_options_);
@@ -303,7 +336,8 @@ class JobPlanner {
 
   void note_estimates(PlannedJob& planned) const {
     if (target_.device != "cpu") return;
-    const EstimatedScratch estimated = estimated_scratch(planned.plan.trace, threads_of(options_of(job_)));
+    const EstimatedScratch estimated =
+        estimated_scratch(planned.plan.trace, threads_of(options_of(job_)), target_.measuring.get());
     if (estimated.matmuls == 0) return;
     const bool one = estimated.matmuls == 1;
     const std::string which = fmt::format("scratch of {} matmul{} is an estimate ({} planned): ", estimated.matmuls,

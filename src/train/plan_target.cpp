@@ -47,6 +47,7 @@ PlanTarget target_here(const Job& job, const Backend& backend) {
   if (known) target = target_of(*known);
   target.device = job.device;
   target.here = true;
+  target.measuring = std::make_shared<MeasureAllowance>();
   if (!known) {
     target.cost = generic_cost_model();
     target.unknown = fmt::format("the speed and the context size of {} are not known", backend.name());
@@ -110,7 +111,7 @@ PlanTarget target_of(const Job& job) {
   target.measuring = std::make_shared<MeasureAllowance>();
   {
     const MeasureAllowance::Charge charge(target.measuring.get());
-    ops::product_speeds();  // measured by the first plan of a machine, for at most 2 s
+    ops::product_speeds();  // measured by the first plan of a machine, for at most about 1 s
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
   target.times_contradicted = true;  // plan_job looks whether any are of this job

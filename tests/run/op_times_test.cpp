@@ -7,7 +7,9 @@
 #include <functional>
 
 #include "cost/cost.h"
+#include "device/allocation_frame.h"
 #include "device/cpu_backend.h"
+#include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/learned_workspace.h"
@@ -206,6 +208,40 @@ TEST(LearnedWorkspace, ProbingFindsWhatKernelsTake) {
   LearnedWorkspace none([](const Op&) { return std::nullopt; });
   none.probe(trace, 0, cpu_backend());
   for (const Op& op : trace.ops) EXPECT_EQ(none.model()(op).value_or(0), 0);
+}
+
+TEST(LearnedWorkspace, CountsTheOpsThatDidNotRun) {
+  const Trace trace = small_trace();
+  const WorkspaceModel no_rule = [](const Op&) { return std::nullopt; };
+  LearnedWorkspace refusing(no_rule);
+  const auto refused = refusing.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t bytes, const auto&) {
+    EXPECT_GT(bytes, 0);
+    return false;
+  });
+  EXPECT_GT(refused.refused, 0);
+  EXPECT_FALSE(refused.learned);
+  EXPECT_EQ(refusing.probe(trace, 0, cpu_backend()).refused, refused.refused);  // too large, and without a rule
+  LearnedWorkspace ruled([](const Op&) { return 64; });
+  EXPECT_EQ(ruled.probe(trace, 0, cpu_backend()).refused, 0);
+}
+
+TEST(LearnedWorkspace, AnOpThatExceedsALimitOfScratchIsRefused) {
+  const Trace trace = small_trace();
+  LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
+  int exceeded = 0;
+  const auto probed = workspace.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t, const auto& run_op) {
+    const ScratchLimit none(0);
+    try {
+      run_op();
+    } catch (const UserError&) {
+    }
+    exceeded += none.exceeded();
+    return !none.exceeded();
+  });
+  EXPECT_GT(exceeded, 0);  // attention, for one
+  EXPECT_EQ(probed.refused, exceeded);
+  EXPECT_FALSE(probed.learned);
+  for (const Op& op : trace.ops) EXPECT_EQ(workspace.model()(op).value_or(0), 0);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/measure_allowance.h"
+#include "plan/search_count.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
 #include "train/tiny_job.h"
@@ -95,7 +96,16 @@ TEST_F(ContradictedTimes, APlanTimesAgainWithinItsAllowance) {
   ASSERT_NE(contradict_times(poisoned, 1, poisoned.step_seconds / 3), "");
   PlanTarget target = target_of(job_);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
-  EXPECT_THAT(reasons_of(plan_job(job_, target)), HasSubstr("operators timed again: 0"));
+  PlanTarget unaware = target;
+  unaware.times_contradicted = false;
+  int64_t searches = searches_made();
+  plan_job(job_, unaware);
+  const int64_t once = searches_made() - searches;
+  searches = searches_made();
+  EXPECT_THAT(reasons_of(plan_job(job_, target)),
+              AllOf(HasSubstr("not timed again: "),
+                    HasSubstr("planning measures for at most 0 s and 256 MiB; plimsoll train times them")));
+  EXPECT_EQ(searches_made() - searches, once);  // not planned a second time
   EXPECT_THAT(reasons_of(plan_job(job_)), AllOf(HasSubstr("operators timed again: "), Not(HasSubstr("again: 0"))));
 }
 

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
+
 #include "base/measure_allowance.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/bytes.h"
@@ -327,6 +330,13 @@ TEST_F(PlanJobTest, AccumulatesWhereAStepMayHaveMoreThanOneMicroBatch) {
   EXPECT_FALSE(options_of(open_job(1)).accumulate);
 }
 
+int64_t most_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * KiB;
+  return 0;
+}
+
 std::string reasons_of(const PlannedJob& planned) {
   std::string text;
   for (const Reason& reason : planned.plan.reasons) text += reason.decision + ": " + reason.why + "\n";
@@ -350,7 +360,8 @@ TEST_F(PlanJobTest, SaysWhichScratchIsAnEstimate) {
   const PlannedJob measured = plan_job(job, target);
   EXPECT_THAT(reasons_of(measured), Not(HasSubstr("not measured")));
   // The plan has the measured figure from here on.
-  const PlannedJob planned = plan_job(job);
+  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 1e3});
+  const PlannedJob planned = plan_job(job, target);
   EXPECT_THAT(reasons_of(planned), Not(HasSubstr("not measured")));
   EXPECT_EQ(planned.plan.peak_bytes, measured.plan.peak_bytes);
 }
@@ -361,8 +372,30 @@ TEST_F(PlanJobTest, WithoutTimeNoOpIsTried) {
   PlanTarget target = target_of(job);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
   const PlannedJob planned = plan_job(job, target);
-  EXPECT_THAT(reasons_of(planned), HasSubstr("without a rule: planning measures for at most 0 s"));
-  EXPECT_THAT(reasons_of(plan_job(job)), Not(HasSubstr("without a rule")));
+  EXPECT_THAT(reasons_of(planned),
+              AllOf(HasSubstr(" ops were not run: their scratch is the amount of their rule, or 0"),
+                    HasSubstr("planning measures for at most 0 s and 256 MiB")));
+  // An estimate holds for its allowance only.
+  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 1e3});
+  EXPECT_THAT(reasons_of(plan_job(job, target)), Not(HasSubstr("not measured")));
+}
+
+// Its three matmuls take 2.3 GiB each.
+TEST_F(PlanJobTest, ALargeHeadIsPlannedWithinTheLimitOfMemory) {
+  Job job = tiny_job(folder_);
+  job.precision = Precision::fp32_true;
+  job.model.decoder.vocab_size = 150'000;
+  job.model.decoder.hidden_size = 4096;
+  job.budget.device = 64 * GiB;
+  PlanTarget target = target_of(job);
+  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 1e3});
+  Job small = tiny_job(folder_);
+  small.precision = Precision::fp32_true;
+  plan_job(small, target);  // what libraries take once
+  const int64_t before = most_resident_bytes();
+  const PlannedJob planned = plan_job(job, target);
+  EXPECT_LE(most_resident_bytes() - before, 256 * MiB);
+  EXPECT_GT(planned.plan.breakdown.parameters, 2 * GiB);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -45,10 +46,16 @@ constexpr double kConvolutionFlops = 2.0 * 2 * kSide * kSide * kChannels * kChan
 // Each is tried in turn, so that tries of one lie apart, until two of its tries agree. A type without instructions
 // takes 50 ms a try; on a machine that does much else it may never agree.
 constexpr int kMostRounds = 60;
-constexpr double kMostSeconds = 2;
+constexpr double kMostSeconds = 1;
+// Speeds whose tries did not agree are measured again after a day.
+constexpr int64_t kSecondsOfUnsure = 24 * 3600;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 struct Work {
@@ -68,23 +75,34 @@ void products_into(Tensor& out, Tensor& gradient, const Tensor& x, const Tensor&
   }
 }
 
-// Whether all agreed.
+// Whether all agreed. No work begins after kMostSeconds: one that never ran has the rate of the slowest.
 bool measure(std::vector<Work>& all) {
-  for (Work& each : all) each.run();  // makes kernels and takes pages
   const double start = seconds_now();
+  const auto is_over = [&] { return seconds_now() - start > kMostSeconds; };
+  const auto timed = [](Work& each) {
+    const double begin = seconds_now();
+    each.run();
+    return std::max(seconds_now() - begin, 1e-9);
+  };
+  std::vector<double> first(all.size(), 0);  // seconds; makes kernels and takes pages
+  for (size_t i = 0; i < all.size() && !is_over(); ++i) first[i] = timed(all[i]);
   bool agreed = false;
-  for (int round = 0; round < kMostRounds && !agreed; ++round) {
+  for (int round = 0; round < kMostRounds && !agreed && !is_over(); ++round) {
     agreed = true;
     for (Work& each : all) {
       if (each.tries.agree()) continue;
-      const double begin = seconds_now();
-      each.run();
-      each.tries.add(std::max(seconds_now() - begin, 1e-9));
+      if (!is_over()) each.tries.add(timed(each));
       agreed = agreed && each.tries.agree();
     }
-    if (seconds_now() - start > kMostSeconds) break;
   }
-  for (Work& each : all) *each.rate = each.flops / each.tries.least();
+  double slowest = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double seconds = all[i].tries.count() > 0 ? all[i].tries.least() : first[i];
+    *all[i].rate = seconds > 0 ? all[i].flops / seconds : 0;
+    if (seconds > 0) slowest = std::min(slowest, *all[i].rate);
+  }
+  for (Work& each : all)
+    if (*each.rate == 0) *each.rate = slowest;
   return agreed;
 }
 
@@ -135,15 +153,14 @@ ProductSpeeds known_or_measured() {
   if (!file.empty()) {
     std::ifstream stream(file);
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    if (const auto known = products_of(text)) return *known;
+    if (const auto known = products_of(text, unix_seconds())) return *known;
   }
   const auto [speeds, agreed] = measured();
-  // What somebody else's work may have slowed down is not kept: other processes would go by it for good.
-  if (agreed && !file.empty()) {
+  if (!file.empty()) {
     std::error_code ignored;
     std::filesystem::create_directories(file.parent_path(), ignored);
     try {
-      write_file_atomically(file, products_text(speeds));
+      write_file_atomically(file, products_text(speeds, agreed ? 0 : unix_seconds() + kSecondsOfUnsure));
     } catch (const UserError&) {  // a full disk, or a folder that is not ours: measured anew the next time
     }
   }
@@ -175,8 +192,9 @@ const ProductSpeeds& product_speeds() {
   return known;
 }
 
-std::string products_text(const ProductSpeeds& speeds) {
+std::string products_text(const ProductSpeeds& speeds, int64_t until) {
   nlohmann::json json = {{"machine", machine_name()}};
+  if (until > 0) json["until"] = until;
   for (const DType dtype : kTypes) {
     const ProductSpeed& speed = speeds.of(dtype);
     json["flops_per_second"][std::string(name_of(dtype))] = {
@@ -185,10 +203,14 @@ std::string products_text(const ProductSpeeds& speeds) {
   return json.dump(1) + "\n";
 }
 
-std::optional<ProductSpeeds> products_of(const std::string& text) {
+std::optional<ProductSpeeds> products_of(const std::string& text, int64_t now) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name()) return {};
   try {
+    if (json.contains("until")) {  // a clock that was set back does not make it last
+      const int64_t until = json.at("until").get<int64_t>();
+      if (now >= until || now < until - kSecondsOfUnsure) return {};
+    }
     ProductSpeeds speeds;
     for (const DType dtype : kTypes) {
       ProductSpeed& speed = speeds.of(dtype);

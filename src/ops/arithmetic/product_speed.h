@@ -31,9 +31,9 @@ struct ProductSpeeds {
 /// the two it is does not depend on a noisy measurement.
 constexpr double kSlowProduct = 0.8;
 
-/// Measured when first asked for, which takes some tenths of a second, and, where tries agreed, kept in the file
-/// `products.json` of the cache folder (cache_folder()) for other processes: one for each processor, libtorch and set
-/// of instruction masks. Where there is no such folder each process measures its own.
+/// Measured when first asked for, in at most about a second, and kept in the file `products.json` of the cache folder
+/// (cache_folder()) for other processes: one for each processor, libtorch and set of instruction masks. If the tries
+/// did not agree, the file holds for a day. Where there is no such folder each process measures its own.
 const ProductSpeeds& product_speeds();
 
 /// Whether products of `dtype` go through float32 blocks: of bfloat16 and float16 where libtorch's own were measured to
@@ -58,8 +58,9 @@ class ProductsScope {
 double relative_product_speed(DType dtype);
 double relative_convolution_speed(DType dtype);
 
-/// The file's text; for tests. Nothing is read from a damaged one or from another machine's.
-std::string products_text(const ProductSpeeds& speeds);
-std::optional<ProductSpeeds> products_of(const std::string& text);
+/// The file's text; for tests. `until`: Unix time in seconds from which on it is not read; 0: no end. Nothing is read
+/// from a damaged one or from another machine's. `now`: Unix time.
+std::string products_text(const ProductSpeeds& speeds, int64_t until = 0);
+std::optional<ProductSpeeds> products_of(const std::string& text, int64_t now = 0);
 
 }  // namespace plimsoll::ops

@@ -64,6 +64,12 @@ int64_t product_scratch_bound(const LibraryProduct& product) {
   return bytes;
 }
 
+LibraryProduct product_part(const LibraryProduct& product, int64_t size) {
+  Sizes sizes = sizes_of(product);
+  for (int64_t& each : sizes) each = std::min(each, size);
+  return part_of(product, sizes);
+}
+
 std::optional<int64_t> estimated_product_scratch(
     const LibraryProduct& product, int64_t size,
     const std::function<std::optional<int64_t>(const LibraryProduct&)>& measure) {

@@ -17,6 +17,9 @@ double product_flops(const ops::LibraryProduct& product);
 /// Returns an upper bound of the scratch: a copy of each operand and of the result, of 16-bit types in float32.
 int64_t product_scratch_bound(const ops::LibraryProduct& product);
 
+/// Returns the part of `product` with sizes m, k and n of at most `size`, with its strides.
+ops::LibraryProduct product_part(const ops::LibraryProduct& product, int64_t size);
+
 /// Sizes of the smaller matmuls, the largest first.
 constexpr std::array<int64_t, 5> kEstimateSizes{4096, 2048, 1024, 512, 256};
 constexpr int64_t kSmallestEstimateSize = kEstimateSizes.back();
@@ -26,10 +29,10 @@ constexpr int64_t kSmallestEstimateSize = kEstimateSizes.back();
 ///
 /// The smaller matmuls are parts of the large one: they keep its strides. oneDNN chooses blocks by the alignment of the
 /// strides and by the remainders of the sizes. Its scratch is that of the blocks, which stop growing below 4096. One
-/// part therefore keeps the remainders of the sizes by 1024; another has the round sizes, with which its blocks are
-/// largest. The estimate is the larger of the two. If the scratch grows from half of `size` to `size` by at least the
-/// rows or columns of an operand or of the result, it is a copy, and the estimate grows linearly with that size.
-/// Smaller growth is that of blocks.
+/// part therefore keeps the remainders of the sizes by 1024; a second has the round sizes, with which its blocks are
+/// largest; a third has half of them. The estimate is the largest of the three. If the scratch grows from half of
+/// `size` to `size` by at least the rows or columns of an operand or of the result, it is a copy, and the estimate
+/// grows linearly with that size. Smaller growth is that of blocks.
 std::optional<int64_t> estimated_product_scratch(
     const ops::LibraryProduct& product, int64_t size,
     const std::function<std::optional<int64_t>(const ops::LibraryProduct&)>& measure);

@@ -35,6 +35,16 @@ TEST(ProductSpeed, AFileIsReadBackAndADamagedOneIsNothingKnown) {
     EXPECT_FALSE(products_of(damaged)) << damaged;
 }
 
+TEST(ProductSpeed, AFileOfTriesThatDidNotAgreeHoldsForADay) {
+  const int64_t day = 24 * 3600, now = 1'800'000'000;
+  const std::string text = products_text(made_up(), now + day);
+  EXPECT_TRUE(products_of(text, now));
+  EXPECT_TRUE(products_of(text, now + day - 1));
+  EXPECT_FALSE(products_of(text, now + day));
+  EXPECT_FALSE(products_of(text, now - 1));  // the clock was set back
+  EXPECT_TRUE(products_of(products_text(made_up()), now + 1000 * day));
+}
+
 TEST(ProductSpeed, AMaskedProcessorIsAnother) {
   const std::string text = products_text(made_up()), name = machine_name();
   const char* const before = ::getenv("ONEDNN_MAX_CPU_ISA");

@@ -27,9 +27,11 @@ struct FakeMachine {
   double flops_per_second = 1e11, clock = 0;
   std::vector<LibraryProduct> ran;
 
-  std::function<double()> now() {
-    return [this] { return clock; };
+  MeasureClocks clocks() {
+    const auto now = [this] { return clock; };
+    return {now, now};
   }
+  MatmulSpeed expected() const { return {flops_per_second}; }
   ops::ProductScratch measure(const std::function<int64_t(const LibraryProduct&)>& scratch) {
     return [this, scratch](const LibraryProduct& product) {
       clock += product_flops(product) / flops_per_second;
@@ -48,7 +50,8 @@ int64_t copy_of_right(const LibraryProduct& product) {
 
 TEST(MeasureAllowance, ChargesTheClock) {
   double clock = 5;
-  MeasureAllowance allowance({100, 3}, [&] { return clock; });
+  const auto now = [&] { return clock; };
+  MeasureAllowance allowance({100, 3}, {now, now});
   EXPECT_TRUE(allowance.allows(100, 3));
   EXPECT_FALSE(allowance.allows(101, 0));
   {
@@ -64,6 +67,31 @@ TEST(MeasureAllowance, ChargesTheClock) {
   EXPECT_EQ(allowance.seconds_left(), 0);
 }
 
+TEST(MeasureAllowance, ChargesTheLargerOfProcessorAndWallTime) {
+  double processor = 0, wall = 0;
+  MeasureAllowance allowance({.seconds = 10}, {[&] { return processor; }, [&] { return wall; }});
+  {
+    const MeasureAllowance::Charge charge(&allowance);
+    processor += 1;
+    wall += 4;  // other programs use the processor
+    EXPECT_EQ(charge.seconds(), 4);
+  }
+  EXPECT_DOUBLE_EQ(allowance.seconds_left(), 6);
+  {
+    const MeasureAllowance::Charge charge(&allowance);
+    processor += 2;
+  }
+  EXPECT_DOUBLE_EQ(allowance.seconds_left(), 4);
+}
+
+TEST(MeasureAllowance, EstimatesAreItsOwn) {
+  MeasureAllowance one, other;
+  one.keep_estimate("a", 5);
+  EXPECT_EQ(one.estimate("a"), 5);
+  EXPECT_FALSE(one.estimate("b"));
+  EXPECT_FALSE(other.estimate("a"));
+}
+
 TEST(MeasureAllowance, ThePlansLimits) {
   const MeasureAllowance allowance;
   EXPECT_EQ(allowance.limits().bytes, 256 * MiB);
@@ -72,23 +100,50 @@ TEST(MeasureAllowance, ThePlansLimits) {
 
 TEST(ProductEstimate, MeasuresWhatTheAllowanceAllows) {
   FakeMachine machine;
-  MeasureAllowance allowance({}, machine.now());
-  const LibraryProduct product = product_of(512, 1024, 32000);  // 191 MiB, 0.34 s
-  const ProductScratchFigure figure =
-      product_scratch_within(product, machine.flops_per_second, allowance, machine.measure(copy_of_right));
-  EXPECT_EQ(figure.bytes, 4 * 1024 * 32000);
+  MeasureAllowance allowance({}, machine.clocks());
+  MatmulSpeed speed = machine.expected();
+  const LibraryProduct product = product_of(512, 1024, 16000);  // 96 MiB and as much scratch, 0.17 s
+  const ProductScratchFigure figure = product_scratch_within(product, speed, allowance, machine.measure(copy_of_right));
+  EXPECT_EQ(figure.bytes, 4 * 1024 * 16000);
   EXPECT_FALSE(figure.is_estimate);
-  ASSERT_EQ(machine.ran.size(), 1u);
-  EXPECT_EQ(product_bytes(machine.ran[0]), product_bytes(product));
+  // Small parts come first, and tell the speed.
+  ASSERT_GE(machine.ran.size(), 2u);
+  for (size_t i = 1; i < machine.ran.size(); ++i)
+    EXPECT_LE(product_flops(machine.ran[i]), 64 * product_flops(machine.ran[i - 1]));
+  EXPECT_EQ(product_bytes(machine.ran.back()), product_bytes(product));
+  EXPECT_EQ(speed.measured_flops, product_flops(product));
+}
+
+TEST(ProductEstimate, ScratchCountsInTheLimitOfBytes) {
+  FakeMachine machine;
+  MatmulSpeed speed = machine.expected();
+  const LibraryProduct product = product_of(512, 1024, 32000);  // 191 MiB, and as much scratch
+  MeasureAllowance small({}, machine.clocks()), large({.bytes = 400 * MiB}, machine.clocks());
+  EXPECT_TRUE(product_scratch_within(product, speed, small, machine.measure(copy_of_right)).is_estimate);
+  EXPECT_FALSE(product_scratch_within(product, speed, large, machine.measure(copy_of_right)).is_estimate);
+}
+
+// By the expected speed it would take a seventh of the time that is left, in truth 2.9 times the time.
+TEST(ProductEstimate, AMatmulThatTurnsOutSlowIsNotRun) {
+  FakeMachine machine{.flops_per_second = 5e9};
+  MatmulSpeed speed{1e11};
+  MeasureAllowance allowance({.bytes = GiB, .seconds = 3}, machine.clocks());
+  const ProductScratchFigure figure =
+      product_scratch_within(product_of(2048, 2600, 4096), speed, allowance, machine.measure(constant));
+  EXPECT_TRUE(figure.is_estimate);
+  EXPECT_EQ(figure.bytes, 4096);
+  EXPECT_LE(machine.clock, 2);
+  EXPECT_NEAR(speed.flops_per_second, 5e9, 1e6);
 }
 
 TEST(ProductEstimate, RunsNoMatmulAboveTheLimitOfBytes) {
   FakeMachine machine;
-  MeasureAllowance allowance({.seconds = 1000}, machine.now());
+  MatmulSpeed speed = machine.expected();
+  MeasureAllowance allowance({.seconds = 1000}, machine.clocks());
   for (const auto& [m, k, n] :
        {std::tuple{512, 4096, 151936}, {151936, 512, 4096}, {512, 151936, 4096}, {20000, 20000, 20000}}) {
     const ProductScratchFigure figure =
-        product_scratch_within(product_of(m, k, n), machine.flops_per_second, allowance, machine.measure(constant));
+        product_scratch_within(product_of(m, k, n), speed, allowance, machine.measure(constant));
     EXPECT_EQ(figure.bytes, 4096);
     EXPECT_TRUE(figure.is_estimate);
   }
@@ -98,22 +153,23 @@ TEST(ProductEstimate, RunsNoMatmulAboveTheLimitOfBytes) {
 
 TEST(ProductEstimate, ManyMatmulsKeepTheLimitOfSeconds) {
   FakeMachine machine;
-  MeasureAllowance allowance({}, machine.now());
+  MatmulSpeed speed{4 * machine.flops_per_second};  // the machine has a quarter of it
+  MeasureAllowance allowance({}, machine.clocks());
   for (int64_t i = 0; i < 300; ++i) {
     const LibraryProduct product = i % 2 == 0 ? product_of(200 + i, 4096, 128256) : product_of(200 + i, 1024, 16000);
-    const ProductScratchFigure figure =
-        product_scratch_within(product, machine.flops_per_second, allowance, machine.measure(constant));
+    const ProductScratchFigure figure = product_scratch_within(product, speed, allowance, machine.measure(constant));
     EXPECT_TRUE(figure.bytes == 4096 || figure.bytes == product_scratch_bound(product));
   }
   EXPECT_LE(machine.clock, 3);
+  EXPECT_GT(machine.clock, 1);
 }
 
 TEST(ProductEstimate, WithoutTimeItIsTheUpperBound) {
   FakeMachine machine;
-  MeasureAllowance allowance({.seconds = 0}, machine.now());
+  MatmulSpeed speed = machine.expected();
+  MeasureAllowance allowance({.seconds = 0}, machine.clocks());
   const LibraryProduct product = product_of(512, 1024, 32000);
-  const ProductScratchFigure figure =
-      product_scratch_within(product, machine.flops_per_second, allowance, machine.measure(constant));
+  const ProductScratchFigure figure = product_scratch_within(product, speed, allowance, machine.measure(constant));
   EXPECT_EQ(figure.bytes, product_bytes(product));
   EXPECT_TRUE(figure.is_estimate);
   EXPECT_TRUE(machine.ran.empty());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -57,6 +58,7 @@ TEST(ProductScratch, OfNothingIsNothing) {
 TEST(ProductScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
   const int threads = at::get_num_threads();
   const int64_t rows = 96, width = 512, vocabulary = 50257;
+  int64_t took = 0;
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     if (ops::float32_products(dtype)) continue;  // has a formula
     const View x{kNoBuffer, dtype, 0, {rows, width}, {width, 1}},
@@ -71,11 +73,12 @@ TEST(ProductScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
         const auto estimate = estimated_product_scratch(
             product, size, [&](const LibraryProduct& part) { return measured_product_scratch(part, threads); });
         ASSERT_TRUE(estimate);
-        // Seen: 1 to 8 times; kernels for other instructions may choose other blocks.
-        EXPECT_GE(*estimate, measured / 2) << name_of(dtype) << " " << size;
-        EXPECT_LE(*estimate, measured + 4 * MiB * threads) << name_of(dtype) << " " << size;
+        took = std::max(took, measured);
+        // Seen: 3 MiB too high, 2.2 too low on 2 threads. A copy of an operand is 98 MiB or 49.
+        EXPECT_LE(std::abs(*estimate - measured), 4 * MiB * threads) << name_of(dtype) << " " << size;
       }
   }
+  if (took == 0) GTEST_SKIP() << "libtorch's matmuls take no scratch here";
 }
 
 TEST(ProductScratch, OfFloat32BlocksIsNotMeasured) {
@@ -97,11 +100,12 @@ TEST(ProductScratch, AMeasuredFigureReplacesAnEstimate) {
   MeasureAllowance none({.bytes = 0, .seconds = 0}), some;
   const ProductScratchFigure estimate = product_scratch(product, 1, &none);
   EXPECT_TRUE(estimate.is_estimate);
-  EXPECT_EQ(estimate_in_use(product, 1), estimate.bytes);
-  EXPECT_TRUE(product_scratch(product, 1, &some).is_estimate);  // one figure for all plans
-  EXPECT_FALSE(product_scratch(product, 1, nullptr).is_estimate);
+  EXPECT_EQ(estimate_in_use(product, 1, &none), estimate.bytes);
+  EXPECT_EQ(estimate_in_use(product, 1, &some), 0);
+  EXPECT_TRUE(product_scratch(product, 1, &none).is_estimate);
+  EXPECT_FALSE(product_scratch(product, 1, &some).is_estimate);  // a later plan measures
   EXPECT_FALSE(product_scratch(product, 1, &none).is_estimate);
-  EXPECT_EQ(estimate_in_use(product, 1), 0);
+  EXPECT_EQ(estimate_in_use(product, 1, &none), 0);
 }
 
 int64_t most_resident_bytes() {
