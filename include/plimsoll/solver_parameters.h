@@ -11,10 +11,9 @@ namespace plimsoll {
 
 /// Limits of the tree search for offsets, and of the searches next to it.
 struct TreeSearchParameters {
-  size_t max_boxes = 3000;  ///< buffers of a problem that is searched, at most
-  int64_t max_meetings =
-      int64_t{1} << 22;  ///< of a problem that is searched: ordered pairs of buffers that are live at
-                         ///< the same time, at most
+  size_t max_boxes = 3000;                  ///< buffers of a problem that is searched, at most
+  int64_t max_meetings = int64_t{1} << 22;  ///< of a problem that is searched: ordered pairs of buffers that are live
+                                            ///< at the same time, at most
   size_t max_infeasible_states = size_t{1} << 20;  ///< states remembered as infeasible; each takes tens of bytes
   int orders = 4;                                  ///< orders of buffers that are tried, 1 to 4
   int64_t promotion_placements = 20000;  ///< single-buffer placements of the short search before it; at most an eighth
