@@ -15,7 +15,8 @@ inline int64_t cuda_norm_block_rows(int64_t rows) {
   return std::max<int64_t>(16, div_up(rows, 256));
 }
 
-/// Elements of a gradient whose squares one block adds up.
-constexpr int64_t kCudaNormBlock = 1 << 15;
+/// Elements of a gradient whose squares one block adds up: kNormBlock of gradient_norm.h, at whose multiples slices of
+/// gradients begin.
+constexpr int64_t kCudaNormBlock = 1024;
 
 }  // namespace plimsoll::ops

@@ -1,5 +1,7 @@
 #include "run/captures.h"
 
+#include "collectives/exchange_ops.h"
+
 namespace plimsoll {
 namespace {
 
@@ -9,7 +11,7 @@ constexpr int32_t kLeastOps = 4;  // for fewer, launching a graph costs as much 
 }  // namespace
 
 bool Captures::may_capture(const Op& op) const {
-  return op.copy == CopyStage::none && !op.on_host && op.random_id < 0;
+  return op.copy == CopyStage::none && !op.on_host && op.random_id < 0 && !is_exchange(op);
 }
 
 std::vector<Captures::Piece> Captures::pieces_of(const Segment& segment) const {

@@ -12,7 +12,7 @@
 namespace plimsoll {
 
 /// Divides segments into what can be handed over and what cannot: copies between memories, ops that run on the host,
-/// and random ops, whose seed is new each time.
+/// random ops, whose seed is new each time, and exchanges between ranks, which wait for other processes.
 class Captures {
  public:
   /// Both must outlive it.

@@ -106,6 +106,13 @@ TEST_F(CapturesTest, CopiesAndOpsOnTheHostStayOutside) {
   EXPECT_EQ(captures_.captured(), 0);  // what is left in between is too short
 }
 
+TEST_F(CapturesTest, ExchangesBetweenRanksStayOutside) {
+  trace_.ops[5].random_id = -1;
+  trace_.ops[4].name = "plimsoll::reduce_scatter_";
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(run(), ElementsAreArray(all()));
+  EXPECT_EQ(captures_.captured(), 2);  // before and after it
+}
+
 TEST_F(CapturesTest, ADeviceThatRefusesIsAskedOnce) {
   recorder_.takes = false;
   for (int i = 0; i < 4; ++i) EXPECT_THAT(run(), ElementsAreArray(all()));

@@ -27,6 +27,32 @@ void check_gradient_norm(Tensor& norms, Tensor& skipped, const Tensor& gradient,
   require(index >= 0 && index < norms.size(0), op, "index is ", index, "; norms has ", norms.size(0));
 }
 
+void check_block_sums(Tensor& sums, const Tensor& gradient, int64_t first) {
+  constexpr const char* op = "plimsoll::gradient_block_sums_";
+  require_floating(op, "gradient", gradient);
+  require(gradient.dim() == 1 && gradient.is_contiguous(), op, "gradient must be flat and contiguous");
+  const int64_t blocks = div_up(gradient.numel(), kNormBlock);
+  require(sums.scalar_type() == at::kDouble && sums.dim() == 1 && sums.is_contiguous(), op,
+          "sums must be float64 of one dimension");
+  require(first >= 0 && first <= sums.numel() - blocks, op, "first is ", first, "; sums has ", sums.numel(),
+          " elements, the gradient ", blocks, " blocks");
+}
+
+void check_norms_of_blocks(Tensor& norms, Tensor& skipped, const Tensor& sums, int64_t ranks, at::IntArrayRef index,
+                           at::IntArrayRef first, at::IntArrayRef blocks) {
+  constexpr const char* op = "plimsoll::norms_of_blocks_";
+  require(norms.scalar_type() == at::kFloat && norms.dim() == 1, op, "norms must be float32 of one dimension");
+  require(skipped.scalar_type() == at::kFloat && skipped.dim() == 0, op, "skipped must be float32 of no dimensions");
+  require(sums.scalar_type() == at::kDouble && sums.dim() == 1 && sums.is_contiguous(), op,
+          "sums must be float64 of one dimension");
+  require(ranks >= 1 && sums.numel() % ranks == 0, op, "sums has ", sums.numel(), " elements for ", ranks, " ranks");
+  require(index.size() == first.size() && index.size() == blocks.size(), op, "index, first and blocks differ in size");
+  for (size_t i = 0; i < index.size(); ++i)
+    require(index[i] >= 0 && index[i] < norms.size(0) && first[i] >= 0 && blocks[i] >= 0 &&
+                first[i] <= sums.numel() / ranks - blocks[i],
+            op, "gradient ", i, " is not in norms or sums");
+}
+
 namespace {
 
 void put_norm(Tensor& norms, Tensor& skipped, int64_t index, double sum_of_squares) {
@@ -57,35 +83,9 @@ void gradient_norm_cpu(Tensor& norms, Tensor& skipped, const Tensor& gradient, i
   put_norm(norms, skipped, index, total);
 }
 
-void check_block_sums(Tensor& sums, const Tensor& gradient, int64_t first) {
-  constexpr const char* op = "plimsoll::gradient_block_sums_";
-  require_floating(op, "gradient", gradient);
-  require(gradient.dim() == 1 && gradient.is_contiguous(), op, "gradient must be flat and contiguous");
-  const int64_t blocks = div_up(gradient.numel(), kNormBlock);
-  require(sums.scalar_type() == at::kDouble && sums.dim() == 1 && sums.is_contiguous(), op,
-          "sums must be float64 of one dimension");
-  require(first >= 0 && first <= sums.numel() - blocks, op, "first is ", first, "; sums has ", sums.numel(),
-          " elements, the gradient ", blocks, " blocks");
-}
-
 void block_sums_cpu(Tensor& sums, const Tensor& gradient, int64_t first) {
   check_block_sums(sums, gradient, first);
   sum_blocks(gradient, sums.mutable_data_ptr<double>() + first);
-}
-
-void check_norms_of_blocks(Tensor& norms, Tensor& skipped, const Tensor& sums, int64_t ranks, at::IntArrayRef index,
-                           at::IntArrayRef first, at::IntArrayRef blocks) {
-  constexpr const char* op = "plimsoll::norms_of_blocks_";
-  require(norms.scalar_type() == at::kFloat && norms.dim() == 1, op, "norms must be float32 of one dimension");
-  require(skipped.scalar_type() == at::kFloat && skipped.dim() == 0, op, "skipped must be float32 of no dimensions");
-  require(sums.scalar_type() == at::kDouble && sums.dim() == 1 && sums.is_contiguous(), op,
-          "sums must be float64 of one dimension");
-  require(ranks >= 1 && sums.numel() % ranks == 0, op, "sums has ", sums.numel(), " elements for ", ranks, " ranks");
-  require(index.size() == first.size() && index.size() == blocks.size(), op, "index, first and blocks differ in size");
-  for (size_t i = 0; i < index.size(); ++i)
-    require(index[i] >= 0 && index[i] < norms.size(0) && first[i] >= 0 && blocks[i] >= 0 &&
-                first[i] <= sums.numel() / ranks - blocks[i],
-            op, "gradient ", i, " is not in norms or sums");
 }
 
 void norms_of_blocks_cpu(Tensor& norms, Tensor& skipped, const Tensor& sums, int64_t ranks, at::IntArrayRef index,

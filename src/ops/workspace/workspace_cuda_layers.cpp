@@ -128,6 +128,7 @@ std::optional<int64_t> cuda_layers_workspace_bytes(const Op& op, int multiproces
   if (name == "plimsoll::swiglu_backward" || name == "plimsoll::geglu_backward")
     return kScratch.rows_copy(tensor(op, 0)) + kScratch.rows_copy(tensor(op, 1));
   if (name == "plimsoll::gradient_norm_") return gradient_norm(op);
+  if (name == "plimsoll::gradient_block_sums_" || name == "plimsoll::norms_of_blocks_") return 0;
   return std::nullopt;
 }
 

@@ -1,9 +1,12 @@
 #include "ops/optimizer/gradient_norm_launch.h"
 
 #include <cmath>
+#include <limits>
+#include <vector>
 
-#include "cuda_on_cpu/kernel_testing.h"
+#include "cuda_on_cpu/operator_testing.h"
 #include "ops/cuda_plan.h"
+#include "ops/optimizer/gradient_norm.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -59,6 +62,69 @@ TEST(CudaGradientNorm, MarksWhatIsNotFinite) {
       Tensor gradient = at::ones({50000}, at::kBFloat16);
       gradient[at] = bad;
       EXPECT_EQ(run(gradient).skipped, 1);
+    }
+}
+
+/// Norms of gradients from the block sums of slices, as ranks make them, taken by the operators. Gradient i is padded
+/// with zeros to ranks * slices[i] elements.
+Tensor norms_of_slices(const std::vector<Tensor>& gradients, const std::vector<int64_t>& slices, int64_t ranks) {
+  const auto gradient_count = static_cast<int64_t>(gradients.size());
+  std::vector<int64_t> index, first, blocks;
+  int64_t of_rank = 1;  // the blocks of the first gradient do not begin at 0
+  for (const int64_t slice : slices) {
+    index.push_back(gradient_count - std::ssize(index));
+    first.push_back(of_rank);
+    blocks.push_back(slice / kNormBlock);
+    of_rank += blocks.back();
+  }
+  const Tensor sums = unwritten({ranks * of_rank}, at::kDouble);
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const Tensor padded = at::zeros({ranks * slices[i]}, gradients[i].options());
+      padded.narrow(0, 0, gradients[i].numel()).copy_(gradients[i]);
+      call_on_cuda("plimsoll::gradient_block_sums_",
+                   {sums, padded.narrow(0, rank * slices[i], slices[i]), rank * of_rank + first[i]});
+    }
+  const Tensor norms = at::full({gradient_count + 2}, -1.0, at::kFloat), skipped = at::zeros({});
+  call_on_cuda("plimsoll::norms_of_blocks_", {norms, skipped, sums, ranks, index, first, blocks});
+  EXPECT_EQ(norms[0].item<float>(), -1);
+  EXPECT_EQ(norms[-1].item<float>(), -1);
+  EXPECT_EQ(skipped.item<float>(), 0);
+  return norms;
+}
+
+TEST(CudaSlicedGradientNorm, HasTheBitsOfTheNormOfTheWhole) {
+  at::manual_seed(5);
+  for (const auto type : kTypes)
+    for (const int64_t ranks : {1, 2, 3}) {
+      // The second ends in the middle of a pack, the third before the last rank.
+      const std::vector<int64_t> slices = {2 * kNormBlock, 3 * kNormBlock, 140 * kNormBlock};
+      const std::vector<int64_t> counts = {ranks * slices[0], ranks * slices[1] - 701, slices[2] * (ranks / 2) + 13};
+      std::vector<Tensor> gradients;
+      for (const int64_t count : counts) gradients.push_back((at::randn({count}) * 1e2).to(type));
+      const Tensor norms = norms_of_slices(gradients, slices, ranks);
+      for (size_t i = 0; i < gradients.size(); ++i)
+        EXPECT_EQ(norms[static_cast<int64_t>(gradients.size() - i)].item<float>(), run(gradients[i]).norm)
+            << c10::toString(type) << ", gradient " << i << " on " << ranks;
+    }
+}
+
+TEST(CudaSlicedGradientNorm, TakesMoreGradientsThanOneLaunchDoes) {
+  const int64_t count = cuda::kNormsOfLaunch + 2;
+  std::vector<Tensor> gradients;
+  for (int64_t i = 0; i < count; ++i) gradients.push_back(at::full({10}, static_cast<double>(i + 1)));
+  const Tensor norms = norms_of_slices(gradients, std::vector<int64_t>(count, kNormBlock), 2);
+  for (int64_t i = 0; i < count; ++i) EXPECT_EQ(norms[count - i].item<float>(), run(gradients[i]).norm) << i;
+}
+
+TEST(CudaSlicedGradientNorm, WhatIsNotFiniteInAnySliceSkipsTheStep) {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    for (const int64_t at : {0, 3, 5}) {
+      const Tensor sums = at::ones({6}, at::kDouble), norms = at::zeros({2}), skipped = at::zeros({});
+      sums[at] = bad;
+      call_on_cuda("plimsoll::norms_of_blocks_", {norms, skipped, sums, 3, std::vector<int64_t>{1},
+                                                  std::vector<int64_t>{0}, std::vector<int64_t>{2}});
+      EXPECT_EQ(skipped.item<float>(), 1) << bad << " at " << at;
     }
 }
 
