@@ -49,6 +49,24 @@ add_library(cuda_runtime INTERFACE)
 target_include_directories(cuda_runtime SYSTEM INTERFACE "${PLIMSOLL_CUDA_INCLUDE}")
 target_link_libraries(cuda_runtime INTERFACE "${PLIMSOLL_CUDART}")
 
+# Exchanges between devices: libtorch's header of its group on NCCL needs those of NCCL, cuBLAS, cuSPARSE and cuSOLVER. They
+# come with torch's CUDA wheels or a toolkit, and are not needed otherwise. The layout of NCCL's options depends on its
+# version: libtorch 2.11 has 2.28.
+find_path(PLIMSOLL_NCCL_INCLUDE nccl.h HINTS "${PLIMSOLL_TORCH_DIR}/../nvidia/nccl/include" "${_wheels}/include"
+          "${_toolkit}/include" PATHS /usr/local/cuda-13.0/include /usr/local/cuda/include)
+find_path(PLIMSOLL_CUDA_MATH_INCLUDE NAMES cusolverDn.h HINTS "${PLIMSOLL_CUDA_INCLUDE}" "${_wheels}/include"
+          "${_toolkit}/include" PATHS /usr/local/cuda-13.0/include /usr/local/cuda/include)
+set(PLIMSOLL_HAS_NCCL OFF)
+if(PLIMSOLL_NCCL_INCLUDE AND PLIMSOLL_CUDA_MATH_INCLUDE)
+  file(STRINGS "${PLIMSOLL_NCCL_INCLUDE}/nccl.h" _nccl REGEX "^#define NCCL_(MAJOR|MINOR) ")
+  if(_nccl MATCHES "MAJOR 2;.*MINOR 28$")
+    set(PLIMSOLL_HAS_NCCL ON)
+  endif()
+endif()
+if(NOT PLIMSOLL_HAS_NCCL)
+  message(STATUS "No headers of NCCL 2.28 (nccl.h, cusolverDn.h): NVIDIA devices are used one at a time")
+endif()
+
 set(_codes "")
 foreach(architecture ${PLIMSOLL_CUDA_ARCHITECTURES})
   string(REGEX REPLACE "-virtual$" "" number "${architecture}")

@@ -25,8 +25,8 @@ constexpr int64_t kMinPiece = 64 << 10;
 
 class ProcessGroupExchange final : public Exchange {
  public:
-  ProcessGroupExchange(const StorePointer& store, const ProcessGroupOptions& options)
-      : rank_(options.rank), size_(options.size), watch_(std::make_shared<StoreWatch>(store, options)) {
+  ProcessGroupExchange(const StorePointer& store, const ProcessGroupOptions& options, std::shared_ptr<StoreWatch> watch)
+      : rank_(options.rank), size_(options.size), watch_(std::move(watch)) {
     const SigpipeBlocked blocked;
     try {
       group_ = make_gloo_group(store, rank_, size_, options.address, options.patience);
@@ -223,7 +223,12 @@ class ProcessGroupExchange final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_process_group_exchange(const StorePointer& store, const ProcessGroupOptions& options) {
-  return std::make_unique<ProcessGroupExchange>(store, options);
+  return make_process_group_exchange(store, options, std::make_shared<StoreWatch>(store, options));
+}
+
+std::unique_ptr<Exchange> make_process_group_exchange(const StorePointer& store, const ProcessGroupOptions& options,
+                                                      std::shared_ptr<StoreWatch> watch) {
+  return std::make_unique<ProcessGroupExchange>(store, options, std::move(watch));
 }
 
 }  // namespace plimsoll

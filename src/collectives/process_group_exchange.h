@@ -27,4 +27,9 @@ struct ProcessGroupOptions {
 /// place in the message is at most 1 s old. Throws UserError (failure) if the ranks cannot connect.
 std::unique_ptr<Exchange> make_process_group_exchange(const StorePointer& store, const ProcessGroupOptions& options);
 
+class StoreWatch;
+/// The same with a watch that the caller uses too. The exchange starts and stops it.
+std::unique_ptr<Exchange> make_process_group_exchange(const StorePointer& store, const ProcessGroupOptions& options,
+                                                      std::shared_ptr<StoreWatch> watch);
+
 }  // namespace plimsoll

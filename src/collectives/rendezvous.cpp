@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/device_exchange.h"
 #include "collectives/host_block.h"
 #include "collectives/local_address.h"
 #include "collectives/process_group_exchange.h"
@@ -19,6 +20,7 @@
 #include "collectives/shared_memory_exchange.h"
 #include "collectives/sigpipe.h"
 #include "collectives/store.h"
+#include "collectives/store_watch.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -37,9 +39,9 @@ std::string who_key(int rank) {
 struct Who {
   int size = 0;
   bool serves = false;
-  std::string host, identity;
+  std::string host, identity, device;
 
-  std::string text() const { return fmt::format("{}\n{}\n{}\n{}", size, serves ? 1 : 0, host, identity); }
+  std::string text() const { return fmt::format("{}\n{}\n{}\n{}\n{}", size, serves ? 1 : 0, host, identity, device); }
   static Who parsed(const std::string& text) {
     std::istringstream lines(text);
     Who who;
@@ -47,6 +49,7 @@ struct Who {
     lines.ignore();
     std::getline(lines, who.host);
     std::getline(lines, who.identity);
+    std::getline(lines, who.device);
     return who;
   }
 };
@@ -83,6 +86,7 @@ class Meeting {
   std::shared_ptr<Exchange> exchange() {
     claim_rank();
     meet_others();
+    if (rendezvous_.device != "cpu") return through_devices();
     const bool one_host = std::all_of(others_.begin(), others_.end(),
                                       [&](const Who& who) { return who.identity == others_[0].identity; });
     return one_host && !rendezvous_.through_network ? through_memory() : through_network();
@@ -96,7 +100,8 @@ class Meeting {
       throw_failure(
           fmt::format("two processes are rank {} (one on {}): start every rank once{}", rank, host_name(), old));
     }
-    set_text(*store_, who_key(rank), Who{rendezvous_.size, rendezvous_.serves, host_name(), host_identity()}.text());
+    set_text(*store_, who_key(rank),
+             Who{rendezvous_.size, rendezvous_.serves, host_name(), host_identity(), rendezvous_.device}.text());
   }
 
   void meet_others() {
@@ -113,6 +118,12 @@ class Meeting {
                   fmt::format("rank {} (host {}) is one of {} ranks, rank {} (host {}) one of {}: start all with the "
                               "same number of ranks",
                               r, who.host, who.size, rendezvous_.rank, host_name(), rendezvous_.size));
+            }
+            if (who.device != rendezvous_.device) {
+              throw_failure(
+                  fmt::format("rank {} (host {}) runs on device {}, rank {} (host {}) on {}: start all with the same "
+                              "device",
+                              r, who.host, who.device, rendezvous_.rank, host_name(), rendezvous_.device));
             }
             others_[static_cast<size_t>(r)] = who;
             return true;
@@ -141,6 +152,26 @@ class Meeting {
   }
 
   std::shared_ptr<Exchange> through_network() {
+    auto exchange = make_process_group_exchange(store_, options_of_group());
+    attach();
+    return kept(std::move(exchange));
+  }
+
+  /// Devices exchange tensors, the hosts everything else.
+  std::shared_ptr<Exchange> through_devices() {
+    const ProcessGroupOptions options = options_of_group();
+    DeviceExchangeParts parts;
+    parts.group = make_device_group(rendezvous_.device, store_, {options.rank, options.size, options.patience});
+    const auto watch = std::make_shared<StoreWatch>(store_, options);
+    parts.host = make_process_group_exchange(store_, options, watch);
+    attach();
+    parts.wait = [watch](const auto& work) { watch->wait(work); };
+    parts.throw_broken = [watch](const std::string& problem) { watch->throw_broken(problem); };
+    parts.patience = rendezvous_.patience;
+    return kept(make_device_exchange(std::move(parts)));
+  }
+
+  ProcessGroupOptions options_of_group() const {
     ProcessGroupOptions options;
     options.rank = rendezvous_.rank;
     options.size = rendezvous_.size;
@@ -151,9 +182,7 @@ class Meeting {
     if (!rendezvous_.address.empty()) options.address = address_towards(rendezvous_.address, rendezvous_.port);
     options.patience = rendezvous_.patience;
     options.silence = rendezvous_.silence;
-    auto exchange = make_process_group_exchange(store_, options);
-    attach();
-    return kept(std::move(exchange));
+    return options;
   }
 
   /// Waits until every rank has its exchange: none is silent from then on.
@@ -208,6 +237,12 @@ std::shared_ptr<Exchange> meet(const Rendezvous& rendezvous) {
         fmt::format("rank {} of {} ranks: allowed are ranks from 0 to the number of ranks less one; check RANK and "
                     "WORLD_SIZE",
                     rendezvous.rank, rendezvous.size));
+  }
+  if (rendezvous.size > 1 && rendezvous.device != "cpu" && rendezvous.device != "cuda") {
+    throw_failure(
+        fmt::format("{} ranks on device {}: several ranks can run on cpu and cuda; set device: cpu or cuda, or "
+                    "devices: 1",
+                    rendezvous.size, rendezvous.device));
   }
   if (rendezvous.size > 1 || rendezvous.through_network) {
     const SigpipeBlocked blocked;

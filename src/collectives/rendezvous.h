@@ -25,13 +25,17 @@ struct Rendezvous {
   std::chrono::milliseconds patience = std::chrono::seconds(60);
   /// A rank that gives no sign of life for so long counts as hanging.
   std::chrono::milliseconds silence = std::chrono::seconds(3);
-  bool through_network = false;  ///< Gloo even if all ranks are on one host: for tests
+  /// Where tensors are that the ranks exchange: "cpu" or "cuda", as in the job. All ranks have the same.
+  std::string device = "cpu";
+  bool through_network =
+      false;  ///< Gloo even if all ranks are on one host, and a group of devices even for one rank: for tests
 };
 
-/// Meets the other ranks. Ranks that are all on one host and run on the CPU exchange through shared memory; others
-/// through c10d's Gloo. Throws UserError (failure): a port that is taken, a store that does not answer, ranks that did
-/// not come (which, after how many seconds), two ranks with the same number, numbers of ranks that differ. A world of
-/// one needs no store.
+/// Meets the other ranks. Ranks that are all on one host and run on the CPU exchange through shared memory; others on
+/// the CPU through c10d's Gloo. Tensors of NVIDIA devices are exchanged through c10d's NCCL. Throws UserError
+/// (failure): a port that is taken, a store that does not answer, ranks that did not come (which, after how many
+/// seconds), two ranks with the same number, numbers of ranks or devices that differ, a device that has no exchange. A
+/// world of one needs no store.
 std::shared_ptr<Exchange> meet(const Rendezvous& rendezvous);
 
 }  // namespace plimsoll

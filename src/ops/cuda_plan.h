@@ -19,4 +19,13 @@ inline int64_t cuda_norm_block_rows(int64_t rows) {
 /// gradients begin.
 constexpr int64_t kCudaNormBlock = 1024;
 
+/// Bytes of a device where parts of a sum over ranks land, of all ranks together; larger sources come in pieces.
+constexpr int64_t kMaxDeviceLanding = int64_t{32} << 20;
+
+/// Bytes of the device that reduce_scatter_ and all_reduce_ take for a source of so many bytes. Not by the number of
+/// ranks, which these operators do not state: the 64 KiB are for parts that are rounded up to whole elements.
+inline int64_t device_landing_bytes(int64_t source_bytes) {
+  return std::min(kMaxDeviceLanding, div_up(source_bytes, 256) * 256 + (int64_t{64} << 10));
+}
+
 }  // namespace plimsoll::ops

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "collectives/nccl_memory.h"
 #include "collectives/shared_block.h"
 #include "device/backend.h"
 #include "device/cpu_workspace.h"
@@ -60,6 +61,7 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
   // What exchanges between ranks hold, which is memory of the device here.
   if (options.device == "cpu" && options.ranks.count > 1)
     result.budget.library += SharedBlock::bytes(static_cast<int>(options.ranks.count)) / options.ranks.count;
+  if (options.device == "cuda") result.budget.library += nccl_bytes(options.ranks.count);
   result.micro_batches = options.micro_batches;
   result.gradient_checkpointing = options.gradient_checkpointing;
   result.checkpointed_module = options.checkpointed_module;

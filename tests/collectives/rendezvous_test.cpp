@@ -8,9 +8,11 @@
 
 #include <filesystem>
 
+#include "collectives/device_group.h"
 #include "collectives/exchange_bits.h"
 #include "collectives/host_block.h"
 #include "collectives/ranks.h"
+#include "device/backend.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -164,6 +166,55 @@ TEST(Meet, NumbersOfRanksThatDifferAreRefused) {
     EXPECT_THAT(text, HasSubstr("is one of "));
     EXPECT_THAT(text, HasSubstr("start all with the same number of ranks"));
   }
+}
+
+TEST(Meet, DevicesThatDifferAreRefused) {
+  const TempFolder folder;
+  const auto texts = run_processes(2, [&](int rank) {
+    Rendezvous rendezvous = at_file(rank, 2, folder / "store");
+    if (rank == 1) rendezvous.device = "cuda";
+    return user_error_of([&] { meet(rendezvous); });
+  });
+  for (const std::string& text : texts) EXPECT_THAT(text, HasSubstr("start all with the same device"));
+}
+
+TEST(Meet, SeveralRanksOnADeviceWithoutExchangesAreRefused) {
+  Rendezvous rendezvous = at_port(0, 2, 29500);
+  rendezvous.device = "mps";
+  EXPECT_EQ(user_error_of([&] { meet(rendezvous); }),
+            "2 ranks on device mps: several ranks can run on cpu and cuda; set device: cpu or cuda, or devices: 1");
+}
+
+/// A group of devices whose work never ends.
+class EndlessGroup final : public DeviceGroup {
+ public:
+  void connect() override {}
+  void send_and_receive(const std::vector<at::Tensor>&, const std::vector<at::Tensor>&) override {}
+  void all_gather(const at::Tensor&, const at::Tensor&) override {}
+  void broadcast(const at::Tensor&, int) override {}
+  void mark() override {}
+  bool reached_mark() override { return false; }
+  void abort() noexcept override {}
+};
+
+// The device of a rank waits for one whose process is gone.
+TEST(Meet, ARankThatEndsWhileADeviceWaitsIsNamed) {
+  const TempFolder folder;
+  const auto texts = run_processes(2, [&](int rank) {
+    add_backend("cuda", backend_for("cpu"));
+    set_device_group_factory(
+        "cuda", [](const StorePointer&, const DeviceGroupOptions&) { return std::make_shared<EndlessGroup>(); });
+    Rendezvous rendezvous = at_file(rank, 2, folder / "store");
+    rendezvous.device = "cuda";
+    const auto exchange = meet(rendezvous);
+    exchange->note("step 7, plimsoll::broadcast_");
+    exchange->gather_text("");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // the note is published
+    if (rank == 1) ::kill(::getpid(), SIGKILL);
+    return timed_error([&] { exchange->broadcast(at::zeros({4}), 0); });
+  });
+  EXPECT_THAT(message_in_time(texts[0]),
+              testing::AllOf(HasSubstr("rank 1 (host "), HasSubstr(") ended in step 7, plimsoll::broadcast_")));
 }
 
 TEST(Meet, ARankOutsideOfTheWorldIsRefused) {

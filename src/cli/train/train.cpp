@@ -282,7 +282,7 @@ int run_silent_rank(const Job& job, const ProfileOptions& profile, const std::op
 int run_train(const TrainArguments& all) {
   JobArguments arguments = all.job;
   if (!all.devices.empty()) arguments.overrides.insert(arguments.overrides.begin(), "devices='" + all.devices + "'");
-  const std::optional<Rendezvous> rendezvous = rendezvous_of_environment();
+  std::optional<Rendezvous> rendezvous = rendezvous_of_environment();
   Job job = job_of(arguments, rendezvous);
   const bool silent = rendezvous && rendezvous->rank > 0;
   if (!silent) {
@@ -292,6 +292,7 @@ int run_train(const TrainArguments& all) {
     arguments.output.require_writable();
   }
   if (rendezvous) {
+    rendezvous->device = job.device;
     job.threads = threads_of_rank(job.threads, *rendezvous, cores(), variable);
     choose_device_of_rank(job.device, rendezvous->local_rank, rendezvous->local_size);
   }

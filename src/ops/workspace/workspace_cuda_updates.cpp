@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/cuda_plan.h"
 #include "ops/optimizer/optimizer_plan.h"
 #include "ops/quantized/quantized_plan.h"
 #include "ops/scan/causal_conv_plan.h"
@@ -70,6 +71,9 @@ std::optional<int64_t> cuda_updates_workspace_bytes(const Op& op) {
   if (is_one_of(name, {"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_",
                        "plimsoll::accumulate_"}))
     return kScratch.gradient_copy(op);
+  if (is_one_of(name, {"plimsoll::reduce_scatter_", "plimsoll::all_reduce_"}))
+    return elements(tensor(op, 1).sizes) == 0 ? 0 : device_landing_bytes(kScratch.bytes_of(tensor(op, 1)));
+  if (is_one_of(name, {"plimsoll::all_gather_", "plimsoll::gather_", "plimsoll::broadcast_"})) return 0;
   if (name == "plimsoll::adafactor_") return adafactor(op);
   if (name == "plimsoll::nesterov_momentum_") return kScratch.contiguous_copy(tensor(op, 0));
   if (name == "plimsoll::block_norm") return kScratch.rounded(cuda::kNormParts * 8);

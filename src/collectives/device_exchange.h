@@ -1,0 +1,31 @@
+// Exchange between ranks that have a device each: tensors by a DeviceGroup, everything else by an exchange of the host.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "collectives/device_group.h"
+#include "collectives/exchange.h"
+
+namespace plimsoll {
+
+/// What a DeviceExchange is made of.
+struct DeviceExchangeParts {
+  std::unique_ptr<Exchange> host;      ///< texts, notes and failures of ranks
+  std::shared_ptr<DeviceGroup> group;  ///< not connected yet
+  /// Waits for work. Throws UserError (failure) that names the rank if another one fails meanwhile.
+  std::function<void(const c10::intrusive_ptr<c10d::Work>&)> wait;
+  /// Throws UserError (failure) that names the rank which is the reason for a problem of the group.
+  std::function<void(const std::string& problem)> throw_broken;
+  std::chrono::milliseconds patience = std::chrono::seconds(60);  ///< for the connections
+};
+
+/// Makes the exchange and connects the group; every rank calls it. Sums have the bits of SharedMemoryExchange: each
+/// part of a sum is sent to the rank that owns the slice, lands in memory of the device's allocator
+/// (ops::device_landing_bytes()) and is added there in rank order. A call returns when the device has done its work.
+/// After an error the group is aborted. Throws UserError (failure) if the ranks cannot connect.
+std::unique_ptr<Exchange> make_device_exchange(DeviceExchangeParts parts);
+
+}  // namespace plimsoll
