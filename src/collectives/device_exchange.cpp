@@ -49,7 +49,7 @@ class DeviceExchange final : public Exchange {
   int size() const override { return size_; }
   void note(std::string_view place) override { parts_.host->note(place); }
   void require_others() override { parts_.host->require_others(); }
-  int64_t bytes_sent() const override { return bytes_sent_; }
+  int64_t bytes_sent() const override { return bytes_sent_ + parts_.host->bytes_sent(); }
   int64_t held_bytes() const override { return parts_.host->held_bytes(); }
   std::vector<std::string> gather_text(std::string_view text) override { return parts_.host->gather_text(text); }
   void fail(std::string_view why) noexcept override {
@@ -58,6 +58,7 @@ class DeviceExchange final : public Exchange {
   }
 
   void reduce_scatter(const Tensor& sum, const Tensor& source, bool first) override {
+    if (on_host(sum)) return parts_.host->reduce_scatter(sum, source, first);
     check_sum(sum, source, sum.numel() * size_);
     run([&] {
       const int64_t own = part_of_slice(source.numel(), rank_, sum.numel(), 0, sum.numel());
@@ -67,6 +68,7 @@ class DeviceExchange final : public Exchange {
   }
 
   void all_reduce(const Tensor& sum, const Tensor& source, bool first) override {
+    if (on_host(sum)) return parts_.host->all_reduce(sum, source, first);
     check(sum.numel() == source.numel(), "all_reduce: the sum and the source differ in elements");
     check_sum(sum, source, sum.numel());
     run([&] {
@@ -87,6 +89,7 @@ class DeviceExchange final : public Exchange {
   }
 
   void all_gather(const Tensor& whole) override {
+    if (on_host(whole)) return parts_.host->all_gather(whole);
     check_flat(whole);
     check(whole.numel() % size_ == 0, "all_gather: the tensor does not have equal slices");
     if (size_ == 1 || whole.numel() == 0) return;
@@ -99,6 +102,7 @@ class DeviceExchange final : public Exchange {
   }
 
   void broadcast(const Tensor& tensor, int root) override {
+    if (on_host(tensor)) return parts_.host->broadcast(tensor, root);
     check_flat(tensor);
     check(root >= 0 && root < size_, "broadcast: no such rank");
     if (size_ == 1 || tensor.numel() == 0) return;
@@ -109,6 +113,12 @@ class DeviceExchange final : public Exchange {
   }
 
  private:
+  bool on_host(const Tensor& tensor) const {
+    if (tensor.device().type() == parts_.device) return false;
+    check(tensor.is_cpu(), "exchange: a tensor is on another kind of device than those of the ranks");
+    return true;
+  }
+
   static void check_sum(const Tensor& sum, const Tensor& source, int64_t most) {
     check_flat(sum);
     check_flat(source);

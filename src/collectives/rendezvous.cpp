@@ -21,6 +21,7 @@
 #include "collectives/sigpipe.h"
 #include "collectives/store.h"
 #include "collectives/store_watch.h"
+#include "device/backend.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -162,6 +163,7 @@ class Meeting {
     const ProcessGroupOptions options = options_of_group();
     DeviceExchangeParts parts;
     parts.group = make_device_group(rendezvous_.device, store_, {options.rank, options.size, options.patience});
+    parts.device = backend_for(rendezvous_.device).device().type();
     const auto watch = std::make_shared<StoreWatch>(store_, options);
     parts.host = make_process_group_exchange(store_, options, watch);
     attach();

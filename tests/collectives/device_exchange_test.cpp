@@ -27,18 +27,21 @@ class BorrowedExchange final : public Exchange {
   explicit BorrowedExchange(Exchange& host) : host_(host) {}
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
-  void reduce_scatter(const at::Tensor&, const at::Tensor&, bool) override { unwanted(); }
-  void all_reduce(const at::Tensor&, const at::Tensor&, bool) override { unwanted(); }
-  void all_gather(const at::Tensor&) override { unwanted(); }
-  void broadcast(const at::Tensor&, int) override { unwanted(); }
+  void reduce_scatter(const at::Tensor& sum, const at::Tensor& source, bool first) override {
+    host_.reduce_scatter(sum, source, first);
+  }
+  void all_reduce(const at::Tensor& sum, const at::Tensor& source, bool first) override {
+    host_.all_reduce(sum, source, first);
+  }
+  void all_gather(const at::Tensor& whole) override { host_.all_gather(whole); }
+  void broadcast(const at::Tensor& tensor, int root) override { host_.broadcast(tensor, root); }
   std::vector<std::string> gather_text(std::string_view text) override { return host_.gather_text(text); }
   void note(std::string_view place) override { host_.note(place); }
   void fail(std::string_view why) noexcept override { host_.fail(why); }
-  int64_t bytes_sent() const override { return 0; }
+  int64_t bytes_sent() const override { return host_.bytes_sent(); }
   int64_t held_bytes() const override { return host_.held_bytes(); }
 
  private:
-  static void unwanted() { throw InternalError("a tensor went through the host"); }
   Exchange& host_;
 };
 
@@ -46,6 +49,7 @@ DeviceExchangeParts parts_of(Exchange& host, const std::shared_ptr<DeviceGroup>&
   DeviceExchangeParts parts;
   parts.host = std::make_unique<BorrowedExchange>(host);
   parts.group = group;
+  parts.device = c10::kCPU;  // of the fake
   parts.wait = [](const c10::intrusive_ptr<c10d::Work>& work) {
     try {
       if (work->wait(std::chrono::seconds(30))) return;
@@ -130,6 +134,21 @@ TEST(DeviceExchange, TextsGoThroughTheHost) {
                             EXPECT_THAT(e.gather_text(std::to_string(e.rank())), ElementsAre("0", "1", "2"));
                           }),
               Each(""));
+}
+
+// Checkpoints and evaluations have them.
+TEST(DeviceExchange, TensorsOfTheHostGoThroughTheHost) {
+  const auto errors = run_ranks(3, [](Exchange& host) {
+    const auto group = std::make_shared<FakeDeviceGroup>(std::make_shared<FakeDevices>(3), host.rank(), 3);
+    DeviceExchangeParts parts = parts_of(host, group);
+    parts.device = c10::kCUDA;
+    const auto exchange = make_device_exchange(std::move(parts));
+    group->refusal = "a tensor of the host went to the device";
+    check_all_sums(*exchange, {1, 5, 1001});
+    check_copies(*exchange, 17, at::kLong);
+    check(exchange->bytes_sent() == host.bytes_sent(), "other bytes are counted");
+  });
+  EXPECT_THAT(errors, Each(""));
 }
 
 TEST(DeviceExchange, CountsTheBytesThatItSends) {

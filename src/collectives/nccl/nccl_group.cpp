@@ -40,7 +40,6 @@ void quiet_watchdog() {
         "TORCH_NCCL_DESYNC_DEBUG", "TORCH_NCCL_LOG_CPP_STACK_ON_UNCLEAN_SHUTDOWN", "TORCH_NCCL_RETHROW_CUDA_ERRORS",
         "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "TORCH_NCCL_USE_COMM_NONBLOCKING"})
     ::setenv(name, "0", /*overwrite=*/1);
-  ::setenv("TORCH_NCCL_AVOID_RECORD_STREAMS", "1", 1);
   FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, static_cast<int>(c10::GLOG_FATAL));
 }
 
