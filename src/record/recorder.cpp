@@ -87,6 +87,16 @@ void Recorder::replace_state(const std::string& name, const at::Tensor& tensor, 
   entry->whole_sizes = std::move(whole_sizes);
 }
 
+bool Recorder::is_changed(const at::Tensor& tensor) const {
+  const BufferId buffer = buffer_of(tensor);
+  return std::ranges::any_of(trace_.ops, [&](const Op& op) {
+    bool written = false;
+    if (op.phase == Phase::forward || op.phase == Phase::backward)
+      for_each_view(op, [&](const View& view, bool writes) { written |= writes && view.buffer == buffer; });
+    return written;
+  });
+}
+
 void Recorder::set_owner(const at::Tensor& tensor, const std::string& module) {
   owners_[buffer_of(tensor)] = module_index(module);
 }

@@ -45,6 +45,9 @@ class Recorder {
   /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
   void set_owner(const at::Tensor& tensor, const std::string& module);
 
+  /// Whether an op of forward or backward has written to the buffer of `tensor` so far.
+  bool is_changed(const at::Tensor& tensor) const;
+
   /// Which number the next random op gets (Op::random_id).
   int64_t next_random_id() const { return next_random_id_; }
   void set_next_random_id(int64_t id) { next_random_id_ = id; }

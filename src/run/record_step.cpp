@@ -313,6 +313,11 @@ class StepRecorder {
         });
     norm_out_.copy_(outputs.gradient_norm);
     skipped_out_.copy_(outputs.skipped);
+    // Running statistics, which each rank has made of its own micro batches: those of rank 0, as in PyTorch's DDP.
+    if (options_.ranks.count > 1)
+      for (const auto& entry : model_->named_buffers())
+        if (is_plan(entry.value()) && entry.value().is_contiguous() && recorder_.is_changed(entry.value()))
+          broadcast_(entry.value().detach().as_strided({entry.value().numel()}, {1}), 0);
   }
 
   void evaluate() {

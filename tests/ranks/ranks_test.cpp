@@ -2,6 +2,9 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -149,6 +152,45 @@ TEST_P(Ranks, GiveTheBitsOfOne) {
         });
     for (const std::string& text : texts) EXPECT_EQ(text, reference) << name_of(strategy);
   }
+}
+
+struct NormedModel : torch::nn::Module {
+  NormedModel()
+      : first(register_module("first", torch::nn::Linear(64, 256))),
+        norm(register_module("norm", torch::nn::BatchNorm1d(256))),
+        second(register_module("second", torch::nn::Linear(256, 1))) {}
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear second;
+};
+
+// Every rank makes statistics of its own micro batches; those of the first count.
+TEST(RankStatistics, AreThoseOfTheFirst) {
+  const TempFolder folder;
+  const std::vector<std::string> texts =
+      run_ranks(2, folder.path(), [](int rank, const std::shared_ptr<Exchange>& exchange) {
+        Step step;
+        step.inputs = {{.name = "x", .sizes = {8, 64}, .dtype = at::kFloat}};
+        step.model = [] { return std::make_shared<NormedModel>(); };
+        step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
+          auto& model = dynamic_cast<NormedModel&>(module);
+          return model.second(model.norm(model.first(inputs["x"]))).square().mean();
+        };
+        TrainingOptions options;
+        options.threads = 1;
+        options.ranks = {.count = 2, .rank = rank, .strategy = Strategy::zero2};
+        options.exchange = exchange;
+        Training training(step, options);
+        training.start();
+        torch::manual_seed(rank);
+        training.step({{{"x", torch::randn({8, 64})}}}, 1e-2);
+        std::string text;
+        for (const auto& [name, tensor] : training.state())
+          if (name.starts_with("norm.running")) text += fmt::format("{} {}\n", name, tensor.sum().item<double>());
+        return text;
+      });
+  EXPECT_THAT(texts[0], HasSubstr("norm.running_mean "));
+  EXPECT_EQ(texts[1], texts[0]);
 }
 
 INSTANTIATE_TEST_SUITE_P(
