@@ -190,6 +190,7 @@ TEST_F(PlanCommand, DumpPassesOverwritesNoOtherFile) {
   std::filesystem::create_symlink(folder() / "corpus.txt", folder() / "passes/00-recorded.txt");
   EXPECT_THAT(refusal({"plan", "job.yaml", "--dump-passes", "passes"}), HasSubstr("one of data.files"));
   // Beside them it is written.
+  std::filesystem::create_directory(folder() / "new");
   EXPECT_EQ(run({"plan", "job.yaml", "--json", "new/plan.json", "--dump-passes", "new"}).exit_code, 0);
 }
 
