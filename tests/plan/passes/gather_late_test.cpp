@@ -191,5 +191,14 @@ TEST(GatherLate, OnlyCopiesOfSlicesAreMoved) {
   EXPECT_THAT(ops_of(late, "initialize"), ElementsAre("copy w' -> slice_w", "op x -> h", "op h -> slice_v"));
 }
 
+// Only copies are moved.
+TEST(GatherLate, OtherOpsThatMakeASliceStay) {
+  Gathered gathered(kSlicedBuffers +
+                    "initialize\nf - w <- x\nf - h = x\nf - slice_w <- w\n"
+                    "micro\nf - w <- slice_w\nf a k = x w\n");
+  gathered.text.trace.ops[2].name = "aten::mul.out";
+  EXPECT_THAT(ops_of(without_inputs(gathered), "initialize"), ElementsAre("op x -> w", "op x -> h", "op w -> slice_w"));
+}
+
 }  // namespace
 }  // namespace plimsoll
