@@ -119,7 +119,11 @@ void add_step(torch::jit::Stack& arguments, c10::IValue seeds) {
     arguments.emplace_back(scalar);
   for (const double number : {0.9, 0.95, 0.1, 1e-8}) arguments.emplace_back(number);
   for (const bool stochastic : {false, false}) arguments.emplace_back(stochastic);
+  // Whole parameters begin at element 0.
+  const c10::IValue first =
+      seeds.isInt() ? c10::IValue(int64_t{0}) : c10::IValue(std::vector<int64_t>(seeds.toIntVector().size(), 0));
   arguments.push_back(std::move(seeds));
+  arguments.push_back(first);
 }
 
 Calls one_by_one(const std::vector<SmallParameter>& parameters) {

@@ -51,7 +51,8 @@ struct Update {
          {at::scalar_tensor(step, at::kFloat), scalars.learning_rate, scalars.grad_scale, scalars.skipped})
       all.emplace_back(scalar);
     for (double number : method.numbers) all.emplace_back(number);
-    for (const c10::IValue& rounding : {c10::IValue(stochastic), c10::IValue(stochastic), c10::IValue(17)})
+    for (const c10::IValue& rounding :
+         {c10::IValue(stochastic), c10::IValue(stochastic), c10::IValue(17), c10::IValue(0)})
       all.push_back(rounding);
     return all;
   }

@@ -307,9 +307,19 @@ TEST(UpdateOps, WalkThroughMemoryAsTheParameterLies) {
   }
   const auto arguments = [&](const Tensor& g) {
     const Tensor of = g.dim() == 2 ? at::zeros(g.sizes()) : value.clone();
-    return std::vector<c10::IValue>{
-        of,           c10::IValue(), g,   c10::IValue(), at::zeros({}), at::scalar_tensor(kRate, at::kDouble),
-        at::ones({}), at::zeros({}), 0.0, false,         false,         0};
+    return std::vector<c10::IValue>{of,
+                                    c10::IValue(),
+                                    g,
+                                    c10::IValue(),
+                                    at::zeros({}),
+                                    at::scalar_tensor(kRate, at::kDouble),
+                                    at::ones({}),
+                                    at::zeros({}),
+                                    0.0,
+                                    false,
+                                    false,
+                                    0,
+                                    0};
   };
   expect_workspace("plimsoll::sgd_", arguments(gradient));
   // A matrix that is turned: libtorch's own copy of it would take a buffer from 3600 numbers on.

@@ -113,7 +113,11 @@ struct GroupStep {
     for (const double number : method.numbers) arguments.emplace_back(number);
     arguments.emplace_back(stochastic_state);
     arguments.emplace_back(stochastic_parameter);
+    // Whole parameters begin at element 0.
+    const c10::IValue first =
+        seeds.isInt() ? c10::IValue(int64_t{0}) : c10::IValue(std::vector<int64_t>(seeds.toIntVector().size(), 0));
     arguments.push_back(std::move(seeds));
+    arguments.push_back(first);
   }
 };
 
