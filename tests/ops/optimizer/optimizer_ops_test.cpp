@@ -412,7 +412,7 @@ TEST(Adafactor, TakesTheScratchThatItSays) {
       expect_workspace("plimsoll::adafactor_",
                        {value, c10::IValue(), gradient, c10::IValue(), run.rows, c10::IValue(), run.columns,
                         c10::IValue(), at::zeros({}), at::scalar_tensor(kRate, at::kDouble), at::ones({}),
-                        at::zeros({}), 1.0, 0.0, false, false, 0});
+                        at::zeros({}), 1.0, 0.0, false, false, 0, 0});
   }
 }
 
