@@ -10,8 +10,8 @@
 #include "plan/passes/fold_casts.h"
 #include "plan/passes/fuse_norms.h"
 #include "plan/passes/fuse_pointwise.h"
-#include "plan/passes/group_updates.h"
 #include "plan/passes/gather_late.h"
+#include "plan/passes/group_updates.h"
 #include "plan/passes/late_initialisation.h"
 #include "plan/passes/offload.h"
 #include "plan/passes/recompute.h"
@@ -100,9 +100,8 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   // Before ops are taken out: it reads the order of ops as recorded.
   run.pass("update_in_backward", choices.update_in_backward, update_in_backward);
   // After updates found their places by the gradients, and before the searches, which see when parameters are there.
-  run.pass("gather_late", gathers_parameters(plan.trace), [&](Trace trace) {
-    return gather_late(std::move(trace), options.gradient_checkpointing == Choice::off);
-  });
+  run.pass("gather_late", gathers_parameters(plan.trace),
+           [&](Trace trace) { return gather_late(std::move(trace), options.gradient_checkpointing == Choice::off); });
   // Before the searches, so that none weighs or recomputes work that no op needs.
   run.pass("remove_dead_ops", true, remove_dead_ops);
   run.pass("initialise_late", true, initialise_late);
