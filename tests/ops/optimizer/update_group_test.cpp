@@ -159,7 +159,7 @@ TEST(UpdateGroups, RefuseWhatDoesNotBelongTogether) {
   EXPECT_THAT(refusal([](auto& all) { all[4] = c10::List<Tensor>(); }, kGroupKinds[0]), HasSubstr("argument 4"));
   EXPECT_THAT(refusal(
                   [](auto& all) {
-                    all.back() = std::vector<int64_t>{1, 2, 3};
+                    all[all.size() - 2] = std::vector<int64_t>{1, 2, 3};
                   },
                   kGroupKinds[0]),
               HasSubstr("a group of 3 parameters"));
