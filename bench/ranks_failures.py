@@ -25,8 +25,15 @@ MOST_SECONDS = 5
 
 
 def children_of(pid):
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    return sorted(int(word) for word in listed.split())
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Behind the name in brackets: state, parent.
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+        except (OSError, IndexError, ValueError):  # it has ended meanwhile
+            continue
+    return sorted(found)
 
 
 def command_of(plimsoll, job, ranks, checkpoints, report):
