@@ -48,6 +48,9 @@ class Exchange {
   /// every 250 ms; the executor calls it between operators.
   virtual void require_others() {}
 
+  /// Whether exchanges gain something beside operators: false if the cores that run the operators make them.
+  virtual bool runs_beside_operators() const { return true; }
+
   /// Says what this rank is at, for messages of other ranks: "step 12", "plimsoll::reduce_scatter_ of
   /// layers.3.weight". Costs no more than a copy of the text, which is cut at 200 bytes.
   virtual void note(std::string_view place) = 0;
@@ -80,6 +83,9 @@ class ExchangeTimer {
 
 /// Tells the current exchange which operator runs, and where: "step 12, plimsoll::gather_".
 void note_operator(std::string_view name);
+
+/// Returns what ExchangeScope was given on this thread: "step 12".
+const std::string& current_place();
 
 /// Makes `exchange` the current one of this thread for its lifetime. `place`: "step 12".
 class ExchangeScope {

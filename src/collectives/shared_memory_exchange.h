@@ -39,6 +39,7 @@ class SharedMemoryExchange final : public Exchange {
   void broadcast(const at::Tensor& tensor, int root) override;
   std::vector<std::string> gather_text(std::string_view text) override;
   void require_others() override;
+  bool runs_beside_operators() const override { return false; }
   void note(std::string_view place) override;
   void fail(std::string_view why) noexcept override;
   int64_t bytes_sent() const override { return bytes_sent_; }

@@ -157,6 +157,7 @@ class Run {
     target.measuring = nullptr;  // the run takes the memory next
     target.rank = agreement_.rank();
     target.exchange = exchange_;
+    if (exchange_) target.cost.exchanges_overlap = exchange_->runs_beside_operators();
     agreement_.least_budget(target, asked_.budget.device.has_value());
     const auto stopped = [] {
       if (stop_requested) throw StoppedEarly();

@@ -89,6 +89,7 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "link",
                                                   "link_bytes_per_step",
                                                   "exchange_seconds_per_step",
+                                                  "exchange_wait_seconds_per_step",
                                                   "units_per_second_all_devices"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
   EXPECT_EQ(keys_of(plan["choices"]),
