@@ -29,10 +29,10 @@ class SegmentClock {
   const CostModel& model_;
   const Trace& trace_;
   double now_ = 0, waited_ = 0;
-  double copies_free_[2] = {0, 0};       // out, in
-  double exchanges_free_ = 0;            // the last exchange that was started is done
-  std::map<BufferId, double> copied_;  // by target
-  std::map<BufferId, double> exchanged_; // by target
+  double copies_free_[2] = {0, 0};        // out, in
+  double exchanges_free_ = 0;             // the last exchange that was started is done
+  std::map<BufferId, double> copied_;     // by target
+  std::map<BufferId, double> exchanged_;  // by target
 };
 
 }  // namespace plimsoll

@@ -25,8 +25,8 @@ class ExchangeLane {
   ExchangeLane(const ExchangeLane&) = delete;
   ExchangeLane& operator=(const ExchangeLane&) = delete;
 
-  /// Starts an exchange: `call` runs on the lane's thread, with the exchange and the place of the caller's. Scratch comes
-  /// from `landing`, `landing_bytes` of them. Returns its number.
+  /// Starts an exchange: `call` runs on the lane's thread, with the exchange and the place of the caller's. Scratch
+  /// comes from `landing`, `landing_bytes` of them. Returns its number.
   int64_t start(std::function<void()> call, std::byte* landing, int64_t landing_bytes);
   /// Returns when the exchange is done. Throws what its call threw, or the call of one before it.
   void wait(int64_t number);

@@ -67,8 +67,8 @@ struct Executor::BoundOp {
   UserError refused(const Trace& trace, const std::string& what) const {
     const std::string& module = trace.modules[op->module];
     return UserError(
-        fmt::format("operator {}{} failed: {}", op->name,
-                    module.empty() ? "" : fmt::format(" in module '{}'", module), what.substr(0, what.find('\n'))),
+        fmt::format("operator {}{} failed: {}", op->name, module.empty() ? "" : fmt::format(" in module '{}'", module),
+                    what.substr(0, what.find('\n'))),
         UserError::Kind::failure);
   }
 };
@@ -128,8 +128,7 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
   for (size_t i = 0; i < plan.trace.ops.size(); ++i) {
     ops_.push_back(bind_op(static_cast<int32_t>(i)));
     // Scratch that nobody planned for goes where nothing lives.
-    if (BoundOp& op = ops_.back();
-        op.workspace == nullptr && op.op->exchange == CopyStage::none && gaps[i].bytes > 0) {
+    if (BoundOp& op = ops_.back(); op.workspace == nullptr && op.op->exchange == CopyStage::none && gaps[i].bytes > 0) {
       op.workspace = arena.data() + gaps[i].offset;
       op.workspace_bytes = gaps[i].bytes / kArenaAlignment * kArenaAlignment;
     }

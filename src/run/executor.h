@@ -100,8 +100,8 @@ class Executor {
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> copy_numbers_;      // by buffer: the last copy to it that was started
   std::vector<int64_t> exchange_numbers_;  // by buffer: the last exchange into it that was started
-  int64_t awaited_ = 0;                // the last copy that ops have waited for
-  RandomContext random_;               // of the segment that runs
+  int64_t awaited_ = 0;                    // the last copy that ops have waited for
+  RandomContext random_;                   // of the segment that runs
   std::unique_ptr<CopyEngine> copies_;
   ExchangeLane exchanges_;
   Captures captures_;

@@ -64,8 +64,8 @@ Reason overlap_reason(const PlanOptions& options, const Plan& plan) {
   const StepExchanges exchanges = exchanges_of_step(options.cost, plan.trace, options.micro_batches,
                                                     options.micro_batches > 1 && plan.trace.segment("remainder"));
   return {"exchanges: beside other ops",
-          fmt::format("{} of {} exchanges run beside other ops; {:.0f} % of their predicted time is hidden", beside, all,
-                      100 * (1 - exchanges.waited / std::max(exchanges.seconds, 1e-12)))};
+          fmt::format("{} of {} exchanges run beside other ops; {:.0f} % of their predicted time is hidden", beside,
+                      all, 100 * (1 - exchanges.waited / std::max(exchanges.seconds, 1e-12)))};
 }
 
 Reason grouping_reason(const PlanOptions& options, const GroupedUpdates& grouped) {

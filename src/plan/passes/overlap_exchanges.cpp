@@ -326,8 +326,7 @@ void add_landing(Trace& trace, std::vector<Op>& ops) {
   const auto buffer = static_cast<BufferId>(trace.buffers.size() - 1);
   for (Op& op : ops) {
     if (op.exchange == CopyStage::none) continue;
-    op.arguments.push_back(
-        {Argument::Kind::tensor, op.exchange == CopyStage::start, {whole_of(trace, buffer)}});
+    op.arguments.push_back({Argument::Kind::tensor, op.exchange == CopyStage::start, {whole_of(trace, buffer)}});
     op.workspace_bytes = 0;
   }
 }

@@ -42,12 +42,13 @@ std::string text_of_rows(const PlannedJob& planned) {
 }
 
 TEST(PlanRanks, SaysWhatIsSentAndHowLongThatTakes) {
-  EXPECT_THAT(text_of_rows(exchanging()),
-              AllOf(HasSubstr("devices: 4; "), HasSubstr("link: a link; 1.0 GB/s per device"),
-                    HasSubstr("(5000000 bytes) per device, in 3 exchanges"),
-                    HasSubstr("exchanges: 8.00 ms on the links, of which ops wait 8.00 ms; the step takes 92.0 ms without the "
-                              "links"),
-                    HasSubstr("all devices: 4.00 k ")));
+  EXPECT_THAT(
+      text_of_rows(exchanging()),
+      AllOf(HasSubstr("devices: 4; "), HasSubstr("link: a link; 1.0 GB/s per device"),
+            HasSubstr("(5000000 bytes) per device, in 3 exchanges"),
+            HasSubstr("exchanges: 8.00 ms on the links, of which ops wait 8.00 ms; the step takes 92.0 ms without the "
+                      "links"),
+            HasSubstr("all devices: 4.00 k ")));
 }
 
 TEST(PlanRanks, OfWhatDoesNotFitHasNoTimes) {

@@ -135,7 +135,9 @@ TEST(OverlapExchanges, TheirScratchIsOneBuffer) {
 std::map<std::string, uint64_t> outcome(const Trace& trace) {
   std::vector<uint64_t> held(trace.buffers.size(), 1);
   std::map<BufferId, uint64_t> under_way;
-  const auto mix = [](uint64_t a, uint64_t b) { return (a ^ (b + 0x9e3779b97f4a7c15ull + (a << 6))) * 0xbf58476d1ce4e5b9ull; };
+  const auto mix = [](uint64_t a, uint64_t b) {
+    return (a ^ (b + 0x9e3779b97f4a7c15ull + (a << 6))) * 0xbf58476d1ce4e5b9ull;
+  };
   for (const Op& op : trace.ops) {
     if (op.exchange == CopyStage::wait) {
       const BufferId target = op.arguments[0].views[0].buffer;
@@ -207,11 +209,13 @@ TEST(OverlapExchanges, RandomStepsGiveWhatTheyGave) {
     Trace before = exchanging(text);
     for (Op& op : before.ops)
       if (op.link_bytes > 0) op.link_bytes = 64 * (1 + static_cast<int64_t>(random() % 20));
-    const int64_t peak = peak_of(before), limit = random() % 3 == 0 ? peak : peak + static_cast<int64_t>(random() % 2048);
+    const int64_t peak = peak_of(before),
+                  limit = random() % 3 == 0 ? peak : peak + static_cast<int64_t>(random() % 2048);
     const Trace after = overlap_exchanges(before, seconds_model(16 << (random() % 6)), limit);
     EXPECT_EQ(outcome(after), outcome(before));
     EXPECT_LE(peak_of(after), std::max(limit, peak));
-    EXPECT_LE(segment_seconds(seconds_model(), after, "micro"), segment_seconds(seconds_model(), before, "micro") + 1e-9);
+    EXPECT_LE(segment_seconds(seconds_model(), after, "micro"),
+              segment_seconds(seconds_model(), before, "micro") + 1e-9);
     overlapped += std::ranges::count(after.ops, CopyStage::start, &Op::exchange);
     PlanOptions options;
     options.cost = seconds_model();

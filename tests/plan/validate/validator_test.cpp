@@ -197,7 +197,9 @@ TEST_F(CopyComplaints, AnOpMayWriteTheSourceOnceTheCopyIsWaitedFor) {
 // v goes into sum while h is made.
 struct ExchangeComplaints : ::testing::Test {
   ExchangeComplaints()
-      : text("buffer x 128 persistent\nbuffer sum 128 state\nmicro\nf - v = x\nf - sum <- v\nf - h = x\nf - k = h sum\n") {
+      : text(
+            "buffer x 128 persistent\nbuffer sum 128 state\nmicro\nf - v = x\nf - sum <- v\nf - h = x\nf - k = h "
+            "sum\n") {
     Trace trace = text.trace;
     trace.ops[1].exchange = CopyStage::start;
     trace.ops[1].link_bytes = 128;
