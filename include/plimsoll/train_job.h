@@ -42,6 +42,7 @@ struct JobSettings {
                                     ///< the host budget
   CostModel cost;                   ///< what times were predicted by
   Strategy strategy = Strategy::automatic;  ///< what each rank stores; automatic: one rank
+  double whole_part = 0;                    ///< RankOptions::whole_part
   std::string link;                         ///< the links between the ranks, in words; empty: one rank
   std::vector<Reason> reasons;              ///< why these; plan.reasons has them too
   std::string slow_products;                ///< that the precision is pinned and slow here, in words; empty: it is not

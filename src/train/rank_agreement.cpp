@@ -24,10 +24,10 @@ constexpr size_t kPiece = 2048;
 std::string choices_text(const PlannedJob& planned) {
   const JobSettings& settings = planned.settings;
   std::string text =
-      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), static_cast<int>(settings.precision),
-                  static_cast<int>(settings.state_dtype), static_cast<int>(settings.weight_update),
-                  static_cast<int>(settings.accumulator_dtype), settings.micro_batch_size,
-                  planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
+      fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), settings.whole_part,
+                  static_cast<int>(settings.precision), static_cast<int>(settings.state_dtype),
+                  static_cast<int>(settings.weight_update), static_cast<int>(settings.accumulator_dtype),
+                  settings.micro_batch_size, planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
   for (const auto& [epoch, count] : settings.accumulation) text += fmt::format(" {} {}", epoch, count);
   return text;
 }
@@ -82,7 +82,8 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
   size_t epochs = 0;
   Job chosen = job;
   chosen.micro_batch_size.emplace();
-  words >> strategy >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >> in_backward >> epochs;
+  words >> strategy >> chosen.whole_part >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >>
+      in_backward >> epochs;
   AccumulationSchedule accumulation;
   for (size_t i = 0; i < epochs && words; ++i) {
     int64_t epoch = 0, count = 0;
