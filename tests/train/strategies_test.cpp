@@ -13,7 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Plans that are made up: what a strategy needs at least, and its step. Whole parameters take a share of the difference.
+// Plans that are made up: what a strategy needs at least, and its step. Whole parameters take a share of the
+// difference.
 struct Plans {
   int64_t needs_2 = 10 * GiB, needs_3 = 2 * GiB;
   double seconds_2 = 1, seconds_3 = 2, seconds_mixed = 1.5;
@@ -58,8 +59,8 @@ TEST(Strategies, APartOfTheParametersIsWholeWhereThatIsFaster) {
   EXPECT_EQ(planned.plan.minimum_budget_bytes, 2 * GiB);
   ASSERT_FALSE(planned.plan.reasons.empty());
   EXPECT_THAT(planned.plan.reasons.back().why,
-              AllOf(HasSubstr("zero2 does not fit: it needs at least 10 GiB"), HasSubstr("45 % of the parameters' bytes"),
-                    HasSubstr("1.33 times as fast")));
+              AllOf(HasSubstr("zero2 does not fit: it needs at least 10 GiB"),
+                    HasSubstr("45 % of the parameters' bytes"), HasSubstr("1.33 times as fast")));
 }
 
 TEST(Strategies, AllParametersAreSlicedWhereAPartWholeGainsNothing) {
