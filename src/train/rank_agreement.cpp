@@ -112,6 +112,23 @@ bool RankAgreement::any(bool own) const {
   return std::ranges::any_of(gather(own ? "1" : "0"), [](const std::string& each) { return each == "1"; });
 }
 
+RankAgreement::BetweenSteps RankAgreement::between_steps(bool stop, const RankProgress& own) const {
+  BetweenSteps all{stop, {}};
+  if (!exchange_) return all;
+  for (const std::string& text :
+       gather(fmt::format("{} {} {} {} {} {} {}", stop ? 1 : 0, ::getpid(), own.memory_used, own.memory_planned,
+                          own.exchange_seconds, own.train_seconds, host_name()))) {
+    std::istringstream words(text);
+    RankProgress& of = all.ranks.emplace_back();
+    int stops = 0;
+    words >> stops >> of.pid >> of.memory_used >> of.memory_planned >> of.exchange_seconds >> of.train_seconds;
+    check(!words.fail(), "the figures of a rank are damaged");
+    words >> of.host;
+    all.stop |= stops != 0;
+  }
+  return all;
+}
+
 std::vector<double> RankAgreement::in_turn(const std::vector<double>& own, int64_t count) const {
   if (!exchange_) return own;
   std::vector<double> all(static_cast<size_t>(count));

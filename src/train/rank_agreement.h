@@ -40,6 +40,15 @@ class RankAgreement {
   /// Whether it is true on any rank.
   bool any(bool own) const;
 
+  /// Result of between_steps().
+  struct BetweenSteps {
+    bool stop = false;                ///< a rank was asked to stop
+    std::vector<RankProgress> ranks;  ///< by rank; empty: there is one
+  };
+  /// Combines a rank's own `stop` and figures with those of all others, by one exchange. `own.host` and `own.pid` are
+  /// filled in.
+  BetweenSteps between_steps(bool stop, const RankProgress& own) const;
+
   /// Numbers of all ranks in turn, `count` in all: number i is number i / ranks of rank i % ranks.
   std::vector<double> in_turn(const std::vector<double>& own, int64_t count) const;
 
