@@ -56,6 +56,8 @@ struct CostModel {
   double host_bytes = 0;       ///< bytes a second that an op on the host reads and writes; 0: none runs there
   bool copies_overlap = true;  ///< they cost the device's ops nothing; false: an op that starts one takes its time, and
                                ///< ops on the host theirs, because the device's cores do both
+  bool exchanges_overlap = false;  ///< exchanges between ranks may run beside ops; false: the cores that run the ops
+                                   ///< make them, or nothing is known of the link
   /// Seconds of ops that were timed; the others go by the rates. Empty: none were.
   std::function<std::optional<double>(const Op&)> timed;
 
@@ -98,7 +100,8 @@ double segment_seconds(const CostModel& model, const Trace& trace, std::string_v
 struct StepExchanges {
   int64_t count = 0;   ///< exchanges
   int64_t bytes = 0;   ///< that this rank sends to the others
-  double seconds = 0;  ///< predicted, of the exchanges; ops do not overlap them
+  double seconds = 0;  ///< predicted, of the exchanges
+  double waited = 0;   ///< predicted, of these: for which ops wait
 };
 
 /// Returns the exchanges of a step of `micro_batches` micro batches, at least 1. `ragged`: the last micro batch, one of

@@ -116,6 +116,8 @@ struct PlanChoices {
   std::vector<char> offloaded;   ///< by value of forward: offloaded between forward and backward
   bool host_updates = false;     ///< updates of state in host memory run on the host
   int64_t copy_limit_bytes = 0;  ///< live bytes on the device, at most, at which copies may overlap ops
+  /// Live bytes on the device, at most, at which exchanges between ranks may overlap ops; < 0: none does.
+  int64_t exchange_limit_bytes = -1;
 };
 
 /// A schedule and its placement. Offsets are bytes from the arena's start, multiples of trace.alignment.

@@ -102,6 +102,10 @@ struct Op {
   bool recomputed = false;           ///< a second run of a forward op, put in by a pass
   bool on_host = false;              ///< runs on the host, on operands and scratch in host memory; put so by a pass
   CopyStage copy = CopyStage::none;  ///< not `none`: put in by a pass, and has no `call`
+  /// Stage of an exchange between ranks that runs beside the ops after it, put in by a pass: the op with `start` is the
+  /// exchange; the op with `wait` has no `call`, and as arguments the exchange's target and its source. In between no
+  /// op touches the target or writes to the source. Exchanges are done in the order in which they were started.
+  CopyStage exchange = CopyStage::none;
   Memory far = Memory::host;         ///< of a copy: the memory at its other end, beside the device's
   std::shared_ptr<const OpCall> call;
 };

@@ -87,6 +87,8 @@ struct PlanTarget {
   /// for.
   std::shared_ptr<MeasureAllowance> measuring;
   int64_t rank = 0;     ///< of several, whose plan it is; ranks differ in their slices only
+  std::shared_ptr<Exchange> exchange;  ///< with the other ranks, whose memory is planned; null: as between CPU ranks of
+                                       ///< one host
   std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
   /// Ranks of the training, instead of Job::devices; empty: those of the job. `budget` is that of each rank, and `cost`
   /// has the link for this many ranks.

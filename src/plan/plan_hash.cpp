@@ -59,6 +59,7 @@ class PlanHasher {
     add(op.workspace_bytes);
     add(op.on_host);
     add(op.copy);
+    add(op.exchange);
     add(op.far);
   }
   std::string digits() const { return fmt::format("{:016x}", hasher_.digest()); }

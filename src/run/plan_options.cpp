@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "collectives/exchange.h"
 #include "collectives/nccl_memory.h"
 #include "collectives/shared_block.h"
 #include "device/backend.h"
@@ -58,9 +59,11 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance) {
   PlanOptions result;
   result.budget = options.budget;
-  // What exchanges between ranks hold, which is memory of the device here.
+  // What exchanges between ranks hold, which is memory of the device here. Without ranks that have met: on one host.
   if (options.device == "cpu" && options.ranks.count > 1)
-    result.budget.library += SharedBlock::bytes(static_cast<int>(options.ranks.count)) / options.ranks.count;
+    result.budget.library +=
+        options.exchange ? options.exchange->held_bytes()
+                         : SharedBlock::bytes(static_cast<int>(options.ranks.count)) / options.ranks.count;
   if (options.device == "cuda") result.budget.library += nccl_bytes(options.ranks.count);
   result.micro_batches = options.micro_batches;
   result.gradient_checkpointing = options.gradient_checkpointing;

@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 
 #include <charconv>
-#include <cstring>
 
 #include "base/bytes_up.h"
 #include "collectives/exchange.h"
@@ -18,12 +17,12 @@
 #include "plimsoll/error.h"
 #include "plimsoll/liveness.h"
 #include "run/evaluation_sums.h"
-#include "run/exchange_order.h"
 #include "run/executor.h"
 #include "run/learned_workspace.h"
 #include "run/op_times.h"
 #include "run/optimizer/loss_scaler.h"
 #include "run/plan_options.h"
+#include "run/rank_consistency.h"
 #include "run/step_profile.h"
 
 namespace plimsoll {
@@ -95,14 +94,15 @@ struct Training::Impl {
     require_fit("");
     if (!backend) backend = &backend_for(options.device);  // says what is missing
     require_memory();                                      // before large ops are tried out
-    require_exchange();
-    const bool learned = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).learned;
-    if (learn_of_ranks() || learned) {
+    require_recorded_ranks(options.ranks, exchange());
+    bool learned = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).learned;
+    if (exchange()) learned = merge_workspaces(*exchange(), workspace, learned);
+    if (learned) {
       make_plan_anew("");
       require_fit(" with the scratch that its kernels take");
       require_memory();
     }
-    require_same_order();
+    if (exchange()) require_same_exchanges(*exchange(), plan.trace);
     arena = backend->take_arena(plan.arena_bytes);
     take_other_arenas();
     make_executor();
@@ -115,39 +115,6 @@ struct Training::Impl {
   Exchange* exchange() const { return options.exchange.get(); }
   int64_t ranks() const { return exchange() ? exchange()->size() : 1; }
   int64_t rank() const { return exchange() ? exchange()->rank() : 0; }
-
-  void require_exchange() const {
-    const RankOptions& of = options.ranks;
-    if (of.count == 1 && !exchange()) return;
-    if (!exchange())
-      throw UserError(
-          fmt::format("the step is of {} ranks, which run it together: TrainingOptions::exchange", of.count));
-    if (of.count != ranks() || of.rank != rank())
-      throw UserError(fmt::format("the step was recorded as rank {} of {}; this is rank {} of {}", of.rank, of.count,
-                                  rank(), ranks()));
-  }
-
-  // All ranks plan with the scratch that any of them found: plans are the same, and so is the order of exchanges.
-  bool learn_of_ranks() {
-    if (!exchange()) return false;
-    bool larger = false;
-    for (const std::string& each : exchange()->gather_text(workspace.text())) larger |= workspace.merge(each);
-    const std::string merged = workspace.text();
-    for (const std::string& each : exchange()->gather_text(larger ? "1" : "0")) larger |= each == "1";
-    return larger;
-  }
-
-  // Ranks that exchange other tensors, or in another order, would mix them up.
-  void require_same_order() const {
-    if (!exchange()) return;
-    const std::vector<std::string> orders = exchange()->gather_text(exchange_order(plan.trace));
-    for (size_t r = 1; r < orders.size(); ++r)
-      if (orders[r] != orders[0])
-        throw UserError(fmt::format("rank {} plans other exchanges than rank 0: every rank needs the same job, budget, "
-                                    "device and number of threads",
-                                    r),
-                        UserError::Kind::failure);
-  }
 
   void make_executor() {
     executor = std::make_unique<Executor>(plan, *backend, *arena, host_arena.get(), disk_arena.get());
@@ -329,7 +296,7 @@ struct Training::Impl {
       most = bytes;
       whose = fmt::format("; the most is {} for {}", format_bytes(bytes), plan.trace.ops[index].name);
     }
-    if (any_rank) learned = learn_of_ranks() || learned;
+    if (any_rank && exchange()) learned = merge_workspaces(*exchange(), workspace, learned);
     if (!learned) return;
     note_use();
     executor.reset();  // it refers to the plan
@@ -337,7 +304,7 @@ struct Training::Impl {
     const Plan before = std::move(plan);
     make_plan_anew(whose);
     require_fit(" with the scratch that its kernels turned out to take", whose);
-    require_same_order();
+    if (exchange()) require_same_exchanges(*exchange(), plan.trace);
     backend->reset_outside_peak();
     const std::vector<BufferId> moved = what_moves(before);
     int64_t moved_bytes = 0;
@@ -347,28 +314,6 @@ struct Training::Impl {
     take_other_arenas();
     move_from(before, moved);
     make_executor();
-  }
-
-  // The sum of the losses of a step's micro batches, in their order. `learned`: kernels took scratch that was not
-  // planned, here; afterwards: on any rank.
-  double sum_of_ranks(const std::vector<double>& own, bool& learned) const {
-    double sum = 0;
-    if (!exchange()) {
-      for (const double loss : own) sum += loss;
-      return sum;
-    }
-    std::string told(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
-    told += learned ? '1' : '0';
-    std::vector<std::vector<double>> all;
-    for (const std::string& text : exchange()->gather_text(told)) {
-      check(text.size() == told.size(), "a rank has another number of micro batches");
-      std::vector<double>& losses = all.emplace_back(own.size());
-      std::memcpy(losses.data(), text.data(), text.size() - 1);
-      learned |= text.back() == '1';
-    }
-    for (size_t i = 0; i < own.size(); ++i)
-      for (const std::vector<double>& losses : all) sum += losses[i];
-    return sum;
   }
 
   // What was in use at a time under the plan that is in force.
@@ -489,7 +434,13 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   }
   self.run(in_last && micro_batches > 1 ? "finish" : "update", 0);
   bool learned = self.has_to_learn();
-  result.loss = self.sum_of_ranks(losses, learned);
+  if (self.exchange()) {
+    const SummedLosses summed = sum_losses(*self.exchange(), losses, learned);
+    result.loss = summed.sum;
+    learned = summed.learned;
+  } else {
+    for (const double loss : losses) result.loss += loss;
+  }
   result.gradient_norm = self.read("gradient_norm");
   result.skipped = self.read("skipped") != 0;
   self.scaler.update(result.skipped);

@@ -94,6 +94,7 @@ class Candidate {
     options.device = target.device;
     options.cost = target.cost;
     options.ranks.rank = target.rank;
+    options.exchange = target.exchange;
     const Step step = step_of(pinned, micro_batch_size);
     settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
     options.budget = target.budget;

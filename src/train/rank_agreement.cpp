@@ -100,13 +100,6 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
   return chosen;
 }
 
-void RankAgreement::first_rank_before_others(const std::function<void()>& work) const {
-  if (leads()) work();
-  if (!exchange_) return;
-  gather("");
-  if (!leads()) work();
-}
-
 bool RankAgreement::any(bool own) const {
   if (!exchange_) return own;
   return std::ranges::any_of(gather(own ? "1" : "0"), [](const std::string& each) { return each == "1"; });

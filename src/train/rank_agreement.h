@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -33,9 +32,6 @@ class RankAgreement {
   bool same_choices(const PlannedJob& planned) const;
   /// `job` with the choices of the first rank. Call it on all ranks if same_choices() was false.
   Job first_rank_choices(const Job& job, const PlannedJob& planned) const;
-
-  /// Calls `work` on the first rank, and then on all others.
-  void first_rank_before_others(const std::function<void()>& work) const;
 
   /// Whether it is true on any rank.
   bool any(bool own) const;

@@ -156,18 +156,33 @@ class Run {
   void plan(PlanTarget target) {
     target.measuring = nullptr;  // the run takes the memory next
     target.rank = agreement_.rank();
+    target.exchange = exchange_;
     agreement_.least_budget(target, asked_.budget.device.has_value());
     const auto stopped = [] {
       if (stop_requested) throw StoppedEarly();
     };
-    report_.job = plan_job(asked_, target, stopped);
+    stop_together([&] { report_.job = plan_job(asked_, target, stopped); });
     // What was measured here may differ from rank to rank, and choices with it: those of the first rank count.
-    if (!agreement_.same_choices(report_.job))
-      report_.job = plan_job(agreement_.first_rank_choices(asked_, report_.job), target, stopped);
+    if (!agreement_.same_choices(report_.job)) {
+      const Job chosen = agreement_.first_rank_choices(asked_, report_.job);
+      stop_together([&] { report_.job = plan_job(chosen, target, stopped); });
+    }
     job_ = pinned(asked_, settings());
     report_.fits = report_.job.plan.fits;
     report_.planned_peak_bytes = report_.job.plan.peak_bytes;
     report_.planned = report_.job.plan.breakdown;
+  }
+
+  // All ranks stop if any of them was stopped during `work`; none waits for one that is gone.
+  template <typename Work>
+  void stop_together(const Work& work) const {
+    bool stopped = false;
+    try {
+      work();
+    } catch (const StoppedEarly&) {
+      stopped = true;
+    }
+    if (agreement_.any(stopped)) throw StoppedEarly();
   }
 
   // Where another program has taken the memory since it was planned for, the job is planned again for what there is.
@@ -221,7 +236,12 @@ class Run {
 
   // One rank makes what all read, a tokenised text.
   void open_data() {
-    agreement_.first_rank_before_others([&] { open_own_data(); });
+    stop_together([&] {
+      if (agreement_.leads()) open_own_data();
+    });
+    stop_together([&] {
+      if (!agreement_.leads()) open_own_data();
+    });
   }
 
   void open_own_data() {

@@ -6,7 +6,6 @@
 #include <torch/utils.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <functional>
 
 #include "collectives/ranks.h"
@@ -60,9 +59,6 @@ TEST(RankAgreement, OneRankAgreesWithItself) {
   std::map<std::string, at::Tensor> sums{{"loss", at::ones({2}, at::kDouble)}};
   alone.add_up(sums);
   EXPECT_EQ(sums.at("loss").sum().item<double>(), 2);
-  int calls = 0;
-  alone.first_rank_before_others([&] { ++calls; });
-  EXPECT_EQ(calls, 1);
 }
 
 TEST(RankAgreement, TheLeastBudgetOfEachMemoryCounts) {
@@ -208,23 +204,6 @@ TEST(RankAgreement, AllHaveTheFiguresOfAllBetweenSteps) {
         EXPECT_FALSE(of.host.empty());
       }
     }
-}
-
-TEST(RankAgreement, TheFirstRankIsDoneBeforeOthersBegin) {
-  std::atomic<int> done = 0;
-  const auto before = on_ranks<int>(4, [&](const RankAgreement& agreement, int64_t) {
-    int found = -1;
-    agreement.first_rank_before_others([&] {
-      found = done;
-      // Long enough for the others to come if nothing kept them.
-      if (agreement.leads()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      ++done;
-    });
-    return found;
-  });
-  EXPECT_EQ(before[0], 0);
-  for (size_t rank = 1; rank < before.size(); ++rank) EXPECT_GE(before[rank], 1);
-  EXPECT_EQ(done, 4);
 }
 
 // More numbers than one text carries; the last ranks may have one less.

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "ops/arithmetic/formats.h"
 #include "ops/optimizer/ops.h"
@@ -11,26 +9,10 @@
 
 namespace plimsoll {
 
-class Accumulators::Hook : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(Accumulators& all, size_t index) : all_(all), index_(index) {}
-  void operator()(const torch::autograd::Variable& parameter) override { all_.add(index_, parameter); }
-
- private:
-  Accumulators& all_;
-  size_t index_;
-};
-
 Accumulators::Accumulators(const std::vector<OptimizedParameter>& parameters, AccumulatorDtype dtype)
-    : parameters_(parameters), dtype_(dtype), sums_(parameters.size()) {
-  for (size_t i = 0; i < parameters.size(); ++i)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters[i].value, std::make_unique<Hook>(*this, i));
-}
-
-Accumulators::~Accumulators() {
-  for (const OptimizedParameter& parameter : parameters_)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter.value, nullptr);
-}
+    : dtype_(dtype),
+      sums_(parameters.size()),
+      hooks_(model_tensors(parameters), [this](size_t index, const at::Tensor& parameter) { add(index, parameter); }) {}
 
 // Called by the autograd engine once a parameter's gradient of this micro batch is complete.
 void Accumulators::add(size_t index, const at::Tensor& parameter) {

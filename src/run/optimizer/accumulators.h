@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plimsoll/options.h"
+#include "run/optimizer/gradient_hooks.h"
 #include "run/optimizer/optimizer.h"
 
 namespace plimsoll {
@@ -12,9 +13,8 @@ namespace plimsoll {
 /// While it lives, backward adds each parameter's gradient into its accumulator and drops it.
 class Accumulators {
  public:
-  /// `parameters` live as long as this. `dtype` is neither as_gradients nor automatic.
+  /// `dtype` is neither as_gradients nor automatic.
   Accumulators(const std::vector<OptimizedParameter>& parameters, AccumulatorDtype dtype);
-  ~Accumulators();
   Accumulators(const Accumulators&) = delete;
   Accumulators& operator=(const Accumulators&) = delete;
 
@@ -26,13 +26,12 @@ class Accumulators {
   const at::Tensor& scales(size_t index) const { return sums_[index].scales; }
 
  private:
-  class Hook;
   void add(size_t index, const at::Tensor& parameter);
 
-  const std::vector<OptimizedParameter>& parameters_;
   AccumulatorDtype dtype_;
   bool first_ = true;
   std::vector<ops::Packed> sums_;
+  GradientHooks hooks_;
 };
 
 }  // namespace plimsoll

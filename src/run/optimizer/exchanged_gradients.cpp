@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "collectives/exchange_ops.h"
 #include "ops/rows.h"
@@ -20,30 +18,16 @@ at::Tensor flat(const at::Tensor& dense) {
 
 }  // namespace
 
-class ExchangedGradients::Hook : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(ExchangedGradients& all, size_t index) : all_(all), index_(index) {}
-  void operator()(const torch::autograd::Variable& parameter) override { all_.add(index_, parameter); }
-
- private:
-  ExchangedGradients& all_;
-  size_t index_;
-};
-
 ExchangedGradients::ExchangedGradients(const std::vector<OptimizedParameter>& parameters, AccumulatorDtype dtype)
-    : parameters_(parameters), dtype_(dtype), sums_(parameters.size()) {
+    : parameters_(parameters),
+      dtype_(dtype),
+      sums_(parameters.size()),
+      hooks_(model_tensors(parameters), [this](size_t index, const at::Tensor& parameter) { add(index, parameter); }) {
   if (dtype != AccumulatorDtype::as_gradients && dtype != AccumulatorDtype::float32)
     throw UserError(
         fmt::format("gradient_accumulation_dtype is {}, whose sums are rounded at random; with several devices "
                     "allowed are gradients and float32",
                     name_of(dtype)));
-  for (size_t i = 0; i < parameters.size(); ++i)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters[i].model_tensor(), std::make_unique<Hook>(*this, i));
-}
-
-ExchangedGradients::~ExchangedGradients() {
-  for (const OptimizedParameter& parameter : parameters_)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter.model_tensor(), nullptr);
 }
 
 // Called by the autograd engine once a parameter's gradient of this micro batch is complete.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plimsoll/options.h"
+#include "run/optimizer/gradient_hooks.h"
 #include "run/optimizer/optimizer.h"
 
 namespace plimsoll {
@@ -16,7 +17,6 @@ class ExchangedGradients {
   /// `parameters` live as long as this. `dtype`: as_gradients or float32. Throws UserError for the others, whose sums
   /// are rounded at random.
   ExchangedGradients(const std::vector<OptimizedParameter>& parameters, AccumulatorDtype dtype);
-  ~ExchangedGradients();
   ExchangedGradients(const ExchangedGradients&) = delete;
   ExchangedGradients& operator=(const ExchangedGradients&) = delete;
 
@@ -27,13 +27,13 @@ class ExchangedGradients {
   const at::Tensor& sum(size_t index) const { return sums_[index]; }
 
  private:
-  class Hook;
   void add(size_t index, const at::Tensor& parameter);
 
   const std::vector<OptimizedParameter>& parameters_;
   AccumulatorDtype dtype_;
   bool first_ = true;
   std::vector<at::Tensor> sums_;
+  GradientHooks hooks_;
 };
 
 }  // namespace plimsoll

@@ -12,6 +12,17 @@
 #include "ops/optimizer/adafactor_plan.h"
 #include "plimsoll/error.h"
 
+namespace plimsoll {
+
+std::vector<at::Tensor> model_tensors(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(parameters.size());
+  for (const OptimizedParameter& parameter : parameters) tensors.push_back(parameter.model_tensor());
+  return tensors;
+}
+
+}  // namespace plimsoll
+
 namespace plimsoll::optimizer {
 namespace {
 

@@ -28,6 +28,9 @@ struct OptimizedParameter {
   const at::Tensor& model_tensor() const { return slice ? slice->parameter : value; }
 };
 
+/// Returns model_tensor() of each.
+std::vector<at::Tensor> model_tensors(const std::vector<OptimizedParameter>& parameters);
+
 /// A tensor of optimizer state, for checkpoints: "optimizer.exp_avg.layers.0.weight".
 struct NamedState {
   std::string name;

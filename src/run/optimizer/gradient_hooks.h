@@ -1,0 +1,26 @@
+// Hooks of autograd that run when a parameter's gradient is complete.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace plimsoll {
+
+/// While it lives, backward calls `complete(i, parameter)` when the gradient of the i-th of `parameters` is complete.
+class GradientHooks {
+ public:
+  using Complete = std::function<void(size_t index, const at::Tensor& parameter)>;
+  GradientHooks(std::vector<at::Tensor> parameters, Complete complete);
+  ~GradientHooks();
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+ private:
+  std::vector<at::Tensor> parameters_;
+  Complete complete_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,57 @@
+#include "run/rank_consistency.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "plimsoll/error.h"
+#include "run/exchange_order.h"
+
+namespace plimsoll {
+
+void require_recorded_ranks(const RankOptions& recorded, const Exchange* exchange) {
+  if (recorded.count == 1 && !exchange) return;
+  if (!exchange)
+    throw UserError(
+        fmt::format("the step is of {} ranks, which run it together: TrainingOptions::exchange", recorded.count));
+  if (recorded.count != exchange->size() || recorded.rank != exchange->rank())
+    throw UserError(fmt::format("the step was recorded as rank {} of {}; this is rank {} of {}", recorded.rank,
+                                recorded.count, exchange->rank(), exchange->size()));
+}
+
+bool merge_workspaces(Exchange& exchange, LearnedWorkspace& workspace, bool learned) {
+  for (const std::string& each : exchange.gather_text(workspace.text())) learned |= workspace.merge(each);
+  // A rank that knew everything before has to plan again with the others: the exchanges of all plans must agree.
+  return std::ranges::any_of(exchange.gather_text(learned ? "1" : "0"),
+                             [](const std::string& each) { return each == "1"; });
+}
+
+void require_same_exchanges(Exchange& exchange, const Trace& trace) {
+  const std::vector<std::string> orders = exchange.gather_text(exchange_order(trace));
+  for (size_t r = 1; r < orders.size(); ++r)
+    if (orders[r] != orders[0])
+      throw UserError(fmt::format("rank {} plans other exchanges than rank 0: every rank needs the same job, budget, "
+                                  "device and number of threads",
+                                  r),
+                      UserError::Kind::failure);
+}
+
+SummedLosses sum_losses(Exchange& exchange, const std::vector<double>& own, bool learned) {
+  std::string told(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
+  told += learned ? '1' : '0';
+  SummedLosses result;
+  std::vector<std::vector<double>> all;
+  for (const std::string& text : exchange.gather_text(told)) {
+    check(text.size() == told.size(), "a rank has another number of micro batches");
+    std::vector<double>& losses = all.emplace_back(own.size());
+    std::memcpy(losses.data(), text.data(), text.size() - 1);
+    result.learned |= text.back() == '1';
+  }
+  for (size_t i = 0; i < own.size(); ++i)
+    for (const std::vector<double>& losses : all) result.sum += losses[i];
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,48 @@
+// A stop that reaches one rank before the first step: all ranks end, and none waits for one that is gone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "plimsoll/train_job.h"
+#include "ranks/forked_ranks.h"
+#include "test_files.h"
+#include "train/tiny_job.h"
+
+namespace plimsoll {
+namespace {
+
+enum class When { before, planned };
+
+class Stopper : public TrainObserver {
+ public:
+  explicit Stopper(bool stops) : stops_(stops) {}
+  void planned(const PlannedJob&) override {
+    if (stops_) request_stop();
+  }
+
+ private:
+  bool stops_;
+};
+
+TEST(StopOfRanks, BeforeTheFirstStepStopsAllRanks) {
+  for (const int stopped : {0, 1})
+    for (const When when : {When::before, When::planned}) {
+      SCOPED_TRACE(fmt::format("rank {}, {}", stopped, when == When::before ? "before planning" : "after planning"));
+      const TempFolder folder;
+      Job job = tiny_job(folder);
+      job.devices = 2;
+      const std::vector<std::string> ranks =
+          testing::run_ranks(2, folder.path(), [&](int rank, const std::shared_ptr<Exchange>& exchange) {
+            if (rank == stopped && when == When::before) request_stop();
+            Stopper observer(rank == stopped && when == When::planned);
+            const TrainReport report = train_job(job, observer, {}, exchange);
+            exchange->gather_text("");  // a rank that leaves first would be named by the other
+            return fmt::format("stopped {}, {} steps", report.stopped, report.losses.size());
+          });
+      EXPECT_THAT(ranks, ::testing::Each("stopped true, 0 steps"));
+    }
+}
+
+}  // namespace
+}  // namespace plimsoll
