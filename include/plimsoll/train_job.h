@@ -86,10 +86,10 @@ struct PlanTarget {
   /// together. nullptr: a run is about to take the memory, and everything is measured that the machine has the memory
   /// for.
   std::shared_ptr<MeasureAllowance> measuring;
-  int64_t rank = 0;     ///< of several, whose plan it is; ranks differ in their slices only
+  int64_t rank = 0;                    ///< of several, whose plan it is; ranks differ in their slices only
   std::shared_ptr<Exchange> exchange;  ///< with the other ranks, whose memory is planned; null: as between CPU ranks of
                                        ///< one host
-  std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
+  std::string unknown;                 ///< what a plan for it leaves out, in words; empty: nothing
   /// Ranks of the training, instead of Job::devices; empty: those of the job. `budget` is that of each rank, and `cost`
   /// has the link for this many ranks.
   std::optional<int64_t> devices;

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <sstream>
 
+#include "collectives/rank_fault.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/exchange_order.h"
@@ -30,11 +30,6 @@ std::string choices_text(const PlannedJob& planned) {
                   planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
   for (const auto& [epoch, count] : settings.accumulation) text += fmt::format(" {} {}", epoch, count);
   return text;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace
@@ -98,6 +93,17 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
   chosen.gradient_accumulation_steps = accumulation;
   chosen.update_in_backward = in_backward != 0 ? Choice::on : Choice::off;
   return chosen;
+}
+
+std::optional<ProfileOptions> RankAgreement::first_rank_profile(const ProfileOptions& own) const {
+  std::istringstream words(gather(fmt::format("{} {} {}", own.file.empty() ? 0 : 1, own.first_step, own.steps))[0]);
+  ProfileOptions all;
+  bool wanted = false;
+  words >> wanted >> all.first_step >> all.steps;
+  check(!words.fail(), "the profile of the first rank is damaged");
+  if (!wanted) return std::nullopt;
+  if (leads()) all.file = own.file;
+  return all;
 }
 
 bool RankAgreement::any(bool own) const {

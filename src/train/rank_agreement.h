@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@ class RankAgreement {
   bool same_choices(const PlannedJob& planned) const;
   /// `job` with the choices of the first rank. Call it on all ranks if same_choices() was false.
   Job first_rank_choices(const Job& job, const PlannedJob& planned) const;
+
+  /// Steps that the first rank profiles, for all ranks; nothing: none. Only the first rank has a file.
+  std::optional<ProfileOptions> first_rank_profile(const ProfileOptions& own) const;
 
   /// Whether it is true on any rank.
   bool any(bool own) const;

@@ -105,7 +105,7 @@ class Run {
       else if (starts_from_weights(job_.model))
         load_model_weights(job_.model, training_->state(), {training_->slices(), exchange_.get()});
       open_metrics();
-      if (!profile_.file.empty() && agreement_.leads()) training_->profile(profile_);
+      if (const auto profile = agreement_.first_rank_profile(profile_)) training_->profile(*profile);
       data_->start(position_, agreement_.ranks(), agreement_.rank());
       train();
     } catch (const StoppedEarly&) {

@@ -183,6 +183,24 @@ TEST(RankAgreement, WhatOneRankWantsAllHear) {
                 ::testing::Each(wants >= 0 ? 1 : 0));
 }
 
+TEST(RankAgreement, TheProfileIsThatOfTheFirst) {
+  const auto profiles = on_ranks<std::optional<ProfileOptions>>(3, [](const RankAgreement& agreement, int64_t rank) {
+    return agreement.first_rank_profile({.file = "profile.json", .first_step = 7 + rank, .steps = 5 + rank});
+  });
+  for (size_t rank = 0; rank < profiles.size(); ++rank) {
+    ASSERT_TRUE(profiles[rank]);
+    EXPECT_EQ(profiles[rank]->file, rank == 0 ? "profile.json" : "");
+    EXPECT_EQ(profiles[rank]->first_step, 7);
+    EXPECT_EQ(profiles[rank]->steps, 5);
+  }
+  for (const auto& none : on_ranks<std::optional<ProfileOptions>>(2, [](const RankAgreement&agreement, int64_t rank) {
+         return agreement.first_rank_profile(rank == 1 ? ProfileOptions{.file = "other.json"} : ProfileOptions{});
+       }))
+    EXPECT_FALSE(none);
+  EXPECT_EQ(RankAgreement(nullptr).first_rank_profile({.file = "a"})->file, "a");
+  EXPECT_FALSE(RankAgreement(nullptr).first_rank_profile({}));
+}
+
 TEST(RankAgreement, AllHaveTheFiguresOfAllBetweenSteps) {
   for (const int64_t stops : {-1, 0, 2})
     for (const auto& [stop, ranks] :
