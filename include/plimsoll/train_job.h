@@ -182,6 +182,16 @@ Job pinned(Job job, const JobSettings& settings);
 /// time, seconds) keep their time. Gives how many it timed.
 int measure_machine(const Job& job, double seconds, int64_t since = 0);
 
+/// Figures of one of several ranks at the beginning of a step.
+struct RankProgress {
+  std::string host;
+  int64_t pid = 0;              ///< process ID on its host
+  int64_t memory_used = 0;      ///< bytes of its device, arena and workspace; the maximum so far
+  int64_t memory_planned = 0;   ///< bytes of its device at the planned peak
+  double exchange_seconds = 0;  ///< in exchanges since the first step began, waits for other ranks included
+  double train_seconds = 0;     ///< since the first step began
+};
+
 /// Where a training run stands after a step.
 struct TrainProgress {
   int64_t step = 0;  ///< steps done
@@ -195,8 +205,9 @@ struct TrainProgress {
   bool skipped = false;          ///< this step, for a gradient that was not finite
   int64_t steps_skipped = 0;     ///< in all
   double loss_scale = 1;
-  int64_t memory_used = 0;    ///< bytes, arena and workspace
-  int64_t memory_budget = 0;  ///< bytes; 0: none
+  int64_t memory_used = 0;          ///< bytes, arena and workspace
+  int64_t memory_budget = 0;        ///< bytes; 0: none
+  std::vector<RankProgress> ranks;  ///< by rank; empty: there is one
 };
 
 /// Hears of what happens; every function may do nothing.

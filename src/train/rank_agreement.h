@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,20 @@ class RankAgreement {
   /// `job` with the choices of the first rank. Call it on all ranks if same_choices() was false.
   Job first_rank_choices(const Job& job, const PlannedJob& planned) const;
 
+  /// Steps that the first rank profiles, for all ranks; nothing: none. Only the first rank has a file.
+  std::optional<ProfileOptions> first_rank_profile(const ProfileOptions& own) const;
+
   /// Whether it is true on any rank.
   bool any(bool own) const;
+
+  /// Result of between_steps().
+  struct BetweenSteps {
+    bool stop = false;                ///< a rank was asked to stop
+    std::vector<RankProgress> ranks;  ///< by rank; empty: there is one
+  };
+  /// Combines a rank's own `stop` and figures with those of all others, by one exchange. `own.host` and `own.pid` are
+  /// filled in.
+  BetweenSteps between_steps(bool stop, const RankProgress& own) const;
 
   /// Numbers of all ranks in turn, `count` in all: number i is number i / ranks of rank i % ranks.
   std::vector<double> in_turn(const std::vector<double>& own, int64_t count) const;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <functional>
 
@@ -51,6 +52,9 @@ TEST(RankAgreement, OneRankAgreesWithItself) {
   EXPECT_TRUE(alone.same_choices({}));
   EXPECT_TRUE(alone.any(true));
   EXPECT_FALSE(alone.any(false));
+  EXPECT_TRUE(alone.between_steps(true, {}).stop);
+  EXPECT_FALSE(alone.between_steps(false, {}).stop);
+  EXPECT_TRUE(alone.between_steps(false, {}).ranks.empty());
   EXPECT_THAT(alone.in_turn({1, 2}, 2), ElementsAre(1, 2));
   std::map<std::string, at::Tensor> sums{{"loss", at::ones({2}, at::kDouble)}};
   alone.add_up(sums);
@@ -177,6 +181,47 @@ TEST(RankAgreement, WhatOneRankWantsAllHear) {
     EXPECT_THAT(on_ranks<int>(3, [&](const RankAgreement& agreement,
                                      int64_t rank) { return agreement.any(rank == wants) ? 1 : 0; }),
                 ::testing::Each(wants >= 0 ? 1 : 0));
+}
+
+TEST(RankAgreement, TheProfileIsThatOfTheFirst) {
+  const auto profiles = on_ranks<std::optional<ProfileOptions>>(3, [](const RankAgreement& agreement, int64_t rank) {
+    return agreement.first_rank_profile({.file = "profile.json", .first_step = 7 + rank, .steps = 5 + rank});
+  });
+  for (size_t rank = 0; rank < profiles.size(); ++rank) {
+    ASSERT_TRUE(profiles[rank]);
+    EXPECT_EQ(profiles[rank]->file, rank == 0 ? "profile.json" : "");
+    EXPECT_EQ(profiles[rank]->first_step, 7);
+    EXPECT_EQ(profiles[rank]->steps, 5);
+  }
+  for (const auto& none : on_ranks<std::optional<ProfileOptions>>(2, [](const RankAgreement&agreement, int64_t rank) {
+         return agreement.first_rank_profile(rank == 1 ? ProfileOptions{.file = "other.json"} : ProfileOptions{});
+       }))
+    EXPECT_FALSE(none);
+  EXPECT_EQ(RankAgreement(nullptr).first_rank_profile({.file = "a"})->file, "a");
+  EXPECT_FALSE(RankAgreement(nullptr).first_rank_profile({}));
+}
+
+TEST(RankAgreement, AllHaveTheFiguresOfAllBetweenSteps) {
+  for (const int64_t stops : {-1, 0, 2})
+    for (const auto& [stop, ranks] :
+         on_ranks<RankAgreement::BetweenSteps>(3, [&](const RankAgreement&agreement, int64_t rank) {
+           return agreement.between_steps(rank == stops, {.memory_used = 100 + rank,
+                                                          .memory_planned = 200 + rank,
+                                                          .exchange_seconds = 0.25 * static_cast<double>(rank),
+                                                          .train_seconds = 2});
+         })) {
+      EXPECT_EQ(stop, stops >= 0);
+      ASSERT_EQ(ranks.size(), 3u);
+      for (int64_t rank = 0; rank < 3; ++rank) {
+        const RankProgress& of = ranks[static_cast<size_t>(rank)];
+        EXPECT_EQ(of.memory_used, 100 + rank);
+        EXPECT_EQ(of.memory_planned, 200 + rank);
+        EXPECT_EQ(of.exchange_seconds, 0.25 * static_cast<double>(rank));
+        EXPECT_EQ(of.train_seconds, 2);
+        EXPECT_EQ(of.pid, ::getpid());
+        EXPECT_FALSE(of.host.empty());
+      }
+    }
 }
 
 // More numbers than one text carries; the last ranks may have one less.
