@@ -74,6 +74,7 @@ TEST(RankConsistency, OtherExchangesAreRefusedOnEveryRank) {
     Op op = op_named("plimsoll::all_gather_");
     op.arguments.push_back(
         {Argument::Kind::tensor, true, {{0, DType::float32, 0, {512 * (exchange.rank() + 1)}, {1}}}});
+    op.link_bytes = 512;
     trace.ops = {op};
     trace.segments = {{"micro", 0, 1}};
     require_same_exchanges(exchange, trace);

@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kGather = "plimsoll::gather_";
+constexpr std::string_view kGatherName = "plimsoll::gather_";
 
 // Gathers are started earlier than predicted by this part of their time: predictions are not exact.
 constexpr double kMargin = 1.25;
@@ -28,7 +28,7 @@ bool can_overlap(const Op& op) {
 
 // A parameter that is stored in slices and gathered for its next use.
 bool is_gather(const Op& op) {
-  return can_overlap(op) && op.name == kGather && op.phase != Phase::update;
+  return can_overlap(op) && op.name == kGatherName && op.phase != Phase::update;
 }
 
 BufferId target_of(const Op& op) {
