@@ -10,6 +10,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "job/shared_keys.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/exchange_order.h"
@@ -42,6 +43,10 @@ std::string host_name() {
 std::vector<std::string> RankAgreement::gather(std::string_view text) const {
   if (!exchange_) return {std::string(text)};
   return exchange_->gather_text(text);
+}
+
+void RankAgreement::require_same_job(const Job& job) const {
+  if (exchange_) job::require_same_keys(gather(job::shared_keys_text(job)));
 }
 
 void RankAgreement::least_budget(PlanTarget& target, bool stated) const {
