@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "collectives/rank_fault.h"
+#include "job/shared_keys.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/exchange_order.h"
@@ -37,6 +38,10 @@ std::string choices_text(const PlannedJob& planned) {
 std::vector<std::string> RankAgreement::gather(std::string_view text) const {
   if (!exchange_) return {std::string(text)};
   return exchange_->gather_text(text);
+}
+
+void RankAgreement::require_same_job(const Job& job) const {
+  if (exchange_) job::require_same_keys(gather(job::shared_keys_text(job)));
 }
 
 void RankAgreement::least_budget(PlanTarget& target, bool stated) const {

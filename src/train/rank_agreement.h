@@ -25,6 +25,9 @@ class RankAgreement {
   /// Returns true if this rank writes the files of the run.
   bool leads() const { return rank() == 0; }
 
+  /// Throws UserError (usage) on all ranks if one has another job; it names the rank, the key and both values.
+  void require_same_job(const Job& job) const;
+
   /// Sets the target's budgets to the least that any rank has, and says so in its reason if the job states one
   /// (`stated`) and they differ.
   void least_budget(PlanTarget& target, bool stated) const;

@@ -88,6 +88,7 @@ class Run {
  private:
   TrainReport run_rank() {
     backend_for(job_.device);  // says what is missing
+    agreement_.require_same_job(asked_);
     require_steps_to_profile();
     require_data(asked_);
     if (agreement_.leads()) outputs_.emplace(asked_);

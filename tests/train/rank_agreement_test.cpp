@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <map>
 
 #include "collectives/ranks.h"
 #include "plimsoll/bytes.h"
@@ -59,6 +60,48 @@ TEST(RankAgreement, OneRankAgreesWithItself) {
   std::map<std::string, at::Tensor> sums{{"loss", at::ones({2}, at::kDouble)}};
   alone.add_up(sums);
   EXPECT_EQ(sums.at("loss").sum().item<double>(), 2);
+}
+
+std::vector<std::string> refusals_of_jobs(const std::vector<Job>& jobs) {
+  return run_ranks(static_cast<int>(jobs.size()), [&](Exchange& exchange) {
+    RankAgreement(&exchange).require_same_job(jobs[static_cast<size_t>(exchange.rank())]);
+  });
+}
+
+TEST(RankAgreement, JobsThatDifferAreNamedByTheirKey) {
+  Job job;
+  job.batch_size = 4;
+  job.data.files = {"a/text.txt"};
+  const std::map<std::string, std::function<void(Job&)>> changes = {
+      {"max_steps is 7 on rank 1 and 1000 on rank 0", [](Job& o) { o.max_steps = 7; }},
+      {"seed is 3 on rank 1 and 0 on rank 0", [](Job& o) { o.seed = 3; }},
+      {"batch_size is 8 on rank 1 and 4 on rank 0", [](Job& o) { o.batch_size = 8; }},
+      {"gradient_accumulation_steps is 2 on rank 1 and auto",
+       [](Job& o) {
+         o.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+       }},
+      {"optimizer.learning_rate is 0.5 on rank 1", [](Job& o) { o.optimizer.learning_rate = 0.5; }},
+      {"model.hidden_size is 96 on rank 1", [](Job& o) { o.model.decoder.hidden_size = 96; }},
+      {"data.files is other.txt on rank 1 and text.txt on rank 0", [](Job& o) { o.data.files = {"a/other.txt"}; }},
+      {"precision is auto on rank 1 and 32-true on rank 0", [](Job& o) { o.precision.reset(); }},
+      {"lora.rank is 8 on rank 1 and not set", [](Job& o) { o.fine_tuning.lora.modules = {"*.qkv"}; }},
+      {"checkpoint.directory is runs on rank 1 and none on rank 0", [](Job& o) { o.checkpoint.directory = "runs"; }},
+  };
+  for (const auto& [said, change] : changes) {
+    Job other = job;
+    change(other);
+    for (const std::string& error : refusals_of_jobs({job, other, job})) EXPECT_THAT(error, HasSubstr(said));
+  }
+}
+
+TEST(RankAgreement, JobsMayDifferInWhatIsOfTheHost) {
+  Job job, other;
+  job.data.files = {"a/text.txt"};
+  other.data.files = {"b/text.txt"};
+  other.threads = 3;
+  other.budget.device = GiB;
+  other.log.metrics_file = "metrics.jsonl";
+  for (const std::string& error : refusals_of_jobs({job, other})) EXPECT_EQ(error, "");
 }
 
 TEST(RankAgreement, TheLeastBudgetOfEachMemoryCounts) {

@@ -18,7 +18,11 @@ std::optional<std::string> visible_device_of(int local_rank, int local_size, con
 /// visible_device_of; "mps" has one device.
 void choose_device_of_rank(const std::string& device, int local_rank, int local_size);
 
-/// Throws UserError (usage) if this machine has fewer devices than `count`; the CPU has any number.
+/// Returns true if the number of devices of this machine is known without a runtime of the device.
+bool lists_devices(const std::string& device);
+
+/// Throws UserError (usage) if this machine has fewer devices than `count`. The CPU counts as 64 devices, or four for
+/// each core if that is more.
 void require_devices(const std::string& device, int count);
 
 }  // namespace plimsoll::cli
