@@ -218,9 +218,9 @@ std::string legend_html(const Plan& plan) {
   if (again) html += "<li><span class=\"swatch again\"></span>recomputed op</li>";
   const ExchangeSum exchanges = exchanges_of(plan);
   if (exchanges.count > 0)
-    html +=
-        fmt::format("<li><span class=\"swatch exchange\"></span>exchange between ranks ({} of the ops, {} sent)</li>",
-                    grouped(exchanges.count), amount(exchanges.bytes));
+    html += fmt::format(
+        "<li><span class=\"swatch exchange\"></span><span>exchange between ranks ({} of the ops, {} sent)</span></li>",
+        grouped(exchanges.count), amount(exchanges.bytes));
   return html + "</ul>\n";
 }
 

@@ -234,12 +234,14 @@ TEST_F(PlanPageInBrowser, ExchangesHaveALaneWithTheirBytesOnHover) {
     pointAt('timeline', lane(0).x, lane(0).y);
     seen.time = tipText();
     seen.exchange = colourOf('exchange').join();
+    seen.legend = document.querySelector('.legend').innerText;
     seen.grid = colourOf('grid').join();
   )js");
   EXPECT_EQ(seen["fault"], "");
   EXPECT_EQ(seen["first"], seen["exchange"]);
   EXPECT_EQ(seen["second"], seen["exchange"]);
   EXPECT_EQ(seen["between"], seen["grid"]);
+  EXPECT_THAT(std::string(seen["legend"]), HasSubstr("exchange between ranks (2 of the ops, 5.00 KiB sent)"));
   const std::string tip = seen["tip"];
   for (const char* part : {"plimsoll::reduce_scatter_", "layers.1 · backward, micro · op 6 of 10",
                            "sent to other ranks\n3.00 KiB (3,072 bytes)"})
