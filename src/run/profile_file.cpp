@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kOpsRow = 1, kCopiesRow = 2;
+constexpr int kOpsRow = 1, kCopiesRow = 2, kExchangesRow = 3;
 constexpr size_t kChunk = 1 << 20;  // written at a time: the text of a profile is never in memory as a whole
 
 std::array<std::vector<int64_t>, kMemories> live_bytes_of(const Trace& trace) {
@@ -47,8 +47,11 @@ class Writer {
     add(fmt::format(R"({{"name":"process_sort_index","ph":"M","pid":{0},"tid":0,"args":{{"sort_index":{0}}}}})",
                     process_.number));
     metadata("thread_name", kOpsRow, fmt::format("ops ({} thread{})", threads, threads == 1 ? "" : "s"));
-    const auto copies = [](const ProfiledStep& step) { return !step.copies.empty(); };
-    if (std::ranges::any_of(steps, copies)) metadata("thread_name", kCopiesRow, "copies");
+    bool copies = false, exchanges = false;
+    for (const ProfiledStep& step : steps)
+      for (const ProfiledStep::Run& run : step.copies) (step.plan->ops[run.op].exchange ? exchanges : copies) = true;
+    if (copies) metadata("thread_name", kCopiesRow, "copies");
+    if (exchanges) metadata("thread_name", kExchangesRow, "exchanges beside ops");
   }
 
   void step(const ProfiledStep& step) {
@@ -57,11 +60,12 @@ class Writer {
     for (const ProfiledStep::Run& run : step.ops) {
       const ProfiledOp& op = step.plan->ops[run.op];
       memory(*step.plan, op, run.span.begin);
-      slice(op.name, op.link_bytes > 0 ? "exchange" : name_of(op.phase), kOpsRow, run.span, arguments_of(op, run.op));
+      slice(op.name, op.exchange ? "exchange" : name_of(op.phase), kOpsRow, run.span, arguments_of(op, run.op));
     }
     for (const ProfiledStep::Run& run : step.copies) {
       const ProfiledOp& op = step.plan->ops[run.op];
-      slice(op.name, "copy", kCopiesRow, run.span, arguments_of(op, run.op));
+      slice(op.name, op.exchange ? "exchange" : "copy", op.exchange ? kExchangesRow : kCopiesRow, run.span,
+            arguments_of(op, run.op));
     }
   }
 
@@ -141,6 +145,7 @@ ProfiledPlan::ProfiledPlan(const Plan& plan) : arena_bytes{plan.arena_bytes, pla
     profiled.link_bytes = op.link_bytes;
     profiled.recomputed = op.recomputed;
     profiled.on_host = op.on_host;
+    profiled.exchange = op.link_bytes > 0 || op.exchange != CopyStage::none;
     if (op.copy != CopyStage::none) {
       const Buffer& source = trace.buffers[op.arguments[1].views[0].buffer];
       profiled.buffer = source.label;

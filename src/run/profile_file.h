@@ -31,6 +31,7 @@ struct ProfiledOp {
   double flops = 0;
   int64_t bytes = 0;       ///< read and written; of a copy: copied
   int64_t link_bytes = 0;  ///< sent to other ranks by an exchange; 0: the op is none
+  bool exchange = false;   ///< an exchange between ranks, or the wait for one
   bool recomputed = false, on_host = false;
   std::array<int64_t, kMemories> live_bytes{};  ///< by memory: buffers that live while it runs, its scratch included
 };
@@ -63,7 +64,7 @@ struct ProfiledStep {
     ProfiledSpan span;
   };
   std::vector<Run> ops;     ///< in order; each lies within one part
-  std::vector<Run> copies;  ///< in the order in which they were made, one after the other
+  std::vector<Run> copies;  ///< copies, and exchanges beside ops; each kind in order, one after the other
 };
 
 /// What is said of the whole.

@@ -33,6 +33,7 @@ std::vector<ProfiledStep> steps_of(int64_t begin, int32_t count) {
     op.name = i == 0 ? "plimsoll::all_gather_" : fmt::format("aten::op_{}", i);
     op.module = "layers.3.self_attention.query";
     op.link_bytes = i == 0 ? 4096 : 0;
+    op.exchange = i == 0;
     step.ops.push_back({i, {begin + 20 * i, begin + 20 * i + 10}});
   }
   step.plan = plan;
