@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <cstdio>
+#include <filesystem>
 
 namespace {
 
@@ -20,14 +21,25 @@ struct Net : torch::nn::Module {
   }
 };
 
-int train(const std::string& budget) {
+plimsoll::Step circle_step() {
   plimsoll::Step step;
   step.model = [] { return std::make_shared<Net>(); };
   step.inputs = {{"points", {512, 2}, torch::kFloat32}, {"side", {512}, torch::kInt64}};
   step.loss = [](torch::nn::Module& net, const plimsoll::StepInputs& in) {
     return torch::nn::functional::cross_entropy(static_cast<Net&>(net).layers->forward(in["points"]), in["side"]);
   };
-  plimsoll::Training training(step, {.budget = {.device = plimsoll::parse_bytes(budget)}, .seed = 1});
+  return step;
+}
+
+// Is a point inside or outside a circle?
+std::map<std::string, torch::Tensor> batch() {
+  const torch::Tensor points = torch::rand({512, 2}) * 2 - 1;
+  return {{"points", points}, {"side", (points.square().sum(1) < 0.6).to(torch::kInt64)}};
+}
+
+int train(const std::string& budget) {
+  const plimsoll::TrainingOptions options{.budget = {.device = plimsoll::parse_bytes(budget)}, .seed = 1};
+  plimsoll::Training training(circle_step(), options);
   const plimsoll::Plan& plan = training.plan();
   for (const auto& reason : plan.reasons) std::printf("%s: %s\n", reason.decision.c_str(), reason.why.c_str());
   if (!plan.fits) {
@@ -35,14 +47,27 @@ int train(const std::string& budget) {
     return 3;
   }
   training.start();
-  for (int i = 0; i < 300; ++i) {  // is a point inside or outside a circle?
-    const torch::Tensor points = torch::rand({512, 2}) * 2 - 1;
-    const torch::Tensor side = (points.square().sum(1) < 0.6).to(torch::kInt64);
-    const double loss = training.step({{{"points", points}, {"side", side}}}, /*learning_rate=*/1e-3).loss;
+  for (int i = 0; i < 300; ++i) {
+    const double loss = training.step({batch()}, /*learning_rate=*/1e-3).loss;
     if (i % 50 == 0 || i == 299) std::printf("step %3d  loss %.4f\n", i + 1, loss);
   }
   std::printf("planned %lld bytes, used %lld bytes\n", static_cast<long long>(plan.peak_bytes),
               static_cast<long long>(training.used().measured_peak()));
+
+  // A second training goes on from a file where the first one was.
+  const auto file = std::filesystem::temp_directory_path() / "own_model.safetensors";
+  plimsoll::save_training(training, file);
+  plimsoll::Training again(circle_step(), options);
+  again.start();
+  plimsoll::load_training(again, file);
+  std::filesystem::remove(file);
+  for (int i = 0; i < 10; ++i) {
+    const auto next = batch();
+    if (training.step({next}, 1e-3).loss == again.step({next}, 1e-3).loss) continue;
+    std::printf("step %d of the loaded training is another one\n", i + 301);
+    return 1;
+  }
+  std::printf("loaded, it goes on with the same bits\n");
   return 0;
 }
 

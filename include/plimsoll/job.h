@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/checkpoint_config.h"
+#include "plimsoll/checkpoint.h"
 #include "plimsoll/fine_tuning.h"
 #include "plimsoll/model_config.h"
 #include "plimsoll/options.h"

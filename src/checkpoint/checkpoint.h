@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "plimsoll/checkpoint_config.h"
+#include "plimsoll/checkpoint.h"
 
 namespace plimsoll {
 

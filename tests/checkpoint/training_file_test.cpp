@@ -1,0 +1,100 @@
+// A training of a program's own in a file: plimsoll/checkpoint.h.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <fstream>
+
+#include "plimsoll/checkpoint.h"
+#include "plimsoll/error.h"
+#include "plimsoll/training.h"
+#include "test_files.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::HasSubstr;
+
+Step line_step(int64_t width = 8) {
+  Step step;
+  step.inputs = {{.name = "x", .sizes = {4, 8}, .dtype = at::kFloat}};
+  step.model = [width] { return torch::nn::Linear(8, width).ptr(); };
+  step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
+    return dynamic_cast<torch::nn::LinearImpl&>(module).forward(inputs["x"]).square().mean();
+  };
+  return step;
+}
+
+TrainingOptions options_of(Precision precision = Precision::fp32_true) {
+  TrainingOptions options;
+  options.threads = 1;
+  options.seed = 3;
+  options.precision = precision;
+  return options;
+}
+
+class TrainingFile : public ::testing::Test {
+ protected:
+  std::string refusal_of(Training& training) {
+    try {
+      load_training(training, file_);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  TempFolder folder_;
+  std::filesystem::path file_ = folder_ / "training.safetensors";
+};
+
+TEST_F(TrainingFile, GoesOnWithTheSameBits) {
+  for (const Precision precision : {Precision::fp32_true, Precision::fp16_mixed}) {
+    Training first(line_step(), options_of(precision)), second(line_step(), options_of(precision));
+    first.start();
+    second.start();
+    torch::manual_seed(1);
+    for (int i = 0; i < 3; ++i) first.step({{{"x", torch::randn({4, 8})}}}, 1e-2);
+    save_training(first, file_);
+    load_training(second, file_);
+    EXPECT_EQ(second.steps_done(), 3);
+    EXPECT_EQ(second.loss_scale(), first.loss_scale());
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor x = torch::randn({4, 8});
+      EXPECT_EQ(first.step({{{"x", x}}}, 1e-2).loss, second.step({{{"x", x}}}, 1e-2).loss);
+    }
+    const auto states = std::pair(first.state(), second.state());
+    for (size_t i = 0; i < states.first.size(); ++i)
+      EXPECT_TRUE(states.first[i].second.equal(states.second[i].second)) << states.first[i].first;
+  }
+}
+
+TEST_F(TrainingFile, OfAnotherModelIsRefused) {
+  Training first(line_step(), options_of()), wider(line_step(16), options_of());
+  first.start();
+  wider.start();
+  save_training(first, file_);
+  const at::Tensor before = wider.state()[0].second.clone();
+  EXPECT_THAT(refusal_of(wider), HasSubstr("weight"));
+  EXPECT_TRUE(wider.state()[0].second.equal(before));
+}
+
+TEST_F(TrainingFile, ThatIsDamagedOrMissingIsRefused) {
+  Training training(line_step(), options_of());
+  training.start();
+  EXPECT_THAT(refusal_of(training), HasSubstr("training.safetensors"));
+  save_training(training, file_);
+  std::filesystem::resize_file(file_, std::filesystem::file_size(file_) - 1);
+  EXPECT_THAT(refusal_of(training), HasSubstr("training.safetensors"));
+}
+
+TEST_F(TrainingFile, NeedsATrainingThatWasStarted) {
+  Training training(line_step(), options_of());
+  EXPECT_THROW(save_training(training, file_), UserError);
+  EXPECT_FALSE(std::filesystem::exists(file_));
+}
+
+}  // namespace
+}  // namespace plimsoll
