@@ -72,7 +72,9 @@ TEST(RankConsistency, OtherExchangesAreRefusedOnEveryRank) {
     trace.buffers.push_back({});
     trace.buffers.back().bytes = 4096;
     Op op = op_named("plimsoll::all_gather_");
-    op.arguments.push_back({Argument::Kind::tensor, true, {{0, DType::float32, 0, {512 * (exchange.rank() + 1)}, {1}}}});
+    op.arguments.push_back(
+        {Argument::Kind::tensor, true, {{0, DType::float32, 0, {512 * (exchange.rank() + 1)}, {1}}}});
+    op.link_bytes = 512;
     trace.ops = {op};
     trace.segments = {{"micro", 0, 1}};
     require_same_exchanges(exchange, trace);
