@@ -55,6 +55,7 @@ struct Job {
   std::string device = "cpu";               ///< cpu | cuda | rocm | mps: plans can be made for any on every machine
   int64_t devices = 1;                      ///< that train together, one process each
   Strategy strategy = Strategy::automatic;  ///< what each of several devices stores of the training state
+  double whole_part = 0;                    ///< RankOptions::whole_part; the planner's choice, no key
   int64_t threads = 0;                      ///< CPU threads; 0: as many as cores
   uint64_t seed = 0;
   /// What the reader has to say: names of other programs that it took for ours, a line each.

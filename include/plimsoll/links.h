@@ -1,5 +1,5 @@
-// The catalogue of links between devices: NVLink, PCI Express, networks, shared memory. Rates are those of data sheets,
-// one way, each with its source.
+// Declares the catalogue of links between devices: NVLink, PCI Express, networks, shared memory. Rates are those of
+// data sheets, in one direction, each with its source.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct LinkSpec {
   std::string name;                  ///< "NVLink 3 (A100 SXM)"
   std::vector<std::string> aliases;  ///< other names of this link, unique over all links
   bool between_machines = false;     ///< a network; false: a link inside one machine
-  int64_t max_devices = 0;           ///< that one link connects: 2 for a bridge; 0: any number
-  double bytes_per_second = 0;       ///< that one device sends while it receives as many
+  int64_t max_devices = 0;           ///< devices that one link connects: 2 for a bridge; 0: any number
+  double bytes_per_second = 0;       ///< rate at which one device sends while it receives at the same rate
   double reach = 1;                  ///< share of bytes_per_second that exchanges of large tensors reach, in (0, 1]
-  double latency_seconds = 0;        ///< of one step of a collective
+  double latency_seconds = 0;        ///< time of one step of a collective
   std::vector<std::string> sources;  ///< "figures: where they come from", as in DeviceSpec
 };
 
@@ -34,26 +34,26 @@ const LinkSpec* find_link(std::string_view name);
 /// Returns the link with this id, name or alias. Throws UserError with the nearest names if there is none.
 const LinkSpec& require_link(std::string_view name);
 
-/// The same, for a link between devices of this kind. "nvlink" is the NVLink of the device; "nvlink", "bridge" and
-/// "nvlinkN" mean the bridge if the device has NVLink only through a bridge, of generation N. Throws UserError if the
-/// device has no NVLink and the name does not say which generation.
+/// Returns the link with this name between devices of this kind. "nvlink" is the NVLink of the device; "nvlink",
+/// "bridge" and "nvlinkN" mean the bridge if the device has NVLink only through a bridge, of generation N. Throws
+/// UserError if the device has no NVLink and the name does not say which generation.
 const LinkSpec& require_link(std::string_view name, const DeviceSpec& device);
 
-/// How the ranks of a training are connected.
+/// The connections between the ranks of a training.
 struct PeerTopology {
   int64_t ranks = 1;                       ///< devices in all, at least 1
-  std::string link;                        ///< between the devices of a machine; empty: the usual link of the device
+  std::string link;                        ///< link inside a machine; empty: the usual link of the device
   int64_t devices_per_machine = 8;         ///< at least 1
-  std::string network = "infiniband-hdr";  ///< between machines, with one adapter for each device
+  std::string network = "infiniband-hdr";  ///< link between machines, with one adapter for each device
 };
 
 /// Sets `peer_link` and `peer_latency` of a cost model. `device` is one of the catalogue; nullptr: ranks are processes
 /// on the CPU of one machine if `on_cpu`, else devices on PCI Express 4.0 x16. Returns the links in words; empty for
 /// one rank, whose `peer_link` is 0.
 ///
-/// Each rank sends an equal share of its bytes to each other rank. A link carries the shares for which no faster,
-/// smaller group has a link: a bridge those of a pair, the link of a machine those of the other devices in it, the
-/// network the rest. All links work at the same time, so the slowest one decides:
+/// Each rank sends an equal share of its bytes to each other rank. A bridge carries the shares of its pair, the link of
+/// a machine those of the other devices in the machine, the network the rest. All links work at the same time, so the
+/// slowest one decides:
 ///   peer_link = min over links of (rate x reach) / (share of the bytes)
 /// Steps of a collective double the group: peer_latency = sum over links of latency x ceil(log2(groups joined)).
 ///

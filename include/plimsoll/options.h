@@ -124,6 +124,8 @@ struct RankOptions {
   int64_t count = 1;  ///< ranks, at least 1
   int64_t rank = 0;   ///< this one, in [0, count)
   Strategy strategy = Strategy::automatic;
+  double whole_part = 0;  ///< zero3: part of the parameters' bytes, in [0, 1], that every rank stores whole: the
+                          ///< smallest parameters first
   /// Compares all fields.
   bool operator==(const RankOptions&) const = default;
 };

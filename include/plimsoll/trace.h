@@ -106,7 +106,7 @@ struct Op {
   /// exchange; the op with `wait` has no `call`, and as arguments the exchange's target and its source. In between no
   /// op touches the target or writes to the source. Exchanges are done in the order in which they were started.
   CopyStage exchange = CopyStage::none;
-  Memory far = Memory::host;         ///< of a copy: the memory at its other end, beside the device's
+  Memory far = Memory::host;  ///< of a copy: the memory at its other end, beside the device's
   std::shared_ptr<const OpCall> call;
 };
 

@@ -42,6 +42,7 @@ struct JobSettings {
                                     ///< the host budget
   CostModel cost;                   ///< what times were predicted by
   Strategy strategy = Strategy::automatic;  ///< what each rank stores; automatic: one rank
+  double whole_part = 0;                    ///< RankOptions::whole_part
   std::string link;                         ///< the links between the ranks, in words; empty: one rank
   std::vector<Reason> reasons;              ///< why these; plan.reasons has them too
   std::string slow_products;                ///< that the precision is pinned and slow here, in words; empty: it is not
@@ -86,10 +87,10 @@ struct PlanTarget {
   /// together. nullptr: a run is about to take the memory, and everything is measured that the machine has the memory
   /// for.
   std::shared_ptr<MeasureAllowance> measuring;
-  int64_t rank = 0;     ///< of several, whose plan it is; ranks differ in their slices only
+  int64_t rank = 0;                    ///< of several, whose plan it is; ranks differ in their slices only
   std::shared_ptr<Exchange> exchange;  ///< with the other ranks, whose memory is planned; null: as between CPU ranks of
                                        ///< one host
-  std::string unknown;  ///< what a plan for it leaves out, in words; empty: nothing
+  std::string unknown;                 ///< what a plan for it leaves out, in words; empty: nothing
   /// Ranks of the training, instead of Job::devices; empty: those of the job. `budget` is that of each rank, and `cost`
   /// has the link for this many ranks.
   std::optional<int64_t> devices;
@@ -181,6 +182,16 @@ Job pinned(Job job, const JobSettings& settings);
 /// time, seconds) keep their time. Gives how many it timed.
 int measure_machine(const Job& job, double seconds, int64_t since = 0);
 
+/// Figures of one of several ranks at the beginning of a step.
+struct RankProgress {
+  std::string host;
+  int64_t pid = 0;              ///< process ID on its host
+  int64_t memory_used = 0;      ///< bytes of its device, arena and workspace; the maximum so far
+  int64_t memory_planned = 0;   ///< bytes of its device at the planned peak
+  double exchange_seconds = 0;  ///< in exchanges since the first step began, waits for other ranks included
+  double train_seconds = 0;     ///< since the first step began
+};
+
 /// Where a training run stands after a step.
 struct TrainProgress {
   int64_t step = 0;  ///< steps done
@@ -194,8 +205,9 @@ struct TrainProgress {
   bool skipped = false;          ///< this step, for a gradient that was not finite
   int64_t steps_skipped = 0;     ///< in all
   double loss_scale = 1;
-  int64_t memory_used = 0;    ///< bytes, arena and workspace
-  int64_t memory_budget = 0;  ///< bytes; 0: none
+  int64_t memory_used = 0;          ///< bytes, arena and workspace
+  int64_t memory_budget = 0;        ///< bytes; 0: none
+  std::vector<RankProgress> ranks;  ///< by rank; empty: there is one
 };
 
 /// Hears of what happens; every function may do nothing.

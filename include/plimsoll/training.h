@@ -93,10 +93,11 @@ class Training {
   double evaluate(const std::map<std::string, at::Tensor>& micro_batch, std::map<std::string, at::Tensor>& sums);
 
   /// Times the chosen steps of those to come, op by op; the last of them writes the file. To be called before the first
-  /// step. Throws UserError where the file cannot be written.
+  /// step. Throws UserError where the file cannot be written. With several ranks all call it, for the same steps; rank
+  /// 0 writes the steps of all ranks to its file.
   void profile(const ProfileOptions& options);
   /// Writes the file with the steps that there were, where they were fewer than chosen; gives how many it has. 0: no
-  /// step was timed, and there is no file.
+  /// step was timed, and there is no file. With several ranks all call it.
   int64_t write_profile();
 
   /// Looks through the arena for how far it was written to; for what is asked every step there is peak_bytes_used().

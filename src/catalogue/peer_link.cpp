@@ -50,11 +50,13 @@ std::string set_peer_link(CostModel& model, const DeviceSpec* device, const Peer
   require_positive("the number of devices", topology.ranks);
   require_positive("the number of devices per machine", topology.devices_per_machine);
   model.peer_link = model.peer_latency = 0;
+  model.exchanges_overlap = false;
   const LinkSpec& usual = require_link(device ? device->peer_link : on_cpu ? "shared-memory" : "pcie4-x16");
   const LinkSpec& link = topology.link.empty() ? usual
                          : device              ? require_link(topology.link, *device)
                                                : require_link(topology.link);
   if (topology.ranks == 1) return "";
+  model.exchanges_overlap = !on_cpu || link.between_machines || topology.ranks > topology.devices_per_machine;
   std::vector<std::string> words;
   for (const Level& level : levels_of(link, usual, topology)) {
     const double share = static_cast<double>(level.outer - level.inner) / static_cast<double>(topology.ranks - 1);

@@ -88,6 +88,15 @@ Json json_of(const MonitorView& view) {
     const RunStatus& status = run.status;
     Json roles = Json::object();
     for (const RoleBytes& role : status.roles) roles[role.role] = role.planned;
+    Json ranks = Json::array();
+    for (const RankStatus& rank : status.ranks)
+      ranks.push_back({{"rank", ranks.size()},
+                       {"host", rank.host},
+                       {"pid", rank.pid},
+                       {"planned_bytes", rank.planned_bytes},
+                       {"used_bytes", rank.used_bytes},
+                       {"exchange_seconds", rank.exchange_seconds},
+                       {"exchange_share", exchange_share(rank)}});
     runs.push_back({{"pid", status.pid},
                     {"job", status.job},
                     {"device", status.device},
@@ -108,7 +117,8 @@ Json json_of(const MonitorView& view) {
                     {"planned_by_role", roles},
                     {"host_planned_bytes", status.host_planned_bytes},
                     {"resident_bytes", optional_json(run.resident)},
-                    {"cores_busy", optional_json(run.cores)}});
+                    {"cores_busy", optional_json(run.cores)},
+                    {"ranks", ranks}});
   }
   Json memory = nullptr;
   if (view.memory) memory = {{"total_bytes", view.memory->total}, {"available_bytes", view.memory->available}};

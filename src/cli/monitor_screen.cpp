@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "base/text_width.h"
@@ -93,7 +94,28 @@ std::optional<double> silence_of(const RunStatus& status) {
   return std::nullopt;
 }
 
-Panel panel_of(const RunView& run) {
+// "8 on 2 hosts, 3 % to 12 % of their time in exchanges"
+std::string ranks_of(const RunStatus& status) {
+  std::set<std::string> hosts;
+  double least = 1, most = 0;
+  for (const RankStatus& rank : status.ranks) {
+    hosts.insert(rank.host);
+    least = std::min(least, exchange_share(rank));
+    most = std::max(most, exchange_share(rank));
+  }
+  return fmt::format("{} on {} host{}, {:.0f} % to {:.0f} % of their time in exchanges", status.ranks.size(),
+                     hosts.size(), hosts.size() == 1 ? "" : "s", 100 * least, 100 * most);
+}
+
+std::string rank_text(const RankStatus& rank) {
+  return fmt::format("{}: {}, in exchanges {} ({:.0f} %)", without_controls(rank.host),
+                     of_all(rank.used_bytes, rank.planned_bytes), short_seconds(rank.exchange_seconds),
+                     100 * exchange_share(rank));
+}
+
+enum class RankLines { one_each, none };
+
+Panel panel_of(const RunView& run, RankLines rank_lines) {
   const RunStatus& status = run.status;
   Panel panel{title_of(status), {}};
   std::vector<Fact>& facts = panel.facts;
@@ -109,6 +131,10 @@ Panel panel_of(const RunView& run) {
   for (const RoleBytes& role : status.roles) facts.push_back(amount("  " + role.role, role.planned, whole));
   if (status.host_planned_bytes > 0)
     facts.push_back({"host memory planned", of_all(status.host_planned_bytes, status.host_budget_bytes)});
+  if (!status.ranks.empty()) facts.push_back({"ranks", ranks_of(status)});
+  if (rank_lines == RankLines::one_each)
+    for (size_t r = 0; r < status.ranks.size(); ++r)
+      facts.push_back({fmt::format("  rank {}", r), rank_text(status.ranks[r])});
   std::string process = run.resident ? format_bytes(*run.resident) + " resident" : "";
   if (run.cores) process += fmt::format("{}{:.1f} cores busy", process.empty() ? "" : ", ", *run.cores);
   if (!process.empty()) facts.push_back({"process", process});
@@ -158,12 +184,20 @@ size_t lines_in(const std::string& text) {
 
 }  // namespace
 
+double exchange_share(const RankStatus& rank) {
+  return rank.train_seconds > 0 ? std::clamp(rank.exchange_seconds / rank.train_seconds, 0.0, 1.0) : 0;
+}
+
 std::string monitor_text(const MonitorView& view, const Screen& screen) {
-  std::vector<Panel> panels{panel_of_machine(view)};
-  for (const RunView& run : view.runs) panels.push_back(panel_of(run));
-  std::string text = text_of(panels, screen, /*brief=*/false);
-  if (view.runs.empty()) return text + "\nno run of this user is active\n";
-  if (lines_in(text) < screen.lines) return text;
+  std::vector<Panel> panels;
+  std::string text;
+  for (const RankLines rank_lines : {RankLines::one_each, RankLines::none}) {
+    panels = {panel_of_machine(view)};
+    for (const RunView& run : view.runs) panels.push_back(panel_of(run, rank_lines));
+    text = text_of(panels, screen, /*brief=*/false);
+    if (view.runs.empty()) return text + "\nno run of this user is active\n";
+    if (lines_in(text) < screen.lines) return text;
+  }
   panels.resize(1);
   for (size_t shown = 0; shown < view.runs.size(); ++shown) {
     panels.push_back(brief_panel_of(view.runs[shown]));

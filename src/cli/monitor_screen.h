@@ -25,8 +25,11 @@ struct MonitorView {
   std::optional<double> busy;  ///< of all processors, [0, 1]
 };
 
-/// Everything where the screen has lines for it; else runs in brief, and of these as many as it has lines for. The last
-/// line of the screen stays free for the cursor.
+/// Part of a rank's training time that it spent in exchanges, waits for other ranks included: [0, 1].
+double exchange_share(const RankStatus& rank);
+
+/// Everything where the screen has lines for it; else without a line for each rank; else runs in brief, and of these as
+/// many as it has lines for. The last line of the screen stays free for the cursor.
 std::string monitor_text(const MonitorView& view, const Screen& screen);
 
 }  // namespace plimsoll::cli

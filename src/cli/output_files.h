@@ -1,5 +1,5 @@
-// What a command writes must not be what it reads, nor be written twice; and can be written at all, which is found out
-// before the work.
+// Checks the output files of a command before its work: no output is an input or a second output, and each can be
+// written.
 #pragma once
 
 #include <filesystem>
@@ -16,23 +16,23 @@ struct OutputFile {
   std::filesystem::path file;
 };
 
-/// Throws UserError (usage) where an output is the job file, one of the data's files, the tokenizer's, one of the
-/// checkpoints in checkpoint.directory or of the weights that the job names or lies in their folder, or where two
-/// outputs are one file.
+/// Throws UserError (usage) if an output is the job file, a file of the data or of the tokenizer, a checkpoint in
+/// checkpoint.directory, or a file of the weights that the job names or of their folder, or if two outputs are one
+/// file.
 void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                            const Job& job);
 
-/// Throws UserError (usage) where `folder` has an input of the job, or one of `outputs`, under a name for which
+/// Throws UserError (usage) if `folder` has an input of the job, or one of `outputs`, under a name for which
 /// `is_written` is true: the option writes it.
 void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std::string& name),
                           const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                           const Job& job);
 
-/// Throws UserError (failure) where the file could not be written, with the option: to be called before work that takes
-/// long. Leaves no trace. One that was not given, and -, are passed over.
+/// Throws UserError (failure) that names the option if the file cannot be written. Call it before work that takes long.
+/// Leaves no trace. Does nothing for an option that was not given and for -.
 void require_writable(const OutputFile& output);
 
-/// The same of a folder that is to be made, with whatever it lies in.
+/// Throws UserError (failure) that names the option if the folder, or a folder above it, cannot be made.
 void require_folder_possible(const OutputFile& output);
 
 }  // namespace plimsoll::cli

@@ -1,5 +1,5 @@
-// Exchange between ranks that have a device each: its tensors by a DeviceGroup, everything else by an exchange of the
-// host.
+// Exchange between ranks that have a device each. A DeviceGroup exchanges tensors of the device, an exchange of the
+// host everything else.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 
 namespace plimsoll {
 
-/// What a DeviceExchange is made of.
+/// The parts of a DeviceExchange.
 struct DeviceExchangeParts {
   std::unique_ptr<Exchange> host;       ///< tensors of the host, texts, notes and failures of ranks
   std::shared_ptr<DeviceGroup> group;   ///< not connected yet
-  c10::DeviceType device = c10::kCUDA;  ///< whose tensors the group exchanges
+  c10::DeviceType device = c10::kCUDA;  ///< the device whose tensors the group exchanges
   /// Waits for work. Throws UserError (failure) that names the rank if another one fails meanwhile.
   std::function<void(const c10::intrusive_ptr<c10d::Work>&)> wait;
   /// Throws UserError (failure) that names the rank which is the reason for a problem of the group.
@@ -24,8 +24,8 @@ struct DeviceExchangeParts {
   std::chrono::milliseconds patience = std::chrono::seconds(60);  ///< for the connections
 };
 
-/// Makes the exchange and connects the group; every rank calls it. A call is for the device or for the host by the
-/// tensors that it is given, on all ranks alike: checkpoints and evaluations exchange tensors of the host. Sums have
+/// Makes the exchange and connects the group; every rank calls it. The tensors of a call decide if the device or the
+/// host exchanges them, and are alike on all ranks; checkpoints and evaluations exchange tensors of the host. Sums have
 /// the bits of SharedMemoryExchange: each part of a sum is sent to the rank that owns the slice, lands in memory of the
 /// device's allocator (ops::device_landing_bytes()) and is added there in rank order. A call returns when the device
 /// has done its work. After an error the group is aborted. Throws UserError (failure) if the ranks cannot connect.

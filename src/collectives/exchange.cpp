@@ -6,7 +6,7 @@ namespace plimsoll {
 namespace {
 
 thread_local Exchange* current = nullptr;
-thread_local std::string current_place;
+thread_local std::string place_now;
 thread_local double seconds = 0;
 
 }  // namespace
@@ -26,15 +26,19 @@ ExchangeTimer::~ExchangeTimer() {
 }
 
 void note_operator(std::string_view name) {
-  if (current) current->note(current_place + ", " + std::string(name));
+  if (current) current->note(place_now + ", " + std::string(name));
+}
+
+const std::string& current_place() {
+  return place_now;
 }
 
 ExchangeScope::ExchangeScope(Exchange* exchange, std::string place)
-    : before_(std::exchange(current, exchange)), place_before_(std::exchange(current_place, std::move(place))) {}
+    : before_(std::exchange(current, exchange)), place_before_(std::exchange(place_now, std::move(place))) {}
 
 ExchangeScope::~ExchangeScope() {
   current = before_;
-  current_place = std::move(place_before_);
+  place_now = std::move(place_before_);
 }
 
 }  // namespace plimsoll

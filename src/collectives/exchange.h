@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-/// The ranks of a training, as one of them sees them. Tensors are flat (one dimension), contiguous and on the rank's
-/// device. Every function blocks until this rank may use its results and overwrite its arguments. Each throws
+/// The connection of one rank with the others of a training. Tensors are flat (one dimension), contiguous and on the
+/// rank's device. Every function blocks until this rank may use its results and overwrite its arguments. Each throws
 /// UserError (failure) that names the rank, its host and its last operator if another rank fails, ends or does not
 /// answer.
 class Exchange {
@@ -25,46 +25,51 @@ class Exchange {
   virtual int rank() const = 0;  ///< in [0, size())
   virtual int size() const = 0;  ///< number of ranks, at least 1
 
-  /// sum = s_0 + s_1 + … + s_(R-1) if `first`, else sum + s_0 + … + s_(R-1), added in this order, each addition rounded
-  /// to the dtype of `sum`, where s_r is slice `rank()` of the `source` of rank r. Slice q of a source is its elements
-  /// from q * sum.numel() on; elements that it does not have count as zeros (`sum` is 0 there). `source` has at most
-  /// size() * sum.numel() elements, the same number and dtype on every rank; its dtype may be narrower than that of
-  /// `sum`.
+  /// Sets sum = s_0 + s_1 + … + s_(R-1) if `first`, else sum + s_0 + … + s_(R-1). s_r is slice `rank()` of the `source`
+  /// of rank r. The terms are added in this order, each addition rounded to the dtype of `sum`. Slice q of a source is
+  /// its elements from q * sum.numel() on; elements that it does not have count as zeros (`sum` is 0 there). `source`
+  /// has at most size() * sum.numel() elements, the same number and dtype on every rank; its dtype may be narrower than
+  /// that of `sum`.
   virtual void reduce_scatter(const at::Tensor& sum, const at::Tensor& source, bool first) = 0;
 
-  /// The same sum of all elements on every rank: `sum` has as many elements as `source`.
+  /// Sets `sum` to the sum over the ranks of all elements of `source`, as reduce_scatter() adds them, on every rank.
+  /// `sum` has as many elements as `source`.
   virtual void all_reduce(const at::Tensor& sum, const at::Tensor& source, bool first) = 0;
 
-  /// `whole` has size() equal slices; slice r of every rank becomes slice r of rank r. Any dtype.
+  /// Copies slice r of rank r to every rank, for all r. `whole` has size() equal slices of any dtype.
   virtual void all_gather(const at::Tensor& whole) = 0;
 
-  /// `tensor` of every rank becomes that of rank `root`. Any dtype.
+  /// Copies the tensor of rank `root`, of any dtype, to every rank.
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 
-  /// Returns the text of every rank, in rank order. For the host: a few kilobytes at most.
+  /// Returns the text of every rank, in rank order. A text of the host, less than 1 MiB.
   virtual std::vector<std::string> gather_text(std::string_view text) = 0;
 
-  /// Throws as the other functions do if another rank has failed, ended or stopped answering. Cheap: it looks at them
-  /// every 250 ms; the executor calls it between operators.
+  /// Throws as the other functions do if another rank has failed, ended or stopped answering. Looks at the other ranks
+  /// at most once in 250 ms, so that the executor can call it between operators.
   virtual void require_others() {}
 
-  /// Says what this rank is at, for messages of other ranks: "step 12", "plimsoll::reduce_scatter_ of
-  /// layers.3.weight". Costs no more than a copy of the text, which is cut at 200 bytes.
+  /// Returns false if the cores that run operators make the exchanges, which then gain nothing beside operators.
+  virtual bool runs_beside_operators() const { return true; }
+
+  /// Publishes the work of this rank for messages of other ranks: "step 12", "plimsoll::reduce_scatter_ of
+  /// layers.3.weight". Costs one copy of the text, which is cut at 200 bytes.
   virtual void note(std::string_view place) = 0;
 
-  /// Tells the other ranks that this one failed, and why. What they wait for throws from then on.
+  /// Tells the other ranks that this one failed, and why. Their calls throw from then on.
   virtual void fail(std::string_view why) noexcept = 0;
 
-  /// Bytes that this rank has sent to other ranks so far.
+  /// Returns the bytes that this rank has sent to other ranks so far.
   virtual int64_t bytes_sent() const = 0;
-  /// Bytes of host memory that this object holds for its exchanges; constant over its lifetime. They are planned.
+  /// Returns the bytes of host memory that this object holds for its exchanges: constant over its lifetime, and part of
+  /// the plan.
   virtual int64_t held_bytes() const = 0;
 };
 
-/// The exchange of the training whose operators run on this thread; nullptr: none.
+/// Returns the exchange of the training whose operators run on this thread; nullptr: none.
 Exchange* current_exchange();
 
-/// Seconds that exchange operators have taken on this thread so far, waits for other ranks included.
+/// Returns the seconds that exchange operators have taken on this thread so far, with waits for other ranks.
 double exchange_seconds();
 /// Adds its lifetime to exchange_seconds().
 class ExchangeTimer {
@@ -78,8 +83,11 @@ class ExchangeTimer {
   std::chrono::steady_clock::time_point begin_;
 };
 
-/// Tells the current exchange which operator runs, and where: "step 12, plimsoll::gather_".
+/// Tells the current exchange the place and the operator that runs: "step 12, plimsoll::gather_".
 void note_operator(std::string_view name);
+
+/// Returns what ExchangeScope was given on this thread: "step 12".
+const std::string& current_place();
 
 /// Makes `exchange` the current one of this thread for its lifetime. `place`: "step 12".
 class ExchangeScope {

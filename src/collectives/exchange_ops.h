@@ -1,4 +1,4 @@
-// Exchanges between ranks as operators, so that they are recorded and planned like any other.
+// Exchanges between ranks as operators, which are recorded and planned like other operators.
 //
 //     plimsoll::reduce_scatter_(Tensor(a!) sum, Tensor source, bool first) -> ()
 //     plimsoll::all_reduce_(Tensor(a!) sum, Tensor source, bool first) -> ()
@@ -17,23 +17,24 @@
 
 namespace plimsoll {
 
-/// Sums slices of all ranks' `source`, in rank order. `sum` and `source` are flat; the dtype of `source` is that of
-/// `sum` or narrower. Throws UserError if they do not go together.
+/// Sums slices of the `source` of all ranks, in rank order. `sum` and `source` are flat; the dtype of `source` is that
+/// of `sum` or narrower. Throws UserError if sizes or dtypes do not fit.
 void reduce_scatter_(const at::Tensor& sum, const at::Tensor& source, bool first);
-/// Sums all ranks' `source`, of the size of `sum`, in rank order.
+/// Sums the `source` of all ranks, of the size of `sum`, in rank order.
 void all_reduce_(const at::Tensor& sum, const at::Tensor& source, bool first);
-/// Fills in the slices of the other `ranks` - 1.
+/// Fills in the slices of the other `ranks` - 1 ranks.
 void all_gather_(const at::Tensor& whole, int64_t ranks);
-/// The same from a slice elsewhere: `whole` becomes the slices of all ranks, one behind the other.
+/// Copies the slices of all ranks to `whole`, in rank order. `slice`, that of this rank, is in memory of its own.
 void gather_(const at::Tensor& whole, const at::Tensor& slice);
-/// Takes over the tensor of rank `root`.
+/// Copies the tensor of rank `root` to every rank.
 void broadcast_(const at::Tensor& tensor, int64_t root);
 
-/// Whether `op` is one of these.
+/// Returns true if `op` is one of these operators.
 bool is_exchange(const Op& op);
 
 /// Returns the bytes that each of `ranks` sends to the others in `op`, on average over the ranks, rounded up; 0 for
-/// other ops. It is (ranks - 1) / ranks of what is exchanged; of an all-reduce, of the source and of the sum.
+/// other ops. It is (ranks - 1) / ranks of the bytes that are exchanged: for an all-reduce those of the source and the
+/// sum.
 int64_t exchange_bytes(const Op& op, int64_t ranks);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// The arguments of Exchange: flat tensors on the CPU, and slices of them.
+// Helpers for the arguments of Exchange: flat tensors on the CPU and slices of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,12 +12,13 @@
 
 namespace plimsoll {
 
+/// Returns the first byte of a tensor on the CPU.
 inline std::byte* bytes_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.data_ptr());
 }
 
-/// How many elements slice `slice` (of `elements`) of a source has from `from` on, if the source has `source_elements`
-/// in all; at most `most`.
+/// Returns the number of elements that slice `slice` (of `elements` elements) of a source has from element `from` of
+/// the slice on, at most `most`. The source has `source_elements` elements, so its last slices may be shorter or empty.
 inline int64_t part_of_slice(int64_t source_elements, int64_t slice, int64_t elements, int64_t from, int64_t most) {
   return std::clamp<int64_t>(source_elements - slice * elements - from, 0, std::min(most, elements - from));
 }

@@ -1,4 +1,5 @@
-// c10d's process group on Gloo. In a file of its own: its headers need those of Gloo (third_party/gloo).
+// Makes c10d's process group on Gloo. It has a file of its own because its headers need those of Gloo
+// (third_party/gloo).
 #pragma once
 
 #include <chrono>
@@ -9,8 +10,8 @@
 
 namespace plimsoll {
 
-/// Connects every rank with every other. `address`: of this host, for the others; empty: that of its name. The variable
-/// GLOO_SOCKET_IFNAME names an interface instead, as in other programs. Throws what c10d throws.
+/// Connects every rank with every other. `address` is that of this host for the other ranks; empty: the address of its
+/// name. The variable GLOO_SOCKET_IFNAME names an interface instead, as in other programs. Throws what c10d throws.
 c10::intrusive_ptr<c10d::Backend> make_gloo_group(const StorePointer& store, int rank, int size,
                                                   const std::string& address, std::chrono::milliseconds patience);
 

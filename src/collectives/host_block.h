@@ -8,21 +8,21 @@
 
 namespace plimsoll {
 
-/// A text that is equal for processes which can share memory: same boot, same process numbers, same /dev/shm.
+/// Returns a text that is equal for processes that can share memory: same boot, same process numbers, same /dev/shm.
 std::string host_identity();
 
 /// A new zeroed file that processes map. Only this user can open it. It has a name until unlink(), or until the object
 /// is destroyed.
 class HostBlock {
  public:
-  /// Throws UserError (failure) if `folder` has less than `bytes` bytes.
+  /// Throws UserError (failure) if `folder` has less than `bytes` bytes free.
   explicit HostBlock(int64_t bytes, std::filesystem::path folder = "/dev/shm");
   ~HostBlock() { unlink(); }
   HostBlock(const HostBlock&) = delete;
   HostBlock& operator=(const HostBlock&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  void unlink();  ///< Mapped memory stays.
+  void unlink();  ///< removes the name; mapped memory stays
 
  private:
   std::filesystem::path path_;

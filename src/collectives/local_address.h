@@ -1,12 +1,12 @@
-// The address by which other hosts reach this one.
+// Finds the address by which other hosts reach this one.
 #pragma once
 
 #include <string>
 
 namespace plimsoll {
 
-/// The address of this host on the way to `host`:`port`, in numbers: "10.0.0.3", "127.0.0.1" if the host is this one by
-/// that name. Empty if there is no way. Nothing is sent.
+/// Returns the address of this host on the route to `host`:`port`, in numbers: "10.0.0.3", or "127.0.0.1" if the name
+/// is that of this host. Returns an empty text if there is no route. Sends nothing.
 std::string address_towards(const std::string& host, int port);
 
 }  // namespace plimsoll

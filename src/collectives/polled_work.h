@@ -1,4 +1,4 @@
-// Work of a device that is waited for by asking again and again, so that a rank that fails ends the wait.
+// Work of a device whose wait polls the device, so that a rank that fails ends the wait.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-/// A c10d::Work whose wait() asks `done` until it is true. abort(), which any thread may call, makes wait() return
-/// false. What `done` throws, wait() throws.
+/// A c10d::Work whose wait() calls `done` until it returns true. abort(), which any thread may call, makes wait()
+/// return false. wait() throws what `done` throws.
 class PolledWork final : public c10d::Work {
  public:
   explicit PolledWork(std::function<bool()> done);

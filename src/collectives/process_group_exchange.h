@@ -11,24 +11,24 @@
 
 namespace plimsoll {
 
-/// How a ProcessGroupExchange is set up.
+/// Settings of a ProcessGroupExchange.
 struct ProcessGroupOptions {
   int rank = 0, size = 1;
   std::vector<std::string> hosts;  ///< name of the host of each rank
-  std::string address;             ///< of this host, for the other ranks; empty: that of its name
+  std::string address;             ///< address of this host for the other ranks; empty: that of its name
   int store_rank = -1;             ///< the rank whose process serves the store; -1: another program
-  std::chrono::milliseconds patience = std::chrono::seconds(60);  ///< for the connections
+  std::chrono::milliseconds patience = std::chrono::seconds(60);  ///< longest wait for connections
   std::chrono::milliseconds silence = std::chrono::seconds(3);    ///< as in Rendezvous
 };
 
 /// Makes the exchange; every rank calls it. Sums are made on the owner of a slice in rank order, from pieces of at most
 /// 1 MiB that land in planned memory: the bits are those of SharedMemoryExchange. bytes_sent() counts tensors only.
-/// A rank whose heart does not beat in the store (every 0.5 s), or whose connection breaks, is named by the others; the
-/// place in the message is at most 1 s old. Throws UserError (failure) if the ranks cannot connect.
+/// The others name a rank whose heart does not beat in the store (every 0.5 s) or whose connection breaks; the place in
+/// the message is at most 1 s old. Throws UserError (failure) if the ranks cannot connect.
 std::unique_ptr<Exchange> make_process_group_exchange(const StorePointer& store, const ProcessGroupOptions& options);
 
 class StoreWatch;
-/// The same with a watch that the caller uses too. The exchange starts and stops it.
+/// Makes the exchange with a watch that the caller uses too. The exchange starts and stops the watch.
 std::unique_ptr<Exchange> make_process_group_exchange(const StorePointer& store, const ProcessGroupOptions& options,
                                                       std::shared_ptr<StoreWatch> watch);
 

@@ -132,8 +132,10 @@ class Meeting {
           return missing.empty();
         },
         [&] {
-          return fmt::format("{} of {} have not come after {}: start them, or start all with fewer ranks",
-                             listed(missing), rendezvous_.size, seconds_text(rendezvous_.patience));
+          const bool one = missing.size() == 1;
+          return fmt::format("{} of {} {} not come after {}: start {}, or start all with fewer ranks", listed(missing),
+                             rendezvous_.size, one ? "has" : "have", seconds_text(rendezvous_.patience),
+                             one ? "it" : "them");
         });
   }
 

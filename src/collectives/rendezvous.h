@@ -1,4 +1,4 @@
-// How the ranks of a training find each other.
+// Meeting of the ranks of a training, which find each other at a store.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace plimsoll {
 
-/// Where a rank is and how it meets the others.
+/// The number of a rank, and the place at which it meets the others.
 struct Rendezvous {
-  int rank = 0, size = 1;              ///< of all ranks
-  int local_rank = 0, local_size = 1;  ///< of those on this host
+  int rank = 0, size = 1;              ///< number of this rank, and of all ranks
+  int local_rank = 0, local_size = 1;  ///< number of this rank on this host, and of the ranks on this host
   /// The store of c10d: a TCPStore at `address`:`port`, or with an empty address a FileStore at `file`, which must not
   /// exist before the first rank comes.
   std::string address;
@@ -21,11 +21,11 @@ struct Rendezvous {
   bool serves = false;  ///< this rank starts the TCPStore; false: another program has started it (torchrun), or a rank
   std::filesystem::path file;
   std::string run_id;  ///< a prefix of all keys: one store may serve several runs
-  /// Ranks that have not come by then are named.
+  /// Longest wait for other ranks. Ranks that have not come by then are named.
   std::chrono::milliseconds patience = std::chrono::seconds(60);
-  /// A rank that gives no sign of life for so long counts as hanging.
+  /// A rank that gives no sign of life for this time counts as hanging.
   std::chrono::milliseconds silence = std::chrono::seconds(3);
-  /// Where tensors are that the ranks exchange: "cpu" or "cuda", as in the job. All ranks have the same.
+  /// Device of the tensors that the ranks exchange: "cpu" or "cuda", as in the job. All ranks have the same.
   std::string device = "cpu";
   bool through_network =
       false;  ///< Gloo even if all ranks are on one host, and a group of devices even for one rank: for tests

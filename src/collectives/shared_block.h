@@ -1,4 +1,4 @@
-// The memory that the ranks of one host share: a record of each rank, a barrier, and two buffers of each rank.
+// Layout of the memory that the ranks of one host share: a barrier, and a record and two buffers for each rank.
 //
 //     | BlockHead | RankRecord 0 | … | RankRecord R-1 | rank 0: buffer 0, buffer 1 | rank 1: … |
 #pragma once
@@ -17,8 +17,8 @@ namespace plimsoll {
 /// Bytes of one buffer; a rank has two.
 constexpr int64_t kExchangeBuffer = 1 << 20;
 
-/// A text that one rank writes and the others read at any time, even if the writer is stopped while it writes: the
-/// writer fills the copy that is not valid.
+/// A text that one rank writes and the others read at any time. The writer fills the copy that is not valid, so readers
+/// get a whole text even if the writer is stopped while it writes.
 template <size_t bytes>
 class SharedText {
  public:
@@ -44,7 +44,7 @@ class SharedText {
 /// The state of a rank; a zeroed block has only absent ranks.
 enum class RankState : uint32_t { absent, running, failed, finished };
 
-/// What a rank says about itself. Only this rank writes it.
+/// The data that a rank publishes about itself. Only this rank writes it.
 struct alignas(64) RankRecord {
   std::atomic<RankState> state;
   std::atomic<int32_t> pid;
@@ -53,10 +53,10 @@ struct alignas(64) RankRecord {
   ExchangeCall calls[2];            ///< call n in calls[n % 2]: a rank may be one call ahead of another
   SharedText<64> host;
   SharedText<kMaxNote> place;
-  SharedText<kMaxFault> why;  ///< of fail()
+  SharedText<kMaxFault> why;  ///< text of fail()
 };
 
-/// The barrier, and the first fault that a rank noticed: all ranks report the same one.
+/// The barrier, and the first fault that a rank noticed, which all ranks report.
 struct alignas(64) BlockHead {
   std::atomic<uint32_t> generation;  ///< barriers that are complete; ranks sleep on it (futex)
   std::atomic<uint32_t> arrived;     ///< ranks in the current barrier
@@ -72,7 +72,7 @@ class SharedBlock {
  public:
   SharedBlock(void* block, int size) : block_(static_cast<std::byte*>(block)), size_(size) {}
 
-  /// Bytes of the block of `size` ranks, a multiple of `size`.
+  /// Returns the bytes of the block of `size` ranks, a multiple of `size`.
   static int64_t bytes(int size);
 
   int size() const { return size_; }
@@ -80,7 +80,7 @@ class SharedBlock {
   RankRecord& record(int rank) const {
     return *reinterpret_cast<RankRecord*>(block_ + sizeof(BlockHead) + static_cast<size_t>(rank) * sizeof(RankRecord));
   }
-  /// Buffer 0 or 1 of a rank, kExchangeBuffer bytes, at a page of 4 KiB relative to the block.
+  /// Returns buffer 0 or 1 of a rank: kExchangeBuffer bytes that begin at a page of 4 KiB relative to the block.
   std::byte* buffer(int rank, int which) const;
 
  private:
@@ -88,11 +88,12 @@ class SharedBlock {
   int size_;
 };
 
-/// Sleeps while `word` is `value`, at most `milliseconds`; wakes early on wake_all(word), in any process.
+/// Sleeps while `word` is `value`, at most `milliseconds`; wakes early on wake_all(word) of any process.
 void sleep_while(std::atomic<uint32_t>& word, uint32_t value, int milliseconds);
+/// Wakes all threads that sleep on `word`, in all processes.
 void wake_all(std::atomic<uint32_t>& word);
 
-/// Whether the process is gone: it does not exist, or has ended and was not collected.
+/// Returns true if the process is gone: it does not exist, or has ended and was not collected.
 bool process_is_gone(int pid);
 
 }  // namespace plimsoll

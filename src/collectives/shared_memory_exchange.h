@@ -14,19 +14,20 @@
 
 namespace plimsoll {
 
-/// How a SharedMemoryExchange is set up.
+/// Settings of a SharedMemoryExchange.
 struct SharedMemoryOptions {
-  /// A rank that gives no sign of life for so long counts as hanging, if another one waits for it.
+  /// A rank that gives no sign of life for this time counts as hanging if another one waits for it.
   std::chrono::milliseconds silence = std::chrono::seconds(3);
-  std::string host;  ///< for messages; empty: host_name()
+  std::string host;  ///< name of this host for messages; empty: host_name()
 };
 
-/// Ranks are threads of one process, or processes. Data passes through two buffers of 1 MiB per rank in a block that
-/// all ranks share, so tensors may be in private memory. One barrier per piece. bytes_sent() counts tensors, not texts.
-/// Calls of one object are made by one thread at a time; note() and fail() may come from any thread.
+/// The exchange of ranks that are threads of one process, or processes of one host. Data passes through two buffers of
+/// 1 MiB per rank in a block that all ranks share, so tensors may be in private memory. One barrier per piece.
+/// bytes_sent() counts tensors, not texts. Calls of one object are made by one thread at a time; note() and fail() may
+/// come from any thread.
 class SharedMemoryExchange final : public Exchange {
  public:
-  /// `block`: SharedBlock::bytes(size) bytes, zeroed before the first rank comes, and kept until the last is gone.
+  /// `block` has SharedBlock::bytes(size) bytes, is zeroed before the first rank comes and kept until the last is gone.
   SharedMemoryExchange(std::shared_ptr<void> block, int rank, int size, const SharedMemoryOptions& options = {});
   /// Marks the rank as finished: ranks that wait for it throw.
   ~SharedMemoryExchange() override;
@@ -39,10 +40,11 @@ class SharedMemoryExchange final : public Exchange {
   void broadcast(const at::Tensor& tensor, int root) override;
   std::vector<std::string> gather_text(std::string_view text) override;
   void require_others() override;
+  bool runs_beside_operators() const override { return false; }
   void note(std::string_view place) override;
   void fail(std::string_view why) noexcept override;
   int64_t bytes_sent() const override { return bytes_sent_; }
-  /// The share of this rank in the block.
+  /// Returns the share of this rank in the block.
   int64_t held_bytes() const override { return SharedBlock::bytes(size()) / size(); }
 
  private:
@@ -58,7 +60,7 @@ class SharedMemoryExchange final : public Exchange {
   void beat();
   std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();  // by require_others()
 
-  /// What this rank knows about another one while it waits.
+  /// The data about another rank that this one keeps while it waits.
   struct Watched {
     uint64_t heartbeat = 0;
     std::chrono::milliseconds silent{0};

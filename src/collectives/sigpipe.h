@@ -1,4 +1,5 @@
-// Keeps writes to closed connections from ending the process: Gloo and c10d write without MSG_NOSIGNAL.
+// Blocks SIGPIPE, so that a write to a closed connection does not end the process: Gloo and c10d write without
+// MSG_NOSIGNAL.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// The c10d store that the ranks of a training share, with the errors of Plimsoll.
+// Opens the c10d store that the ranks of a training share, with the errors of Plimsoll.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,15 @@ using StorePointer = c10::intrusive_ptr<c10d::Store>;
 /// address is unknown, the store does not answer within rendezvous.patience, the file cannot be written.
 StorePointer open_store(const Rendezvous& rendezvous);
 
-/// "the store at HOST:PORT" or "the store FILE", for messages.
+/// Returns "the store at HOST:PORT" or "the store FILE", for messages.
 std::string store_name(const Rendezvous& rendezvous);
 
-/// Sets the value of a key, or returns it; get_text() waits for the key as long as the store's timeout.
+/// Sets the value of a key.
 void set_text(c10d::Store& store, const std::string& key, std::string_view text);
+/// Returns the value of a key; waits for the key, at most for the timeout of the store.
 std::string get_text(c10d::Store& store, const std::string& key);
 
-/// The first line of what c10d threw, without its stack trace.
+/// Returns the first line of a message of c10d, without its stack trace; at most 300 bytes.
 std::string first_line(std::string_view message);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Signs of life of ranks on several hosts, through the store.
+// Watches the ranks of several hosts: each writes signs of life to the store and reads those of the others.
 #pragma once
 
 #include <chrono>
@@ -23,22 +23,22 @@ class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
  public:
   /// Publishes the first sign of life.
   StoreWatch(const StorePointer& store, const ProcessGroupOptions& options);
-  /// Starts the threads. Every rank has constructed its watch before. stop() is called before the last owner goes.
+  /// Starts the threads. Every rank has constructed its watch before. The owner calls stop() before it drops the watch.
   void start();
   /// Publishes that the rank has finished. The rank that serves the store waits for the others, for at most `silence`.
   void stop();
 
-  void note(std::string_view place);
+  void note(std::string_view place);         ///< as Exchange::note()
   void fail(std::string_view why) noexcept;  ///< returns when the others can read it, or after 2 s
   /// Waits for a send or a receive. Throws UserError (failure) if a rank fails meanwhile.
   void wait(const c10::intrusive_ptr<c10d::Work>& work);
-  /// Says which rank is the reason for a broken connection: throws UserError (failure).
+  /// Throws UserError (failure) that names the rank that is the reason for a broken connection.
   [[noreturn]] void throw_broken(const std::string& problem);
 
  private:
   using Milliseconds = std::chrono::milliseconds;
   enum class State : int { running, finished };
-  /// What is known about a rank.
+  /// The data that this rank has about another one.
   struct Life {
     int64_t beats = -1;
     State state = State::running;
@@ -69,9 +69,9 @@ class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
   int64_t beats_ = 0;
   State state_ = State::running;
   bool ending_ = false, urgent_ = false, connection_lost_ = false, why_published_ = false, run_ended_ = false;
-  c10::intrusive_ptr<c10d::Work> current_;  // what the caller waits for
+  c10::intrusive_ptr<c10d::Work> current_;  // the work that the caller waits for
   std::chrono::steady_clock::time_point last_read_;
-  bool talking_ = false;  // the store has not answered yet
+  bool talking_ = false;  // true while the store has not answered
   std::chrono::steady_clock::time_point talks_since_;
   std::thread thread_, guard_;
 };

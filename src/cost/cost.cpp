@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <string>
 
 #include "cost/exchange_cost.h"
+#include "cost/segment_clock.h"
 #include "trace/update_group.h"
 
 namespace plimsoll {
@@ -105,6 +105,8 @@ double seconds_of(const CostModel& model, const Op& op) {
   if (op.on_host && model.copies_overlap)
     return model.host_bytes > 0 ? model.overhead_seconds + static_cast<double>(op.bytes_moved) / model.host_bytes
                                 : std::numeric_limits<double>::infinity();
+  if (op.exchange == CopyStage::wait) return 0;  // likewise
+  if (op.exchange == CopyStage::start) return model.overhead_seconds;
   if (op.link_bytes > 0) return seconds_of_exchange(model, op);
   if (model.timed)
     if (const std::optional<double> seconds = model.timed(op)) return *seconds;
@@ -125,21 +127,10 @@ std::vector<double> end_times(const CostModel& model, const Trace& trace, std::s
   std::vector<double> ends;
   if (!segment) return ends;
   ends.reserve(segment->end - segment->begin);
-  double clock = 0, link_free[2] = {0, 0};  // out, in
-  std::map<BufferId, double> done;          // by target
+  SegmentClock clock(model, trace);
   for (int32_t i = segment->begin; i < segment->end; ++i) {
-    const Op& op = trace.ops[i];
-    clock += seconds_of(model, op);
-    if (op.copy != CopyStage::none) {
-      const BufferId target = op.arguments[0].views[0].buffer;
-      const auto found = done.find(target);
-      if (op.copy == CopyStage::wait && found != done.end()) clock = std::max(clock, found->second);
-      if (op.copy == CopyStage::start && model.copies_overlap) {
-        double& free = link_free[trace.buffers[target].on_device() ? 1 : 0];
-        done[target] = free = std::max(free, clock) + copy_seconds(model, op.bytes_moved / 2, op.far);
-      }
-    }
-    ends.push_back(clock);
+    clock.run(trace.ops[i]);
+    ends.push_back(clock.now());
   }
   return ends;
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cost/cost.h"
+#include "cost/segment_clock.h"
 
 namespace plimsoll {
 
@@ -22,13 +23,16 @@ StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int6
   const auto add = [&](std::string_view name, int64_t times) {
     const Segment* const segment = trace.segment(name);
     if (!segment) return;
+    SegmentClock clock(model, trace);
     for (int32_t i = segment->begin; i < segment->end; ++i) {
       const Op& op = trace.ops[i];
+      clock.run(op);
       if (op.link_bytes == 0) continue;
       all.count += times;
       all.bytes += times * op.link_bytes;
       all.seconds += static_cast<double>(times) * seconds_of_exchange(model, op);
     }
+    all.waited += static_cast<double>(times) * clock.waited();
   };
   add("micro", 1);
   if (micro_batches < 2) {

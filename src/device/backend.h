@@ -26,6 +26,18 @@ struct ByteMove {
   int64_t bytes = 0;
 };
 
+/// A second line of ops, for a thread beside the one that runs the executor's (a CUDA stream).
+class SideLine {
+ public:
+  virtual ~SideLine() = default;
+  /// What run() is given next comes after the ops that were run so far. Called by the executor's thread, once for each
+  /// run() and in the same order.
+  virtual void follow() = 0;
+  /// Calls `op` on the line; what it asks the device's allocator for is asked of `frame`. The results of `op` are there
+  /// when the device has done what is on the line; an op that waits for the device itself is done when this returns.
+  virtual void run(AllocationFrame& frame, const std::function<void()>& op) = 0;
+};
+
 /// A sequence of ops that the device runs by itself once it has been handed over (a CUDA graph).
 class CapturedOps {
  public:
@@ -84,6 +96,8 @@ class Backend {
 
   /// One for each executor.
   virtual std::unique_ptr<CopyEngine> copy_engine() = 0;
+  /// A line for one more thread. nullptr: an op is done when it returns, on whatever thread.
+  virtual std::unique_ptr<SideLine> side_line() { return nullptr; }
   /// Copies to the device, after the ops that were run so far and before those run from now on. The source is free
   /// when it returns.
   virtual void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) = 0;

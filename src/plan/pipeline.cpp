@@ -14,6 +14,7 @@
 #include "plan/passes/group_updates.h"
 #include "plan/passes/late_initialisation.h"
 #include "plan/passes/offload.h"
+#include "plan/passes/overlap_exchanges.h"
 #include "plan/passes/recompute.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/placement/lay_out.h"
@@ -83,6 +84,15 @@ OffloadChoice offload_choice(const Trace& trace, const PassInputs& in) {
   return choice;
 }
 
+// All ranks exchange in the same order, so the order must not follow from what one rank measured.
+CostModel cost_of_all_ranks(const CostModel& cost) {
+  if (cost.source != "measured") return cost;
+  CostModel same = generic_cost_model();
+  same.peer_link = cost.peer_link;
+  same.peer_latency = cost.peer_latency;
+  return same;
+}
+
 }  // namespace
 
 Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
@@ -131,6 +141,12 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
            [&](Trace trace) { return fuse_pointwise(std::move(trace), *fusing, in.cost, options.solver.merging); });
   run.pass("group_updates", fusing && fusing->updates,
            [&](Trace trace) { return group_updates(std::move(trace), *fusing->updates, options.solver.merging); });
+
+  run.begin(Stage::overlap);
+  // After merging, which puts ops next to each other.
+  run.pass("overlap_exchanges", choices.exchange_limit_bytes >= 0, [&](Trace trace) {
+    return overlap_exchanges(std::move(trace), cost_of_all_ranks(in.cost), choices.exchange_limit_bytes);
+  });
 
   run.begin(Stage::placement);
   run.step("placement", [&](Plan merged) {

@@ -18,6 +18,7 @@ enum class Stage : uint8_t {
   prepare,     ///< the recorded trace as every choice finds it; the searches work on the result
   choices,     ///< recomputation and offload
   merging,     ///< several ops become one
+  overlap,     ///< exchanges between ranks run beside other ops
   placement,   ///< offsets in the arenas
   validation,  ///< InternalError if the plan is unsound
 };

@@ -112,10 +112,12 @@ struct Planner::Impl {
     plan.budget.device = budget;
     plan.update_in_backward = in_backward;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
+    if (plan.fits) plan = schedules.with_overlap(std::move(plan), budget);
     if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
     if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(options, plan));
     if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
       plan.reasons.push_back(grouping_reason(options, grouped));
+    if (plan.choices.exchange_limit_bytes >= 0) plan.reasons.push_back(overlap_reason(options, plan));
     plan = schedules.validated(std::move(plan));
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plan;
@@ -124,9 +126,9 @@ struct Planner::Impl {
   /// Hardly a plan takes fewer seconds a step: everything is kept, and updates that the host may do are left out.
   double least_seconds() const {
     if (!search) return schedules.step_of(schedules.unchanged());
-    if (options.gradient_checkpointing != Choice::automatic)
-      return treatment(options.gradient_checkpointing).least_seconds();
-    return schedules.step_of(whole()) - schedules.update_seconds_saved();
+    const bool pinned = options.gradient_checkpointing != Choice::automatic;
+    return (pinned ? treatment(options.gradient_checkpointing).least_seconds() : least_seconds_in_turn()) -
+           schedules.overlap_seconds_saved();
   }
 
   double step_of(const Plan& plan) const { return schedules.step_of(plan); }
@@ -140,11 +142,14 @@ struct Planner::Impl {
     // The last micro batch may be smaller than those that the bound is of.
     const auto whole_ones =
         static_cast<double>(options.micro_batches - (schedules.trace().segment("remainder") ? 1 : 0));
-    return schedules.seconds_at_once() +
+    return schedules.seconds_at_once() - schedules.overlap_seconds_saved() +
            options.solver.unmerged_recompute_fraction * static_cast<double>(bound) * 1e-12 * whole_ones;
   }
 
  private:
+  /// The same where exchanges between ranks do not run beside other ops.
+  double least_seconds_in_turn() const { return schedules.step_of(whole()) - schedules.update_seconds_saved(); }
+
   const Treatment& treatment(Choice choice) const {
     auto& made = choice == Choice::on ? blocks : everything;
     if (made) return *made;
@@ -219,12 +224,12 @@ struct Planner::Impl {
   // within others: placing them only to see takes seconds.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
     const bool wanted = !schedules.fits(best, budget);
-    if (!wanted && schedules.step_of(best) <= least_seconds()) return false;
+    if (!wanted && schedules.step_of(best) <= least_seconds_in_turn()) return false;
     if (!schedules.small()) {
       const RecomputeAnswer answer =
           choice == Choice::on ? search->drop_blocks(options.checkpointed_module) : search->keep_everything();
       const double again = static_cast<double>(answer.cost) * 1e-12 * static_cast<double>(options.micro_batches);
-      if (!wanted && least_seconds() + again >= schedules.step_of(best)) return false;
+      if (!wanted && least_seconds_in_turn() + again >= schedules.step_of(best)) return false;
       const bool at_once = !budget || schedules.limit_under(*budget, leanest->persistent_bytes) >= answer.peak;
       if (!at_once && !(elsewhere && elsewhere->may_fit(answer.kept, *budget))) return false;
     }

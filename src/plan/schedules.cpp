@@ -1,10 +1,12 @@
 #include "plan/schedules.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <vector>
 
 #include "plan/explain/explain.h"
+#include "plan/passes/overlap_exchanges.h"
 #include "plan/pipeline.h"
 #include "plimsoll/liveness.h"
 
@@ -60,6 +62,8 @@ Schedules::Schedules(const Trace& recorded, const PlanOptions& options, bool upd
   micro_at_once_ = at_once.micro;
   update_at_once_ = at_once.update;
   seconds_at_once_ = step_of(at_once);
+  if (options_.cost.exchanges_overlap)
+    overlap_saved_ = exchanges_of_step(options_.cost, all, options_.micro_batches, is_ragged()).seconds;
   int64_t persistent = 0;
   for (const Buffer& buffer : all.buffers)
     if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(all, buffer.bytes);
@@ -139,6 +143,39 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
   return plan;
 }
 
+Plan Schedules::with_overlap(Plan plan, std::optional<int64_t> budget) const {
+  if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
+  // What is live at the most now, and whatever the budget leaves: placements may take more than live bytes.
+  const int64_t live = plan.live_bytes - plan.persistent_bytes;
+  const int64_t most = budget ? limit_under(*budget, plan.persistent_bytes) : std::numeric_limits<int64_t>::max();
+  for (const int64_t limit : {most, most / 100 * 97, live}) {
+    if (limit < live) continue;
+    PlanChoices choices = plan.choices;
+    choices.exchange_limit_bytes = limit;
+    Plan placed = timed(run(Stage::overlap, Stage::placement, plan.trace, choices), options_.cost);
+    if ((fits(plan, budget) && !fits(placed, budget)) || step_of(placed) >= step_of(plan)) continue;
+    placed.time.recompute = plan.time.recompute;
+    placed.time.offload = plan.time.offload;
+    placed.time.update_offload = plan.time.update_offload;
+    placed.time.recompute_bound = plan.time.recompute_bound;
+    plan.trace = std::move(placed.trace);
+    plan.offsets = std::move(placed.offsets);
+    plan.workspace_offsets = std::move(placed.workspace_offsets);
+    plan.peak_bytes = placed.peak_bytes;
+    plan.host_bytes = placed.host_bytes;
+    plan.disk_bytes = placed.disk_bytes;
+    plan.arena_bytes = placed.arena_bytes;
+    plan.live_bytes = placed.live_bytes;
+    plan.persistent_bytes = placed.persistent_bytes;
+    plan.peak_op = placed.peak_op;
+    plan.breakdown = placed.breakdown;
+    plan.time = placed.time;
+    plan.choices = std::move(placed.choices);
+    return plan;
+  }
+  return plan;
+}
+
 Plan Schedules::validated(Plan plan) const {
   const PlanChoices choices = plan.choices;
   return run_passes(std::move(plan), Stage::validation, Stage::validation, {options_, choices, options_.cost});
@@ -157,9 +194,12 @@ double Schedules::step_of(const Plan& plan) const {
   return step_of(plan.time);
 }
 
+bool Schedules::is_ragged() const {
+  return options_.micro_batches > 1 && trace_.segment("remainder") != nullptr;
+}
+
 double Schedules::step_of(const StepTime& time) const {
-  const bool ragged = options_.micro_batches > 1 && trace_.segment("remainder") != nullptr;
-  return time.step(options_.micro_batches, ragged);
+  return time.step(options_.micro_batches, is_ragged());
 }
 
 }  // namespace plimsoll

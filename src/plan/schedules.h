@@ -40,6 +40,12 @@ class Schedules {
   /// With part of its buffers elsewhere, too. `limit`: live bytes that copies may not exceed to overlap ops.
   Plan with(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates, int64_t limit) const;
 
+  /// Returns a finished plan whose exchanges between ranks run beside other ops, as far as that fits `budget` and takes
+  /// less time; otherwise the plan as it is.
+  Plan with_overlap(Plan plan, std::optional<int64_t> budget) const;
+  /// The most seconds of a step that with_overlap() may save.
+  double overlap_seconds_saved() const { return overlap_saved_; }
+
   /// Throws InternalError if the plan is unsound.
   Plan validated(Plan plan) const;
   bool fits(const Plan& plan, std::optional<int64_t> budget) const;
@@ -52,12 +58,14 @@ class Schedules {
   Plan run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
   Plan placed(const Trace& trace, PlanChoices choices) const;
   double step_of(const StepTime& time) const;
+  bool is_ragged() const;  // steps end with a smaller micro batch
 
   const PlanOptions options_;
   const bool updates_in_backward_;
   const Trace trace_;
   double micro_at_once_ = 0, update_at_once_ = 0;  // seconds of these segments where nothing is moved or run again
   double seconds_at_once_ = 0;
+  double overlap_saved_ = 0;  // at most
   int64_t least_at_once_ = 0;
   std::optional<RecomputeSearch> search_;
 };

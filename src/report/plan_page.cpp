@@ -192,6 +192,20 @@ std::string describe_peak(const Plan& plan) {
   return text;
 }
 
+struct ExchangeSum {
+  int64_t count = 0, bytes = 0;
+};
+
+// Each exchange of the trace once: a step repeats segments.
+ExchangeSum exchanges_of(const Plan& plan) {
+  ExchangeSum sum;
+  for (const Op& op : plan.trace.ops) {
+    sum.count += op.link_bytes > 0 ? 1 : 0;
+    sum.bytes += op.link_bytes;
+  }
+  return sum;
+}
+
 std::string legend_html(const Plan& plan) {
   std::string html = "<ul class=\"legend\">";
   for (const Part& part : parts_of(plan.breakdown)) {
@@ -202,6 +216,11 @@ std::string legend_html(const Plan& plan) {
   const bool again =
       std::any_of(plan.trace.ops.begin(), plan.trace.ops.end(), [](const Op& op) { return op.recomputed; });
   if (again) html += "<li><span class=\"swatch again\"></span>recomputed op</li>";
+  const ExchangeSum exchanges = exchanges_of(plan);
+  if (exchanges.count > 0)
+    html += fmt::format(
+        "<li><span class=\"swatch exchange\"></span><span>exchange between ranks ({} of the ops, {} sent)</span></li>",
+        grouped(exchanges.count), amount(exchanges.bytes));
   return html + "</ul>\n";
 }
 
@@ -228,10 +247,11 @@ std::string timeline_html(const PlanPage& page) {
       "ops "
       "of the step; arrow keys move from op to op\" aria-valuemin=\"1\" aria-valuemax=\"{}\" aria-valuenow=\"{}\" "
       "aria-valuetext=\"{}\"></canvas><canvas class=\"over\" aria-hidden=\"true\"></canvas></div>\n"
-      "<p class=\"note\">Live bytes at each op, by role. Drag to zoom, double-click for the whole "
+      "<p class=\"note\">Live bytes at each op, by role.{} Drag to zoom, double-click for the whole "
       "trace.</p></section>\n",
       tools, amount(plan.peak_bytes), describe_peak(plan), legend_html(plan), plan.trace.ops.size(), plan.peak_op + 1,
-      describe_peak(plan));
+      describe_peak(plan),
+      exchanges_of(plan).count > 0 ? " The strip below the phases shows the exchanges between ranks." : "");
 }
 
 std::string arena_html(const Plan& plan, const PageBuffers& buffers) {

@@ -13,7 +13,7 @@ function readColours() {
   const style = getComputedStyle(root);
   const value = (name) => style.getPropertyValue('--' + name).trim();
   colour = Object.fromEntries(['back', 'ink', 'soft', 'faint', 'line', 'grid', 'accent', 'forward', 'backward', 'update',
-    'again'].map((name) => [name, value(name)]));
+    'again', 'exchange'].map((name) => [name, value(name)]));
   colour.areas = areaNames.map((_, area) => value('area-' + area));
   colour.font = getComputedStyle(document.body).fontFamily;
 }
@@ -198,7 +198,7 @@ function timelineTop() {
 }
 
 function drawTimeline() {
-  const c = timeline, g = layOut(c, 0, Math.max(timelineTop(), 1), 20, 40);
+  const c = timeline, g = layOut(c, 0, Math.max(timelineTop(), 1), 20, exchanges.count > 0 ? 58 : 40);
   drawByteAxis(c);
   forEachColumn(c, (x0, x1, point) => {
     let bytes = 0, y = c.bottom;
@@ -215,6 +215,7 @@ function drawTimeline() {
     g.fillRect(x0, c.bottom + 3, x1 - x0, 14);
   });
   drawPhaseNames(c);
+  if (exchanges.count > 0) drawExchanges(c);
   drawSegments(c, true);
   drawOpAxis(c);
   const peak = placePeak(c);
@@ -238,6 +239,40 @@ function drawPhaseNames(c) {
     p = end;
   }
   g.font = '12px ' + colour.font;
+}
+
+const exchangeLane = {top: 21, height: 11};  // below the bottom of the chart
+
+function drawExchanges(c) {
+  const g = c.g, y = c.bottom + exchangeLane.top, pixel = 1 / ratio();
+  g.fillStyle = colour.grid;
+  g.fillRect(c.left, y, c.right - c.left, exchangeLane.height);
+  g.fillStyle = colour.exchange;
+  for (let i = 0; i < exchanges.count; ++i) {
+    const x0 = crisp(Math.max(toX(c, exchanges.from[i]), c.left)), x1 = crisp(Math.min(toX(c, exchanges.to[i]), c.right));
+    if (x1 < c.left || x0 > c.right) continue;
+    g.fillRect(x0, y, Math.max(x1 - x0, pixel), exchangeLane.height);
+  }
+  g.textAlign = 'right';
+  g.font = '11px ' + colour.font;
+  g.fillStyle = colour.soft;
+  g.fillText('exchanges', c.left - 6, y + exchangeLane.height / 2);
+  g.font = '12px ' + colour.font;
+}
+
+// The exchange under a point of the timeline; of a very short one, a near miss counts. -1: there is none.
+function exchangeUnder(c, x, y) {
+  const top = c.bottom + exchangeLane.top;
+  if (y < top || y > top + exchangeLane.height) return -1;
+  let found = -1, nearest = 2.5;
+  for (let i = 0; i < exchanges.count && nearest > 0; ++i) {
+    const away = Math.max(toX(c, exchanges.from[i]) - x, x - toX(c, exchanges.to[i]), 0);
+    if (away < nearest) {
+      nearest = away;
+      found = i;
+    }
+  }
+  return found;
 }
 
 // Where the peak's marker and label stand, if they are in sight.

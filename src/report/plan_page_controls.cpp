@@ -69,7 +69,11 @@ function follow(c) {
     }
     marked = c === arena ? bufferUnder(c, x, y) : -1;
     point(position);
-    if (c === timeline) return showCursor(pointAt(position), event.clientX, event.clientY);
+    if (c === timeline) {
+      const exchange = exchangeUnder(c, x, event.clientY - c.base.getBoundingClientRect().top);
+      if (exchange >= 0) return showExchangeTip(exchange, event.clientX, event.clientY);
+      return showCursor(pointAt(position), event.clientX, event.clientY);
+    }
     if (marked >= 0) showBufferTip(marked, event.clientX, event.clientY); else hideTip();
   });
   addEventListener('pointerup', (event) => {
@@ -97,7 +101,9 @@ function showCursor(at, x, y) {
   cursor = at;
   const slider = timeline.base, op = points.op[at];
   slider.setAttribute('aria-valuenow', op + 1);
-  slider.setAttribute('aria-valuetext', `${describeOp(op)}, ${formatBytes(points.total[at])}`);
+  const exchange = exchangeAt(op);
+  const sent = exchange < 0 ? '' : `, ${formatBytes(exchanges.bytes[exchange])} sent to other ranks`;
+  slider.setAttribute('aria-valuetext', `${describeOp(op)}, ${formatBytes(points.total[at])}${sent}`);
   showPointTip(at, x, y);
 }
 
@@ -191,6 +197,12 @@ window.planPage = {
   placeOf(op, bytes) {
     const {left, top} = timeline.base.getBoundingClientRect();
     return {x: left + toX(timeline, (positionOf(op) + positionOf(op + 1)) / 2), y: top + toY(timeline, bytes)};
+  },
+  // The middle of an exchange's rectangle, in client coordinates.
+  exchangePlace(index) {
+    const {left, top} = timeline.base.getBoundingClientRect();
+    return {x: left + (toX(timeline, exchanges.from[index]) + toX(timeline, exchanges.to[index])) / 2,
+      y: top + timeline.bottom + exchangeLane.top + exchangeLane.height / 2};
   },
   indexOf(label) { return buffers.label.findIndex((id) => text(id) === label); },
   view,

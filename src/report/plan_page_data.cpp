@@ -115,6 +115,17 @@ nlohmann::json buffers_json(const std::vector<PageBuffer>& buffers, Strings& str
           {"birth", birth}, {"length", length}, {"flags", flags}};
 }
 
+nlohmann::json exchanges_json(const std::vector<PageExchange>& exchanges) {
+  Deltas op;
+  std::vector<int64_t> length, bytes;
+  for (const PageExchange& exchange : exchanges) {
+    op.add(exchange.begin);
+    length.push_back(exchange.end - exchange.begin);
+    bytes.push_back(exchange.bytes);
+  }
+  return {{"op", op.take()}, {"length", length}, {"bytes", bytes}};
+}
+
 // Nanoseconds from the start of the trace to the start of each op, and to its end. Seconds that no clock could count
 // (not a number, negative, longer than a year) are 0.
 std::vector<int64_t> starts_of(const std::vector<double>& op_seconds) {
@@ -220,6 +231,34 @@ PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn) 
   return result;
 }
 
+std::vector<PageExchange> page_exchanges(const Trace& trace, size_t max_drawn) {
+  std::vector<PageExchange> all;
+  std::unordered_map<BufferId, size_t> started;  // exchanges that run beside other ops, by the buffer written
+  for (size_t i = 0; i < trace.ops.size(); ++i) {
+    const Op& op = trace.ops[i];
+    const auto at = static_cast<int32_t>(i);
+    if (op.exchange == CopyStage::wait) {
+      if (op.arguments.empty() || op.arguments[0].views.empty()) continue;
+      const auto found = started.find(op.arguments[0].views[0].buffer);
+      if (found == started.end()) continue;
+      all[found->second].end = at + 1;
+      started.erase(found);
+      continue;
+    }
+    if (op.link_bytes == 0) continue;
+    if (op.exchange == CopyStage::start)
+      for_each_view(op, [&](const View& view, bool written) {
+        if (written) started[view.buffer] = all.size();
+      });
+    all.push_back({at, at + 1, op.link_bytes});
+  }
+  if (all.size() <= max_drawn) return all;
+  std::ranges::stable_sort(all, std::greater(), &PageExchange::bytes);
+  all.resize(max_drawn);
+  std::ranges::sort(all, {}, &PageExchange::begin);
+  return all;
+}
+
 nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_t most_points) {
   const Plan& plan = *page.plan;
   const std::vector<Point> points = timeline(plan, most_points);
@@ -230,6 +269,12 @@ nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_
     named.push_back(buffer.birth);
     named.push_back(buffer.death - 1);
     named.push_back(buffer.death);
+  }
+  const std::vector<PageExchange> exchanges = page_exchanges(plan.trace);
+  for (const PageExchange& exchange : exchanges) {
+    named.push_back(exchange.begin);
+    named.push_back(exchange.begin + 1);
+    named.push_back(exchange.end);
   }
   nlohmann::json segments = nlohmann::json::array();
   for (const Segment& segment : plan.trace.segments) {
@@ -243,11 +288,17 @@ nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_
     frontier.push_back({point.budget_bytes, point.peak_bytes,
                         std::isfinite(point.step_seconds) ? point.step_seconds : 0, page_name(point.choices),
                         point.fits});
-  nlohmann::json json = {{"unit", kArenaAlignment},         {"budget", plan.budget.device_bytes()},
-                         {"peak", plan.peak_bytes},         {"peakOp", plan.peak_op},
-                         {"arena", plan.arena_bytes},       {"context", plan.breakdown.context},
-                         {"segments", std::move(segments)}, {"ops", ops_json(page, std::move(named), strings)},
-                         {"points", points_json(points)},   {"buffers", buffers_json(buffers.drawn, strings)},
+  nlohmann::json json = {{"unit", kArenaAlignment},
+                         {"budget", plan.budget.device_bytes()},
+                         {"peak", plan.peak_bytes},
+                         {"peakOp", plan.peak_op},
+                         {"arena", plan.arena_bytes},
+                         {"context", plan.breakdown.context},
+                         {"segments", std::move(segments)},
+                         {"ops", ops_json(page, std::move(named), strings)},
+                         {"points", points_json(points)},
+                         {"exchanges", exchanges_json(exchanges)},
+                         {"buffers", buffers_json(buffers.drawn, strings)},
                          {"frontier", std::move(frontier)}};
   json["strings"] = strings.take();
   return json;

@@ -39,6 +39,15 @@ struct PageBuffers {
 /// The buffers of the map: at most `most_drawn`, and the `residents` largest of the peak.
 PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn = 40000);
 
+/// An exchange between ranks, as the lane of exchanges shows it.
+struct PageExchange {
+  int32_t begin = 0, end = 0;  ///< runs in ops [begin, end): its own op, or up to the one that waits for it
+  int64_t bytes = 0;           ///< that this rank sends to other ranks
+};
+
+/// The exchanges of the trace by op, at most `max_drawn`: the largest.
+std::vector<PageExchange> page_exchanges(const Trace& trace, size_t max_drawn = 16384);
+
 /// Bytes that are live at one op, by area of the chart: parameter, optimizer state, gradient, activation, input,
 /// workspace, context.
 constexpr int kPageAreas = 7;
@@ -56,6 +65,7 @@ std::string page_name(const std::string& name);
 ///                phase (0 initialize, 1 forward, 2 backward, 3 update, 4 evaluate; + 8 recomputed), start (deltas, ns)
 ///     points     of the timeline: op (deltas) and, by area, live units (deltas). One an op; of more than `most_points`
 ///                ops, as many runs, each with its fullest op
+///     exchanges  by exchange between ranks: op (deltas), length (ops), bytes
 ///     buffers    by buffer: label, role, bytes, offset (units), birth, length (ops), flags (1 persistent, 2 output)
 nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_t most_points = 32768);
 

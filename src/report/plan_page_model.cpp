@@ -87,6 +87,15 @@ const phases = points.op.map((op) => data.ops.phase[lastAtMost(ops.index, op)]);
 const buffers = data.buffers;
 buffers.count = buffers.label.length;
 
+const exchanges = {op: sums(data.exchanges.op), length: data.exchanges.length, bytes: data.exchanges.bytes};
+exchanges.count = exchanges.op.length;
+
+// The exchange that begins with an op; -1: the op is none.
+function exchangeAt(op) {
+  const i = exchanges.count > 0 ? lastAtMost(exchanges.op, op) : -1;
+  return i >= 0 && exchanges.op[i] === op ? i : -1;
+}
+
 function placedBytes(bytes) { return Math.ceil(bytes / data.unit) * data.unit; }
 
 // ---- The horizontal axis: ops, or predicted nanoseconds; both charts show the same part of it ----
@@ -102,6 +111,8 @@ const axisEnd = () => positionOf(ops.total);
 function placeOnAxis() {
   points.from = points.op.map(positionOf);
   points.from.push(axisEnd());
+  exchanges.from = exchanges.op.map(positionOf);
+  exchanges.to = exchanges.op.map((op, i) => positionOf(op + exchanges.length[i]));
   buffers.from = buffers.birth.map(positionOf);
   buffers.to = buffers.birth.map((birth, i) => positionOf(birth + buffers.length[i]));
 }
@@ -155,9 +166,22 @@ function showPointTip(point, x, y) {
   }
   rows.push(['live', formatBytes(total), undefined, 'strong']);
   if (data.budget > 0) rows.push(['of the budget', percent(total, data.budget)]);
+  const exchange = exchangeAt(op);
+  if (exchange >= 0) rows.push(['sent to other ranks', formatBytes(exchanges.bytes[exchange])]);
   const under = [module, `${phaseNames[phase]}${again ? ', recomputed' : ''}${segment ? ', ' + segment : ''}`,
     `op ${grouped(op + 1)} of ${grouped(ops.total)}`, nanoseconds === null ? '' : formatTime(nanoseconds)];
   showTip(x, y, name, under.filter(Boolean).join(' · '), rows, true);
+}
+
+function showExchangeTip(index, x, y) {
+  const op = exchanges.op[index], length = exchanges.length[index], bytes = exchanges.bytes[index];
+  const {name, module, phase, segment} = opAt(op);
+  const rows = [['sent to other ranks', `${formatBytes(bytes)} (${grouped(bytes)} bytes)`]];
+  if (view.time) rows.push(['predicted time', formatTime(exchanges.to[index] - exchanges.from[index])]);
+  if (length > 1) rows.push(['waited for by', describeOp(op + length - 1)]);
+  const under = [module, `${phaseNames[phase]}${segment ? ', ' + segment : ''}`,
+    `op ${grouped(op + 1)} of ${grouped(ops.total)}`];
+  showTip(x, y, name, under.filter(Boolean).join(' · '), rows);
 }
 
 function showBufferTip(index, x, y) {

@@ -10,7 +10,7 @@ const char* const kPlanPageStyle = R"css(
   --grid: #eceff2; --hover: #f3f5f8; --good: #1b7a3d; --bad: #b3261e; --accent: #b3261e;
   --area-0: #4477aa; --area-1: #66ccee; --area-2: #ccbb44; --area-3: #2f9a5c; --area-4: #aa3377; --area-5: #ee6677;
   --area-6: #9aa1a9; --area-7: #d4d8dd;
-  --forward: #e3e8ee; --backward: #c9d1da; --update: #b0bac5; --again: #332288;
+  --forward: #e3e8ee; --backward: #c9d1da; --update: #b0bac5; --again: #332288; --exchange: #cc6611;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -18,7 +18,7 @@ const char* const kPlanPageStyle = R"css(
     --grid: #22272c; --hover: #1f2429; --good: #63c587; --bad: #ff8a80; --accent: #ff8a80;
     --area-0: #5b8fc4; --area-1: #66ccee; --area-2: #ccbb44; --area-3: #3aa76a; --area-4: #c2558f; --area-5: #ee6677;
     --area-6: #7d858e; --area-7: #3a4148;
-    --forward: #272d33; --backward: #3a424b; --update: #4d5762; --again: #a79bf2;
+    --forward: #272d33; --backward: #3a424b; --update: #4d5762; --again: #a79bf2; --exchange: #f0a050;
   }
 }
 * { box-sizing: border-box; }
@@ -55,7 +55,7 @@ section { margin-top: 40px; }
 .a0 { background: var(--area-0); } .a1 { background: var(--area-1); } .a2 { background: var(--area-2); }
 .a3 { background: var(--area-3); } .a4 { background: var(--area-4); } .a5 { background: var(--area-5); }
 .a6 { background: var(--area-6); } .a7 { background: var(--area-7); }
-.again { background: var(--again); }
+.again { background: var(--again); } .exchange { background: var(--exchange); }
 table { width: 100%; margin-top: 14px; border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 14px; }
 th { padding: 4px 12px 4px 0; color: var(--soft); font-weight: 500; font-size: 12.5px; text-align: left;
   border-bottom: 1px solid var(--line); }

@@ -18,9 +18,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestStatus = 1 << 16;
+constexpr size_t kLongestStatus = 1 << 20;
 constexpr size_t kMostRuns = 1000;
 constexpr size_t kMostRoles = 32;
+constexpr size_t kMostRanks = 1024;
 
 double finite(double value) {
   return std::isfinite(value) ? value : 0;
@@ -29,6 +30,16 @@ double finite(double value) {
 std::string text_of(const RunStatus& status) {
   Json roles = Json::array();
   for (const RoleBytes& each : status.roles) roles.push_back({{"role", each.role}, {"planned", each.planned}});
+  Json ranks = Json::array();
+  for (const RankStatus& each : status.ranks) {
+    if (ranks.size() == kMostRanks) break;
+    ranks.push_back({{"host", each.host},
+                     {"pid", each.pid},
+                     {"planned_bytes", each.planned_bytes},
+                     {"used_bytes", each.used_bytes},
+                     {"exchange_seconds", finite(each.exchange_seconds)},
+                     {"train_seconds", finite(each.train_seconds)}});
+  }
   return Json{{"pid", status.pid},
               {"process_start", status.process_start},
               {"job", status.job},
@@ -48,9 +59,16 @@ std::string text_of(const RunStatus& status) {
               {"host_budget_bytes", status.host_budget_bytes},
               {"host_planned_bytes", status.host_planned_bytes},
               {"roles", roles},
+              {"ranks", ranks},
               {"started", status.started},
               {"updated", status.updated}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A field that is missing keeps its default.
+template <typename Value>
+void read_field(const Json& json, const char* name, Value& value) {
+  if (const auto found = json.find(name); found != json.end()) value = found->template get<Value>();
 }
 
 // Other programs can write into the folder of the same user: nothing is taken on trust.
@@ -66,28 +84,40 @@ std::optional<RunStatus> status_in(const std::filesystem::path& file) {
     RunStatus status;
     status.pid = json.at("pid");
     status.process_start = json.at("process_start");
-    status.job = json.at("job");
-    status.device = json.at("device");
-    status.state = json.at("state");
-    status.step = json.at("step");
-    status.max_steps = json.at("max_steps");
-    status.epoch = json.at("epoch");
-    status.loss = json.at("loss");
-    status.learning_rate = json.at("learning_rate");
-    status.units_per_second = json.at("units_per_second");
-    status.step_seconds = json.at("step_seconds");
-    status.unit = json.at("unit");
-    status.budget_bytes = json.at("budget_bytes");
-    status.planned_bytes = json.at("planned_bytes");
-    status.used_bytes = json.at("used_bytes");
-    status.host_budget_bytes = json.at("host_budget_bytes");
-    status.host_planned_bytes = json.at("host_planned_bytes");
-    status.started = json.at("started");
-    status.updated = json.at("updated");
-    for (const Json& role : json.at("roles")) {
-      if (status.roles.size() == kMostRoles) break;
-      status.roles.push_back({role.at("role"), role.at("planned")});
-    }
+    read_field(json, "job", status.job);
+    read_field(json, "device", status.device);
+    read_field(json, "state", status.state);
+    read_field(json, "step", status.step);
+    read_field(json, "max_steps", status.max_steps);
+    read_field(json, "epoch", status.epoch);
+    read_field(json, "loss", status.loss);
+    read_field(json, "learning_rate", status.learning_rate);
+    read_field(json, "units_per_second", status.units_per_second);
+    read_field(json, "step_seconds", status.step_seconds);
+    read_field(json, "unit", status.unit);
+    read_field(json, "budget_bytes", status.budget_bytes);
+    read_field(json, "planned_bytes", status.planned_bytes);
+    read_field(json, "used_bytes", status.used_bytes);
+    read_field(json, "host_budget_bytes", status.host_budget_bytes);
+    read_field(json, "host_planned_bytes", status.host_planned_bytes);
+    read_field(json, "started", status.started);
+    read_field(json, "updated", status.updated);
+    if (const auto roles = json.find("roles"); roles != json.end())
+      for (const Json& role : *roles) {
+        if (status.roles.size() == kMostRoles) break;
+        status.roles.push_back({role.at("role"), role.at("planned")});
+      }
+    if (const auto ranks = json.find("ranks"); ranks != json.end())
+      for (const Json& rank : *ranks) {
+        if (status.ranks.size() == kMostRanks) break;
+        RankStatus& of = status.ranks.emplace_back();
+        read_field(rank, "host", of.host);
+        read_field(rank, "pid", of.pid);
+        read_field(rank, "planned_bytes", of.planned_bytes);
+        read_field(rank, "used_bytes", of.used_bytes);
+        read_field(rank, "exchange_seconds", of.exchange_seconds);
+        read_field(rank, "train_seconds", of.train_seconds);
+      }
     return status;
   } catch (const Json::exception&) {
     return std::nullopt;

@@ -16,6 +16,14 @@ struct RoleBytes {
   int64_t planned = 0;
 };
 
+/// One of several ranks of a run.
+struct RankStatus {
+  std::string host;
+  int64_t pid = 0;                                 ///< on its host
+  int64_t planned_bytes = 0, used_bytes = 0;       ///< of its device, at the peak
+  double exchange_seconds = 0, train_seconds = 0;  ///< in exchanges, of the time since the first step began
+};
+
 struct RunStatus {
   int64_t pid = 0;
   int64_t process_start = 0;  ///< as process_start_of() has it: tells the process from a later one of its number
@@ -32,6 +40,7 @@ struct RunStatus {
   int64_t host_budget_bytes = 0;  ///< of memory beside the device's; 0: none
   int64_t host_planned_bytes = 0;
   std::vector<RoleBytes> roles;     ///< at the planned peak, the largest first
+  std::vector<RankStatus> ranks;    ///< by rank, at most 1024; empty: there is one
   double started = 0, updated = 0;  ///< seconds since 1970
 };
 
@@ -63,7 +72,8 @@ class RunStatusFile {
 };
 
 /// The runs that are alive, by their start; files of processes that are gone, also those whose number another one has
-/// by now, are removed. Others that cannot be read are passed over.
+/// by now, are removed. Others that cannot be read are passed over. A field that a file does not have keeps its
+/// default: the run may be of an earlier or a later version.
 std::vector<RunStatus> live_runs(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace plimsoll

@@ -11,7 +11,8 @@ constexpr int32_t kLeastOps = 4;  // for fewer, launching a graph costs as much 
 }  // namespace
 
 bool Captures::may_capture(const Op& op) const {
-  return op.copy == CopyStage::none && !op.on_host && op.random_id < 0 && !is_exchange(op);
+  return op.copy == CopyStage::none && !op.on_host && op.random_id < 0 && op.exchange == CopyStage::none &&
+         !is_exchange(op);
 }
 
 std::vector<Captures::Piece> Captures::pieces_of(const Segment& segment) const {

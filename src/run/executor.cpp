@@ -62,6 +62,15 @@ struct Executor::BoundOp {
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
   std::array<int64_t, kMemories> extents{};  // by memory: the op's operands end here
+
+  // That its kernel refused, and why.
+  UserError refused(const Trace& trace, const std::string& what) const {
+    const std::string& module = trace.modules[op->module];
+    return UserError(
+        fmt::format("operator {}{} failed: {}", op->name, module.empty() ? "" : fmt::format(" in module '{}'", module),
+                    what.substr(0, what.find('\n'))),
+        UserError::Kind::failure);
+  }
 };
 
 Executor::~Executor() = default;
@@ -90,7 +99,9 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
       host_(host),
       disk_(disk),
       copy_numbers_(plan.trace.buffers.size(), 0),
+      exchange_numbers_(plan.trace.buffers.size(), 0),
       copies_(backend.copy_engine()),
+      exchanges_(backend.side_line()),
       captures_(backend, plan.trace) {
   check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
   check(plan.host_bytes == 0 || (host && host->bytes() >= plan.host_bytes),
@@ -117,7 +128,7 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
   for (size_t i = 0; i < plan.trace.ops.size(); ++i) {
     ops_.push_back(bind_op(static_cast<int32_t>(i)));
     // Scratch that nobody planned for goes where nothing lives.
-    if (BoundOp& op = ops_.back(); op.workspace == nullptr && gaps[i].bytes > 0) {
+    if (BoundOp& op = ops_.back(); op.workspace == nullptr && op.op->exchange == CopyStage::none && gaps[i].bytes > 0) {
       op.workspace = arena.data() + gaps[i].offset;
       op.workspace_bytes = gaps[i].bytes / kArenaAlignment * kArenaAlignment;
     }
@@ -175,10 +186,16 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
     int64_t& extent = bound.extents[static_cast<int>(plan_.trace.buffers[view.buffer].memory)];
     if (plan_.offsets[view.buffer] >= 0) extent = std::max(extent, end);
   });
-  if (op.copy != CopyStage::none) return bound;
+  if (op.copy != CopyStage::none || op.exchange == CopyStage::wait) return bound;
   bound.handle = op.call->op;
   const auto& schema = bound.handle->schema();
-  for (size_t i = 0; i < op.arguments.size(); ++i) {
+  const size_t arguments = schema.arguments().size();
+  if (op.exchange == CopyStage::start && op.arguments.size() > arguments) {  // where parts of a sum land
+    const BufferId landing = op.arguments[arguments].views[0].buffer;
+    bound.workspace = place_of(landing);
+    bound.workspace_bytes = plan_.trace.buffers[landing].bytes;
+  }
+  for (size_t i = 0; i < std::min(op.arguments.size(), arguments); ++i) {
     const Argument& argument = op.arguments[i];
     const auto tensor_of = [&](const View& view) { return view.buffer == kNoBuffer ? at::Tensor() : bind(view); };
     switch (argument.kind) {
@@ -246,7 +263,8 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
     }
   } catch (...) {
     try {
-      copies_->wait_for_all();  // whoever catches this may free what they touch
+      exchanges_.wait_for_all();  // whoever catches this may free what they touch
+      copies_->wait_for_all();
     } catch (
         ...) {  // a device that has failed says so at every call; the op and its module are in what was thrown first
     }
@@ -255,11 +273,19 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
 }
 
 void Executor::run_one(BoundOp& op) {
-  if (Exchange* const exchange = current_exchange()) exchange->require_others();  // a step may be long
-  if (op.op->copy != CopyStage::none)
-    run_copy(op);
-  else
-    run_op(op);
+  // A step may be long. What is under way looks at the other ranks itself.
+  if (Exchange* const exchange = current_exchange(); exchange && exchanges_.idle()) exchange->require_others();
+  if (op.op->copy != CopyStage::none) return run_copy(op);
+  switch (op.op->exchange) {
+    case CopyStage::start:
+      return start_exchange(op);
+    case CopyStage::wait:
+      return exchanges_.wait(exchange_numbers_[op.op->arguments[0].views[0].buffer]);
+    case CopyStage::none:
+      // Exchanges keep their order.
+      if (op.op->link_bytes > 0 && !exchanges_.idle()) exchanges_.wait(exchanges_.started());
+      return run_op(op);
+  }
 }
 
 void Executor::run_copy(BoundOp& op) {
@@ -293,6 +319,27 @@ void Executor::run_copy(BoundOp& op) {
   note_use(op);
 }
 
+void Executor::start_exchange(BoundOp& op) {
+  const BufferId target = op.op->arguments[0].views[0].buffer;
+  exchange_numbers_[target] = exchanges_.start(
+      [this, &op, observer = observer_] {
+        const auto begin = ProfileClock::now();
+        torch::jit::Stack stack(op.arguments.begin(), op.arguments.end());
+        try {
+          op.handle->redispatchBoxed(op.backend->keys(), &stack);
+        } catch (const c10::Error& error) {
+          throw op.refused(plan_.trace, error.what_without_backtrace());
+        } catch (const InternalError&) {
+          throw;
+        } catch (const std::exception& error) {
+          throw op.refused(plan_.trace, error.what());
+        }
+        if (observer) observer->copied(op.index, {begin, ProfileClock::now()});
+      },
+      op.workspace, op.workspace_bytes);
+  note_use(op);
+}
+
 void Executor::note_use(const BoundOp& op) {
   for (size_t m = 0; m < bytes_used_.size(); ++m) bytes_used_[m] = std::max(bytes_used_[m], op.extents[m]);
 }
@@ -319,13 +366,7 @@ void Executor::run_op(BoundOp& op) {
     usage.beside_bytes = beside;
     if (generator_state.defined()) op.backend->generator().set_state(generator_state);
   };
-  const auto refused = [&](const std::string& what) {
-    const std::string& module = plan_.trace.modules[op.op->module];
-    return UserError(
-        fmt::format("operator {}{} failed: {}", op.op->name,
-                    module.empty() ? "" : fmt::format(" in module '{}'", module), what.substr(0, what.find('\n'))),
-        UserError::Kind::failure);
-  };
+  const auto refused = [&](const std::string& what) { return op.refused(plan_.trace, what); };
   try {
     op.backend->begin_op(frame_);
     begun = true;

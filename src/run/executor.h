@@ -14,6 +14,7 @@
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
 #include "run/captures.h"
+#include "run/exchange_lane.h"
 #include "run/op_observer.h"
 
 namespace plimsoll {
@@ -38,9 +39,11 @@ class Executor {
   void run(const Segment& segment, const RandomContext& random);
 
   /// Who hears of every op and copy from now on; null: nobody, which costs a branch an op. Copies that were begun are
-  /// waited for: who was told of them so far is not called any more. Throws what waiting throws, after it is done.
+  /// waited for, and so are exchanges: who was told of them so far is not called any more. Throws what waiting throws,
+  /// after it is done.
   void set_observer(OpObserver* observer) {
     observer_ = observer;
+    exchanges_.wait_for_all();
     copies_->wait_for_all();
   }
 
@@ -76,6 +79,7 @@ class Executor {
   BoundOp bind_op(int32_t index);
   Backend& backend_of(const Op& op) const;
   void run_copy(BoundOp& op);
+  void start_exchange(BoundOp& op);
   void note_use(const BoundOp& op);
   void run_one(BoundOp& op);
   void run_op(BoundOp& op);
@@ -94,10 +98,12 @@ class Executor {
   std::unordered_map<size_t, std::vector<std::pair<View, at::Tensor>>> tensors_;  // by hash of the view
   std::vector<BoundOp> ops_;
   std::vector<c10::IValue> stack_;
-  std::vector<int64_t> copy_numbers_;  // by buffer: the last copy to it that was started
-  int64_t awaited_ = 0;                // the last copy that ops have waited for
-  RandomContext random_;               // of the segment that runs
+  std::vector<int64_t> copy_numbers_;      // by buffer: the last copy to it that was started
+  std::vector<int64_t> exchange_numbers_;  // by buffer: the last exchange into it that was started
+  int64_t awaited_ = 0;                    // the last copy that ops have waited for
+  RandomContext random_;                   // of the segment that runs
   std::unique_ptr<CopyEngine> copies_;
+  ExchangeLane exchanges_;
   Captures captures_;
   std::array<int64_t, kMemories> bytes_used_{};  // by memory
   std::map<int32_t, int64_t> unplanned_;

@@ -20,7 +20,7 @@ class OpObserver {
   /// Op `op` of the plan has run on the thread that calls this; of a copy: it was started, or waited for.
   virtual void ran(int32_t op, const TimeSpan& span) = 0;
 
-  /// The copy that op `op` started is made. Called by the thread that copies, before anybody who waits for the copy
+  /// The copy or the exchange that op `op` started is made. Called by the thread that made it, before who waits for it
   /// goes on; must not throw.
   virtual void copied(int32_t op, const TimeSpan& span) = 0;
 };

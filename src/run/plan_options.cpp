@@ -61,9 +61,9 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
   result.budget = options.budget;
   // What exchanges between ranks hold, which is memory of the device here. Without ranks that have met: on one host.
   if (options.device == "cpu" && options.ranks.count > 1)
-    result.budget.library +=
-        options.exchange ? options.exchange->held_bytes()
-                         : SharedBlock::bytes(static_cast<int>(options.ranks.count)) / options.ranks.count;
+    result.budget.library += options.exchange
+                                 ? options.exchange->held_bytes()
+                                 : SharedBlock::bytes(static_cast<int>(options.ranks.count)) / options.ranks.count;
   if (options.device == "cuda") result.budget.library += nccl_bytes(options.ranks.count);
   result.micro_batches = options.micro_batches;
   result.gradient_checkpointing = options.gradient_checkpointing;

@@ -5,13 +5,17 @@
 //                    |mm|add|rms_norm|mm| |adamw_|…
 //     copies             |to host| |from host|
 //     memory  ▁▃▅▇▇▅▃▁  live bytes of each arena, as planned
+//
+// A profile of several ranks has these rows for each rank.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plimsoll/plan.h"
@@ -25,7 +29,9 @@ struct ProfiledOp {
   std::string buffer;  ///< of a copy: the label of what is copied
   Phase phase = Phase::forward;
   double flops = 0;
-  int64_t bytes = 0;  ///< read and written; of a copy: copied
+  int64_t bytes = 0;       ///< read and written; of a copy: copied
+  int64_t link_bytes = 0;  ///< sent to other ranks by an exchange; 0: the op is none
+  bool exchange = false;   ///< an exchange between ranks, or the wait for one
   bool recomputed = false, on_host = false;
   std::array<int64_t, kMemories> live_bytes{};  ///< by memory: buffers that live while it runs, its scratch included
 };
@@ -58,7 +64,7 @@ struct ProfiledStep {
     ProfiledSpan span;
   };
   std::vector<Run> ops;     ///< in order; each lies within one part
-  std::vector<Run> copies;  ///< in the order in which they were made, one after the other
+  std::vector<Run> copies;  ///< copies, and exchanges beside ops; each kind in order, one after the other
 };
 
 /// What is said of the whole.
@@ -67,7 +73,24 @@ struct ProfileTitle {
   int threads = 0;  ///< that a kernel uses
 };
 
-/// Writes the steps to `file`, whole or not at all. Throws UserError (failure) where that cannot be written.
+/// The process that ran the steps.
+struct ProfiledProcess {
+  int number = 1;  ///< of the process in the file
+  std::string name = "plimsoll train";
+  int64_t start = 0;  ///< the nanosecond of the process's clock that is 0 in the file; no span begins earlier
+};
+
+/// Returns the text of a file before its first event. `ranks`: processes in the file.
+std::string profile_head(const ProfileTitle& title, int ranks);
+/// Gives the steps of a process as events to `take`, in pieces of about 1 MiB. Every event of a `follower` begins with
+/// a comma, because events of another process stand before it.
+void profile_events(const ProfiledProcess& process, int threads, const std::vector<ProfiledStep>& steps, bool follower,
+                    const std::function<void(std::string_view)>& take);
+/// The text of a file after its last event.
+constexpr std::string_view kProfileEnd = "\n]}\n";
+
+/// Writes the steps of the only rank to `file`, whole or not at all. Throws UserError (failure) where that cannot be
+/// written.
 void write_profile(const std::filesystem::path& file, const ProfileTitle& title,
                    const std::vector<ProfiledStep>& steps);
 

@@ -115,6 +115,23 @@ class StepRecorder {
     recorder_.add_state(name, tensor);
   }
 
+  // Parameters that zero3 stores whole: the smallest ones, whose gathers gain least.
+  void choose_whole() {
+    if (options_.ranks.whole_part <= 0) return;
+    std::vector<const OptimizedParameter*> by_size;
+    double all = 0, taken = 0;
+    for (const OptimizedParameter& parameter : parameters_) {
+      by_size.push_back(&parameter);
+      all += static_cast<double>(parameter.value.nbytes());
+    }
+    std::ranges::stable_sort(by_size, {}, [](const OptimizedParameter* each) { return each->value.nbytes(); });
+    for (const OptimizedParameter* each : by_size) {
+      taken += static_cast<double>(each->value.nbytes());
+      if (taken > options_.ranks.whole_part * all) return;
+      whole_.insert(each->name);
+    }
+  }
+
   // What this rank updates of a parameter of its own; nullopt: all of it.
   std::optional<optimizer::ParameterSlice> slice_of(const OptimizedParameter& parameter) {
     const RankOptions& ranks = options_.ranks;
@@ -134,7 +151,7 @@ class StepRecorder {
     if (padded > count) flat(padded - count, count).zero_();
     optimizer::ParameterSlice slice{parameter.value, flat(padded, 0), flat(each, ranks.rank * each),
                                     ranks.rank,      ranks.count,     each};
-    if (ranks.strategy != Strategy::zero3) return slice;
+    if (ranks.strategy != Strategy::zero3 || whole_.contains(parameter.name)) return slice;
     // Its place in memory is for as long as it is used (passes/gather_late).
     slice.apart = true;
     const at::Tensor stored = at::empty({each}, slice.own.options());
@@ -176,6 +193,7 @@ class StepRecorder {
     if (parameters_.empty()) throw UserError("the model has no parameter that requires a gradient");
 
     const at::NoGradGuard no_grad;
+    choose_whole();
     for (OptimizedParameter& parameter : parameters_)
       if ((parameter.slice = slice_of(parameter))) parameter.value = parameter.slice->own;
     for (const NamedState& state : optimizer_.make_state(parameters_)) {
@@ -352,6 +370,7 @@ class StepRecorder {
   std::shared_ptr<torch::nn::Module> model_;
   int64_t first_random_id_ = 0;  // of a micro batch
   std::set<BufferId> known_;
+  std::set<std::string> whole_;  // parameters that every rank stores whole, with zero3
   std::vector<OptimizedParameter> parameters_;
   std::optional<Accumulators> accumulators_;
   std::optional<ExchangedGradients> exchanged_;

@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "plimsoll/error.h"
+#include "run/rank_profile.h"
 
 namespace plimsoll {
 namespace {
@@ -18,8 +19,9 @@ ProfiledSpan span_of(const TimeSpan& span) {
 
 }  // namespace
 
-StepProfile::StepProfile(ProfileOptions options, ProfileTitle title)
-    : options_(std::move(options)), title_(std::move(title)) {
+StepProfile::StepProfile(ProfileOptions options, ProfileTitle title, Exchange* exchange)
+    : options_(std::move(options)), title_(std::move(title)), exchange_(exchange) {
+  if (exchange_ && exchange_->rank() > 0) return;
   const AtomicFile probe(options_.file);  // never committed: leaves no trace
 }
 
@@ -70,7 +72,10 @@ void StepProfile::write_when_complete() {
 
 int64_t StepProfile::write() {
   if (!written_ && done_ > 0) {
-    write_profile(options_.file, title_, steps_);
+    if (exchange_)
+      write_profile_of_ranks(options_.file, title_, steps_, *exchange_);
+    else
+      write_profile(options_.file, title_, steps_);
     written_ = true;
     steps_ = {};
   }

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "collectives/exchange.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/profile.h"
 #include "run/op_observer.h"
@@ -14,8 +15,10 @@ namespace plimsoll {
 
 class StepProfile final : public OpObserver {
  public:
-  /// Throws UserError where the file could not be written: steps would be timed for nothing.
-  StepProfile(ProfileOptions options, ProfileTitle title);
+  /// `exchange`: of the training's ranks, each with a profile of the same steps; rank 0 writes the file of all, and the
+  /// file of other ranks does not count. nullptr: one rank. Throws UserError where the file could not be written: steps
+  /// would be timed for nothing.
+  StepProfile(ProfileOptions options, ProfileTitle title, Exchange* exchange);
 
   /// Whether the step that is about to begin, the `number`th of this run from 1, is to be timed.
   bool wants(int64_t number) const;
@@ -33,14 +36,16 @@ class StepProfile final : public OpObserver {
   /// Another plan is in force from now on.
   void forget_plan() { plan_.reset(); }
 
-  /// Writes the file once the last of the chosen steps is done.
+  /// Writes the file once the last of the chosen steps is done. With several ranks all call it after the same step.
   void write_when_complete();
-  /// Writes the steps so far if that has not been done; gives how many.
+  /// Writes the steps so far if that has not been done; gives how many. With several ranks all call it; each throws
+  /// UserError if rank 0 cannot write the file.
   int64_t write();
 
  private:
   ProfileOptions options_;
   ProfileTitle title_;
+  Exchange* exchange_;                        ///< nullptr: one rank
   std::shared_ptr<const ProfiledPlan> plan_;  ///< that is in force, once a step was timed under it
   std::vector<ProfiledStep> steps_;
   ProfiledStep now_;

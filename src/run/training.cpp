@@ -478,7 +478,8 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
 }
 
 void Training::profile(const ProfileOptions& options) {
-  impl_->profile = std::make_unique<StepProfile>(options, ProfileTitle{machine_name(), threads_of(impl_->options)});
+  impl_->profile = std::make_unique<StepProfile>(options, ProfileTitle{machine_name(), threads_of(impl_->options)},
+                                                 impl_->exchange());
 }
 
 int64_t Training::write_profile() {

@@ -77,6 +77,7 @@ TrainingOptions options_of(const Job& job) {
   options.budget = job.budget;
   options.ranks.count = job.devices;
   options.ranks.strategy = job.strategy;
+  options.ranks.whole_part = job.whole_part;
   options.disk_path = disk_folder_of(job);
   if (job.gradient_accumulation_steps) options.micro_batches = job.gradient_accumulation_steps->begin()->second;
   options.device = job.device;
@@ -97,6 +98,7 @@ Job pinned(Job job, const JobSettings& settings) {
   job.budget.device = settings.budget.device;
   job.devices = settings.devices;
   if (settings.devices > 1) job.strategy = settings.strategy;
+  job.whole_part = settings.whole_part;
   return job;
 }
 

@@ -199,6 +199,15 @@ Rendezvous of_slurm(const Variables& variables) {
   return found;
 }
 
+/// Refuses a rank whose launcher did not say of how many: the process would train alone, and so would the others.
+void require_size(const Variables& variables) {
+  if (!variables.has("RANK")) return;
+  throw UserError(fmt::format(
+      "the environment variable RANK is {}, but WORLD_SIZE is not set; set WORLD_SIZE to the number of processes, or "
+      "unset RANK to train with one process",
+      in_quotes(variables.text("RANK"))));
+}
+
 enum class Launcher : uint8_t { none, own, torchrun, open_mpi, pmi, slurm };
 
 constexpr const char* kSlurmSize = "SLURM_STEP_NUM_TASKS";
@@ -221,6 +230,7 @@ std::pair<Launcher, const char*> launcher_of(const Variables& variables) {
 std::optional<Rendezvous> rendezvous_of(const VariableLookup& lookup) {
   const Variables variables(lookup);
   const auto [launcher, size] = launcher_of(variables);
+  if (launcher == Launcher::none) require_size(variables);
   // One process needs nobody to meet, whatever else its launcher leaves out.
   if (launcher == Launcher::none || variables.number(size, 1, kMaxRanks) == 1) return std::nullopt;
   switch (launcher) {

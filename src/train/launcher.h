@@ -1,4 +1,4 @@
-// Where this process stands among those that a launcher has started, by the environment variables that it sets.
+// Reads the environment variables of launchers: the rank of this process, the number of ranks and their meeting place.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace plimsoll {
 /// Returns the value of an environment variable; nullptr: it is not set.
 using VariableLookup = std::function<const char*(const char* name)>;
 
-/// Returns where this process meets the others that were started with it; nothing if it was started alone. Reads, in
-/// this order, the variables of `plimsoll train --devices`, torchrun (also Accelerate, DeepSpeed, PyTorchJob), Open
+/// Returns the place at which this process meets the others of its run; nothing if it was started alone. Reads, in this
+/// order, the variables of `plimsoll train --devices`, torchrun (also Accelerate, DeepSpeed, PyTorchJob), Open
 /// MPI, MPICH's Hydra, Slurm (within a step) and other programs with PMI. MASTER_ADDR and MASTER_PORT hold for all of
 /// them. Throws UserError (usage) that names a variable that is missing or wrong.
 std::optional<Rendezvous> rendezvous_of(const VariableLookup& variable);
 
-/// The same by this process's environment.
+/// Returns rendezvous_of() for the environment of this process.
 std::optional<Rendezvous> rendezvous_of_environment();
 
 /// Returns the variable that holds the number of processes, as "WORLD_SIZE=8"; empty: there is none.

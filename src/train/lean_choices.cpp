@@ -35,6 +35,9 @@ std::vector<LeanChoice> lean_choices(const Job& job) {
     if (job.model.dtype == DType::float16 && each.weight_update == W::split) each.weight_update = W::kahan;
     if (job.optimizer.weight_update != W::automatic) each.weight_update = job.optimizer.weight_update;
     if (job.accumulator_dtype != A::automatic) each.accumulator_dtype = job.accumulator_dtype;
+    // Sums of several devices cannot be rounded at random (run/optimizer/exchanged_gradients.h).
+    else if (job.devices > 1 && each.accumulator_dtype != A::as_gradients)
+      each.accumulator_dtype = A::float32;
     // What has no effect is no choice.
     const bool whole = job.precision && *job.precision != Precision::bf16_true &&
                        (!job.model.dtype || *job.model.dtype == DType::float32);

@@ -252,6 +252,7 @@ class JobPlanner {
     planned.settings.cost = target_.cost;
     planned.settings.devices = job_.devices;
     if (job_.devices > 1) planned.settings.strategy = job_.strategy;
+    planned.settings.whole_part = job_.whole_part;
     planned.settings.link = target_.link;
     if (!target_.budget_reason.empty())
       planned.settings.reasons.push_back(

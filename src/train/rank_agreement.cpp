@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <sstream>
 
+#include "collectives/rank_fault.h"
+#include "job/shared_keys.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/exchange_order.h"
@@ -24,17 +25,12 @@ constexpr size_t kPiece = 2048;
 std::string choices_text(const PlannedJob& planned) {
   const JobSettings& settings = planned.settings;
   std::string text =
-      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), static_cast<int>(settings.precision),
-                  static_cast<int>(settings.state_dtype), static_cast<int>(settings.weight_update),
-                  static_cast<int>(settings.accumulator_dtype), settings.micro_batch_size,
-                  planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
+      fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), settings.whole_part,
+                  static_cast<int>(settings.precision), static_cast<int>(settings.state_dtype),
+                  static_cast<int>(settings.weight_update), static_cast<int>(settings.accumulator_dtype),
+                  settings.micro_batch_size, planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
   for (const auto& [epoch, count] : settings.accumulation) text += fmt::format(" {} {}", epoch, count);
   return text;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace
@@ -42,6 +38,10 @@ std::string host_name() {
 std::vector<std::string> RankAgreement::gather(std::string_view text) const {
   if (!exchange_) return {std::string(text)};
   return exchange_->gather_text(text);
+}
+
+void RankAgreement::require_same_job(const Job& job) const {
+  if (exchange_) job::require_same_keys(gather(job::shared_keys_text(job)));
 }
 
 void RankAgreement::least_budget(PlanTarget& target, bool stated) const {
@@ -82,7 +82,8 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
   size_t epochs = 0;
   Job chosen = job;
   chosen.micro_batch_size.emplace();
-  words >> strategy >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >> in_backward >> epochs;
+  words >> strategy >> chosen.whole_part >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >>
+      in_backward >> epochs;
   AccumulationSchedule accumulation;
   for (size_t i = 0; i < epochs && words; ++i) {
     int64_t epoch = 0, count = 0;
@@ -100,9 +101,37 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
   return chosen;
 }
 
+std::optional<ProfileOptions> RankAgreement::first_rank_profile(const ProfileOptions& own) const {
+  std::istringstream words(gather(fmt::format("{} {} {}", own.file.empty() ? 0 : 1, own.first_step, own.steps))[0]);
+  ProfileOptions all;
+  bool wanted = false;
+  words >> wanted >> all.first_step >> all.steps;
+  check(!words.fail(), "the profile of the first rank is damaged");
+  if (!wanted) return std::nullopt;
+  if (leads()) all.file = own.file;
+  return all;
+}
+
 bool RankAgreement::any(bool own) const {
   if (!exchange_) return own;
   return std::ranges::any_of(gather(own ? "1" : "0"), [](const std::string& each) { return each == "1"; });
+}
+
+RankAgreement::BetweenSteps RankAgreement::between_steps(bool stop, const RankProgress& own) const {
+  BetweenSteps all{stop, {}};
+  if (!exchange_) return all;
+  for (const std::string& text :
+       gather(fmt::format("{} {} {} {} {} {} {}", stop ? 1 : 0, ::getpid(), own.memory_used, own.memory_planned,
+                          own.exchange_seconds, own.train_seconds, host_name()))) {
+    std::istringstream words(text);
+    RankProgress& of = all.ranks.emplace_back();
+    int stops = 0;
+    words >> stops >> of.pid >> of.memory_used >> of.memory_planned >> of.exchange_seconds >> of.train_seconds;
+    check(!words.fail(), "the figures of a rank are damaged");
+    words >> of.host;
+    all.stop |= stops != 0;
+  }
+  return all;
 }
 
 std::vector<double> RankAgreement::in_turn(const std::vector<double>& own, int64_t count) const {

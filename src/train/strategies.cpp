@@ -10,13 +10,34 @@
 namespace plimsoll {
 namespace {
 
+constexpr double kNotableWait = 0.01;  // of a step
+
 bool pays_for_memory(const Plan& plan) {
   return plan.checkpointed || plan.host_bytes + plan.disk_bytes > 0 || plan.time.norms > 0;
+}
+
+// Where exchanges run beside other ops, zero3 may hide more of them: its gathers come while ops run, those of zero2
+// behind the last one.
+bool waits_for_exchanges(const PlannedJob& planned) {
+  const JobSettings& settings = planned.settings;
+  if (!settings.cost.exchanges_overlap || settings.accumulation.empty()) return false;
+  const StepExchanges exchanges = exchanges_of_step(
+      settings.cost, planned.plan.trace, settings.accumulation.begin()->second, settings.last_micro_batch > 0);
+  return exchanges.waited > kNotableWait * planned.step_seconds;
 }
 
 std::string reason_of_stated(Strategy strategy) {
   if (strategy != Strategy::zero1) return "as stated";
   return "as stated; gradients are exchanged as soon as each is there and are never whole on a rank, as with zero2";
+}
+
+// The part of the parameters' bytes that a rank has room to store whole beside the rest of zero3, by the least that
+// both need; less a tenth, since plans are not proportional. 0: not worth a plan.
+double whole_part_within(const Budget& budget, const Plan& second, const Plan& third) {
+  const int64_t saved = second.minimum_budget_bytes - third.minimum_budget_bytes;
+  if (!budget.device || saved <= 0) return 0;
+  const double part = static_cast<double>(*budget.device - third.minimum_budget_bytes) / static_cast<double>(saved);
+  return part < 0.1 ? 0 : 0.9 * std::min(part, 1.0);
 }
 
 void add_reason(PlannedJob& planned, const std::string& why) {
@@ -41,7 +62,7 @@ PlannedJob plan_strategies(const Job& job, const PlanTarget& target,
     return planned;
   }
   PlannedJob second = with(Strategy::zero2);
-  if (second.plan.fits && !pays_for_memory(second.plan)) {
+  if (second.plan.fits && !pays_for_memory(second.plan) && !waits_for_exchanges(second)) {
     add_reason(second,
                "each rank stores a slice of optimizer state and gradients, which costs no time on the links, and "
                "all parameters fit");
@@ -65,7 +86,22 @@ PlannedJob plan_strategies(const Job& job, const PlanTarget& target,
     why = "neither zero2 nor zero3 fits; this one needs less memory";
   }
   const int64_t least = std::min(second.plan.minimum_budget_bytes, third.plan.minimum_budget_bytes);
+  // Between the two: what the budget leaves with zero3 is for parameters that need no exchange.
+  const double part = whole_part_within(target.budget, second.plan, third.plan);
   PlannedJob chosen = std::move(take_third ? third : second);
+  if (take_third && chosen.plan.fits && target.thorough && part > 0) {
+    Job between = job;
+    between.strategy = Strategy::zero3;
+    between.whole_part = part;
+    PlannedJob mixed = plan(between);
+    if (mixed.plan.fits && mixed.step_seconds < chosen.step_seconds) {
+      why += fmt::format(
+          "; {:.0f} % of the parameters' bytes are stored whole on each rank, which the budget leaves room "
+          "for: predicted {:.2f} times as fast as with slices of all",
+          100 * part, chosen.step_seconds / mixed.step_seconds);
+      chosen = std::move(mixed);
+    }
+  }
   if (target.thorough) chosen.plan.minimum_budget_bytes = least;
   add_reason(chosen, why);
   return chosen;

@@ -1,4 +1,4 @@
-// The choice of what each of several ranks stores.
+// Chooses the strategy of a job: which slices of the training state each rank stores.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,11 @@
 
 namespace plimsoll {
 
-/// Plans a job with `plan`, which is called with a job of one strategy. Where the strategy is `auto` the faster of
-/// zero2 and zero3 that fits, or the one that needs less memory; zero3 is planned only if zero2 does not fit, or only
-/// with recomputation or offload. A reason says why. `ddp` and `zero1` are chosen by name only: zero2 stores less, and
-/// what it sends over the links in a step is what they send.
+/// Plans a job with `plan`, which is called with a job of one strategy. If the strategy is `auto`, returns the faster
+/// of zero2 and zero3 that fits, or the one that needs less memory if neither fits. zero3 is planned only if zero2 does
+/// not fit, fits only with recomputation or offload, or waits for exchanges that zero3 may hide; if it is taken, also
+/// with a part of the parameters whole. A reason says why. `ddp` and `zero1` are used only if the job names them: zero2
+/// stores less and sends as many bytes over the links in a step.
 PlannedJob plan_strategies(const Job& job, const PlanTarget& target, const std::function<PlannedJob(const Job&)>& plan);
 
 }  // namespace plimsoll

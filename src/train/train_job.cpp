@@ -88,6 +88,7 @@ class Run {
  private:
   TrainReport run_rank() {
     backend_for(job_.device);  // says what is missing
+    agreement_.require_same_job(asked_);
     require_steps_to_profile();
     require_data(asked_);
     if (agreement_.leads()) outputs_.emplace(asked_);
@@ -105,7 +106,7 @@ class Run {
       else if (starts_from_weights(job_.model))
         load_model_weights(job_.model, training_->state(), {training_->slices(), exchange_.get()});
       open_metrics();
-      if (!profile_.file.empty() && agreement_.leads()) training_->profile(profile_);
+      if (const auto profile = agreement_.first_rank_profile(profile_)) training_->profile(*profile);
       data_->start(position_, agreement_.ranks(), agreement_.rank());
       train();
     } catch (const StoppedEarly&) {
@@ -157,6 +158,7 @@ class Run {
     target.measuring = nullptr;  // the run takes the memory next
     target.rank = agreement_.rank();
     target.exchange = exchange_;
+    if (exchange_) target.cost.exchanges_overlap = exchange_->runs_beside_operators();
     agreement_.least_budget(target, asked_.budget.device.has_value());
     const auto stopped = [] {
       if (stop_requested) throw StoppedEarly();
@@ -322,9 +324,12 @@ class Run {
 
   void train() {
     observer_.starting();
-    logged_at_ = seconds_now();
+    logged_at_ = began_at_ = seconds_now();
+    exchange_seconds_before_ = exchange_seconds();
     while (!done()) {
-      if (agreement_.any(stop_requested)) {  // all ranks after the same step
+      auto between = agreement_.between_steps(stop_requested, own_progress());
+      ranks_ = std::move(between.ranks);
+      if (between.stop) {  // all ranks after the same step
         report_.stopped = true;
         break;
       }
@@ -351,6 +356,13 @@ class Run {
             kMostSkippedInARow, training_->steps_done(),
             saved_step_ > 0 ? fmt::format("; the last checkpoint is of step {}", saved_step_) : ""),
         UserError::Kind::failure);
+  }
+
+  RankProgress own_progress() const {
+    return {.memory_used = training_->peak_bytes_used(),
+            .memory_planned = training_->plan().peak_bytes,
+            .exchange_seconds = exchange_seconds() - exchange_seconds_before_,
+            .train_seconds = seconds_now() - began_at_};
   }
 
   // How many micro batches the step has: by the epoch of its first window.
@@ -392,6 +404,7 @@ class Run {
     progress.loss_scale = training_->loss_scale();
     progress.memory_used = training_->peak_bytes_used();
     progress.memory_budget = training_->plan().budget.device_bytes();
+    progress.ranks = ranks_;
     skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
     report_.losses.push_back(result.loss);
     step_seconds_.push_back(progress.step_seconds);
@@ -560,6 +573,8 @@ class Run {
   std::vector<double> step_seconds_;
   std::vector<int64_t> step_tokens_;
   double logged_at_ = 0;
+  double began_at_ = 0, exchange_seconds_before_ = 0;  // the first step of this run; exchanges of the thread before it
+  std::vector<RankProgress> ranks_;
   int64_t tokens_since_log_ = 0;
 };
 

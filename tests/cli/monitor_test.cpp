@@ -1,6 +1,8 @@
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <sstream>
 #include <thread>
 
 #include "cli/cli_testing.h"
@@ -10,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class MonitorCommand : public CliTest {
  protected:
@@ -50,6 +53,70 @@ TEST_F(MonitorCommand, ShowsARunThatIsUnderWay) {
   EXPECT_EQ(roles, seen["planned_bytes"].get<int64_t>());
   EXPECT_THAT(table.out, AllOf(HasSubstr("job.yaml"), HasSubstr("1.00 GiB"), HasSubstr("optimizer state")));
   EXPECT_TRUE(json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"].empty());
+}
+
+TEST_F(MonitorCommand, ShowsEveryRank) {
+  const pid_t child = start({"train", "job.yaml", "max_steps=1000000", "--devices", "2"}, "train.txt");
+  json seen;
+  for (int i = 0; i < 400 && (seen.empty() || seen["ranks"].empty()); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const Outcome outcome = run({"monitor", "--once", "--json", "-"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const json shown = json::parse(outcome.out);
+    ASSERT_LE(shown["runs"].size(), 1u) << "ranks are no runs of their own";
+    for (const json& each : shown["runs"]) seen = each;
+  }
+  // The second status at the earliest: by then exchanges were made.
+  for (int i = 0; i < 200 && !seen.empty() && seen["ranks"][1]["exchange_seconds"] == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (const json& each : json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"]) seen = each;
+  }
+  const Outcome table = run({"monitor", "--once"});
+  ::kill(child, SIGTERM);
+  finish(child);
+  ASSERT_FALSE(seen.empty());
+  ASSERT_EQ(seen["ranks"].size(), 2u);
+  EXPECT_EQ(seen["ranks"][0]["pid"], seen["pid"]);
+  EXPECT_NE(seen["ranks"][1]["pid"], seen["pid"]);
+  for (size_t r = 0; r < 2; ++r) {
+    const json& rank = seen["ranks"][r];
+    EXPECT_EQ(rank["rank"], r);
+    EXPECT_EQ(rank["host"], seen["ranks"][0]["host"]);
+    EXPECT_EQ(rank["planned_bytes"], seen["planned_bytes"]);
+    EXPECT_GT(rank["used_bytes"], 0);
+    EXPECT_LE(rank["used_bytes"], rank["planned_bytes"]);
+    EXPECT_GT(rank["exchange_seconds"], 0);
+    EXPECT_GT(rank["exchange_share"], 0);
+    EXPECT_LE(rank["exchange_share"], 1);
+  }
+  EXPECT_THAT(table.out,
+              AllOf(HasSubstr("2 on 1 host, "), HasSubstr("rank 0"), HasSubstr("rank 1"), HasSubstr("in exchanges")));
+}
+
+// A status as a run writes it, by this process.
+TEST_F(MonitorCommand, OneRankHasNoRowsOfRanksAndOldRunsAreShown) {
+  std::filesystem::create_directory(folder() / "runs");
+  std::filesystem::permissions(folder() / "runs", std::filesystem::perms::owner_all);
+  std::string stat = get_file("/proc/self/stat");
+  std::istringstream rest(stat.substr(stat.rfind(')') + 1));
+  std::string start;
+  for (int field = 3; field <= 22; ++field) rest >> start;
+  json status = {{"pid", ::getpid()}, {"process_start", std::stoll(start)}, {"job", "old.yaml"}};
+  const std::string file = "runs/" + std::to_string(::getpid()) + ".json";
+  put(file, status.dump());
+  EXPECT_THAT(run({"monitor", "--once"}).out, AllOf(HasSubstr("old.yaml"), Not(HasSubstr("rank"))));
+  for (int rank = 0; rank < 3; ++rank)
+    status["ranks"].push_back({{"host", rank < 2 ? "north" : "south\n"},
+                               {"pid", 100 + rank},
+                               {"planned_bytes", 4 << 20},
+                               {"used_bytes", (rank + 1) << 20},
+                               {"exchange_seconds", 0.5 * rank},
+                               {"train_seconds", 4}});
+  put(file, status.dump());
+  EXPECT_THAT(run({"monitor", "--once"}).out,
+              AllOf(HasSubstr("3 on 2 hosts, 0 % to 25 % of their time in exchanges"),
+                    HasSubstr("north: 2.00 MiB of 4.00 MiB (50 %), in exchanges 500 ms (12 %)"),
+                    HasSubstr("south?: 3.00 MiB of 4.00 MiB (75 %), in exchanges 1.00 s (25 %)")));
 }
 
 TEST_F(MonitorCommand, RefusesWhatDoesNotGoTogether) {

@@ -151,6 +151,14 @@ TEST(Meet, RanksThatDoNotComeAreNamed) {
   EXPECT_THAT(texts, Each("ranks 2, 3 of 4 have not come after 1 s: start them, or start all with fewer ranks"));
 }
 
+TEST(Meet, ARankThatDoesNotComeIsNamed) {
+  const TempFolder folder;
+  Rendezvous rendezvous = at_file(0, 2, folder / "store");
+  rendezvous.patience = std::chrono::seconds(1);
+  EXPECT_EQ(user_error_of([&] { meet(rendezvous); }),
+            "rank 1 of 2 has not come after 1 s: start it, or start all with fewer ranks");
+}
+
 TEST(Meet, TwoProcessesWithTheSameNumberAreRefused) {
   const TempFolder folder;
   const auto texts =

@@ -88,5 +88,35 @@ TEST(ExchangeCost, OfAStepIsThatOfItsSegments) {
   EXPECT_DOUBLE_EQ(exchanges_of_step(linked(), trace, 3).seconds, seconds);
 }
 
+Op on_target(Op op, CopyStage stage, BufferId target) {
+  op.exchange = stage;
+  op.arguments = {{Argument::Kind::tensor, stage == CopyStage::start, {View{target, DType::uint8, 0, {1}, {1}}}}};
+  if (stage == CopyStage::wait) op.link_bytes = 0;
+  return op;
+}
+
+// By hand: start 0.5; two ops of 1.5 s each (0.5 + 100 bytes), the exchange takes 5.5 s beside them; a second one that
+// does not run beside ops comes after it.
+TEST(ExchangeCost, OpsBesideAnExchangeHideItsTime) {
+  Trace trace;
+  Op work;
+  work.name = "aten::relu";
+  work.bytes_moved = 100;
+  trace.buffers.resize(2);
+  trace.ops = {on_target(exchange(30), CopyStage::start, 0), work, work, on_target(exchange(30), CopyStage::wait, 0)};
+  trace.segments = {{"micro", 0, 4}};
+  EXPECT_DOUBLE_EQ(segment_seconds(linked(), trace, "micro"), 6);
+  StepExchanges exchanges = exchanges_of_step(linked(), trace, 1);
+  EXPECT_DOUBLE_EQ(exchanges.seconds, 5.5);
+  EXPECT_DOUBLE_EQ(exchanges.waited, 2.5);
+
+  trace.ops.insert(trace.ops.begin() + 3, on_target(exchange(10), CopyStage::none, 1));
+  trace.segments[0].end = 5;
+  EXPECT_DOUBLE_EQ(segment_seconds(linked(), trace, "micro"), 6 + 3.5);
+  exchanges = exchanges_of_step(linked(), trace, 1);
+  EXPECT_DOUBLE_EQ(exchanges.seconds, 9);
+  EXPECT_DOUBLE_EQ(exchanges.waited, 6);
+}
+
 }  // namespace
 }  // namespace plimsoll

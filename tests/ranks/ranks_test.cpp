@@ -1,5 +1,4 @@
 // Steps of several ranks give the bits of one rank with as many micro batches, in the planned bytes.
-#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -11,99 +10,23 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <map>
 #include <sstream>
 
-#include "collectives/exchange_ops.h"
-#include "plimsoll/models.h"
 #include "plimsoll/training.h"
+#include "ranks/decoder_training.h"
 #include "ranks/forked_ranks.h"
-#include "run/batches.h"
 #include "test_files.h"
 
 namespace plimsoll {
 namespace {
 
-using testing::Batch;
 using ::testing::HasSubstr;
+using testing::options_of;
+using testing::RankCase;
+using testing::reference_text;
 using testing::run_ranks;
-using testing::token_batch;
-
-constexpr int64_t kSamples = 2, kTime = 16, kVocabulary = 320;
-constexpr int kSteps = 3;
-
-// Matrices of 64 x 320 and 64 x 256 are sliced over up to four ranks; 64 x 64 are over one only, norms never.
-Step small_decoder() {
-  DecoderConfig config;
-  config.vocab_size = kVocabulary;
-  config.hidden_size = 64;
-  config.intermediate_size = 256;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.dropout = 0.1;
-  return decoder_step(config, kSamples, kTime);
-}
-
-struct RankCase {
-  std::string name;
-  int ranks = 2;
-  int64_t accumulation = 1;
-  std::function<void(TrainingOptions&)> change = [](TrainingOptions&) {};
-};
-
-std::ostream& operator<<(std::ostream& out, const RankCase& each) {
-  return out << each.name << ", " << each.ranks << " ranks, accumulation " << each.accumulation;
-}
-
-TrainingOptions options_of(const RankCase& of, int ranks, int rank, Strategy strategy) {
-  TrainingOptions options;
-  options.threads = 1;
-  options.seed = 5;
-  options.accumulate = ranks > 1 ? of.accumulation > 1 : of.ranks * of.accumulation > 1;
-  options.max_grad_norm = 0.5;
-  of.change(options);
-  options.ranks = {.count = ranks, .rank = rank, .strategy = strategy};
-  return options;
-}
-
-// Losses, norms and the bytes of the parameters, as text; of slices the whole.
-std::string train(const RankCase& of, int ranks, int rank, Strategy strategy,
-                  const std::shared_ptr<Exchange>& exchange) {
-  TrainingOptions options = options_of(of, ranks, rank, strategy);
-  options.exchange = exchange;
-  Training training(small_decoder(), options);
-  training.start();
-  const int64_t all = of.ranks * of.accumulation, own = all / ranks;
-  torch::manual_seed(2);
-  std::string text;
-  for (int step = 0; step < kSteps; ++step) {
-    std::vector<Batch> batches;
-    for (int64_t i = 0; i < all; ++i) {
-      const Batch batch = token_batch(kSamples, kTime, kVocabulary);
-      if (i % ranks == rank) batches.push_back(batch);
-    }
-    EXPECT_EQ(static_cast<int64_t>(batches.size()), own);
-    const StepResult result = training.step(batches, 1e-2);
-    text += fmt::format("loss {} norm {} skipped {}\n", result.loss, result.gradient_norm, result.skipped);
-  }
-  const auto slices = training.slices();
-  for (const auto& [name, tensor] : training.state()) {
-    at::Tensor whole = tensor.contiguous().view(-1);
-    if (const auto found = slices.find(name); found != slices.end()) {
-      at::Tensor padded = at::zeros({whole.numel() * ranks}, whole.options());
-      padded.narrow(0, rank * whole.numel(), whole.numel()).copy_(whole);
-      exchange->all_gather(padded);
-      int64_t elements = 1;
-      for (const int64_t size : found->second) elements *= size;
-      whole = padded.narrow(0, 0, elements).clone();
-    }
-    const std::string_view bytes(static_cast<const char*>(whole.const_data_ptr()), whole.nbytes());
-    text += fmt::format("{} {:x}\n", name, std::hash<std::string_view>()(bytes));
-  }
-  const int64_t planned = training.plan().peak_bytes, used = training.used().measured_peak();
-  if (planned != used) text += fmt::format("{} bytes used, {} planned\n", used, planned);
-  return text;
-}
+using testing::small_decoder;
+using testing::train_steps;
 
 class Ranks : public ::testing::TestWithParam<RankCase> {
  protected:
@@ -142,13 +65,12 @@ TEST(RankBytes, AreFewerWithEveryStrategy) {
 
 TEST_P(Ranks, GiveTheBitsOfOne) {
   const RankCase of = GetParam();
-  const std::string reference =
-      run_ranks(1, folder_.path(), [&](int, const auto& none) { return train(of, 1, 0, Strategy::ddp, none); })[0];
+  const std::string reference = reference_text(small_decoder(), of, folder_.path());
   EXPECT_THAT(reference, HasSubstr("loss "));
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1, Strategy::zero2, Strategy::zero3}) {
     const std::vector<std::string> texts =
         run_ranks(of.ranks, folder_.path(), [&](int rank, const std::shared_ptr<Exchange>& exchange) {
-          return train(of, of.ranks, rank, strategy, exchange);
+          return train_steps(small_decoder(), of, options_of(of, of.ranks, rank, strategy, exchange));
         });
     for (const std::string& text : texts) EXPECT_EQ(text, reference) << name_of(strategy);
   }

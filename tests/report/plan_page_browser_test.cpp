@@ -211,6 +211,46 @@ TEST_F(PlanPageInBrowser, HoverTellsOfBuffersAndOps) {
     EXPECT_THAT(op, HasSubstr(part));
 }
 
+TEST_F(PlanPageInBrowser, ExchangesHaveALaneWithTheirBytesOnHover) {
+  Plan plan = page_plan();
+  plan.trace.ops[5].name = "plimsoll::reduce_scatter_";
+  plan.trace.ops[5].link_bytes = 3 * KiB;
+  plan.trace.ops[8].link_bytes = 2 * KiB;
+  PlanPage page = page_of(plan);
+  page.op_seconds.assign(10, 2e-3);
+  const Json seen = look(to_html(page), R"js(
+    const lane = (index) => planPage.exchangePlace(index), at = (x, y) => colourAt('timeline', x, y).join();
+    seen.first = at(lane(0).x, lane(0).y);
+    seen.second = at(lane(1).x, lane(1).y);
+    seen.between = at((lane(0).x + lane(1).x) / 2, lane(0).y);
+    pointAt('timeline', lane(0).x, lane(0).y);
+    seen.tip = tipText();
+    pointAt('timeline', (lane(0).x + lane(1).x) / 2, lane(0).y);
+    seen.other = tipText();
+    const {x, y} = planPage.placeOf(8, 1000);
+    pointAt('timeline', x, y);
+    seen.op = tipText();
+    document.querySelector('[data-axis="time"]').click();
+    pointAt('timeline', lane(0).x, lane(0).y);
+    seen.time = tipText();
+    seen.exchange = colourOf('exchange').join();
+    seen.legend = document.querySelector('.legend').innerText;
+    seen.grid = colourOf('grid').join();
+  )js");
+  EXPECT_EQ(seen["fault"], "");
+  EXPECT_EQ(seen["first"], seen["exchange"]);
+  EXPECT_EQ(seen["second"], seen["exchange"]);
+  EXPECT_EQ(seen["between"], seen["grid"]);
+  EXPECT_THAT(std::string(seen["legend"]), HasSubstr("exchange between ranks (2 of the ops, 5.00 KiB sent)"));
+  const std::string tip = seen["tip"];
+  for (const char* part : {"plimsoll::reduce_scatter_", "layers.1 · backward, micro · op 6 of 10",
+                           "sent to other ranks\n3.00 KiB (3,072 bytes)"})
+    EXPECT_THAT(tip, HasSubstr(part));
+  EXPECT_THAT(std::string(seen["other"]), ::testing::Not(HasSubstr("sent to")));
+  EXPECT_THAT(std::string(seen["op"]), HasSubstr("sent to other ranks\n2.00 KiB"));
+  EXPECT_THAT(std::string(seen["time"]), HasSubstr("predicted time\n2 ms"));
+}
+
 TEST_F(PlanPageInBrowser, WorksFromTheKeyboard) {
   const Plan plan = page_plan();
   PlanPage page = page_of(plan);

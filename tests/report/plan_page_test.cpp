@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -209,6 +210,50 @@ TEST(PlanPage, TimesAreStartsOfOps) {
   // What no clock could count takes no time; the last entry is the end of the trace.
   EXPECT_THAT(sums(data_in(html)["ops"]["start"]),
               ElementsAre(0, 1000000, 3000000, 3000000, 3000000, 3000000, 3000000, 3000000, 4000000, 4000000, 4000001));
+}
+
+TEST(PlanPage, ExchangesHaveALaneAndALegend) {
+  Plan plan = page_plan();
+  const std::string without = to_html(page_of(plan));
+  EXPECT_THAT(without, Not(HasSubstr("exchange between ranks")));
+  EXPECT_THAT(without, Not(HasSubstr("strip below the phases")));
+  EXPECT_TRUE(data_in(without)["exchanges"]["op"].empty());
+  plan.trace.ops[5].link_bytes = 3 * KiB;
+  plan.trace.ops[8].link_bytes = 2 * KiB;
+  const std::string html = to_html(page_of(plan));
+  EXPECT_THAT(html,
+              HasSubstr("exchange between ranks (2 of the ops, <span title=\"5,120 bytes\">5.00 KiB</span> sent)"));
+  EXPECT_THAT(html, HasSubstr("The strip below the phases shows the exchanges between ranks."));
+  const Json exchanges = data_in(html)["exchanges"];
+  EXPECT_THAT(sums(exchanges["op"]), ElementsAre(5, 8));
+  EXPECT_EQ(exchanges["length"], Json({1, 1}));
+  EXPECT_EQ(exchanges["bytes"], Json({3 * KiB, 2 * KiB}));
+}
+
+// Of an exchange that runs beside other ops, the rectangle goes on to the op that waits for it.
+TEST(PlanPage, AnExchangeBesideOthersLastsUntilItIsWaitedFor) {
+  Trace trace;
+  const auto add = [&](CopyStage stage, BufferId target, int64_t bytes) {
+    Op& op = trace.ops.emplace_back();
+    op.exchange = stage;
+    op.link_bytes = bytes;
+    const View view{target, DType::uint8, 0, {64}, {1}};
+    op.arguments = {{Argument::Kind::tensor, stage != CopyStage::wait, {view}}};
+  };
+  add(CopyStage::start, 0, 100);
+  add(CopyStage::start, 1, 200);
+  add(CopyStage::none, 2, 0);
+  add(CopyStage::wait, 0, 0);
+  add(CopyStage::none, 2, 300);
+  add(CopyStage::wait, 1, 0);
+  const auto spans = [&](size_t max_drawn) {
+    std::vector<std::array<int64_t, 3>> all;
+    for (const PageExchange& each : page_exchanges(trace, max_drawn)) all.push_back({each.begin, each.end, each.bytes});
+    return all;
+  };
+  using Span = std::array<int64_t, 3>;
+  EXPECT_THAT(spans(9), ElementsAre(Span{0, 4, 100}, Span{1, 6, 200}, Span{4, 5, 300}));
+  EXPECT_THAT(spans(2), ElementsAre(Span{1, 6, 200}, Span{4, 5, 300})) << "the largest";
 }
 
 TEST(PlanPage, FrontierIsSortedAndSaysWhatIsUnknown) {

@@ -67,6 +67,54 @@ TEST_F(RunStatusTest, NumbersThatAreNotFiniteDoNotSpoilIt) {
   EXPECT_EQ(live_runs({folder_}).size(), 1u);
 }
 
+TEST_F(RunStatusTest, HasARowForEachRank) {
+  RunStatusFile file(folder_);
+  RunStatus status = mine();
+  for (int64_t rank = 0; rank < 1030; ++rank)
+    status.ranks.push_back({.host = "node\"" + std::to_string(rank),
+                            .pid = 100 + rank,
+                            .planned_bytes = 2000,
+                            .used_bytes = 1000 + rank,
+                            .exchange_seconds = 1.5,
+                            .train_seconds = 6});
+  status.ranks[1].exchange_seconds = std::numeric_limits<double>::infinity();
+  file.write(status);
+  const auto runs = live_runs({folder_});
+  ASSERT_EQ(runs.size(), 1u);
+  ASSERT_EQ(runs[0].ranks.size(), 1024u);
+  const RankStatus& last = runs[0].ranks.back();
+  EXPECT_EQ(last.host, "node\"1023");
+  EXPECT_EQ(last.pid, 1123);
+  EXPECT_EQ(last.planned_bytes, 2000);
+  EXPECT_EQ(last.used_bytes, 2023);
+  EXPECT_EQ(last.exchange_seconds, 1.5);
+  EXPECT_EQ(last.train_seconds, 6);
+  EXPECT_EQ(runs[0].ranks[1].exchange_seconds, 0);
+}
+
+// An earlier or a later version of the program wrote the file.
+TEST_F(RunStatusTest, MissingAndUnknownFieldsAreNoFault) {
+  const std::string pid = std::to_string(::getpid());
+  const std::string known = "{\"pid\": " + pid +
+                            ", \"process_start\": " + std::to_string(process_start_of(::getpid()).value()) +
+                            ", \"step\": 4";
+  for (const std::string& more :
+       {std::string("}"),
+        std::string(", \"later\": {\"x\": [1]}, \"ranks\": [{\"host\": \"a\", \"later\": 2}, {}]}")}) {
+    std::ofstream(folder_ / (pid + ".json")) << known << more;
+    const auto runs = live_runs({folder_});
+    ASSERT_EQ(runs.size(), 1u) << more;
+    EXPECT_EQ(runs[0].step, 4);
+    EXPECT_EQ(runs[0].budget_bytes, 0);
+    EXPECT_EQ(runs[0].ranks.size(), more.size() > 1 ? 2u : 0u);
+  }
+  for (const char* wrong :
+       {", \"ranks\": [{\"host\": 1}]}", ", \"ranks\": [{\"pid\": \"x\"}]}", ", \"loss\": \"x\"}"}) {
+    std::ofstream(folder_ / (pid + ".json")) << known << wrong;
+    EXPECT_TRUE(live_runs({folder_}).empty()) << wrong;
+  }
+}
+
 TEST_F(RunStatusTest, OfAProcessThatIsGoneIsRemoved) {
   const pid_t child = ::fork();
   if (child == 0) {

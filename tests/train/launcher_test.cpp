@@ -110,6 +110,11 @@ TEST(Launcher, WrongNumbersOfTorchrunNameTheirVariable) {
   EXPECT_THAT(launcher_refusal(changed(kTorchrun, "LOCAL_RANK", "4")), HasSubstr("LOCAL_RANK is '4'"));
   EXPECT_THAT(launcher_refusal(changed(kTorchrun, "LOCAL_WORLD_SIZE", "9")), HasSubstr("LOCAL_WORLD_SIZE is '9'"));
   EXPECT_THAT(launcher_refusal(changed(kTorchrun, "MASTER_PORT", "70000")), HasSubstr("MASTER_PORT is '70000'"));
+  EXPECT_THAT(launcher_refusal(changed(kTorchrun, "LOCAL_RANK", "first")),
+              AllOf(HasSubstr("LOCAL_RANK is 'first'"), HasSubstr("a whole number from 0 to 3")));
+  EXPECT_THAT(launcher_refusal({{"RANK", "1"}}),
+              AllOf(HasSubstr("RANK is '1', but WORLD_SIZE is not set"), HasSubstr("number of processes")));
+  EXPECT_FALSE(met({{"RANK", "1"}, {"WORLD_SIZE", "1"}}));
   EXPECT_THAT(launcher_refusal(lacking(kTorchrun, "MASTER_ADDR")), HasSubstr("MASTER_ADDR is not set"));
   EXPECT_THAT(launcher_refusal(changed(kTorchrun, "TORCHELASTIC_RESTART_COUNT", "x")),
               HasSubstr("TORCHELASTIC_RESTART_COUNT is 'x'"));

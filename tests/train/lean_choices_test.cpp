@@ -29,6 +29,19 @@ class LeanChoices : public ::testing::Test {
   TempFolder folder_;
 };
 
+// Other accumulators are rounded at random, and refused for several devices.
+TEST_F(LeanChoices, SeveralDevicesSumInFloat32) {
+  Job job = open_job();
+  job.batch_size = 8;
+  job.micro_batch_size = 2;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+  job.devices = 2;
+  EXPECT_THAT(lean_choices(job),
+              ::testing::Each(::testing::Field(&LeanChoice::accumulator_dtype, AccumulatorDtype::float32)));
+  job.budget.device = 1;
+  EXPECT_FALSE(plan_job(job).plan.fits);  // all choices were planned
+}
+
 TEST_F(LeanChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   Job job = open_job();
   const auto all = lean_choices(job);

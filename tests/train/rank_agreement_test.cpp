@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <functional>
+#include <map>
 
 #include "collectives/ranks.h"
 #include "plimsoll/bytes.h"
@@ -51,10 +53,55 @@ TEST(RankAgreement, OneRankAgreesWithItself) {
   EXPECT_TRUE(alone.same_choices({}));
   EXPECT_TRUE(alone.any(true));
   EXPECT_FALSE(alone.any(false));
+  EXPECT_TRUE(alone.between_steps(true, {}).stop);
+  EXPECT_FALSE(alone.between_steps(false, {}).stop);
+  EXPECT_TRUE(alone.between_steps(false, {}).ranks.empty());
   EXPECT_THAT(alone.in_turn({1, 2}, 2), ElementsAre(1, 2));
   std::map<std::string, at::Tensor> sums{{"loss", at::ones({2}, at::kDouble)}};
   alone.add_up(sums);
   EXPECT_EQ(sums.at("loss").sum().item<double>(), 2);
+}
+
+std::vector<std::string> refusals_of_jobs(const std::vector<Job>& jobs) {
+  return run_ranks(static_cast<int>(jobs.size()), [&](Exchange& exchange) {
+    RankAgreement(&exchange).require_same_job(jobs[static_cast<size_t>(exchange.rank())]);
+  });
+}
+
+TEST(RankAgreement, JobsThatDifferAreNamedByTheirKey) {
+  Job job;
+  job.batch_size = 4;
+  job.data.files = {"a/text.txt"};
+  const std::map<std::string, std::function<void(Job&)>> changes = {
+      {"max_steps is 7 on rank 1 and 1000 on rank 0", [](Job& o) { o.max_steps = 7; }},
+      {"seed is 3 on rank 1 and 0 on rank 0", [](Job& o) { o.seed = 3; }},
+      {"batch_size is 8 on rank 1 and 4 on rank 0", [](Job& o) { o.batch_size = 8; }},
+      {"gradient_accumulation_steps is 2 on rank 1 and auto",
+       [](Job& o) {
+         o.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+       }},
+      {"optimizer.learning_rate is 0.5 on rank 1", [](Job& o) { o.optimizer.learning_rate = 0.5; }},
+      {"model.hidden_size is 96 on rank 1", [](Job& o) { o.model.decoder.hidden_size = 96; }},
+      {"data.files is other.txt on rank 1 and text.txt on rank 0", [](Job& o) { o.data.files = {"a/other.txt"}; }},
+      {"precision is auto on rank 1 and 32-true on rank 0", [](Job& o) { o.precision.reset(); }},
+      {"lora.rank is 8 on rank 1 and not set", [](Job& o) { o.fine_tuning.lora.modules = {"*.qkv"}; }},
+      {"checkpoint.directory is runs on rank 1 and none on rank 0", [](Job& o) { o.checkpoint.directory = "runs"; }},
+  };
+  for (const auto& [said, change] : changes) {
+    Job other = job;
+    change(other);
+    for (const std::string& error : refusals_of_jobs({job, other, job})) EXPECT_THAT(error, HasSubstr(said));
+  }
+}
+
+TEST(RankAgreement, JobsMayDifferInWhatIsOfTheHost) {
+  Job job, other;
+  job.data.files = {"a/text.txt"};
+  other.data.files = {"b/text.txt"};
+  other.threads = 3;
+  other.budget.device = GiB;
+  other.log.metrics_file = "metrics.jsonl";
+  for (const std::string& error : refusals_of_jobs({job, other})) EXPECT_EQ(error, "");
 }
 
 TEST(RankAgreement, TheLeastBudgetOfEachMemoryCounts) {
@@ -177,6 +224,47 @@ TEST(RankAgreement, WhatOneRankWantsAllHear) {
     EXPECT_THAT(on_ranks<int>(3, [&](const RankAgreement& agreement,
                                      int64_t rank) { return agreement.any(rank == wants) ? 1 : 0; }),
                 ::testing::Each(wants >= 0 ? 1 : 0));
+}
+
+TEST(RankAgreement, TheProfileIsThatOfTheFirst) {
+  const auto profiles = on_ranks<std::optional<ProfileOptions>>(3, [](const RankAgreement& agreement, int64_t rank) {
+    return agreement.first_rank_profile({.file = "profile.json", .first_step = 7 + rank, .steps = 5 + rank});
+  });
+  for (size_t rank = 0; rank < profiles.size(); ++rank) {
+    ASSERT_TRUE(profiles[rank]);
+    EXPECT_EQ(profiles[rank]->file, rank == 0 ? "profile.json" : "");
+    EXPECT_EQ(profiles[rank]->first_step, 7);
+    EXPECT_EQ(profiles[rank]->steps, 5);
+  }
+  for (const auto& none : on_ranks<std::optional<ProfileOptions>>(2, [](const RankAgreement&agreement, int64_t rank) {
+         return agreement.first_rank_profile(rank == 1 ? ProfileOptions{.file = "other.json"} : ProfileOptions{});
+       }))
+    EXPECT_FALSE(none);
+  EXPECT_EQ(RankAgreement(nullptr).first_rank_profile({.file = "a"})->file, "a");
+  EXPECT_FALSE(RankAgreement(nullptr).first_rank_profile({}));
+}
+
+TEST(RankAgreement, AllHaveTheFiguresOfAllBetweenSteps) {
+  for (const int64_t stops : {-1, 0, 2})
+    for (const auto& [stop, ranks] :
+         on_ranks<RankAgreement::BetweenSteps>(3, [&](const RankAgreement&agreement, int64_t rank) {
+           return agreement.between_steps(rank == stops, {.memory_used = 100 + rank,
+                                                          .memory_planned = 200 + rank,
+                                                          .exchange_seconds = 0.25 * static_cast<double>(rank),
+                                                          .train_seconds = 2});
+         })) {
+      EXPECT_EQ(stop, stops >= 0);
+      ASSERT_EQ(ranks.size(), 3u);
+      for (int64_t rank = 0; rank < 3; ++rank) {
+        const RankProgress& of = ranks[static_cast<size_t>(rank)];
+        EXPECT_EQ(of.memory_used, 100 + rank);
+        EXPECT_EQ(of.memory_planned, 200 + rank);
+        EXPECT_EQ(of.exchange_seconds, 0.25 * static_cast<double>(rank));
+        EXPECT_EQ(of.train_seconds, 2);
+        EXPECT_EQ(of.pid, ::getpid());
+        EXPECT_FALSE(of.host.empty());
+      }
+    }
 }
 
 // More numbers than one text carries; the last ranks may have one less.

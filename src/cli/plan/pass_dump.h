@@ -1,4 +1,4 @@
-// --dump-passes: the passes that made the plan, as a list, and the trace after each as a file.
+// Implements --dump-passes: a list of the passes that made the plan, and a file with the trace after each.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,18 @@
 
 namespace plimsoll::cli {
 
+/// The list of the passes, for people and for programs.
 struct PassDump {
   std::string table;  ///< a row for each pass
   Json json;          ///< [{"pass", "applied", "changed", "ops", "buffers", "live_bytes", "file"}, …]
 };
 
-/// Whether a file of this name may be one that a dump writes: passes.txt or NN-PASS.txt.
+/// Returns true if a dump may write a file of this name: passes.txt or NN-PASS.txt.
 bool is_pass_file(const std::string& name);
 
-/// Runs the passes of the plan again. Writes NN-PASS.txt into `folder`, which is made if it is missing: the listing of
-/// the trace after each pass that changed it, "00-recorded.txt" first; and at last passes.txt, the table. It first
-/// removes the files that an earlier dump of these passes left. Throws UserError (failure) for what the system refuses.
+/// Runs the passes of the plan again. Makes `folder` if it is missing and removes the files of an earlier dump. Writes
+/// NN-PASS.txt, the listing of the trace after each pass that changed it, "00-recorded.txt" first; then passes.txt, the
+/// table. Throws UserError (failure) if the system refuses a file.
 PassDump dump_passes(const PlannedJob& planned, const std::filesystem::path& folder, const Screen& screen);
 
 }  // namespace plimsoll::cli

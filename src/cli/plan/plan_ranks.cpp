@@ -48,10 +48,10 @@ std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const
   rows.emplace_back("sent per step", fmt::format("{} ({} bytes) per device, in {} exchanges",
                                                  format_bytes(exchanges.bytes), exchanges.bytes, exchanges.count));
   if (!planned.plan.fits) return rows;
-  rows.emplace_back(
-      "of which exchanges",
-      fmt::format("{} of the step, not overlapped; {} without the links", short_seconds(exchanges.seconds),
-                  short_seconds(std::max(0.0, planned.step_seconds - exchanges.seconds))));
+  rows.emplace_back("exchanges",
+                    fmt::format("{} on the links, of which ops wait {}; the step takes {} without the links",
+                                short_seconds(exchanges.seconds), short_seconds(exchanges.waited),
+                                short_seconds(std::max(0.0, planned.step_seconds - exchanges.waited))));
   rows.emplace_back("all devices", fmt::format("{} {}/s", short_count(units_per_second_of_all(planned)), unit_of(job)));
   return rows;
 }
@@ -66,6 +66,7 @@ void add_ranks(Json& json, const Job& job, const PlannedJob& planned) {
   const bool known = !several || exchanges.count > 0;
   json["link_bytes_per_step"] = known ? Json(exchanges.bytes) : Json();
   json["exchange_seconds_per_step"] = known ? Json(exchanges.seconds) : Json();
+  json["exchange_wait_seconds_per_step"] = known ? Json(exchanges.waited) : Json();
   json["units_per_second_all_devices"] = known ? Json(units_per_second_of_all(planned)) : Json();
 }
 

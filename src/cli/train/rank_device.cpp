@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "device/utilisation.h"
@@ -37,6 +38,12 @@ int64_t present_devices(const std::string& device) {
   return std::ranges::count(gpus_in_use(), source, &GpuUse::source);
 }
 
+/// Ranks that the CPU may have: each takes a process with some hundred MiB, and a step waits for all of them.
+int64_t max_ranks_of_cpu() {
+  constexpr int64_t kAlways = 64, kOfCore = 4;
+  return std::max<int64_t>(kAlways, kOfCore * std::thread::hardware_concurrency());
+}
+
 void require_one(const std::string& device, int count) {
   if (device == "mps" && count > 1)
     throw UserError(fmt::format("{} ranks, but this machine has one device of type mps; set devices=1", count));
@@ -65,8 +72,17 @@ void choose_device_of_rank(const std::string& device, int local_rank, int local_
   if (own) ::setenv(variable, own->c_str(), 1);
 }
 
+bool lists_devices(const std::string& device) {
+  return device == "cpu" || present_devices(device) > 0;
+}
+
 void require_devices(const std::string& device, int count) {
-  if (device == "cpu") return;
+  if (device == "cpu") {
+    if (count > max_ranks_of_cpu())
+      throw UserError(fmt::format("{} ranks on the CPU of this machine, which has {} cores; set devices to at most {}",
+                                  count, std::thread::hardware_concurrency(), max_ranks_of_cpu()));
+    return;
+  }
   require_one(device, count);
   visible_device_of(0, count, text_of(variable_of(device)), present_devices(device), false);
 }

@@ -12,9 +12,9 @@ struct RankProcesses {
   int count = 1;
   std::string program = {};                 ///< path; empty: this program
   std::vector<std::string> arguments = {};  ///< the first is the program's name; empty: those of this process
-  /// After the first rank has failed the others end by themselves within this time, or get SIGTERM.
+  /// Time in which the other ranks end by themselves after the first has failed; then they get SIGTERM.
   std::chrono::milliseconds patience = std::chrono::seconds(10);
-  std::chrono::milliseconds grace = std::chrono::seconds(5);  ///< from SIGTERM to SIGKILL
+  std::chrono::milliseconds grace = std::chrono::seconds(5);  ///< time from SIGTERM to SIGKILL
 };
 
 /// Runs the processes and waits for all of them. Returns the exit code of the first that failed, 0 if none did.

@@ -78,6 +78,14 @@ void RunPublisher::stepped(const TrainProgress& progress) {
   status_.units_per_second = progress.tokens_per_second;
   status_.step_seconds = progress.step_seconds;
   status_.used_bytes = progress.memory_used;
+  status_.ranks.clear();
+  for (const RankProgress& rank : progress.ranks)
+    status_.ranks.push_back({.host = rank.host,
+                             .pid = rank.pid,
+                             .planned_bytes = rank.memory_planned,
+                             .used_bytes = rank.memory_used,
+                             .exchange_seconds = rank.exchange_seconds,
+                             .train_seconds = rank.train_seconds});
   publish(first);
   next_.stepped(progress);
 }

@@ -249,6 +249,7 @@ Job job_of(const JobArguments& arguments, const std::optional<Rendezvous>& rende
 int run_ranks(const TrainArguments& all, const Job& job) {
   all.job.output.require_writable();
   require_devices(job.device, static_cast<int>(job.devices));
+  if (!lists_devices(job.device)) require_device_of(job);  // said once, not by every rank
   if (job.device == "cpu" && job.devices > cores())
     tell(fmt::format("{} ranks share {} core{}: a step takes longer than with fewer ranks\n", job.devices, cores(),
                      cores() == 1 ? "" : "s"));

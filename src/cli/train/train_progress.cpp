@@ -36,6 +36,7 @@ TrainProgressView::TrainProgressView(const Job& job, StopSignals& signals)
       max_steps_(job.max_steps),
       every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)),
       unit_(unit_of(job)),
+      states_budget_(job.budget.device.has_value()),
       planning_(std::make_unique<Waiting>("planning")) {
   signals_.answer_with("stopping; nothing is trained yet; press Ctrl-C again to stop immediately");
 }
@@ -60,6 +61,10 @@ void TrainProgressView::planned(const PlannedJob& job) {
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
   if (!job.settings.slow_products.empty()) note(job.settings.slow_products);
+  // A budget of the job has a reason only if another rank has a smaller one.
+  if (states_budget_)
+    for (const Reason& reason : job.settings.reasons)
+      if (reason.decision.starts_with("memory_budget: ")) note(fmt::format("{}: {}", reason.decision, reason.why));
   begin_steps();
 }
 

@@ -41,6 +41,7 @@ class TrainProgressView : public TrainObserver {
   int64_t max_steps_;
   int64_t every_n_steps_;
   std::string unit_;        ///< "tokens" or "samples"
+  bool states_budget_;      ///< the job has memory_budget
   int64_t first_step_ = 0;  ///< done before this run
   std::string preparing_what_;
   std::unique_ptr<Waiting> planning_;  ///< until there is anything to tell

@@ -1,5 +1,5 @@
-// c10d's process group on NCCL, as a DeviceGroup. In a file of its own: libtorch's headers of it need those of NCCL,
-// cuBLAS, cuSPARSE and cuSOLVER.
+// Implements DeviceGroup by c10d's process group on NCCL. It has a file of its own because libtorch's headers of that
+// group need those of NCCL, cuBLAS, cuSPARSE and cuSOLVER.
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>

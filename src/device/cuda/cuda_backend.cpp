@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <deque>
+#include <mutex>
 
 #include "device/backend_library.h"
 #include "device/cuda/cuda_allocator.h"
@@ -67,6 +69,52 @@ std::string what_is_thrown() {
     return "an exception of no known kind";
   }
 }
+
+class CudaSideLine final : public SideLine {
+ public:
+  explicit CudaSideLine(const c10::cuda::CUDAStream& before)
+      : before_(before), stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, before.device_index())) {}
+  ~CudaSideLine() override {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+  CudaSideLine(const CudaSideLine&) = delete;
+  CudaSideLine& operator=(const CudaSideLine&) = delete;
+
+  void follow() override {
+    cudaEvent_t event = nullptr;
+    require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    require(cudaEventRecord(event, before_), "marking where ops are");
+  }
+
+  void run(AllocationFrame& frame, const std::function<void()>& op) override {
+    const c10::cuda::CUDAStreamGuard guard(stream_);
+    cudaEvent_t event = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      check(!events_.empty(), "the side line runs more ops than follow what was run");
+      event = events_.front();
+      events_.pop_front();
+    }
+    const cudaError_t error = cudaStreamWaitEvent(stream_, event);
+    cudaEventDestroy(event);  // once it was reached
+    require(error, "waiting for ops before an exchange");
+    allocator::begin_op(frame);
+    try {
+      op();
+    } catch (...) {
+      allocator::end_op();
+      throw;
+    }
+    allocator::end_op();
+  }
+
+ private:
+  const c10::cuda::CUDAStream before_, stream_;
+  std::mutex mutex_;
+  std::deque<cudaEvent_t> events_;
+};
 
 class CudaBackend final : public Backend {
  public:
@@ -126,6 +174,7 @@ class CudaBackend final : public Backend {
   }
 
   std::unique_ptr<CopyEngine> copy_engine() override { return std::make_unique<CudaCopies>(stream_); }
+  std::unique_ptr<SideLine> side_line() override { return std::make_unique<CudaSideLine>(stream_); }
   void write(Arena& arena, int64_t offset, const void* source, int64_t bytes) override {
     staging_.write(arena.data() + offset, static_cast<const std::byte*>(source), bytes);
   }

@@ -114,7 +114,7 @@ DevicesAnswer meant(std::string_view key, std::string_view value) {
 
 DevicesAnswer of_count(std::string_view text) {
   const auto count = count_in(text);
-  if (count == 0) return {Kind::refused, "device: cpu says that there is none to train on"};
+  if (count == 0) return {Kind::refused, "it must be at least 1; to train on the CPU set device: cpu"};
   return meant("devices", count ? std::to_string(*count) : std::string(text));
 }
 

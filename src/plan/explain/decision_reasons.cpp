@@ -58,6 +58,16 @@ Reason fusing_reason(const PlanOptions& options, const Plan& plan) {
           fmt::format("{} ops run as {} fused ops, which read and write fewer bytes", plan.fused_ops, fused)};
 }
 
+Reason overlap_reason(const PlanOptions& options, const Plan& plan) {
+  const auto beside = std::ranges::count(plan.trace.ops, CopyStage::start, &Op::exchange);
+  const auto all = std::ranges::count_if(plan.trace.ops, [](const Op& op) { return op.link_bytes > 0; });
+  const StepExchanges exchanges = exchanges_of_step(options.cost, plan.trace, options.micro_batches,
+                                                    options.micro_batches > 1 && plan.trace.segment("remainder"));
+  return {"exchanges: beside other ops",
+          fmt::format("{} of {} exchanges run beside other ops; {:.0f} % of their predicted time is hidden", beside,
+                      all, 100 * (1 - exchanges.waited / std::max(exchanges.seconds, 1e-12)))};
+}
+
 Reason grouping_reason(const PlanOptions& options, const GroupedUpdates& grouped) {
   return {compile_decision(options),
           fmt::format("{} updates of small parameters run as {} groups, which share threads and launches",

@@ -22,6 +22,9 @@ Reason update_reason(const PlanOptions& options, const Plan& plan);
 /// Of ops that run as one, where the plan has such.
 Reason fusing_reason(const PlanOptions& options, const Plan& plan);
 
+/// Of exchanges between ranks that run beside other ops, where the plan has such.
+Reason overlap_reason(const PlanOptions& options, const Plan& plan);
+
 /// Of updates that run as one.
 Reason grouping_reason(const PlanOptions& options, const GroupedUpdates& grouped);
 

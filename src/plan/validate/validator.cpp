@@ -31,10 +31,11 @@ class Arena {
       check_copies(i, segment);
       run_op(i, segment);
     }
-    for (const auto& [target, source] : in_flight_)
-      if (fault_.empty())
-        fault_ = fmt::format("segment '{}' ends before the copy to buffer {} ('{}') was waited for", segment.name,
-                             target, plan_.trace.buffers[target].label);
+    for (const auto& [what, under_way] : {std::pair("copy", &copies_), {"exchange", &exchanges_}})
+      for (const auto& [target, source] : *under_way)
+        if (fault_.empty())
+          fault_ = fmt::format("segment '{}' ends before the {} to buffer {} ('{}') was waited for", segment.name, what,
+                               target, plan_.trace.buffers[target].label);
   }
 
   // What the host writes, before anything runs or before a segment: its place is its own from the first time on.
@@ -96,23 +97,46 @@ class Arena {
   }
 
   // The first fault is the one that is told.
-  void complain_of(int32_t index, const Segment& segment, BufferId buffer, const char* what) {
+  void complain_of(int32_t index, const Segment& segment, BufferId buffer, const std::string& what) {
     if (fault_.empty())
       fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, plan_.trace.ops[index].name,
                            segment.name, buffer, plan_.trace.buffers[buffer].label, what);
   }
 
-  // Copies run while other ops do: until they are waited for, nobody may touch what they write, or write what they
-  // read.
+  // What is started runs while other ops do: until it is waited for, nobody may touch what it writes, or write what it
+  // reads. Gives false for the wait itself.
+  template <typename Complain>
+  bool check_under_way(const Op& op, CopyStage stage, std::map<BufferId, BufferId>& under_way, const char* what,
+                       const char* done, const Complain& complain) {
+    if (stage == CopyStage::wait) {
+      const BufferId target = op.arguments[0].views[0].buffer, source = op.arguments[1].views[0].buffer;
+      const auto found = under_way.find(target);
+      if (found == under_way.end() || found->second != source) {
+        complain(target, fmt::format("is waited for, not {}", done));
+      } else {
+        under_way.erase(found);
+      }
+      return false;
+    }
+    for_each_view(op, [&](const View& view, bool written) {
+      for (const auto& [target, source] : under_way) {
+        if (view.buffer == target) complain(view.buffer, fmt::format("is used while {} to it is under way", what));
+        if (view.buffer == source && written)
+          complain(view.buffer, fmt::format("is written while {} of it is under way", what));
+      }
+    });
+    return true;
+  }
+
   void check_copies(int32_t index, const Segment& segment) {
     const Op& op = plan_.trace.ops[index];
-    const auto complain = [&](BufferId buffer, const char* what) { complain_of(index, segment, buffer, what); };
-    if (op.copy == CopyStage::wait) {
-      const BufferId target = op.arguments[0].views[0].buffer, source = op.arguments[1].views[0].buffer;
-      const auto found = in_flight_.find(target);
-      if (found == in_flight_.end() || found->second != source) return complain(target, "is waited for, not copied to");
-      in_flight_.erase(found);
-      return;
+    const auto complain = [&](BufferId buffer, const std::string& what) { complain_of(index, segment, buffer, what); };
+    // The one that waits for an exchange may do so while a copy is under way, and the other way round.
+    if (!check_under_way(op, op.exchange, exchanges_, "an exchange", "exchanged", complain)) return;
+    if (!check_under_way(op, op.copy, copies_, "a copy", "copied to", complain)) return;
+    if (op.exchange == CopyStage::start) {
+      const bool in_place = op.arguments[1].views.empty();
+      exchanges_[op.arguments[0].views[0].buffer] = op.arguments[in_place ? 0 : 1].views[0].buffer;
     }
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = plan_.trace.buffers[view.buffer];
@@ -121,10 +145,6 @@ class Arena {
         complain(view.buffer, buffer.on_device()              ? "lies on the device, and the op runs on the host"
                               : buffer.memory == Memory::host ? "lies in host memory"
                                                               : "lies on disk");
-      for (const auto& [target, source] : in_flight_) {
-        if (view.buffer == target) complain(view.buffer, "is used while a copy to it is under way");
-        if (view.buffer == source && written) complain(view.buffer, "is written while a copy of it is under way");
-      }
     });
     if (op.copy != CopyStage::start) return;
     const View &target = op.arguments[0].views[0], &source = op.arguments[1].views[0];
@@ -133,7 +153,7 @@ class Arena {
     if (std::max(to, from) != op.far || std::min(to, from) != Memory::device)
       complain(target.buffer, "is copied between other memories than the copy says");
     if (target.elements() != source.elements()) complain(target.buffer, "is of another size than what is copied to it");
-    in_flight_[target.buffer] = source.buffer;
+    copies_[target.buffer] = source.buffer;
   }
 
   // Backward wants parameters as forward saw them, and so does what is run again.
@@ -209,7 +229,7 @@ class Arena {
 
   const Plan& plan_;
   std::array<std::map<int64_t, Extent>, kMemories> extents_;  // by memory: begin -> end and owner; disjoint
-  std::map<BufferId, BufferId> in_flight_;                    // copies that were started: target -> source
+  std::map<BufferId, BufferId> copies_, exchanges_;           // that were started: target -> source
   std::vector<int64_t> owned_;                                // by buffer: how many of its bytes are still its own
   std::vector<int32_t> born_;        // by buffer: the op of the trace that writes it first, or -1
   std::set<BufferId> written_here_;  // in the segment that runs now

@@ -28,8 +28,7 @@ GradientHooks::GradientHooks(std::vector<at::Tensor> parameters, Complete comple
 }
 
 GradientHooks::~GradientHooks() {
-  for (const at::Tensor& parameter : parameters_)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+  for (const at::Tensor& parameter : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
 }
 
 }  // namespace plimsoll

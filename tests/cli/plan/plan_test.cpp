@@ -89,6 +89,7 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "link",
                                                   "link_bytes_per_step",
                                                   "exchange_seconds_per_step",
+                                                  "exchange_wait_seconds_per_step",
                                                   "units_per_second_all_devices"}));
   EXPECT_EQ(keys_of(plan["breakdown"]), kParts);
   EXPECT_EQ(keys_of(plan["choices"]),
@@ -144,10 +145,10 @@ TEST_F(PlanCommand, DumpPassesWritesTheTraceAfterEachPass) {
     EXPECT_THAT(get("new/passes/passes.txt"), HasSubstr(pass["pass"].get<std::string>()));
     if (pass["file"].is_string()) files.insert(pass["file"]);
   }
-  EXPECT_THAT(names,
-              ElementsAre("recorded", "apply_workspace_model", "fold_casts", "update_in_backward", "gather_late",
-                          "remove_dead_ops", "initialise_late", "assign_memories", "recompute", "settle_updates",
-                          "offload", "fuse_norms", "fuse_pointwise", "group_updates", "placement", "validation"));
+  EXPECT_THAT(names, ElementsAre("recorded", "apply_workspace_model", "fold_casts", "update_in_backward", "gather_late",
+                                 "remove_dead_ops", "initialise_late", "assign_memories", "recompute", "settle_updates",
+                                 "offload", "fuse_norms", "fuse_pointwise", "group_updates", "overlap_exchanges",
+                                 "placement", "validation"));
   EXPECT_TRUE(files.contains("00-recorded.txt"));
   EXPECT_TRUE(files.contains("08-recompute.txt"));
   EXPECT_EQ(plan["passes"].back()["live_bytes"], plan["live_bytes"]);

@@ -39,6 +39,12 @@ TEST(RankDevice, MoreRanksThanDevicesAreRefused) {
     EXPECT_THAT(error.what(), HasSubstr("one device of type mps"));
   }
   EXPECT_NO_THROW(require_devices("cpu", 64));
+  try {
+    require_devices("cpu", 1 << 16);
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("65536 ranks on the CPU of this machine, which has "));
+  }
 }
 
 }  // namespace

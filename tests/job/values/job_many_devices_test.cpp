@@ -40,7 +40,7 @@ TEST(ManyDevices, CountsAreDevices) {
   EXPECT_THAT(parsed("devices: 1").notes, IsEmpty());
   EXPECT_EQ(parsed("devices: 4", {"num_gpus=2"}).devices, 2);
   EXPECT_EQ(parsed("").devices, 1);
-  EXPECT_THAT(refusal("devices: 0"), HasSubstr("device: cpu"));
+  EXPECT_THAT(refusal("devices: 0"), HasSubstr("it must be at least 1; to train on the CPU set device: cpu"));
   for (const char* wrong : {"devices: 99999999999999999999", "world_size: many", "devices: 1.5", "devices: {a: 1}"})
     EXPECT_THAT(refusal(wrong), HasSubstr("allowed: integer from 1 to 65536")) << wrong;
   EXPECT_THAT(refusal("num_gpus: 8\nworld_size: 16"), HasSubstr("devices is given twice"));

@@ -194,6 +194,56 @@ TEST_F(CopyComplaints, AnOpMayWriteTheSourceOnceTheCopyIsWaitedFor) {
   EXPECT_EQ(find_fault(plan), "");
 }
 
+// v goes into sum while h is made.
+struct ExchangeComplaints : ::testing::Test {
+  ExchangeComplaints()
+      : text(
+            "buffer x 128 persistent\nbuffer sum 128 state\nmicro\nf - v = x\nf - sum <- v\nf - h = x\nf - k = h "
+            "sum\n") {
+    Trace trace = text.trace;
+    trace.ops[1].exchange = CopyStage::start;
+    trace.ops[1].link_bytes = 128;
+    Op wait;
+    wait.name = "wait";
+    wait.exchange = CopyStage::wait;
+    for (const char* name : {"sum", "v"}) {
+      const View whole{text[name], DType::uint8, 0, {trace.buffers[text[name]].bytes}, {1}};
+      wait.arguments.push_back({Argument::Kind::tensor, false, {whole}});
+    }
+    trace.ops.insert(trace.ops.begin() + 3, wait);
+    trace.segments[0].end = 5;
+    plan = plan_of(trace);
+    EXPECT_EQ(find_fault(plan), "");
+  }
+  TraceText text;
+  Plan plan;
+};
+
+TEST_F(ExchangeComplaints, AnOpUsesTheTargetBeforeTheWait) {
+  std::swap(plan.trace.ops[3], plan.trace.ops[4]);
+  EXPECT_THAT(find_fault(plan), HasSubstr("('sum') is used while an exchange to it is under way"));
+}
+
+TEST_F(ExchangeComplaints, AnOpWritesTheSourceBeforeTheWait) {
+  plan.trace.ops[2].arguments.push_back(plan.trace.ops[3].arguments[1]);
+  plan.trace.ops[2].arguments.back().written = true;
+  EXPECT_THAT(find_fault(plan), HasSubstr("('v') is written while an exchange of it is under way"));
+}
+
+TEST_F(ExchangeComplaints, ASegmentEndsBeforeTheWait) {
+  plan.trace.ops[3] = plan.trace.ops[2];
+  EXPECT_THAT(find_fault(plan), HasSubstr("('sum')"));
+  plan.trace.ops.erase(plan.trace.ops.begin() + 3, plan.trace.ops.end());
+  plan.trace.segments[0].end = 3;
+  plan.workspace_offsets.resize(3);
+  EXPECT_THAT(find_fault(plan), HasSubstr("segment 'micro' ends before the exchange to buffer"));
+}
+
+TEST_F(ExchangeComplaints, AWaitForWhatWasNotStarted) {
+  plan.trace.ops[1].exchange = CopyStage::none;
+  EXPECT_THAT(find_fault(plan), HasSubstr("('sum') is waited for, not exchanged"));
+}
+
 TEST_F(CopyComplaints, ACopyWithinOneMemory) {
   text.trace.buffers[text["far"]].memory = Memory::device;
   EXPECT_EQ(find_fault(plan_of(text.trace)),

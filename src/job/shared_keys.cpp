@@ -1,0 +1,165 @@
+#include "job/shared_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "base/hash.h"
+#include "job/origin.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::job {
+namespace {
+
+constexpr size_t kMaxValue = 100;  ///< bytes
+constexpr int kMaxNamed = 4;       ///< keys in a message
+
+std::string shortened(const std::string& value) {
+  if (value.empty()) return "none";
+  if (value.size() <= kMaxValue) return value;
+  return fmt::format("{}... ({:016x})", value.substr(0, kMaxValue / 2), hash_bytes(value));
+}
+
+std::string listed(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+  return text;
+}
+
+std::string names_of_files(const std::vector<std::filesystem::path>& files) {
+  std::vector<std::string> names;
+  for (const std::filesystem::path& file : files) names.push_back(file.filename().string());
+  return listed(names);
+}
+
+std::string_view name_of_choice(Choice choice) {
+  return choice == Choice::automatic ? "auto" : choice == Choice::on ? "true" : "false";
+}
+
+std::string accumulation_text(const Job& job) {
+  if (!job.gradient_accumulation_steps) return "auto";
+  std::vector<std::string> items;
+  for (const auto& [epoch, count] : *job.gradient_accumulation_steps)
+    items.push_back(job.gradient_accumulation_steps->size() == 1 ? fmt::format("{}", count)
+                                                                 : fmt::format("{}: {}", epoch, count));
+  return listed(items);
+}
+
+template <typename Number>
+std::string text_of(const std::optional<Number>& value, const char* without) {
+  return value ? fmt::format("{}", *value) : without;
+}
+
+std::map<std::string, std::string> training_keys(const Job& job) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  return {
+      {"precision", job.precision ? std::string(name_of(*job.precision)) : "auto"},
+      {"batch_size", text_of(job.batch_size, "auto")},
+      {"micro_batch_size", text_of(job.micro_batch_size, "auto")},
+      {"gradient_accumulation_steps", accumulation_text(job)},
+      {"gradient_checkpointing", std::string(name_of_choice(job.gradient_checkpointing))},
+      {"update_in_backward", std::string(name_of_choice(job.update_in_backward))},
+      {"max_grad_norm", text(job.max_grad_norm)},
+      {"max_steps", text(job.max_steps)},
+      {"max_epochs", text_of(job.max_epochs, "none")},
+      {"eval_every_n_steps", text(job.eval_every_n_steps)},
+      {"eval_batches", text(job.eval_batches)},
+      {"strategy", std::string(name_of(job.strategy))},
+      {"optimizer.learning_rate", text(job.optimizer.learning_rate)},
+      {"optimizer.weight_decay", text(job.optimizer.weight_decay)},
+      {"optimizer.betas", fmt::format("[{}, {}]", job.optimizer.beta1, job.optimizer.beta2)},
+      {"optimizer.eps", text(job.optimizer.eps)},
+      {"optimizer.momentum", text(job.optimizer.momentum)},
+      {"optimizer.adamw_parameters", listed(job.optimizer.adamw_parameters)},
+      {"scheduler.name", job.scheduler.name},
+      {"scheduler.warmup_steps", text(job.scheduler.warmup_steps)},
+      {"scheduler.min_lr_ratio", text(job.scheduler.min_lr_ratio)},
+      {"checkpoint.directory", job.checkpoint.directory.lexically_normal().string()},
+      {"checkpoint.every_n_steps", text(job.checkpoint.every_n_steps)},
+      {"checkpoint.resume", job.checkpoint.resume},
+  };
+}
+
+std::map<std::string, std::string> data_and_model_keys(const Job& job) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  const LoraConfig& lora = job.fine_tuning.lora;
+  const QuantizeConfig& quantize = job.fine_tuning.quantize;
+  return {
+      {"data.type", job.data.type},
+      {"data.files", names_of_files(job.data.files)},
+      {"data.tokenizer", job.data.tokenizer},
+      {"data.tokenizer_file", job.data.tokenizer_file.filename().string()},
+      {"data.sequence_length", text(job.data.sequence_length)},
+      {"data.validation_fraction", text(job.data.validation_fraction)},
+      {"data.evaluate_on", job.data.evaluate_on},
+      {"data.shuffle", text(job.data.shuffle)},
+      {"data.skip_bad", text(job.data.skip_bad)},
+      {"model.weights", job.model.weights.filename().string()},
+      {"freeze", listed(job.fine_tuning.freeze)},
+      {"train", listed(job.fine_tuning.train)},
+      {"lora.modules", listed(lora.modules)},
+      {"lora.dropout", text(lora.dropout)},
+      {"quantize.modules", listed(quantize.modules)},
+      {"quantize.format", quantize.format},
+      {"quantize.double_scales", text(quantize.double_scales)},
+  };
+}
+
+/// The value of each key; a key that some jobs do not have is missing.
+std::map<std::string, std::string> parsed(const std::string& text) {
+  std::map<std::string, std::string> keys;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = line.find(' ');
+    check(space != std::string::npos, "the job of a rank is damaged");
+    keys[line.substr(0, space)] = line.substr(space + 1);
+  }
+  return keys;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> shared_keys(const Job& job) {
+  std::map<std::string, std::string> keys = training_keys(job);
+  keys.merge(data_and_model_keys(job));
+  keys.merge(origin_of(job, nullptr));  // of the model and the data by their types
+  for (auto& [key, value] : keys) value = shortened(value);
+  return keys;
+}
+
+std::string shared_keys_text(const Job& job) {
+  std::string text;
+  for (auto [key, value] : shared_keys(job)) {
+    std::ranges::replace(value, '\n', ' ');
+    text += fmt::format("{} {}\n", key, value);
+  }
+  return text;
+}
+
+void require_same_keys(const std::vector<std::string>& texts) {
+  const std::map<std::string, std::string> first = parsed(texts.at(0));
+  const auto value_in = [](const std::map<std::string, std::string>& keys, const std::string& key) {
+    const auto found = keys.find(key);
+    return found == keys.end() ? std::string("not set") : found->second;
+  };
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const std::map<std::string, std::string> own = parsed(texts[rank]);
+    std::map<std::string, std::string> all = first;
+    all.insert(own.begin(), own.end());
+    std::string differences;  // several, because some keys follow from others: head_dim from hidden_size
+    int named = 0;
+    for (const auto& [key, ignored] : all) {
+      const std::string here = value_in(own, key), there = value_in(first, key);
+      if (here == there || ++named > kMaxNamed) continue;
+      differences +=
+          fmt::format("{}{} is {} on rank {} and {} on rank 0", named > 1 ? ", " : "", key, here, rank, there);
+    }
+    throw UserError(fmt::format("{}; start all ranks with the same job file and the same settings", differences));
+  }
+}
+
+}  // namespace plimsoll::job

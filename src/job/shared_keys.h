@@ -1,0 +1,25 @@
+// The keys of a job that all ranks of a run must have alike, as text.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/job.h"
+
+namespace plimsoll::job {
+
+/// Returns the values of the keys that decide the results of a run and its exchanges, by key. Files of the data and
+/// weights count by their names, because hosts may have them in other folders. Budgets, threads and the log may differ
+/// between ranks. A value has at most 100 bytes; of a longer one the beginning and a hash.
+std::map<std::string, std::string> shared_keys(const Job& job);
+
+/// Returns the lines "KEY VALUE" of shared_keys(), for require_same_keys().
+std::string shared_keys_text(const Job& job);
+
+/// Throws UserError (usage) if a rank has another job than rank 0. It names up to four keys, the rank and both values.
+/// `texts`: shared_keys_text() of each rank.
+void require_same_keys(const std::vector<std::string>& texts);
+
+}  // namespace plimsoll::job

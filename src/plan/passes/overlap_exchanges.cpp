@@ -1,0 +1,363 @@
+#include "plan/passes/overlap_exchanges.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cost/exchange_cost.h"
+#include "plimsoll/error.h"
+#include "plimsoll/liveness.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kGatherName = "plimsoll::gather_";
+
+// Gathers are started earlier than predicted by this part of their time: predictions are not exact.
+constexpr double kMargin = 1.25;
+
+bool can_overlap(const Op& op) {
+  return op.link_bytes > 0 && op.exchange == CopyStage::none && op.copy == CopyStage::none && !op.on_host &&
+         op.name != "plimsoll::broadcast_";
+}
+
+// A parameter that is stored in slices and gathered for its next use.
+bool is_gather(const Op& op) {
+  return can_overlap(op) && op.name == kGatherName && op.phase != Phase::update;
+}
+
+BufferId target_of(const Op& op) {
+  return op.arguments[0].views[0].buffer;
+}
+
+// Of an exchange in place: the target.
+BufferId source_of(const Op& op) {
+  return op.arguments.size() > 1 && !op.arguments[1].views.empty() ? op.arguments[1].views[0].buffer : target_of(op);
+}
+
+View whole_of(const Trace& trace, BufferId buffer) {
+  return {buffer, DType::uint8, 0, {trace.buffers[buffer].bytes}, {1}};
+}
+
+Op wait_for(const Trace& trace, const Op& exchange) {
+  Op op;
+  op.name = "plimsoll::wait_for_exchange";
+  op.exchange = CopyStage::wait;
+  op.arguments.push_back({Argument::Kind::tensor, false, {whole_of(trace, target_of(exchange))}});
+  op.arguments.push_back({Argument::Kind::tensor, false, {whole_of(trace, source_of(exchange))}});
+  op.phase = exchange.phase;
+  op.module = exchange.module;
+  return op;
+}
+
+// The buffers that ops touch.
+struct Touched {
+  std::set<BufferId> read, written;
+
+  explicit Touched(const Op& op) {
+    for_each_view(op, [&](const View& view, bool is_written) { (is_written ? written : read).insert(view.buffer); });
+  }
+  bool reads(BufferId buffer) const { return read.contains(buffer); }
+  bool writes(BufferId buffer) const { return written.contains(buffer); }
+};
+
+// Lists one segment's ops anew. Its own clock predicts when exchanges are done.
+class SegmentOverlap {
+ public:
+  SegmentOverlap(const Trace& trace, const Segment& segment, const CostModel& cost,
+                 const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& live, int64_t limit)
+      : trace_(trace), segment_(segment), cost_(cost), lifetimes_(lifetimes), live_(live), limit_(limit) {
+    double seconds = 0;
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      seconds_before_.push_back(seconds);
+      if (!can_overlap(trace.ops[i])) seconds += seconds_of(cost, trace.ops[i]);
+      if (is_gather(trace.ops[i])) gathers_.push_back({i, earliest_of(i), 0});
+    }
+    double next = std::numeric_limits<double>::infinity();
+    for (auto gather = gathers_.rbegin(); gather != gathers_.rend(); ++gather) {
+      next = std::min(next, seconds_before_[gather->index - segment.begin]) -
+             kMargin * seconds_of_exchange(cost, trace.ops[gather->index]);
+      gather->latest = next;
+    }
+  }
+
+  std::vector<Op> run() {
+    std::vector<std::vector<BufferId>> dying(segment_.end - segment_.begin);
+    for (BufferId b = 0; b < static_cast<BufferId>(trace_.buffers.size()); ++b)
+      if (is_transient(b) && lifetimes_[b].death > segment_.begin && lifetimes_[b].death < segment_.end)
+        dying[lifetimes_[b].death - segment_.begin].push_back(b);
+    for (now_ = segment_.begin; now_ < segment_.end; ++now_) {
+      for (const BufferId buffer : dying[now_ - segment_.begin])
+        if (holders_.contains(buffer)) hold_longer(buffer);
+      for (; !early_until_.empty() && early_until_.front().first <= now_; early_until_.pop_front())
+        early_ -= early_until_.front().second;
+      take_what_is_done();
+      start_gathers();
+      if (!is_gather(trace_.ops[now_])) place(now_);
+    }
+    flush();
+    return std::move(ops_);
+  }
+
+ private:
+  struct Gather {
+    int32_t index;
+    int32_t earliest;  // it may start before this op, or later
+    double latest;     // seconds of the segment's own ops, by which it has to start to be there in time
+  };
+  struct Pending {
+    int32_t index;
+    double done;
+  };
+
+  bool is_transient(BufferId buffer) const {
+    return !trace_.buffers[buffer].persistent && trace_.buffers[buffer].on_device();
+  }
+
+  int32_t earliest_of(int32_t index) const {
+    const Touched gather(trace_.ops[index]);
+    for (int32_t i = index; i-- > segment_.begin;) {
+      bool before = false;
+      for_each_view(trace_.ops[i], [&](const View& view, bool written) {
+        before |= gather.writes(view.buffer) || (written && gather.reads(view.buffer));
+      });
+      if (before) return i + 1;
+    }
+    return segment_.begin;
+  }
+
+  // What is held for exchanges under way and for updates that wait.
+  void hold(const Op& op) {
+    for (const BufferId buffer : buffers_of(op)) ++holders_[buffer];
+  }
+  void let_go(const Op& op) {
+    for (const BufferId buffer : buffers_of(op)) {
+      const auto found = holders_.find(buffer);
+      if (--found->second > 0) continue;
+      holders_.erase(found);
+      if (const auto longer = longer_.find(buffer); longer != longer_.end()) {
+        extra_ -= placed_bytes(trace_, trace_.buffers[buffer].bytes);
+        longer_.erase(longer);
+      }
+    }
+  }
+  void hold_longer(BufferId buffer) {
+    if (longer_.insert(buffer).second) extra_ += placed_bytes(trace_, trace_.buffers[buffer].bytes);
+  }
+  std::set<BufferId> buffers_of(const Op& op) const {
+    std::set<BufferId> buffers;
+    for_each_view(op, [&](const View& view, bool) {
+      if (is_transient(view.buffer)) buffers.insert(view.buffer);
+    });
+    return buffers;
+  }
+
+  // Whether `op` has to come after the exchange.
+  static bool needs(const Touched& op, const Op& exchange) {
+    const BufferId target = target_of(exchange);
+    return op.reads(target) || op.writes(target) || op.writes(source_of(exchange));
+  }
+  bool needs_pending(const Touched& op) const {
+    return std::ranges::any_of(pending_, [&](const Pending& each) { return needs(op, trace_.ops[each.index]); });
+  }
+  bool needs_deferred(const Touched& op) const {
+    return std::ranges::any_of(op.written, [&](BufferId b) { return deferred_reads_.contains(b); }) ||
+           std::ranges::any_of(op.written, [&](BufferId b) { return deferred_writes_.contains(b); }) ||
+           std::ranges::any_of(op.read, [&](BufferId b) { return deferred_writes_.contains(b); });
+  }
+
+  void wait_for_first() {
+    const Pending first = pending_.front();
+    pending_.pop_front();
+    clock_ = std::max(clock_, first.done);
+    ops_.push_back(wait_for(trace_, trace_.ops[first.index]));
+    let_go(trace_.ops[first.index]);
+  }
+
+  void emit(int32_t index) {
+    const Op& op = trace_.ops[index];
+    Op copy = op;
+    if (can_overlap(op)) {
+      copy.exchange = CopyStage::start;
+      clock_ += cost_.overhead_seconds;
+      link_free_ = std::max(link_free_, clock_) + seconds_of_exchange(cost_, op);
+      pending_.push_back({index, link_free_});
+      hold(op);
+    } else {
+      clock_ += seconds_of(cost_, op);
+    }
+    ops_.push_back(std::move(copy));
+  }
+
+  void defer(int32_t index, const Touched& touched) {
+    deferred_.push_back(index);
+    for (const BufferId buffer : touched.read) deferred_reads_.insert(buffer);
+    for (const BufferId buffer : touched.written) deferred_writes_.insert(buffer);
+    hold(trace_.ops[index]);
+  }
+  void emit_first_deferred() {
+    const int32_t index = deferred_.front();
+    deferred_.pop_front();
+    const Touched touched(trace_.ops[index]);
+    for (const BufferId buffer : touched.read) deferred_reads_.erase(deferred_reads_.find(buffer));
+    for (const BufferId buffer : touched.written) deferred_writes_.erase(deferred_writes_.find(buffer));
+    emit(index);
+    let_go(trace_.ops[index]);
+  }
+  void emit_ready_deferred() {
+    while (!deferred_.empty() && !needs_pending(Touched(trace_.ops[deferred_.front()]))) emit_first_deferred();
+  }
+
+  void take_what_is_done() {
+    while (!pending_.empty() && pending_.front().done <= clock_) wait_for_first();
+    emit_ready_deferred();
+  }
+  void flush_deferred() {
+    while (!deferred_.empty()) {
+      if (needs_pending(Touched(trace_.ops[deferred_.front()])))
+        wait_for_first();
+      else
+        emit_first_deferred();
+    }
+  }
+  // Updates that can run meanwhile come first.
+  void wait_for_needed(const Touched& op) {
+    while (needs_pending(op)) {
+      wait_for_first();
+      emit_ready_deferred();
+    }
+  }
+  void flush() {
+    flush_deferred();
+    while (!pending_.empty()) wait_for_first();
+  }
+
+  void place(int32_t index) {
+    const Op& op = trace_.ops[index];
+    const Touched touched(op);
+    const bool waits = needs_pending(touched) || needs_deferred(touched);
+    if (waits && op.phase == Phase::update && !op.on_host && op.copy == CopyStage::none && now_ + 1 < segment_.end &&
+        has_room(0))
+      return defer(index, touched);
+    if (needs_deferred(touched)) flush_deferred();
+    wait_for_needed(touched);
+    while (!has_room(0) && extra_ > 0 && (!pending_.empty() || !deferred_.empty())) {
+      if (!pending_.empty()) wait_for_first();
+      emit_ready_deferred();
+    }
+    emit(index);
+  }
+
+  bool has_room(int64_t bytes) const { return live_[now_] + extra_ + early_ + bytes <= limit_; }
+
+  bool has_room_until(int64_t bytes, int32_t end) const {
+    for (int32_t i = now_; i < end; ++i)
+      if (live_[i] + extra_ + early_ + bytes > limit_) return false;
+    return true;
+  }
+
+  void start_gathers() {
+    for (; next_gather_ < gathers_.size(); ++next_gather_) {
+      const Gather& gather = gathers_[next_gather_];
+      const Op& op = trace_.ops[gather.index];
+      const Touched touched(op);
+      const int64_t bytes = placed_bytes(trace_, trace_.buffers[target_of(op)].bytes);
+      if (now_ < gather.index) {
+        const double backlog = std::max(0.0, link_free_ - clock_);
+        if (now_ < gather.earliest || seconds_before_[now_ - segment_.begin] + backlog < gather.latest) return;
+        if (needs_deferred(touched) || needs_pending(touched) || !has_room_until(bytes, gather.index)) return;
+        early_until_.push_back({gather.index, bytes});
+        early_ += bytes;
+      } else {
+        if (needs_deferred(touched)) flush_deferred();
+        wait_for_needed(touched);
+      }
+      emit(gather.index);
+    }
+  }
+
+  const Trace& trace_;
+  const Segment segment_;
+  const CostModel& cost_;
+  const std::vector<Lifetime>& lifetimes_;
+  const std::vector<int64_t>& live_;  // by op of the trace, as it was
+  const int64_t limit_;
+  std::vector<double> seconds_before_;  // by op of the segment: of the ops before it but exchanges
+  std::vector<Gather> gathers_;         // in order
+  size_t next_gather_ = 0;
+  int32_t now_ = 0;  // the op of the old order
+  double clock_ = 0, link_free_ = 0;
+  std::deque<Pending> pending_;   // started, not waited for
+  std::deque<int32_t> deferred_;  // updates that come later than they stood
+  std::multiset<BufferId> deferred_reads_, deferred_writes_;
+  std::map<BufferId, int32_t> holders_;
+  std::set<BufferId> longer_;  // held beyond their old lifetime
+  int64_t extra_ = 0;          // bytes of these
+  int64_t early_ = 0;          // bytes of gathered parameters that are there before their old place
+  std::deque<std::pair<int32_t, int64_t>> early_until_;
+  std::vector<Op> ops_;
+};
+
+// A start that is waited for at once is an exchange as before.
+std::vector<Op> without_empty_overlap(std::vector<Op> ops) {
+  std::vector<Op> kept;
+  for (Op& op : ops) {
+    if (op.exchange == CopyStage::wait && !kept.empty() && kept.back().exchange == CopyStage::start &&
+        target_of(kept.back()) == target_of(op)) {
+      kept.back().exchange = CopyStage::none;
+      continue;
+    }
+    kept.push_back(std::move(op));
+  }
+  return kept;
+}
+
+// Exchanges that run beside ops land in one buffer: they are made one at a time.
+void add_landing(Trace& trace, std::vector<Op>& ops) {
+  int64_t bytes = 0;
+  for (const Op& op : ops)
+    if (op.exchange == CopyStage::start) bytes = std::max(bytes, op.workspace_bytes);
+  if (bytes == 0) return;
+  Buffer landing;
+  landing.bytes = bytes;
+  landing.role = Role::workspace;
+  landing.label = "parts of sums of other ranks";
+  trace.buffers.push_back(landing);
+  const auto buffer = static_cast<BufferId>(trace.buffers.size() - 1);
+  for (Op& op : ops) {
+    if (op.exchange == CopyStage::none) continue;
+    op.arguments.push_back({Argument::Kind::tensor, op.exchange == CopyStage::start, {whole_of(trace, buffer)}});
+    op.workspace_bytes = 0;
+  }
+}
+
+}  // namespace
+
+bool has_exchanges(const Trace& trace) {
+  return std::ranges::any_of(trace.ops, can_overlap);
+}
+
+Trace overlap_exchanges(Trace trace, const CostModel& cost, int64_t limit) {
+  const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
+  const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes);
+  check(trace.segments.empty() || trace.segments.back().end == static_cast<int32_t>(trace.ops.size()),
+        "ops behind the last segment");
+  std::vector<std::vector<Op>> listed;
+  for (const Segment& segment : trace.segments)
+    listed.push_back(without_empty_overlap(SegmentOverlap(trace, segment, cost, lifetimes, live, limit).run()));
+  trace.ops.clear();
+  for (size_t s = 0; s < listed.size(); ++s) {
+    add_landing(trace, listed[s]);
+    trace.segments[s].begin = static_cast<int32_t>(trace.ops.size());
+    for (Op& op : listed[s]) trace.ops.push_back(std::move(op));
+    trace.segments[s].end = static_cast<int32_t>(trace.ops.size());
+  }
+  return trace;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,28 @@
+// Exchanges between ranks run beside the ops that follow them.
+//
+//     before   dW(2)  reduce(2)  update(2)  dX(1)  dW(1)  reduce(1)  update(1)
+//     after    dW(2)  start(2)   dX(1)  dW(1)  wait(2)  update(2)  start(1)  wait(1)  update(1)
+//
+// An exchange is started where it stands, a gather of a parameter as much earlier as it takes. It is waited for before
+// the first op that needs it. Updates that need it are moved behind the ops of backward until it is done. This is the
+// prefetch and the overlap of PyTorch's FSDP (Zhao et al. 2023, "PyTorch FSDP: experiences on scaling fully sharded
+// data parallel") within a limit of bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "plimsoll/cost_model.h"
+#include "plimsoll/trace.h"
+
+namespace plimsoll {
+
+/// Whether `trace` has exchanges that can run beside other ops.
+bool has_exchanges(const Trace& trace);
+
+/// Splits exchanges into a start and a wait (Op::exchange). What is held longer for it is held only while the live
+/// bytes of the device are at most `limit`. The scratch of all exchanges of a segment that run beside ops becomes one
+/// buffer, a further argument of the start and of the wait. Ranks whose `cost` is equal get the same order of
+/// exchanges.
+Trace overlap_exchanges(Trace trace, const CostModel& cost, int64_t limit);
+
+}  // namespace plimsoll

@@ -1,0 +1,87 @@
+#include "run/exchange_lane.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <string>
+#include <utility>
+
+#include "collectives/exchange.h"
+
+namespace plimsoll {
+
+ExchangeLane::~ExchangeLane() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+int64_t ExchangeLane::start(std::function<void()> call, std::byte* landing, int64_t landing_bytes) {
+  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  if (line_) line_->follow();
+  auto run = [call = std::move(call), exchange = current_exchange(), place = current_place()] {
+    const ExchangeScope scope(exchange, place);
+    call();
+  };
+  int64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({std::move(run), landing, landing_bytes});
+    number = ++started_;
+  }
+  changed_.notify_all();
+  return number;
+}
+
+void ExchangeLane::wait(int64_t number) {
+  const ExchangeTimer timer;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ >= number; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void ExchangeLane::wait_for_all() noexcept {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ == started_; });
+  failure_ = nullptr;
+}
+
+bool ExchangeLane::idle() const {
+  const std::lock_guard lock(mutex_);
+  return done_ == started_;
+}
+
+void ExchangeLane::work() {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  AllocationFrame frame;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) return;  // what was started is finished first
+    const Call call = std::move(queue_.front());
+    queue_.pop_front();
+    if (!failure_) {
+      lock.unlock();
+      std::exception_ptr thrown;
+      try {
+        if (line_) {
+          frame.begin({}, call.landing, call.landing_bytes);
+          line_->run(frame, call.run);
+        } else {
+          call.run();
+        }
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      lock.lock();
+      if (thrown) failure_ = thrown;
+    }
+    ++done_;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace plimsoll

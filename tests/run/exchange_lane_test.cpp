@@ -1,0 +1,76 @@
+#include "run/exchange_lane.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <stdexcept>
+#include <vector>
+
+#include "collectives/exchange.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(ExchangeLane, MakesExchangesInOrderBesideItsCaller) {
+  ExchangeLane lane(nullptr);
+  EXPECT_TRUE(lane.idle());
+  std::promise<void> go;
+  std::shared_future<void> going = go.get_future().share();
+  std::vector<int> made;
+  const int64_t first = lane.start([&] { going.wait(), made.push_back(1); }, nullptr, 0);
+  const int64_t second = lane.start([&] { made.push_back(2); }, nullptr, 0);
+  EXPECT_FALSE(lane.idle());  // the caller goes on
+  go.set_value();
+  lane.wait(first);
+  lane.wait(second);
+  EXPECT_TRUE(lane.idle());
+  EXPECT_EQ(made, (std::vector<int>{1, 2}));
+}
+
+TEST(ExchangeLane, AfterAFailureNoneIsMade) {
+  ExchangeLane lane(nullptr);
+  std::atomic<int> made = 0;
+  const int64_t first = lane.start([&] { ++made; }, nullptr, 0);
+  const int64_t second = lane.start([] { throw std::runtime_error("rank 1 is gone"); }, nullptr, 0);
+  const int64_t third = lane.start([&] { ++made; }, nullptr, 0);
+  EXPECT_THROW(lane.wait(third), std::runtime_error);
+  EXPECT_THROW(lane.wait(second), std::runtime_error);
+  static_cast<void>(first);
+  EXPECT_EQ(made, 1);
+  lane.wait_for_all();  // the step is over: the next one begins anew
+  lane.wait(lane.start([&] { ++made; }, nullptr, 0));
+  EXPECT_EQ(made, 2);
+}
+
+TEST(ExchangeLane, ACallHasThePlaceOfItsCaller) {
+  ExchangeLane lane(nullptr);
+  std::string place;
+  {
+    const ExchangeScope scope(nullptr, "step 12");
+    lane.wait(lane.start([&] { place = current_place(); }, nullptr, 0));
+  }
+  EXPECT_EQ(place, "step 12");
+}
+
+// A device's line: it follows what was run when the exchange is started, and lends the scratch.
+TEST(ExchangeLane, RunsOnTheLineOfTheDevice) {
+  struct Line : SideLine {
+    explicit Line(std::vector<std::string>& log) : log(log) {}
+    void follow() override { log.emplace_back("follow"); }
+    void run(AllocationFrame& frame, const std::function<void()>& op) override {
+      std::byte* const place = static_cast<std::byte*>(frame.place_for(64));
+      log.push_back(place == nullptr ? "no scratch" : "scratch");
+      op();
+    }
+    std::vector<std::string>& log;
+  };
+  std::vector<std::string> log;
+  std::vector<std::byte> landing(256);
+  ExchangeLane lane(std::make_unique<Line>(log));
+  lane.wait(lane.start([&] { log.emplace_back("exchange"); }, landing.data(), 256));
+  EXPECT_EQ(log, (std::vector<std::string>{"follow", "scratch", "exchange"}));
+}
+
+}  // namespace
+}  // namespace plimsoll
