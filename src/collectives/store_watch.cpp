@@ -57,9 +57,12 @@ void StoreWatch::stop() {
   urgent_ = true;
   changed_.notify_all();
   if (options_.store_rank == options_.rank) {
+    // The others read from this rank's store who failed: it stays until they have ended too, or do not answer.
     changed_.wait_for(lock, options_.silence, [&] {
-      const auto finished = [](const Life& life) { return life.state == State::finished; };
-      return !fault_.empty() || std::all_of(lives_.begin(), lives_.end(), finished);
+      const bool failed = !fault_.empty();
+      return !store_fault_.empty() || std::ranges::all_of(lives_, [&](const Life& life) {
+        return life.state == State::finished || (failed && life.silent >= kLostSilence);
+      });
     });
   }
   ending_ = true;

@@ -10,8 +10,20 @@
 namespace plimsoll {
 namespace {
 
+constexpr double kNotableWait = 0.01;  // of a step
+
 bool pays_for_memory(const Plan& plan) {
   return plan.checkpointed || plan.host_bytes + plan.disk_bytes > 0 || plan.time.norms > 0;
+}
+
+// Where exchanges run beside other ops, zero3 may hide more of them: its gathers come while ops run, those of zero2
+// behind the last one.
+bool waits_for_exchanges(const PlannedJob& planned) {
+  const JobSettings& settings = planned.settings;
+  if (!settings.cost.exchanges_overlap || settings.accumulation.empty()) return false;
+  const StepExchanges exchanges = exchanges_of_step(
+      settings.cost, planned.plan.trace, settings.accumulation.begin()->second, settings.last_micro_batch > 0);
+  return exchanges.waited > kNotableWait * planned.step_seconds;
 }
 
 std::string reason_of_stated(Strategy strategy) {
@@ -50,7 +62,7 @@ PlannedJob plan_strategies(const Job& job, const PlanTarget& target,
     return planned;
   }
   PlannedJob second = with(Strategy::zero2);
-  if (second.plan.fits && !pays_for_memory(second.plan)) {
+  if (second.plan.fits && !pays_for_memory(second.plan) && !waits_for_exchanges(second)) {
     add_reason(second,
                "each rank stores a slice of optimizer state and gradients, which costs no time on the links, and "
                "all parameters fit");

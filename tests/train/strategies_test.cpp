@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 struct Plans {
   int64_t needs_2 = 10 * GiB, needs_3 = 2 * GiB;
   double seconds_2 = 1, seconds_3 = 2, seconds_mixed = 1.5;
-  bool recomputes_2 = false;
+  bool recomputes_2 = false, exchanges_overlap = false;
   std::vector<double> parts;  // of the jobs that were planned
 
   PlannedJob choose(int64_t budget, Strategy strategy = Strategy::automatic) {
@@ -34,6 +34,14 @@ struct Plans {
       parts.push_back(part);
       planned.settings.strategy = one.strategy;
       planned.settings.whole_part = part;
+      planned.settings.accumulation = {{0, 1}};
+      planned.settings.cost.exchanges_overlap = exchanges_overlap;
+      planned.settings.cost.peer_link = 1;
+      Op exchange;
+      exchange.name = "plimsoll::all_gather_";
+      exchange.link_bytes = 1;  // a second
+      planned.plan.trace.ops = {exchange};
+      planned.plan.trace.segments = {{"micro", 0, 1}};
       planned.plan.minimum_budget_bytes =
           third ? needs_3 + static_cast<int64_t>(part * static_cast<double>(needs_2 - needs_3)) : needs_2;
       planned.plan.fits = planned.plan.minimum_budget_bytes <= budget;
@@ -59,7 +67,7 @@ TEST(Strategies, APartOfTheParametersIsWholeWhereThatIsFaster) {
   EXPECT_EQ(planned.plan.minimum_budget_bytes, 2 * GiB);
   ASSERT_FALSE(planned.plan.reasons.empty());
   EXPECT_THAT(planned.plan.reasons.back().why,
-              AllOf(HasSubstr("zero2 does not fit: it needs at least 10 GiB"),
+              AllOf(HasSubstr("zero2 does not fit: it needs at least 10.0 GiB"),
                     HasSubstr("45 % of the parameters' bytes"), HasSubstr("1.33 times as fast")));
 }
 
@@ -83,6 +91,17 @@ TEST(Strategies, TheFasterOfTwoThatFit) {
   EXPECT_EQ(plans.choose(16 * GiB).settings.strategy, Strategy::zero2);
   plans.seconds_2 = 3;
   EXPECT_EQ(plans.choose(16 * GiB).settings.strategy, Strategy::zero3);
+}
+
+// The plan of zero2 waits for its last exchange; the link is as slow as the test says.
+TEST(Strategies, Zero3WhereItHidesExchanges) {
+  for (const bool overlap : {false, true})
+    for (const double seconds_3 : {0.5, 2.0}) {
+      Plans plans;
+      plans.seconds_3 = seconds_3;
+      plans.exchanges_overlap = overlap;
+      EXPECT_EQ(plans.choose(16 * GiB).settings.strategy, overlap && seconds_3 < 1 ? Strategy::zero3 : Strategy::zero2);
+    }
 }
 
 TEST(Strategies, OneThatIsStatedIsTaken) {

@@ -178,9 +178,6 @@ class SegmentOverlap {
     ops_.push_back(wait_for(trace_, trace_.ops[first.index]));
     let_go(trace_.ops[first.index]);
   }
-  void wait_for_needed(const Touched& op) {
-    while (needs_pending(op)) wait_for_first();
-  }
 
   void emit(int32_t index) {
     const Op& op = trace_.ops[index];
@@ -207,7 +204,6 @@ class SegmentOverlap {
     const int32_t index = deferred_.front();
     deferred_.pop_front();
     const Touched touched(trace_.ops[index]);
-    wait_for_needed(touched);
     for (const BufferId buffer : touched.read) deferred_reads_.erase(deferred_reads_.find(buffer));
     for (const BufferId buffer : touched.written) deferred_writes_.erase(deferred_writes_.find(buffer));
     emit(index);
@@ -222,7 +218,19 @@ class SegmentOverlap {
     emit_ready_deferred();
   }
   void flush_deferred() {
-    while (!deferred_.empty()) emit_first_deferred();
+    while (!deferred_.empty()) {
+      if (needs_pending(Touched(trace_.ops[deferred_.front()])))
+        wait_for_first();
+      else
+        emit_first_deferred();
+    }
+  }
+  // Updates that can run meanwhile come first.
+  void wait_for_needed(const Touched& op) {
+    while (needs_pending(op)) {
+      wait_for_first();
+      emit_ready_deferred();
+    }
   }
   void flush() {
     flush_deferred();
@@ -239,10 +247,7 @@ class SegmentOverlap {
     if (needs_deferred(touched)) flush_deferred();
     wait_for_needed(touched);
     while (!has_room(0) && extra_ > 0 && (!pending_.empty() || !deferred_.empty())) {
-      if (pending_.empty())
-        emit_first_deferred();
-      else
-        wait_for_first();
+      if (!pending_.empty()) wait_for_first();
       emit_ready_deferred();
     }
     emit(index);

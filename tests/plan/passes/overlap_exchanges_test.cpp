@@ -86,14 +86,14 @@ TEST(OverlapExchanges, NothingIsHeldLongerThanTheLimitAllows) {
 }
 
 const std::string kForward =
-    "buffer x 64 persistent\nbuffer slice1 64 state\nbuffer slice2 64 state\n"
+    "buffer x 64 persistent\nbuffer slice2 64 state\n"
     "micro\n"
-    "f - whole1 <- slice1\nf - a = x whole1\nf - b = a\nf - c = b\nf - d = c\nf - e = d\n"
+    "f - a = x\nf - b = a\nf - c = b\nf - d = c\nf - e = d\n"
     "f - whole2 <- slice2\nf - f = e whole2\n";
 
 TEST(OverlapExchanges, GathersAreStartedAsEarlyAsTheyTake) {
   EXPECT_THAT(listed(overlap_exchanges(exchanging(kForward), seconds_model(), kNoLimit)),
-              ElementsAre("whole1", "a", "start whole2", "b", "c", "d", "e", "wait whole2", "f"));
+              ElementsAre("a", "b", "start whole2", "c", "d", "e", "wait whole2", "f"));
 }
 
 TEST(OverlapExchanges, AGatherIsNotStartedBeforeItsSliceIsWritten) {
