@@ -9,6 +9,7 @@ installs the tools that make a wheel. Without them, or on a system other than De
 PLIMSOLL_REQUIRE_WHEEL is set.
 """
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -51,6 +52,13 @@ int cuGetProcAddress(const char* name, void** found, int version, unsigned long 
 
 def cached(build, name):
     return re.search(rf"^{name}:[A-Z]+=(.*)$", (build / "CMakeCache.txt").read_text(encoding="utf-8"), re.M)[1]
+
+
+def wheel_script():
+    spec = importlib.util.spec_from_file_location("wheel", ROOT / "scripts" / "wheel.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 def reason_to_skip():
@@ -145,7 +153,8 @@ class Wheel(unittest.TestCase):
         for name in ("plimsoll/bin/plimsoll", "plimsoll/lib/libplimsoll.so.0", "plimsoll/include/plimsoll/training.h"):
             self.assertIn(name, names)
         self.assertRegex(metadata, r"(?m)^Requires-Dist: torch==\d+\.\d+\.\*$")
-        bundled = {re.sub(r"-[0-9a-f]{8}\.so.*", "", pathlib.Path(name).name) for name in names if name.startswith("plimsoll.libs/")}
+        libs = [pathlib.Path(name).name for name in names if name.startswith("plimsoll.libs/")]
+        bundled = {re.sub(r"-[0-9a-f]{8}\.so.*", "", name) for name in libs}
         self.assertEqual(bundled, {"libyaml-cpp", "libsentencepiece", "libutf8proc", "libpcre2-8"})
         licenses = [name for name in names if "/licenses/" in name]
         for library in bundled:
@@ -220,6 +229,44 @@ class Wheel(unittest.TestCase):
         with self.torch_beside():
             line = self.refused("train", "my.yaml", *STEPS, "device=cuda", LD_LIBRARY_PATH=str(stand_ins))
         self.assertIn("the NVIDIA driver is for CUDA 11.4; a driver for CUDA 13 is needed (580 or later)", line)
+
+
+class Script(unittest.TestCase):
+    """Parts of scripts/wheel.py, on small trees."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def test_cmake_package_follows_the_libraries(self):
+        stage, tree, script = self.folder / "stage", self.folder / "tree", wheel_script()
+        package = stage / "lib" / "cmake" / "plimsoll"
+        package.mkdir(parents=True)
+        library = next(Wheel.build.glob("libplimsoll_media.so.*.*.*"))
+        shutil.copy(library, stage / "lib")
+        (stage / "lib" / "libplimsoll_media.so.0").symlink_to(library.name)
+        (package / "targets.cmake").write_text(f"location ${{_IMPORT_PREFIX}}/lib/{library.name}\nsoname libplimsoll_media.so.0\n"
+                                               f"torch /build/site-packages/torch/lib/libc10.so\n")
+        (stage / "share" / "man").mkdir(parents=True)
+        (stage / "share" / "man" / "plimsoll.1").write_text("manual")
+        script.lay_out(stage, tree, "plimsoll-1.data", pathlib.Path("/build/site-packages/torch"))
+        self.assertEqual(sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()),
+                         ["plimsoll-1.data/data/share/man/plimsoll.1", "plimsoll/lib/cmake/plimsoll/targets.cmake",
+                          "plimsoll/lib/libplimsoll_media.so.0"])
+        self.assertEqual((tree / "plimsoll" / "lib" / "cmake" / "plimsoll" / "targets.cmake").read_text(),
+                         "location ${_IMPORT_PREFIX}/lib/libplimsoll_media.so.0\nsoname libplimsoll_media.so.0\n"
+                         "torch ${CMAKE_CURRENT_LIST_DIR}/../../../../torch/lib/libc10.so\n")
+        (stage / "etc").mkdir()
+        (stage / "etc" / "new").touch()
+        with self.assertRaisesRegex(script.Failure, "etc/new is installed, and .* has no place for it"):
+            script.lay_out(stage, tree, "plimsoll-1.data", pathlib.Path("/build/site-packages/torch"))
+
+    def test_paths_are_found(self):
+        (self.folder / "good").write_text("plimsoll/src/run.cpp /home/build/src2 x/home/build/src/a\n")
+        (self.folder / "bad").write_bytes(b"\0\1/home/build/src/run.cpp\0")
+        left = wheel_script().paths_left(self.folder, [pathlib.Path("/home/build/src")])
+        self.assertEqual(left, ["bad: /home/build/src/run.cpp"])
 
 
 if __name__ == "__main__":
