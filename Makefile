@@ -65,6 +65,16 @@ install: setup ## Install program, libraries and headers below PREFIX (make inst
 	@scripts/build.sh release plimsoll_cli
 	@cmake --install build $(if $(PREFIX),--prefix '$(PREFIX)')
 
+.PHONY: wheel
+wheel: setup ## Make the wheel of the program, with libraries and headers, in dist/
+	@scripts/setup-wheel.sh
+	@scripts/build.sh release plimsoll_installed
+	@scripts/wheel.py
+
+.PHONY: package
+package: wheel ## Make the wheel and an archive of the sources, in dist/
+	@scripts/source-archive.sh
+
 .PHONY: text
 text: setup ## Fetch and prepare the text that the example trains on
 	@[[ -f .data/gcide.txt ]] || scripts/setup.sh lists
@@ -72,6 +82,7 @@ text: setup ## Fetch and prepare the text that the example trains on
 
 .PHONY: test
 test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
+	@scripts/setup-wheel.sh
 	@echo "==> test: build/"
 	@ctest --preset release -j$(TEST_JOBS) $(CTEST_ARGS)
 

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include <filesystem>
 #include <mutex>
@@ -41,9 +42,9 @@ Backend* open(std::string& missing) {
   void* const library = load(beside(reinterpret_cast<const void*>(&open_cuda), kLibrary), reason);
   if (library == nullptr) {
     missing = fmt::format(
-        "{} cannot be loaded ({}); it needs torch's CUDA libraries beside libtorch, which 'make "
-        "setup' installs where there is an NVIDIA device",
-        kLibrary, reason);
+        "{} cannot be loaded ({}); it needs torch's CUDA libraries beside libtorch: 'make setup' installs them where "
+        "there is an NVIDIA device, and for a program that pip installed 'pip install torch=={}' does",
+        kLibrary, reason, TORCH_VERSION);
     return nullptr;
   }
   const auto open_backend = reinterpret_cast<OpenBackend>(::dlsym(library, kSymbol));

@@ -39,9 +39,10 @@ const media::Functions& load(const std::vector<std::string>& candidates) {
     reasons += (reasons.empty() ? "" : "; ") + reason;
   }
   throw UserError(
-      fmt::format("pictures, videos and sound are read with FFmpeg's libraries, which cannot be loaded ({}); install "
-                  "them (Debian: apt-get install {}) and keep {} in the folder of libplimsoll",
-                  reasons, PLIMSOLL_FFMPEG_PACKAGES, kLibrary),
+      fmt::format("pictures, videos and sound are read with the libraries of FFmpeg {}, which cannot be loaded ({}); "
+                  "install the Debian packages {} or, where the system has another FFmpeg, set LD_LIBRARY_PATH to a "
+                  "folder with libraries of these major versions; keep {} in the folder of libplimsoll",
+                  PLIMSOLL_FFMPEG_MAJOR, reasons, PLIMSOLL_FFMPEG_PACKAGES, kLibrary),
       UserError::Kind::failure);
 }
 

@@ -250,7 +250,8 @@ TEST(Media, SurvivesDamage) {
 
 TEST(Media, NamesTheMissingLibrary) {
   EXPECT_THAT(user_error_of([] { load_media_library({"/nowhere/libplimsoll_media.so.0"}); }),
-              AllOf(HasSubstr("apt-get install libavformat"), HasSubstr("/nowhere/libplimsoll_media.so.0")));
+              AllOf(HasSubstr("the libraries of FFmpeg "), HasSubstr("the Debian packages libavformat"),
+                    HasSubstr("these major versions"), HasSubstr("/nowhere/libplimsoll_media.so.0")));
   EXPECT_THAT(user_error_of([] { load_media_library({"libm.so.6"}); }), HasSubstr("another build"));
 }
 

@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -280,7 +281,14 @@ class CudaBackend final : public Backend {
 
 extern "C" __attribute__((visibility("default"))) plimsoll::Backend* plimsoll_open_backend(std::string& missing) {
   try {
-    c10::cuda::device_count_ensure_non_zero();  // says why where there is none: a driver that is too old, say
+    // libtorch's message for an old driver also recommends another torch, with which this library cannot be loaded.
+    int version = 0;
+    if (::cudaDriverGetVersion(&version) == cudaSuccess && version > 0 && version < CUDART_VERSION / 1000 * 1000) {
+      missing = fmt::format("the NVIDIA driver is for CUDA {}.{}; a driver for CUDA {} is needed (580 or later)",
+                            version / 1000, version % 1000 / 10, CUDART_VERSION / 1000);
+      return nullptr;
+    }
+    c10::cuda::device_count_ensure_non_zero();  // says why if there is none
     plimsoll::cuda::allocator::install();
     if (!at::Context::hasCUDA()) {
       missing = "libtorch was asked for its devices before its CUDA library was loaded: ask for the device first";
