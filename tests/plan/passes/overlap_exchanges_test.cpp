@@ -66,7 +66,7 @@ const std::string kBackward =
     "b - g1 = x\nb - y = g1\nb - z = y\nb - sum1 <- g1\nu - p1 <- sum1 z\n";
 
 TEST(OverlapExchanges, UpdatesWaitForSumsBehindTheOpsOfBackward) {
-  EXPECT_THAT(listed(overlap_exchanges(exchanging(kBackward), seconds_model(), kNoLimit)),
+  EXPECT_THAT(listed(overlap_exchanges(exchanging(kBackward), seconds_model(128), kNoLimit)),
               ElementsAre("g2", "start sum2", "g1", "y", "z", "wait sum2", "p2", "sum1", "p1"));
 }
 
