@@ -61,6 +61,8 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"micro_batch_size", text_of(job.micro_batch_size, "auto")},
       {"gradient_accumulation_steps", accumulation_text(job)},
       {"gradient_checkpointing", std::string(name_of_choice(job.gradient_checkpointing))},
+      {"compile", std::string(name_of_choice(job.compile))},
+      {"device", job.device},
       {"update_in_backward", std::string(name_of_choice(job.update_in_backward))},
       {"max_grad_norm", text(job.max_grad_norm)},
       {"max_steps", text(job.max_steps)},
@@ -97,6 +99,8 @@ std::map<std::string, std::string> data_and_model_keys(const Job& job) {
       {"data.evaluate_on", job.data.evaluate_on},
       {"data.shuffle", text(job.data.shuffle)},
       {"data.skip_bad", text(job.data.skip_bad)},
+      {"data.samples", text(job.data.samples)},
+      {"data.test_fraction", text(job.data.test_fraction)},
       {"model.weights", job.model.weights.filename().string()},
       {"freeze", listed(job.fine_tuning.freeze)},
       {"train", listed(job.fine_tuning.train)},
@@ -106,6 +110,32 @@ std::map<std::string, std::string> data_and_model_keys(const Job& job) {
       {"quantize.format", quantize.format},
       {"quantize.double_scales", text(quantize.double_scales)},
   };
+}
+
+/// Keys of one kind of data that change its samples; files by their names.
+std::map<std::string, std::string> samples_keys(const Job& job) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  const DataConfig& data = job.data;
+  const SlicesConfig& slices = data.slices;
+  const ClipsConfig& clips = data.clips;
+  if (data.type == "slices" || data.type == "pictures")
+    return {
+        {"data.augment", text(slices.augment)},
+        {"data.min_pixels", text(slices.min_pixels)},
+        {"data.prompt", slices.prompt},
+        {"data.answer", slices.answer},
+        {"data.structures", listed(slices.structures)},
+        {"data.normalise", data.pictures.normalise},
+        {"data.list", data.pictures.list.filename().string()},
+    };
+  if (data.type == "clips")
+    return {
+        {"data.max_frames", text_of(clips.max_frames, "none")}, {"data.clip_seconds", text(clips.clip_seconds)},
+        {"data.clip_stride", text(clips.clip_stride)},          {"data.prompt", clips.prompt},
+        {"data.list", clips.list.filename().string()},
+    };
+  if (data.type == "series") return {{"data.validation_files", names_of_files(data.series.validation_files)}};
+  return {};
 }
 
 /// The value of each key; a key that some jobs do not have is missing.
@@ -125,6 +155,7 @@ std::map<std::string, std::string> parsed(const std::string& text) {
 std::map<std::string, std::string> shared_keys(const Job& job) {
   std::map<std::string, std::string> keys = training_keys(job);
   keys.merge(data_and_model_keys(job));
+  keys.merge(samples_keys(job));
   keys.merge(origin_of(job, nullptr));  // of the model and the data by their types
   for (auto& [key, value] : keys) value = shortened(value);
   return keys;

@@ -84,15 +84,6 @@ OffloadChoice offload_choice(const Trace& trace, const PassInputs& in) {
   return choice;
 }
 
-// All ranks exchange in the same order, so the order must not follow from what one rank measured.
-CostModel cost_of_all_ranks(const CostModel& cost) {
-  if (cost.source != "measured") return cost;
-  CostModel same = generic_cost_model();
-  same.peer_link = cost.peer_link;
-  same.peer_latency = cost.peer_latency;
-  return same;
-}
-
 }  // namespace
 
 Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {

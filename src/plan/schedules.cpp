@@ -147,13 +147,16 @@ Plan Schedules::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
   // What is live at the most now, and whatever the budget leaves: placements may take more than live bytes.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
+  const CostModel shared = cost_of_all_ranks(options_.cost);
+  const double before = step_of(time_of(plan.trace, shared));
   const int64_t most = budget ? limit_under(*budget, plan.persistent_bytes) : std::numeric_limits<int64_t>::max();
   for (const int64_t limit : {most, most / 100 * 97, live}) {
     if (limit < live) continue;
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
     Plan placed = timed(run(Stage::overlap, Stage::placement, plan.trace, choices), options_.cost);
-    if ((fits(plan, budget) && !fits(placed, budget)) || step_of(placed) >= step_of(plan)) continue;
+    // Decided alike on all ranks.
+    if ((fits(plan, budget) && !fits(placed, budget)) || step_of(time_of(placed.trace, shared)) >= before) continue;
     placed.time.recompute = plan.time.recompute;
     placed.time.offload = plan.time.offload;
     placed.time.update_offload = plan.time.update_offload;

@@ -2,10 +2,12 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "collectives/exchange.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 
@@ -43,10 +45,15 @@ void ExchangeLane::wait(int64_t number) {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void ExchangeLane::wait_for_all() noexcept {
+std::exception_ptr ExchangeLane::wait_for_all() noexcept {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ == started_; });
-  failure_ = nullptr;
+  return std::exchange(failure_, nullptr);
+}
+
+int64_t ExchangeLane::outside_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return outside_bytes_;
 }
 
 bool ExchangeLane::idle() const {
@@ -63,22 +70,28 @@ void ExchangeLane::work() {
     if (queue_.empty()) return;  // what was started is finished first
     const Call call = std::move(queue_.front());
     queue_.pop_front();
-    if (!failure_) {
-      lock.unlock();
-      std::exception_ptr thrown;
-      try {
-        if (line_) {
-          frame.begin({}, call.landing, call.landing_bytes);
-          line_->run(frame, call.run);
-        } else {
-          call.run();
-        }
-      } catch (...) {
-        thrown = std::current_exception();
+    const bool made = !failure_;
+    lock.unlock();
+    std::exception_ptr thrown;
+    int64_t outside = 0;
+    try {
+      if (line_) {
+        frame.begin({}, call.landing, call.landing_bytes, alignment_);
+        // One that is not made takes its turn on the line all the same.
+        line_->run(
+            frame, made ? call.run : [] {});
+        const AllocationFrame::Usage usage = frame.end();
+        check(!usage.escaped_arena, "an exchange keeps memory that it was lent for one call");
+        outside = usage.outside_bytes;
+      } else if (made) {
+        call.run();
       }
-      lock.lock();
-      if (thrown) failure_ = thrown;
+    } catch (...) {
+      thrown = std::current_exception();
     }
+    lock.lock();
+    if (made && thrown) failure_ = thrown;
+    outside_bytes_ = std::max(outside_bytes_, outside);
     ++done_;
     changed_.notify_all();
   }

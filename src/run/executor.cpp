@@ -101,7 +101,7 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
       copy_numbers_(plan.trace.buffers.size(), 0),
       exchange_numbers_(plan.trace.buffers.size(), 0),
       copies_(backend.copy_engine()),
-      exchanges_(backend.side_line()),
+      exchanges_(backend.side_line(), backend.scratch_alignment()),
       captures_(backend, plan.trace) {
   check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
   check(plan.host_bytes == 0 || (host && host->bytes() >= plan.host_bytes),
@@ -262,12 +262,16 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
       observer_->ran(i, {begin, ProfileClock::now()});
     }
   } catch (...) {
+    std::exception_ptr cause;  // an exchange that failed before the op that found out
     try {
-      exchanges_.wait_for_all();  // whoever catches this may free what they touch
+      // Whoever catches this may free what they touch.
+      const std::exception_ptr failed = exchanges_.wait_for_all();
       copies_->wait_for_all();
+      if (failed) cause = failed;
     } catch (
         ...) {  // a device that has failed says so at every call; the op and its module are in what was thrown first
     }
+    if (cause) std::rethrow_exception(cause);
     throw;
   }
 }
@@ -283,7 +287,7 @@ void Executor::run_one(BoundOp& op) {
       return exchanges_.wait(exchange_numbers_[op.op->arguments[0].views[0].buffer]);
     case CopyStage::none:
       // Exchanges keep their order.
-      if (op.op->link_bytes > 0 && !exchanges_.idle()) exchanges_.wait(exchanges_.started());
+      if (op.op->link_bytes > 0) exchanges_.wait(exchanges_.started());
       return run_op(op);
   }
 }
@@ -327,6 +331,9 @@ void Executor::start_exchange(BoundOp& op) {
         torch::jit::Stack stack(op.arguments.begin(), op.arguments.end());
         try {
           op.handle->redispatchBoxed(op.backend->keys(), &stack);
+        } catch (const c10::OutOfMemoryError& error) {
+          throw MemoryUnavailable(op.refused(plan_.trace, error.what_without_backtrace()).what(), op.workspace_bytes,
+                                  MemoryUnavailable::Whose::device);
         } catch (const c10::Error& error) {
           throw op.refused(plan_.trace, error.what_without_backtrace());
         } catch (const InternalError&) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -65,7 +66,7 @@ class Executor {
   const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
 
   /// The most bytes at a time that other threads than the one that runs an op took elsewhere for it.
-  int64_t beside_bytes() const { return beside_bytes_; }
+  int64_t beside_bytes() const { return std::max(beside_bytes_, exchanges_.outside_bytes()); }
 
   /// Sequences of ops that the device runs by itself.
   int64_t captured() const { return captures_.captured(); }

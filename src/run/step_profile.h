@@ -49,6 +49,7 @@ class StepProfile final : public OpObserver {
   std::shared_ptr<const ProfiledPlan> plan_;  ///< that is in force, once a step was timed under it
   std::vector<ProfiledStep> steps_;
   ProfiledStep now_;
+  bool tried_ = false;       ///< to write it before the run ends
   std::mutex copies_mutex_;  ///< now_.copies: another thread adds to them
   int64_t done_ = 0;
   bool written_ = false;

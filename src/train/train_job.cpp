@@ -158,7 +158,12 @@ class Run {
     target.measuring = nullptr;  // the run takes the memory next
     target.rank = agreement_.rank();
     target.exchange = exchange_;
-    if (exchange_) target.cost.exchanges_overlap = exchange_->runs_beside_operators();
+    if (exchange_ && exchange_->runs_beside_operators()) {
+      // CPU ranks of several hosts; devices have the link of the catalogue.
+      if (job_.device == "cpu")
+        target.link = set_peer_link(target.cost, nullptr, {.ranks = agreement_.ranks(), .link = "ethernet-10"}, true);
+      target.cost.exchanges_overlap = true;
+    }
     agreement_.least_budget(target, asked_.budget.device.has_value());
     const auto stopped = [] {
       if (stop_requested) throw StoppedEarly();
@@ -204,8 +209,8 @@ class Run {
         tell_plan_change();
         return;
       } catch (const MemoryUnavailable& error) {
-        if (stop_requested) throw StoppedEarly();
         if (exchange_) throw UserError(error.what(), UserError::Kind::failure);  // other ranks have gone on
+        if (stop_requested) throw StoppedEarly();
         training_.reset();
         plan_again(error);
       }

@@ -40,6 +40,7 @@ struct Squeeze {
   std::string name;
   int percent = 100;
   int64_t host = 0, disk = 0;
+  bool overlap = false;  ///< exchanges run beside other ops
 };
 
 std::ostream& operator<<(std::ostream& out, const Squeeze& each) {
@@ -54,6 +55,11 @@ TrainingOptions squeezed(TrainingOptions options, const Squeeze& squeeze, const 
   options.budget.host = squeeze.host;
   options.budget.disk = squeeze.disk;
   options.disk_path = folder;
+  if (squeeze.overlap) {
+    options.cost.exchanges_overlap = true;
+    options.cost.peer_link = 1e9;
+    options.cost.peer_latency = 1e-5;
+  }
   return options;
 }
 
@@ -80,6 +86,8 @@ TEST_P(RankOffload, GivesTheBitsOfOneRankInThePlannedBytes) {
           if (squeeze.host > 0 && plan.host_bytes == 0) throw InternalError("nothing is in host memory");
           if (plan.host_bytes > squeeze.host) throw InternalError("host memory is over its budget");
           if (!offloads_slices(plan.trace)) throw InternalError("no slice is offloaded");
+          if (squeeze.overlap && std::ranges::count(plan.trace.ops, CopyStage::start, &Op::exchange) == 0)
+            throw InternalError("no exchange runs beside other ops");
         });
       };
       for (const std::string& text : run_ranks(2, folder.path(), work)) EXPECT_EQ(text, reference);
@@ -89,6 +97,7 @@ TEST_P(RankOffload, GivesTheBitsOfOneRankInThePlannedBytes) {
 
 INSTANTIATE_TEST_SUITE_P(All, RankOffload,
                          ::testing::Values(Squeeze{"host_memory", 45, kPlenty, 0}, Squeeze{"disk", 45, 0, kPlenty},
+                                           Squeeze{"host_memory_beside", 50, kPlenty, 0, true},
                                            Squeeze{"both", 35, int64_t{64} << 10, kPlenty}),
                          [](const auto& info) { return info.param.name; });
 

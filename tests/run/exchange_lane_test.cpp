@@ -38,7 +38,8 @@ TEST(ExchangeLane, AfterAFailureNoneIsMade) {
   EXPECT_THROW(lane.wait(second), std::runtime_error);
   static_cast<void>(first);
   EXPECT_EQ(made, 1);
-  lane.wait_for_all();  // the step is over: the next one begins anew
+  EXPECT_TRUE(lane.wait_for_all());  // the step is over: the next one begins anew
+  EXPECT_FALSE(lane.wait_for_all());
   lane.wait(lane.start([&] { ++made; }, nullptr, 0));
   EXPECT_EQ(made, 2);
 }
@@ -62,6 +63,7 @@ TEST(ExchangeLane, RunsOnTheLineOfTheDevice) {
       std::byte* const place = static_cast<std::byte*>(frame.place_for(64));
       log.push_back(place == nullptr ? "no scratch" : "scratch");
       op();
+      if (place) frame.release(place);
     }
     std::vector<std::string>& log;
   };
@@ -70,6 +72,27 @@ TEST(ExchangeLane, RunsOnTheLineOfTheDevice) {
   ExchangeLane lane(std::make_unique<Line>(log));
   lane.wait(lane.start([&] { log.emplace_back("exchange"); }, landing.data(), 256));
   EXPECT_EQ(log, (std::vector<std::string>{"follow", "scratch", "exchange"}));
+}
+
+// Each start has its turn on the line, also one that is not made: what follows waits for the right ops.
+TEST(ExchangeLane, WhatIsNotMadeTakesItsTurnOnTheLine) {
+  struct Line : SideLine {
+    Line(std::atomic<int>& followed, std::atomic<int>& ran) : followed(followed), ran(ran) {}
+    void follow() override { ++followed; }
+    void run(AllocationFrame&, const std::function<void()>& op) override {
+      ++ran;
+      op();
+    }
+    std::atomic<int>&followed, &ran;
+  };
+  std::atomic<int> followed = 0, ran = 0, made = 0;
+  ExchangeLane lane(std::make_unique<Line>(followed, ran));
+  lane.start([] { throw std::runtime_error("no memory"); }, nullptr, 0);
+  lane.start([&] { ++made; }, nullptr, 0);
+  EXPECT_TRUE(lane.wait_for_all());
+  EXPECT_EQ(made, 0);
+  EXPECT_EQ(followed, 2);
+  EXPECT_EQ(ran, 2);
 }
 
 }  // namespace

@@ -84,9 +84,12 @@ class CudaSideLine final : public SideLine {
   void follow() override {
     cudaEvent_t event = nullptr;
     require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+    if (const cudaError_t error = cudaEventRecord(event, before_); error != cudaSuccess) {
+      cudaEventDestroy(event);
+      require(error, "marking where ops are");
+    }
     const std::lock_guard lock(mutex_);
     events_.push_back(event);
-    require(cudaEventRecord(event, before_), "marking where ops are");
   }
 
   void run(AllocationFrame& frame, const std::function<void()>& op) override {

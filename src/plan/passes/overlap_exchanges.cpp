@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kGatherName = "plimsoll::gather_";
 
-// Gathers are started earlier than predicted by this part of their time: predictions are not exact.
+// Gathers are started earlier than predicted by a part of their time, and what nobody needs yet is waited for later:
+// predictions are not exact.
 constexpr double kMargin = 1.25;
 
 bool can_overlap(const Op& op) {
@@ -61,6 +62,7 @@ struct Touched {
 
   explicit Touched(const Op& op) {
     for_each_view(op, [&](const View& view, bool is_written) { (is_written ? written : read).insert(view.buffer); });
+    if (op.copy == CopyStage::wait) written.insert(target_of(op));  // until then the copy writes to it
   }
   bool reads(BufferId buffer) const { return read.contains(buffer); }
   bool writes(BufferId buffer) const { return written.contains(buffer); }
@@ -73,10 +75,24 @@ class SegmentOverlap {
                  const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& live, int64_t limit)
       : trace_(trace), segment_(segment), cost_(cost), lifetimes_(lifetimes), live_(live), limit_(limit) {
     double seconds = 0;
+    std::map<BufferId, int32_t> touched_before, written_before;  // the op behind the last that did
+    const auto behind = [&](const std::map<BufferId, int32_t>& last, BufferId buffer) {
+      const auto found = last.find(buffer);
+      return found == last.end() ? segment.begin : found->second;
+    };
     for (int32_t i = segment.begin; i < segment.end; ++i) {
+      const Op& op = trace.ops[i];
       seconds_before_.push_back(seconds);
-      if (!can_overlap(trace.ops[i])) seconds += seconds_of(cost, trace.ops[i]);
-      if (is_gather(trace.ops[i])) gathers_.push_back({i, earliest_of(i), 0});
+      if (!can_overlap(op)) seconds += seconds_of(cost, op);
+      const Touched touched(op);
+      if (is_gather(op)) {
+        int32_t earliest = segment.begin;
+        for (const BufferId buffer : touched.written) earliest = std::max(earliest, behind(touched_before, buffer));
+        for (const BufferId buffer : touched.read) earliest = std::max(earliest, behind(written_before, buffer));
+        gathers_.push_back({i, earliest, 0});
+      }
+      for (const BufferId buffer : touched.read) touched_before[buffer] = i + 1;
+      for (const BufferId buffer : touched.written) touched_before[buffer] = written_before[buffer] = i + 1;
     }
     double next = std::numeric_limits<double>::infinity();
     for (auto gather = gathers_.rbegin(); gather != gathers_.rend(); ++gather) {
@@ -112,23 +128,11 @@ class SegmentOverlap {
   };
   struct Pending {
     int32_t index;
-    double done;
+    double done, late;  // as predicted, and when it is done for certain
   };
 
   bool is_transient(BufferId buffer) const {
     return !trace_.buffers[buffer].persistent && trace_.buffers[buffer].on_device();
-  }
-
-  int32_t earliest_of(int32_t index) const {
-    const Touched gather(trace_.ops[index]);
-    for (int32_t i = index; i-- > segment_.begin;) {
-      bool before = false;
-      for_each_view(trace_.ops[i], [&](const View& view, bool written) {
-        before |= gather.writes(view.buffer) || (written && gather.reads(view.buffer));
-      });
-      if (before) return i + 1;
-    }
-    return segment_.begin;
   }
 
   // What is held for exchanges under way and for updates that wait.
@@ -185,8 +189,9 @@ class SegmentOverlap {
     if (can_overlap(op)) {
       copy.exchange = CopyStage::start;
       clock_ += cost_.overhead_seconds;
-      link_free_ = std::max(link_free_, clock_) + seconds_of_exchange(cost_, op);
-      pending_.push_back({index, link_free_});
+      const double seconds = seconds_of_exchange(cost_, op);
+      link_free_ = std::max(link_free_, clock_) + seconds;
+      pending_.push_back({index, link_free_, link_free_ + (kMargin - 1) * seconds});
       hold(op);
     } else {
       clock_ += seconds_of(cost_, op);
@@ -214,7 +219,7 @@ class SegmentOverlap {
   }
 
   void take_what_is_done() {
-    while (!pending_.empty() && pending_.front().done <= clock_) wait_for_first();
+    while (!pending_.empty() && pending_.front().late <= clock_) wait_for_first();
     emit_ready_deferred();
   }
   void flush_deferred() {
@@ -338,6 +343,15 @@ void add_landing(Trace& trace, std::vector<Op>& ops) {
 
 }  // namespace
 
+CostModel cost_of_all_ranks(const CostModel& cost) {
+  if (cost.source == "catalogue") return cost;
+  CostModel same = generic_cost_model();
+  same.peer_link = cost.peer_link;
+  same.peer_latency = cost.peer_latency;
+  same.exchanges_overlap = cost.exchanges_overlap;
+  return same;
+}
+
 bool has_exchanges(const Trace& trace) {
   return std::ranges::any_of(trace.ops, can_overlap);
 }
@@ -348,8 +362,13 @@ Trace overlap_exchanges(Trace trace, const CostModel& cost, int64_t limit) {
   check(trace.segments.empty() || trace.segments.back().end == static_cast<int32_t>(trace.ops.size()),
         "ops behind the last segment");
   std::vector<std::vector<Op>> listed;
-  for (const Segment& segment : trace.segments)
-    listed.push_back(without_empty_overlap(SegmentOverlap(trace, segment, cost, lifetimes, live, limit).run()));
+  for (const Segment& segment : trace.segments) {
+    int64_t landing = 0;
+    for (int32_t i = segment.begin; i < segment.end; ++i)
+      if (can_overlap(trace.ops[i])) landing = std::max(landing, trace.ops[i].workspace_bytes);
+    listed.push_back(
+        without_empty_overlap(SegmentOverlap(trace, segment, cost, lifetimes, live, limit - landing).run()));
+  }
   trace.ops.clear();
   for (size_t s = 0; s < listed.size(); ++s) {
     add_landing(trace, listed[s]);

@@ -19,6 +19,11 @@ namespace plimsoll {
 /// Whether `trace` has exchanges that can run beside other ops.
 bool has_exchanges(const Trace& trace);
 
+/// Returns the cost model by which all ranks of a training plan exchanges: all must make them in the same order, so it
+/// must not follow from what one rank has measured. Figures of the catalogue are those of all ranks with the same
+/// device.
+CostModel cost_of_all_ranks(const CostModel& cost);
+
 /// Splits exchanges into a start and a wait (Op::exchange). What is held longer for it is held only while the live
 /// bytes of the device are at most `limit`. The scratch of all exchanges of a segment that run beside ops becomes one
 /// buffer, a further argument of the start and of the wait. Ranks whose `cost` is equal get the same order of

@@ -66,7 +66,7 @@ const std::string kBackward =
     "b - g1 = x\nb - y = g1\nb - z = y\nb - sum1 <- g1\nu - p1 <- sum1 z\n";
 
 TEST(OverlapExchanges, UpdatesWaitForSumsBehindTheOpsOfBackward) {
-  EXPECT_THAT(listed(overlap_exchanges(exchanging(kBackward), seconds_model(), kNoLimit)),
+  EXPECT_THAT(listed(overlap_exchanges(exchanging(kBackward), seconds_model(128), kNoLimit)),
               ElementsAre("g2", "start sum2", "g1", "y", "z", "wait sum2", "p2", "sum1", "p1"));
 }
 
@@ -103,6 +103,35 @@ TEST(OverlapExchanges, AGatherIsNotStartedBeforeItsSliceIsWritten) {
       "f - a = x\nf - b = a\nu - slice <- b\nf - c = b\nf - whole <- slice\nf - d = c whole\n";
   EXPECT_THAT(listed(overlap_exchanges(exchanging(text), seconds_model(), kNoLimit)),
               ElementsAre("a", "b", "slice", "start whole", "c", "wait whole", "d"));
+}
+
+// Slices in host memory: the copy writes to the slice until it is waited for.
+TEST(OverlapExchanges, AGatherIsNotStartedBeforeTheCopyOfItsSliceIsDone) {
+  Trace before = exchanging(
+      "buffer x 64 persistent\nbuffer away 64 state\nbuffer slice 64\n"
+      "micro\n"
+      "f - a = x\nf - slice <- away\nf - b = a\nf - c = b\nf - h <- slice away\nf - whole <- slice\nf - d = c whole\n");
+  before.ops[1].copy = CopyStage::start;
+  before.ops[4].copy = CopyStage::wait;
+  before.ops[4].arguments.erase(before.ops[4].arguments.begin());
+  const std::vector<std::string> lines = listed(overlap_exchanges(before, seconds_model(), kNoLimit));
+  const auto wait = std::ranges::find(lines, "slice", [&](const std::string& line) { return line; });
+  ASSERT_NE(wait, lines.end());
+  const auto last_slice = std::find(lines.rbegin(), lines.rend(), "slice").base();
+  EXPECT_GE(std::ranges::find_if(lines, [](const std::string& line) { return line.ends_with("whole"); }), last_slice);
+}
+
+// What is measured differs from rank to rank, and the order of exchanges must not.
+TEST(OverlapExchanges, RanksWithOtherMeasurementsPlanAlike) {
+  CostModel fast = seconds_model(), slow = seconds_model();
+  for (const char* source : {"measured", "measured, ops timed", "typical", "typical, ops timed"}) {
+    fast.source = slow.source = source;
+    slow.overhead_seconds = 100;
+    slow.timed = [](const Op&) { return 7.0; };
+    const Trace before = exchanging(kForward);
+    EXPECT_EQ(listed(overlap_exchanges(before, cost_of_all_ranks(fast), kNoLimit)),
+              listed(overlap_exchanges(before, cost_of_all_ranks(slow), kNoLimit)));
+  }
 }
 
 TEST(OverlapExchanges, AGatherWaitsForRoom) {
