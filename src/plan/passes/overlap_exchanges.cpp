@@ -22,6 +22,10 @@ constexpr std::string_view kGatherName = "plimsoll::gather_";
 // predictions are not exact.
 constexpr double kMargin = 1.25;
 
+// A link is kept busy by a few exchanges: more of them would hold bytes for nothing. That is what so many of the
+// largest hold, and in any case so many bytes.
+constexpr int64_t kExchangesHeld = 3, kHeldAnyway = int64_t{64} << 20;
+
 bool can_overlap(const Op& op) {
   return op.link_bytes > 0 && op.exchange == CopyStage::none && op.copy == CopyStage::none && !op.on_host &&
          op.name != "plimsoll::broadcast_";
@@ -85,6 +89,7 @@ class SegmentOverlap {
       seconds_before_.push_back(seconds);
       if (!can_overlap(op)) seconds += seconds_of(cost, op);
       const Touched touched(op);
+      if (can_overlap(op)) most_held_ = std::max(most_held_, kExchangesHeld * held_bytes_of(op));
       if (is_gather(op)) {
         int32_t earliest = segment.begin;
         for (const BufferId buffer : touched.written) earliest = std::max(earliest, behind(touched_before, buffer));
@@ -121,6 +126,12 @@ class SegmentOverlap {
   }
 
  private:
+  int64_t held_bytes_of(const Op& op) const {
+    int64_t bytes = 0;
+    for (const BufferId buffer : buffers_of(op)) bytes += placed_bytes(trace_, trace_.buffers[buffer].bytes);
+    return bytes;
+  }
+
   struct Gather {
     int32_t index;
     int32_t earliest;  // it may start before this op, or later
@@ -258,9 +269,12 @@ class SegmentOverlap {
     emit(index);
   }
 
-  bool has_room(int64_t bytes) const { return live_[now_] + extra_ + early_ + bytes <= limit_; }
+  bool has_room(int64_t bytes) const {
+    return live_[now_] + extra_ + early_ + bytes <= limit_ && extra_ + early_ + bytes <= most_held_;
+  }
 
   bool has_room_until(int64_t bytes, int32_t end) const {
+    if (!has_room(bytes)) return false;
     for (int32_t i = now_; i < end; ++i)
       if (live_[i] + extra_ + early_ + bytes > limit_) return false;
     return true;
@@ -275,6 +289,8 @@ class SegmentOverlap {
       if (now_ < gather.index) {
         const double backlog = std::max(0.0, link_free_ - clock_);
         if (now_ < gather.earliest || seconds_before_[now_ - segment_.begin] + backlog < gather.latest) return;
+        // Behind a long queue it would only hold memory.
+        if (backlog > kMargin * seconds_of_exchange(cost_, op)) return;
         if (needs_deferred(touched) || needs_pending(touched) || !has_room_until(bytes, gather.index)) return;
         early_until_.push_back({gather.index, bytes});
         early_ += bytes;
@@ -301,9 +317,10 @@ class SegmentOverlap {
   std::deque<int32_t> deferred_;  // updates that come later than they stood
   std::multiset<BufferId> deferred_reads_, deferred_writes_;
   std::map<BufferId, int32_t> holders_;
-  std::set<BufferId> longer_;  // held beyond their old lifetime
-  int64_t extra_ = 0;          // bytes of these
-  int64_t early_ = 0;          // bytes of gathered parameters that are there before their old place
+  std::set<BufferId> longer_;        // held beyond their old lifetime
+  int64_t extra_ = 0;                // bytes of these
+  int64_t most_held_ = kHeldAnyway;  // by extra_ and early_ together
+  int64_t early_ = 0;                // bytes of gathered parameters that are there before their old place
   std::deque<std::pair<int32_t, int64_t>> early_until_;
   std::vector<Op> ops_;
 };
