@@ -2,6 +2,9 @@
 // blocks. From outside, parsed under suspicion.
 //
 //     | "GGUF" | version 2 or 3 | tensors | entries | key, type, value ... | name, sizes, type, offset ... | data |
+//
+// Bounds: the file is mapped; what is kept of its metadata takes at most 16 x their size. Tensors are at most 2^17,
+// entries 2^16, dimensions 4, names 4096 bytes, the alignment 1 MiB; lists, texts and data lie within the file.
 #pragma once
 
 #include <cstddef>
