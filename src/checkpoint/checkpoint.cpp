@@ -283,6 +283,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     if (!direct) tensor.copy_(target);
   }
   for (const StateConversion& conversion : conversions) conversion.apply();
+  file.require_whole();  // verify() has read all of it: only a file that was cut since fails here
   return info;
 }
 

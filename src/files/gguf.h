@@ -46,6 +46,9 @@ class GgufFile {
 
   const std::string& path() const { return path_; }
 
+  /// Throws UserError (failure) if bytes of the file that were read so far were gone (MappedFile).
+  void require_whole() const { map_.require_whole(); }
+
  private:
   /// A value where it stands in the map: what it holds is read when it is asked for.
   struct Value {

@@ -182,7 +182,9 @@ Picture read_picture(const std::filesystem::path& path) {
   const MappedFile file = MappedFile::open(path);
   const Looked looked = look_through(file, path);
   const Bytes bytes = bytes_of(file);
-  Picture picture = decode_picture(path, {bytes.begin(), bytes.end()}, looked.png);
+  std::vector<uint8_t> copied(bytes.begin(), bytes.end());
+  file.require_whole();
+  Picture picture = decode_picture(path, copied, looked.png);
   if (picture.width != looked.sides.width || picture.height != looked.sides.height)
     refuse(path, "is damaged: its header says other sizes than its picture has");
   picture.exact = looked.png;
