@@ -15,11 +15,14 @@ constexpr int64_t kUnpackedFloor = 512 * MiB;
 /// and arrays of numbers seldom reach 16.
 constexpr int64_t kUnpackedFactor = 16;
 
-/// Returns the bytes that a packed file of `file_bytes` may unpack to: 512 MiB + 16 x `file_bytes`. A file that is not
+/// The same floor of an array in an archive, whose numbers are made float32 series after that: of int8, four times it.
+constexpr int64_t kUnpackedArrayFloor = 128 * MiB;
+
+/// Returns the bytes that a packed file of `file_bytes` may unpack to: `floor` + 16 x `file_bytes`. A file that is not
 /// packed needs no such limit, because it has the size that it announces.
-constexpr int64_t unpacked_limit(int64_t file_bytes) {
+constexpr int64_t unpacked_limit(int64_t file_bytes, int64_t floor = kUnpackedFloor) {
   constexpr int64_t kMax = (std::numeric_limits<int64_t>::max() - kUnpackedFloor) / kUnpackedFactor;
-  return kUnpackedFloor + kUnpackedFactor * std::clamp<int64_t>(file_bytes, 0, kMax);
+  return floor + kUnpackedFactor * std::clamp<int64_t>(file_bytes, 0, kMax);
 }
 
 }  // namespace plimsoll

@@ -27,7 +27,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostVoxels = int64_t{1} << 26;  // of a volume: 406 x 406 x 406
+constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // of a line
+constexpr int64_t kMostVoxels = int64_t{1} << 26;     // of a volume: 406 x 406 x 406
 
 std::vector<std::string_view> cells_of(std::string_view line) {
   constexpr std::string_view blanks = " \t\r";
@@ -61,6 +62,8 @@ FmriSeries read_table(const std::filesystem::path& path) {
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
     if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
+    if (std::ranges::count_if(line, [](char c) { return c == ',' || c == ';'; }) >= kMaxTableCells)
+      throw bad_file(path, fmt::format("line {} has more than {} cells", number, kMaxTableCells));
     const std::vector<std::string_view> cells = cells_of(line);
     if (cells.empty()) continue;
     const auto is_number = [](std::string_view cell) { return number_of(cell).has_value(); };
