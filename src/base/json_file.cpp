@@ -83,12 +83,16 @@ std::string without_python_floats(std::string_view text) {
 
 nlohmann::json read_json_file(const std::filesystem::path& path, int64_t most) {
   const MappedFile file = MappedFile::open(path);
-  return parse_json_object(text_of(file, path, most), path.string());
+  nlohmann::json parsed = parse_json_object(text_of(file, path, most), path.string());
+  file.require_whole();
+  return parsed;
 }
 
 nlohmann::json read_python_json_file(const std::filesystem::path& path, int64_t most) {
   const MappedFile file = MappedFile::open(path);
-  return parse_json_object(without_python_floats(text_of(file, path, most)), path.string());
+  const std::string text = without_python_floats(text_of(file, path, most));
+  file.require_whole();
+  return parse_json_object(text, path.string());
 }
 
 }  // namespace plimsoll

@@ -7,10 +7,29 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
+#include <utility>
 
 #include "base/file_error.h"
+#include "base/mapping_guard.h"
 
 namespace plimsoll {
+
+struct MappedFile::Mapping {
+  Mapping(std::filesystem::path name, void* begin, size_t bytes)
+      : path(std::move(name)), address(begin), size(bytes), guard(std::in_place, begin, bytes) {}
+  ~Mapping() {
+    guard.reset();  // before the addresses can be another mapping's
+    ::munmap(address, size);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::filesystem::path path;
+  void* address;
+  size_t size;
+  std::optional<MappingGuard> guard;
+};
 
 MappedFile MappedFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: a pipe in the file's place is refused below instead of waited for.
@@ -31,10 +50,19 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
     throw UserError(fmt::format("cannot read {}: it is not a regular file", path.string()), UserError::Kind::failure);
   MappedFile file;
   if (size == 0) return file;
-  file.bytes_ = {static_cast<const std::byte*>(address),
-                 [address, size](const std::byte*) { ::munmap(address, size); }};
+  file.mapping_ = std::make_shared<const Mapping>(path, address, size);
+  file.bytes_ = static_cast<const std::byte*>(address);
   file.size_ = status.st_size;
   return file;
+}
+
+void MappedFile::require_whole() const {
+  if (mapping_ != nullptr && mapping_->guard->failed())
+    throw UserError(
+        fmt::format("cannot read {}: it had {} bytes when it was opened, and has lost some of them while it "
+                    "was read; restore the file, and let no program write it meanwhile",
+                    mapping_->path.string(), size_),
+        UserError::Kind::failure);
 }
 
 void MappedFile::let_go(std::span<const std::byte> part) {

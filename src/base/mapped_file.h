@@ -10,21 +10,28 @@
 namespace plimsoll {
 
 /// Bytes come from the disk as they are touched. A file that AtomicFile replaces stays as it was for those who have it
-/// open; one that another program cuts short meanwhile takes the process down (SIGBUS), as every memory map does.
+/// open. If another program cuts the file short meanwhile, the missing bytes read as 0 (MappingGuard), and
+/// require_whole() throws.
 class MappedFile {
  public:
   /// Throws UserError (failure): the file is missing, unreadable or not a regular file. An empty file has no bytes.
   static MappedFile open(const std::filesystem::path& path);
 
-  const std::byte* data() const { return bytes_.get(); }
+  const std::byte* data() const { return bytes_; }
   int64_t size() const { return size_; }
+
+  /// Throws UserError (failure) that names the file if bytes that were read since open() were not there. Readers call
+  /// it after they have read, before they use what they have read.
+  void require_whole() const;
 
   /// Gives the memory of `part` back, but for pages that it shares with what lies beside it; reading it again takes it
   /// from the disk again.
   static void let_go(std::span<const std::byte> part);
 
  private:
-  std::shared_ptr<const std::byte> bytes_;
+  struct Mapping;
+  std::shared_ptr<const Mapping> mapping_;
+  const std::byte* bytes_ = nullptr;
   int64_t size_ = 0;
 };
 

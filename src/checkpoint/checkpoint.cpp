@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/content_hash.h"
+#include "base/json_file.h"
 #include "base/quoted.h"
 #include "checkpoint/checkpoint_state.h"
 #include "checkpoint/sliced_state.h"
@@ -26,6 +27,8 @@ constexpr const char* kHeaderHashKey = "hash:__metadata__";  // SafetensorsWrite
 // 2: codes of 8-bit optimizer state lie by vectors (place_of_bits8).
 constexpr int64_t kFormatVersion = 2;
 constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
+// Counters and settings of a job take a few kilobytes.
+constexpr int64_t kMaxDescriptionBytes = int64_t{16} << 20;
 constexpr size_t kDifferencesShown = 8;
 
 std::string shape_text(DType dtype, const std::vector<int64_t>& sizes) {
@@ -58,9 +61,12 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
             "{} is not a checkpoint of Plimsoll; set checkpoint.resume to a file that 'plimsoll train' has written",
             path),
         UserError::Kind::failure);
+  if (std::ssize(found->second) > kMaxDescriptionBytes)
+    throw corrupt_file(
+        path, fmt::format("its description has {} bytes; allowed: {}", found->second.size(), kMaxDescriptionBytes));
   CheckpointInfo info;
+  const nlohmann::json json = parse_json_object(found->second, path + ": its description");
   try {
-    const nlohmann::json json = nlohmann::json::parse(found->second);
     const auto version = json.at("format_version").get<int64_t>();
     if (version == 1 && has_8bit_state(file))
       throw UserError(fmt::format("{} has 8-bit optimizer state in an older format, which this version cannot read; to "
@@ -277,6 +283,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     if (!direct) tensor.copy_(target);
   }
   for (const StateConversion& conversion : conversions) conversion.apply();
+  file.require_whole();  // verify() has read all of it: only a file that was cut since fails here
   return info;
 }
 

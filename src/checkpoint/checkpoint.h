@@ -2,6 +2,9 @@
 //
 //     run/step-00000100.safetensors    tensors: parameters, module buffers, optimizer state, by name, a checksum each
 //                                      metadata "plimsoll.checkpoint": step, position in the data, counters, origin
+//
+// Bounds: the file is mapped, and its header takes at most what safetensors_header.h says. The description has at most
+// 16 MiB and 16 levels.
 #pragma once
 
 #include <ATen/core/Tensor.h>

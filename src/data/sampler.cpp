@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "data/index_permutation.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -21,7 +22,13 @@ int64_t WindowOrder::index(int64_t position) const {
   const int64_t of_epoch = epoch(position);
   const int64_t within = position % count_;
   if (!shuffle_) return within;
+  if (count_ > kMaxListedWindows) return IndexPermutation(count_, key_of(of_epoch))(within);
   return (*permutation(of_epoch))[static_cast<std::size_t>(within)];
+}
+
+uint64_t WindowOrder::key_of(int64_t epoch) const {
+  // Mixed one after the other: seed 1 in epoch 0 is not seed 0 in epoch 1.
+  return mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
 }
 
 std::shared_ptr<const WindowOrder::Permutation> WindowOrder::permutation(int64_t epoch) const {
@@ -30,8 +37,7 @@ std::shared_ptr<const WindowOrder::Permutation> WindowOrder::permutation(int64_t
   if (cached.epoch == epoch) return cached.order;
   auto order = std::make_shared<Permutation>(static_cast<std::size_t>(count_));
   std::iota(order->begin(), order->end(), 0u);
-  // Mixed one after the other: seed 1 in epoch 0 is not seed 0 in epoch 1.
-  SplitMix64 random(mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch)));
+  SplitMix64 random(key_of(epoch));
   for (std::size_t last = order->size(); last-- > 1;) std::swap((*order)[last], (*order)[random.below(last + 1)]);
   cached = {epoch, order};
   return order;

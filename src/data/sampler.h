@@ -11,13 +11,17 @@ namespace plimsoll {
 /// A part of the data: trained on, or held out for evaluation.
 enum class Split : uint8_t { train, validation };
 
+/// The longest order that is kept as a list. The list's order is the one that every earlier release gave.
+inline constexpr int64_t kMaxListedWindows = (int64_t{1} << 24) - 1;
+
 /// Positions 0, 1, 2, … run over all epochs; epoch e is positions [e * count, (e + 1) * count) and visits each window
 /// once, in an order that depends on (count, seed, e) alone: not on the machine, the number of threads or where a
 /// resumed job starts. Calls may come from any thread.
 class WindowOrder {
  public:
-  /// `count` windows, 1 to 2^32; not shuffled, each epoch is 0, 1, …, count - 1. Memory: 4 bytes a window for each of
-  /// the two epochs last asked for, none unless shuffled.
+  /// `count` is 1 to 2^32 windows. Without `shuffle` each epoch is 0, 1, …, count - 1. Memory: a shuffled order of at
+  /// most kMaxListedWindows windows keeps a list of 4 bytes a window for each of the last two epochs asked for. A
+  /// longer order is computed window by window (IndexPermutation) and keeps no list.
   WindowOrder(int64_t count, uint64_t seed, bool shuffle);
 
   /// The window at `position` (from 0 on).
@@ -28,6 +32,7 @@ class WindowOrder {
 
  private:
   using Permutation = std::vector<uint32_t>;
+  uint64_t key_of(int64_t epoch) const;
   std::shared_ptr<const Permutation> permutation(int64_t epoch) const;
 
   struct Cached {

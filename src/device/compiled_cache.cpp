@@ -1,9 +1,12 @@
 #include "device/compiled_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <span>
 
 #include "base/atomic_file.h"
@@ -40,6 +43,38 @@ Header header_of(std::string_view key, const std::vector<std::byte>& code) {
   return header;
 }
 
+struct Descriptor {
+  int value = -1;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+/// Whether only this user, or root, can change what is open: code from it runs with this user's rights.
+bool is_private(const Descriptor& open, mode_t kind) {
+  struct stat status {};
+  return open.value >= 0 && ::fstat(open.value, &status) == 0 && (status.st_mode & S_IFMT) == kind &&
+         (status.st_uid == ::geteuid() || status.st_uid == 0) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/// Takes the right to write from the group and others; false if the system refuses.
+bool without_others(const Descriptor& open) {
+  struct stat status {};
+  if (::fstat(open.value, &status) != 0) return false;
+  const mode_t others = S_IWGRP | S_IWOTH;
+  return (status.st_mode & others) == 0 || ::fchmod(open.value, status.st_mode & 07777 & ~others) == 0;
+}
+
+bool read_all(const Descriptor& file, std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t got = ::read(file.value, to.data(), to.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    to = to.subspan(static_cast<size_t>(got));
+  }
+  return true;
+}
+
 }  // namespace
 
 std::filesystem::path CompiledCache::file_of(std::string_view key) const {
@@ -48,18 +83,23 @@ std::filesystem::path CompiledCache::file_of(std::string_view key) const {
 
 std::optional<std::vector<std::byte>> CompiledCache::find(std::string_view key) const {
   if (folder_.empty()) return std::nullopt;
-  std::ifstream file(file_of(key), std::ios::binary | std::ios::ate);
-  if (!file) return std::nullopt;
-  const auto size = static_cast<int64_t>(file.tellg());
+  // The file is opened in the folder that was checked, whatever takes the folder's name meanwhile.
+  const Descriptor folder{::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (!is_private(folder, S_IFDIR)) return std::nullopt;
+  const Descriptor file{
+      ::openat(folder.value, file_of(key).filename().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+  if (!is_private(file, S_IFREG)) return std::nullopt;
+  struct stat status {};
+  if (::fstat(file.value, &status) != 0) return std::nullopt;
+  const auto size = static_cast<int64_t>(status.st_size);
   Header header;
-  file.seekg(0);
-  if (size < static_cast<int64_t>(sizeof header) || !file.read(reinterpret_cast<char*>(&header), sizeof header))
+  if (size < static_cast<int64_t>(sizeof header) || !read_all(file, std::as_writable_bytes(std::span(&header, 1))))
     return std::nullopt;
   // What the file says of itself is believed only as far as the file goes.
   if (header.code_bytes > kMostCodeBytes || header.code_bytes != static_cast<uint64_t>(size) - sizeof header)
     return std::nullopt;
   std::vector<std::byte> code(header.code_bytes);
-  if (!file.read(reinterpret_cast<char*>(code.data()), static_cast<std::streamsize>(code.size()))) return std::nullopt;
+  if (!read_all(file, code)) return std::nullopt;
   const Header expected = header_of(key, code);
   if (std::memcmp(&header, &expected, sizeof header) != 0) return std::nullopt;
   return code;
@@ -69,11 +109,16 @@ void CompiledCache::keep(std::string_view key, const std::vector<std::byte>& cod
   if (folder_.empty()) return;
   try {
     std::filesystem::create_directories(folder_);
+    // Under a umask of 002 the folder and its files would be the group's too.
+    const Descriptor folder{::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (folder.value < 0 || !without_others(folder) || !is_private(folder, S_IFDIR)) return;
     AtomicFile file(file_of(key));
     const Header header = header_of(key, code);
     file.write(std::as_bytes(std::span(&header, 1)));
     file.write(code);
     file.commit();
+    const Descriptor kept{::open(file_of(key).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    if (kept.value >= 0) without_others(kept);
   } catch (const UserError&) {
   } catch (const std::filesystem::filesystem_error&) {
   }

@@ -1,4 +1,7 @@
-// Compiled kernels on disk: NVRTC takes some ten milliseconds for each, and the next run asks for the same ones.
+// Declares the cache of compiled kernels on disk: NVRTC takes about ten milliseconds for each kernel.
+//
+// Bounds: a file takes at most its own size in memory, and at most 64 MiB. A kernel runs with the user's rights: folder
+// and files must belong to the user or to root, and neither group nor others may write them.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +18,14 @@ class CompiledCache {
   /// An empty folder: nothing is kept.
   explicit CompiledCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// What was kept under `key` (everything that the code depends on, of any length); nullopt where nothing was, or
-  /// where the file is damaged, cut off or another key's.
+  /// Returns what was kept under `key` (everything that the code depends on, of any length). Returns nullopt if there
+  /// is nothing, if the file is damaged, cut off, a link or another key's, or if another user may write the file or the
+  /// folder.
   std::optional<std::vector<std::byte>> find(std::string_view key) const;
 
-  /// Keeps `code` under `key`: written aside, synced, renamed. What cannot be written is not kept, without a word: the
-  /// next run compiles it again.
+  /// Keeps `code` under `key`: written aside, synced, renamed; group and others lose the right to write folder and
+  /// file. A file that cannot be written, or a folder that another user owns, is no error: the next run compiles the
+  /// code again.
   void keep(std::string_view key, const std::vector<std::byte>& code) const;
 
   /// The file of `key`.

@@ -69,6 +69,7 @@ DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t most) 
         bytes);
   }
   data_ = static_cast<std::byte*>(address);
+  guard_.emplace(address, static_cast<size_t>(reserved_), /*writable=*/true);
   try {
     grow(bytes);
   } catch (...) {
@@ -82,6 +83,7 @@ DiskArena::~DiskArena() {
 }
 
 void DiskArena::close() noexcept {
+  guard_.reset();  // before the addresses can be another mapping's
   munmap(data_, reserved_);
   ::close(descriptor_);
 }
@@ -130,6 +132,11 @@ void DiskArena::let_go(int64_t offset, int64_t bytes, bool written) noexcept {
 }
 
 void DiskArena::require_written() const {
+  if (guard_->failed())
+    throw UserError(fmt::format("what is moved to disk in '{}' could not be read again: its file was cut short, or the "
+                                "disk failed; name another folder in disk_path",
+                                folder_.string()),
+                    UserError::Kind::failure);
   if (const int error = write_error_; error != 0)
     throw UserError(fmt::format("what is moved to disk in '{}' could not be written: {}; name another folder in "
                                 "disk_path",

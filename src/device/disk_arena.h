@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+
+#include "base/mapping_guard.h"
 
 namespace plimsoll {
 
@@ -31,7 +34,8 @@ class DiskArena {
   /// require_written() tells. For any thread.
   void let_go(int64_t offset, int64_t bytes, bool written) noexcept;
 
-  /// Throws UserError (failure) if something that was let go did not reach the disk. For any thread.
+  /// Throws UserError (failure) if something that was let go did not reach the disk, or could not be read from it. For
+  /// any thread.
   void require_written() const;
 
   /// Bytes of the arena that are in memory now.
@@ -41,6 +45,7 @@ class DiskArena {
   void close() noexcept;
 
   std::filesystem::path folder_;
+  std::optional<MappingGuard> guard_;  // of the reserved addresses
   int descriptor_ = -1;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/file_error.h"
@@ -13,6 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kLongestLine = size_t{1} << 26;
+constexpr int64_t kMaxCells = int64_t{1} << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
@@ -52,6 +54,8 @@ bool CsvFile::next(std::vector<std::string>& cells) {
     for (const char c : {'\t', ';', ','})
       if (text.find(c) != text.npos) separator_ = c;
   }
+  if (std::ranges::count(text, separator_) >= kMaxCells)
+    refuse(fmt::format("the line has more than {} cells", kMaxCells));
   cells.clear();
   const auto blanks = [&] {
     while (!text.empty() && text.front() != separator_ && (text.front() == ' ' || text.front() == '\t'))

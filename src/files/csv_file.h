@@ -1,4 +1,7 @@
 // Tables in text files, line by line: RFC 4180's CSV, and what spreadsheets make of it.
+//
+// Bounds: a line has at most 64 MiB and 2^20 cells; it is in memory alone, with its cells at most 32 MiB + 3 x its
+// bytes.
 #pragma once
 
 #include <cstdint>

@@ -177,6 +177,7 @@ GgufFile GgufFile::open(const std::filesystem::path& path) {
   file.path_ = path.string();
   file.map_ = MappedFile::open(path);
   GgufReader(file).read();
+  file.require_whole();
   return file;
 }
 

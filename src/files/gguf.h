@@ -2,6 +2,9 @@
 // blocks. From outside, parsed under suspicion.
 //
 //     | "GGUF" | version 2 or 3 | tensors | entries | key, type, value ... | name, sizes, type, offset ... | data |
+//
+// Bounds: the file is mapped; what is kept of its metadata takes at most 16 x their size. Tensors are at most 2^17,
+// entries 2^16, dimensions 4, names 4096 bytes, the alignment 1 MiB; lists, texts and data lie within the file.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +45,9 @@ class GgufFile {
   std::optional<std::vector<std::string_view>> texts(const std::string& key) const;
 
   const std::string& path() const { return path_; }
+
+  /// Throws UserError (failure) if bytes of the file that were read so far were gone (MappedFile).
+  void require_whole() const { map_.require_whole(); }
 
  private:
   /// A value where it stands in the map: what it holds is read when it is asked for.

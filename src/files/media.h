@@ -6,6 +6,9 @@
 // a file refers to (playlists, network addresses) is not, and playlists are no files that are read: MP4 and MOV,
 // Matroska and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4 streams
 // are; WAV, AIFF, AU, CAF, MP3, FLAC, AAC and AC-3 for sound. A rotation that a file asks for is not applied.
+//
+// Codecs are those that are common in these formats (kCodecs in files/media/media_file.cpp). Bounds beside those of a
+// call (below): files/media/media_file.h.
 #pragma once
 
 #include <cstdint>

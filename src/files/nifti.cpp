@@ -14,6 +14,8 @@
 
 #include "base/file_error.h"
 #include "files/file_kind.h"
+#include "files/unpack_limit.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -27,6 +29,9 @@ constexpr uint32_t kNifti2HeaderBytes = 540;
 // Deflate cannot pack more than this into a byte (zlib.net/zlib_tech.html).
 constexpr int64_t kMostDeflated = 1032;
 constexpr size_t kPiece = size_t{1} << 24;
+constexpr size_t kStreamed = size_t{1} << 20;
+// Some writers fill the last block of a tape behind the voxels.
+constexpr int64_t kMaxBytesBehind = int64_t{1} << 16;
 constexpr int64_t kFirstVoxel = 352;  // behind the header and a flag of four bytes
 
 constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType::int32,  NiftiType::float32,
@@ -85,7 +90,18 @@ class Reader {
     packed_ = gzdirect(file_.get()) == 0;
     if (gzrewind(file_.get()) != 0) refuse(file, "cannot be read twice; a plain file is wanted");
     const auto most = static_cast<uintmax_t>(std::numeric_limits<int64_t>::max() / kMostDeflated);
-    most_bytes_ = static_cast<int64_t>(std::min(size, most)) * (packed_ ? kMostDeflated : 1);
+    file_bytes_ = static_cast<int64_t>(std::min(size, most));
+    most_bytes_ = file_bytes_ * (packed_ ? kMostDeflated : 1);
+  }
+
+  int64_t file_bytes() const { return file_bytes_; }
+  /// Throws if a packed file takes more than it may; `what` begins with a verb.
+  void require_allowed(double bytes, const std::string& what) const {
+    if (packed_ && bytes > static_cast<double>(unpacked_limit(file_bytes_)))
+      refuse(path_,
+             fmt::format("{}, {:.0f} bytes; allowed: {} bytes, which is {} and {} for each byte of the packed "
+                         "file; unpack the file with gunzip to read it",
+                         what, bytes, unpacked_limit(file_bytes_), format_bytes(kUnpackedFloor), kUnpackedFactor));
   }
 
   /// An upper bound of what there is to read.
@@ -113,8 +129,11 @@ class Reader {
   void finish() {
     std::array<std::byte, 4096> rest;
     int got = 0;
-    while (packed_ && (got = gzread(file_.get(), rest.data(), rest.size())) > 0) {
-    }
+    int64_t behind = 0;
+    while (packed_ && (got = gzread(file_.get(), rest.data(), rest.size())) > 0)
+      if ((behind += got) > kMaxBytesBehind)
+        refuse(path_, fmt::format("has more than {} bytes behind the voxels that its header announces: it is damaged",
+                                  kMaxBytesBehind));
     if (got < 0) refuse(path_, fmt::format("is damaged: {}", problem()));
     if (gzclose_r(file_.release()) != Z_OK) refuse(path_, "is truncated");
   }
@@ -129,6 +148,7 @@ class Reader {
   std::filesystem::path path_;
   std::unique_ptr<gzFile_s, Close> file_;
   bool packed_ = false;
+  int64_t file_bytes_ = 0;
   int64_t most_bytes_ = 0;
 };
 
@@ -242,10 +262,11 @@ double as_double(const std::byte* bytes) {
   return static_cast<double>(number);
 }
 
-void check_finite(const NiftiVolume& volume, const std::filesystem::path& file) {
+/// `volume.bytes` are `count` voxels from voxel `first` on.
+void check_finite(const NiftiVolume& volume, int64_t first, int64_t count, const std::filesystem::path& file) {
   if (!is_floating(volume.type)) return;
-  for (int64_t i = 0; i < volume.voxels(); ++i)
-    if (!std::isfinite(volume.at(i)))
+  for (int64_t k = 0; k < count; ++k)
+    if (const int64_t i = first + k; !std::isfinite(volume.at(k)))
       refuse(file, fmt::format("has a voxel that is not a finite number, at ({}, {}, {})", i % volume.sizes[0],
                                i / volume.sizes[0] % volume.sizes[1], i / (volume.sizes[0] * volume.sizes[1])));
 }
@@ -275,6 +296,10 @@ NiftiVolume layout_of(const Header& header, Reader& reader, const std::filesyste
                        "damaged",
                        volume.sizes_in_words(), name_of(volume.type),
                        volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.most_bytes()));
+  reader.require_allowed(
+      static_cast<double>(offset) + bytes,
+      fmt::format("announces {} voxels of {}{} from byte {} on", volume.sizes_in_words(), name_of(volume.type),
+                  volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", offset));
   reader.skip(offset - static_cast<int64_t>(kHeaderBytes), "the header");
   return volume;
 }
@@ -355,6 +380,7 @@ NiftiSeries::NiftiSeries(const std::filesystem::path& file) : file_(std::make_un
   const Header header = header_of(file_->reader, file);
   file_->path = file;
   file_->swapped = header.swapped();
+  file_bytes_ = file_->reader.file_bytes();
   layout_ = layout_of(header, file_->reader, file, &volumes_);
   const double time = header.get<float>(kPixdim + sizeof(float) * 4);
   const int unit = header.get<uint8_t>(kUnits) & 0x38;
@@ -363,12 +389,14 @@ NiftiSeries::NiftiSeries(const std::filesystem::path& file) : file_(std::make_un
 
 void NiftiSeries::read(std::span<float> values) {
   check(std::ssize(values) == layout_.voxels(), "a volume has as many values as voxels");
-  const size_t element = bytes_of(layout_.type);
-  // Only now: a header can promise a thousand times the file.
-  layout_.bytes.resize(values.size() * element);
-  file_->reader.read(layout_.bytes, "the voxels");
-  if (file_->swapped) reverse_each(layout_.bytes, element);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(layout_.at(static_cast<int64_t>(i)));
+  const size_t element = bytes_of(layout_.type), most = kStreamed / element;
+  for (size_t first = 0; first < values.size(); first += most) {
+    const size_t count = std::min(most, values.size() - first);
+    layout_.bytes.resize(count * element);
+    file_->reader.read(layout_.bytes, "the voxels");
+    if (file_->swapped) reverse_each(layout_.bytes, element);
+    for (size_t i = 0; i < count; ++i) values[first + i] = static_cast<float>(layout_.at(static_cast<int64_t>(i)));
+  }
 }
 
 NiftiVolume read_nifti(const std::filesystem::path& file) {
@@ -376,17 +404,41 @@ NiftiVolume read_nifti(const std::filesystem::path& file) {
   const Header header = header_of(reader, file);
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   const int64_t bytes = volume.voxels() * static_cast<int64_t>(bytes_of(volume.type));
-  // Grows with what is really there: a header can promise a thousand times the file.
+  // Addresses of the whole volume, which layout_of() has bounded. Memory grows with the bytes that are really there.
+  volume.bytes.reserve(static_cast<size_t>(bytes));
   for (int64_t done = 0; done < bytes;) {
-    const int64_t piece = std::min<int64_t>(bytes - done, std::max<int64_t>(kPiece, done));
+    const int64_t piece = std::min<int64_t>(bytes - done, kPiece);
     volume.bytes.resize(static_cast<size_t>(done + piece));
     reader.read(std::span(volume.bytes).subspan(static_cast<size_t>(done)), "the voxels");
     done += piece;
   }
   reader.finish();
   if (header.swapped()) reverse_each(volume.bytes, bytes_of(volume.type));
-  check_finite(volume, file);
+  check_finite(volume, 0, volume.voxels(), file);
   return volume;
+}
+
+void stream_nifti(const std::filesystem::path& file, int64_t kept_bytes,
+                  const std::function<void(const NiftiVolume& layout)>& layout,
+                  const std::function<void(int64_t first, const NiftiVolume& numbers, int64_t count)>& piece) {
+  Reader reader(file);
+  const Header header = header_of(reader, file);
+  NiftiVolume volume = layout_of(header, reader, file, nullptr);
+  reader.require_allowed(
+      static_cast<double>(volume.voxels()) * static_cast<double>(kept_bytes),
+      fmt::format("announces {} voxels, which take {} bytes each in memory", volume.sizes_in_words(), kept_bytes));
+  layout(volume);
+  const size_t element = bytes_of(volume.type);
+  const auto most = static_cast<int64_t>(kStreamed / element);
+  for (int64_t first = 0; first < volume.voxels(); first += most) {
+    const int64_t count = std::min(most, volume.voxels() - first);
+    volume.bytes.resize(static_cast<size_t>(count) * element);
+    reader.read(volume.bytes, "the voxels");
+    if (header.swapped()) reverse_each(volume.bytes, element);
+    check_finite(volume, first, count, file);
+    piece(first, volume, count);
+  }
+  reader.finish();
 }
 
 }  // namespace plimsoll

@@ -2,12 +2,17 @@
 //
 // A reader of our own over zlib: the header is 348 bytes, and every size in it is held against the file before anything
 // is allocated. libniftiio allocates what a header asks for and prints what it thinks of it.
+//
+// Bounds: a file that is not packed takes at most its own size. A packed file takes at most 512 MiB + 16 x its size,
+// unpacked (files/unpack_limit.h); a larger one is an error that asks for the unpacked file. A volume is in memory
+// once.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,13 +55,20 @@ struct NiftiVolume {
   std::string sizes_in_words() const;  ///< "181 x 217 x 181"
 };
 
-/// Reads one volume; a fourth dimension must be 1. Takes the volume's bytes and a buffer, whatever the file says.
-/// Throws UserError that names the file: missing, not NIfTI-1, truncated, of sizes that the file cannot hold, of a type
-/// that is not among NiftiType, a value that is not finite.
+/// Reads one volume; a fourth dimension must be 1. Takes the volume's bytes and a buffer of 16 MiB. Throws UserError
+/// that names the file: missing, not NIfTI-1, truncated, of sizes that the file cannot hold or may not unpack to, of a
+/// type that is not among NiftiType, a value that is not finite, more bytes behind the voxels than a header has.
 NiftiVolume read_nifti(const std::filesystem::path& file);
 
-/// Volumes over time, read one after the other: the file need not fit in memory. Throws UserError as read_nifti() does,
-/// but for values that are not finite.
+/// Reads one volume as read_nifti() does and keeps at most 1 MiB of it at a time. `layout` is called first, with the
+/// volume without bytes; then `piece(first, numbers, count)` for consecutive voxels: voxel first + i has
+/// numbers.number(i). `kept_bytes` is the caller's memory for each voxel, which unpacked_limit() bounds.
+void stream_nifti(const std::filesystem::path& file, int64_t kept_bytes,
+                  const std::function<void(const NiftiVolume& layout)>& layout,
+                  const std::function<void(int64_t first, const NiftiVolume& numbers, int64_t count)>& piece);
+
+/// Volumes over time, read one after the other with a buffer of 1 MiB: the file need not fit in memory. Throws
+/// UserError as read_nifti() does, but for values that are not finite.
 class NiftiSeries {
  public:
   explicit NiftiSeries(const std::filesystem::path& file);
@@ -64,7 +76,8 @@ class NiftiSeries {
 
   const NiftiVolume& layout() const { return layout_; }  ///< of each volume, without bytes
   int64_t volumes() const { return volumes_; }           ///< along all further dimensions
-  double repetition_time() const { return seconds_; }    ///< seconds from volume to volume; 0: the file does not say
+  int64_t file_bytes() const { return file_bytes_; }
+  double repetition_time() const { return seconds_; }  ///< seconds from volume to volume; 0: the file does not say
 
   /// The values of the next volume, layout().voxels() of them; at most volumes() times.
   void read(std::span<float> values);
@@ -74,6 +87,7 @@ class NiftiSeries {
   std::unique_ptr<File> file_;
   NiftiVolume layout_;
   int64_t volumes_ = 1;
+  int64_t file_bytes_ = 0;
   double seconds_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/mapped_file.h"
 #include "base/quoted.h"
@@ -261,7 +262,16 @@ std::string NpyArray::sizes_in_words() const {
   return fmt::format("{} of {}", text.empty() ? "one number" : text, name_of(type));
 }
 
-NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+namespace {
+
+/// The array that `bytes` hold, without its numbers, and how these stand.
+struct Described {
+  NpyArray array;
+  size_t element = 1, begin = 0;
+  bool swapped = false, turned = false;
+};
+
+Described described(std::span<const std::byte> bytes, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
     throw UserError(fmt::format("{}: {}", name, what), UserError::Kind::failure);
   };
@@ -285,9 +295,9 @@ NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   if (!header.descr || !header.fortran || !header.sizes)
     refuse("has a header without 'descr', 'fortran_order' or 'shape'");
 
-  NpyArray array;
-  bool swapped = false;
-  const Known& type = type_of(*header.descr, swapped, name);
+  Described result;
+  NpyArray& array = result.array;
+  const Known& type = type_of(*header.descr, result.swapped, name);
   array.type = type.type;
   array.sizes = *header.sizes;
   // In floating point, which does not overflow.
@@ -297,20 +307,49 @@ NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   if (exact != there)
     refuse(fmt::format("says {}, {:.0f} bytes, and has {:.0f}: it is {}", array.sizes_in_words(), exact, there,
                        exact > there ? "truncated or damaged" : "damaged, or holds more than an array"));
-  const std::span<const std::byte> numbers = bytes.subspan(begin + length);
-  if (*header.fortran && array.sizes.size() > 1)
-    array.bytes = in_c_order(numbers, array.sizes, type.bytes);
-  else
-    array.bytes.assign(numbers.begin(), numbers.end());
+  result.element = type.bytes;
+  result.begin = begin + length;
+  result.turned = *header.fortran && array.sizes.size() > 1;
+  return result;
+}
+
+void reverse_if(bool swapped, std::vector<std::byte>& bytes, size_t element) {
   if (swapped)
-    for (auto at = array.bytes.begin(); at != array.bytes.end(); at += static_cast<std::ptrdiff_t>(type.bytes))
-      std::reverse(at, at + static_cast<std::ptrdiff_t>(type.bytes));
-  return array;
+    for (auto at = bytes.begin(); at != bytes.end(); at += static_cast<std::ptrdiff_t>(element))
+      std::reverse(at, at + static_cast<std::ptrdiff_t>(element));
+}
+
+}  // namespace
+
+NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+  Described found = described(bytes, name);
+  const std::span<const std::byte> numbers = bytes.subspan(found.begin);
+  if (found.turned)
+    found.array.bytes = in_c_order(numbers, found.array.sizes, found.element);
+  else
+    found.array.bytes.assign(numbers.begin(), numbers.end());
+  reverse_if(found.swapped, found.array.bytes, found.element);
+  return std::move(found.array);
+}
+
+NpyArray parse_npy(std::vector<std::byte>&& bytes, const std::string& name) {
+  Described found = described(bytes, name);
+  if (found.turned) {
+    found.array.bytes = in_c_order(std::span(bytes).subspan(found.begin), found.array.sizes, found.element);
+  } else {
+    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(found.begin));
+    found.array.bytes = std::move(bytes);
+  }
+  reverse_if(found.swapped, found.array.bytes, found.element);
+  return std::move(found.array);
 }
 
 NpyArray read_npy(const std::filesystem::path& file) {
   const MappedFile mapped = MappedFile::open(file);
-  return parse_npy({mapped.data(), static_cast<size_t>(mapped.size())}, file.string());
+  NpyArray array =
+      parse_npy(std::span<const std::byte>(mapped.data(), static_cast<size_t>(mapped.size())), file.string());
+  mapped.require_whole();
+  return array;
 }
 
 }  // namespace plimsoll

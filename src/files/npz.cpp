@@ -8,9 +8,12 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/quoted.h"
 #include "files/file_kind.h"
+#include "files/unpack_limit.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -61,10 +64,11 @@ std::vector<std::byte> inflated(std::span<const std::byte> packed, uint32_t size
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));  // zlib does not write there
   stream.avail_in = static_cast<uInt>(packed.size());
   std::vector<std::byte> bytes;
+  bytes.reserve(size);  // addresses, which unpacked_limit() bounds; memory grows with what is really there
   int state = Z_OK;
   while (state == Z_OK && bytes.size() < size) {
     const size_t done = bytes.size();
-    bytes.resize(std::min<size_t>(size, done + std::max(kPiece, done)));
+    bytes.resize(std::min<size_t>(size, done + kPiece));
     stream.next_out = reinterpret_cast<Bytef*>(bytes.data() + done);
     stream.avail_out = static_cast<uInt>(bytes.size() - done);
     state = inflate(&stream, Z_NO_FLUSH);
@@ -137,12 +141,19 @@ NpyArray NpzFile::read(const std::string& name) const {
   const std::span<const std::byte> packed = bytes.all.subspan(begin, entry.packed);
   if (entry.deflated ? entry.unpacked > entry.packed * kMostDeflated : entry.unpacked != entry.packed)
     refuse(shown, fmt::format("says {} bytes, which {} packed bytes cannot hold", entry.unpacked, entry.packed));
+  const int64_t allowed = unpacked_limit(file_.size(), kUnpackedArrayFloor);
+  if (entry.deflated && entry.unpacked > allowed)
+    refuse(shown,
+           fmt::format("announces {} bytes; allowed: {}, which is {} and {} for each byte of the archive; save it "
+                       "with numpy.savez, which does not pack",
+                       entry.unpacked, allowed, format_bytes(kUnpackedArrayFloor), kUnpackedFactor));
   std::vector<std::byte> unpacked;
   if (entry.deflated) unpacked = inflated(packed, entry.unpacked, shown);
   const std::span<const std::byte> array = entry.deflated ? std::span<const std::byte>(unpacked) : packed;
-  if (crc32_z(0, reinterpret_cast<const Bytef*>(array.data()), array.size()) != entry.checksum)
-    refuse(shown, "is damaged: its checksum is another");
-  return parse_npy(array, shown);
+  const auto checksum = crc32_z(0, reinterpret_cast<const Bytef*>(array.data()), array.size());
+  file_.require_whole();
+  if (checksum != entry.checksum) refuse(shown, "is damaged: its checksum is another");
+  return entry.deflated ? parse_npy(std::move(unpacked), shown) : parse_npy(array, shown);
 }
 
 }  // namespace plimsoll

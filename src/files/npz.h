@@ -1,5 +1,8 @@
 // Several NumPy arrays in one file (.npz), as numpy.savez and numpy.savez_compressed write them: a zip archive of .npy
 // files, stored or deflated (PKWARE's APPNOTE.TXT 6.3).
+//
+// Bounds: the directory takes at most 4 x its bytes; a stored array its own size; a packed one at most 128 MiB + 16 x
+// the archive's size (files/unpack_limit.h). Its announced size is compared with that before it is unpacked.
 #pragma once
 
 #include <cstdint>

@@ -17,6 +17,10 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxPictureFileBytes = int64_t{1} << 30;
+// Of a PNG as its decoder gives it: 100 million pixels of red, green and blue in 8 bits take 300 MB.
+constexpr int64_t kMaxDecodedBytes = int64_t{512} << 20;
+// Of a progressive JPEG, which is gone over once for each; encoders write about ten.
+constexpr int64_t kMaxScans = 128;
 constexpr size_t kSignature = 8;
 
 using Bytes = std::span<const uint8_t>;
@@ -106,6 +110,10 @@ Looked check_png(Bytes bytes, const std::filesystem::path& file) {
   if (!known || bytes[26] != 0 || bytes[27] != 0 || bytes[28] > 1)
     refuse(file,
            fmt::format("says colours of kind {} in {} bits, which PNG does not have: it is damaged", colour, bits));
+  if (const int64_t bytes = (width * height * channels * bits + 7) / 8; bytes > kMaxDecodedBytes)
+    refuse(file,
+           fmt::format("says {} x {} pixels of {} x {} bits, {} bytes; allowed: {}; make it smaller, or save 8 bits",
+                       width, height, channels, bits, bytes, kMaxDecodedBytes));
   const int64_t rows = bytes_of_rows(width, height, channels * bits, bytes[28] == 1);
   ImageData image(file);
   for (size_t at = kSignature;;) {
@@ -150,8 +158,13 @@ Looked check_jpeg(Bytes bytes, const std::filesystem::path& file) {
   }
   if (looked.sides.width == 0) refuse(file, "has no frame: it is damaged");
   // Within a scan 0xff 0xd9 cannot stand: a 0 follows each 0xff of its data.
-  for (size_t at = scan; at + 1 < bytes.size(); ++at)
-    if (bytes[at] == 0xff && bytes[at + 1] == kEnd) return looked;
+  int64_t scans = 1;
+  for (size_t at = scan; at + 1 < bytes.size(); ++at) {
+    if (bytes[at] != 0xff) continue;
+    if (bytes[at + 1] == kEnd) return looked;
+    if (bytes[at + 1] == kScan && ++scans > kMaxScans)
+      refuse(file, fmt::format("has more than {} scans: it is damaged, or made to take long", kMaxScans));
+  }
   refuse(file, "ends before its picture does: it is truncated");
 }
 
@@ -182,7 +195,9 @@ Picture read_picture(const std::filesystem::path& path) {
   const MappedFile file = MappedFile::open(path);
   const Looked looked = look_through(file, path);
   const Bytes bytes = bytes_of(file);
-  Picture picture = decode_picture(path, {bytes.begin(), bytes.end()}, looked.png);
+  std::vector<uint8_t> copied(bytes.begin(), bytes.end());
+  file.require_whole();
+  Picture picture = decode_picture(path, copied, looked.png);
   if (picture.width != looked.sides.width || picture.height != looked.sides.height)
     refuse(path, "is damaged: its header says other sizes than its picture has");
   picture.exact = looked.png;

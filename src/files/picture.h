@@ -3,6 +3,9 @@
 //
 // What a header says is held against bounds, and a PNG's chunks against their checksums and its image's length, before
 // a decoder sees the file. An orientation that a JPEG asks for is not applied: masks are drawn on what is stored.
+//
+// Bounds: a file has at most 1 GiB, a picture 32768 pixels a side and 2^27 in all, a decoded PNG 512 MiB, a JPEG 128
+// scans. Memory is the decoded picture and 2 bytes a number, twice the file beside them.
 #pragma once
 
 #include <cstdint>

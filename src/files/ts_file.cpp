@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -113,8 +115,9 @@ class Reader {
       if (lower(value) != "true")
         refuse_line("@classLabel is not 'true': series without classes cannot be learned from");
       result_.classes.clear();
+      class_index_.clear();
       for (std::string label; words >> label;) {
-        if (std::ranges::find(result_.classes, label) != result_.classes.end())
+        if (!class_index_.emplace(label, std::ssize(result_.classes)).second)
           refuse_line(fmt::format("@classLabel names {} twice", in_quotes(label)));
         result_.classes.push_back(label);
         if (result_.classes.size() > kMostClasses)
@@ -143,11 +146,11 @@ class Reader {
     if (last == std::string_view::npos)
       throw Wrong{"has no class: 'values:values:class' is expected, a colon between channels and before the class"};
     const std::string_view label = trimmed(text.substr(last + 1));
-    const auto found = std::ranges::find(result_.classes, label);
-    if (found == result_.classes.end())
+    const auto found = class_index_.find(label);
+    if (found == class_index_.end())
       throw Wrong{fmt::format("is of class {}, which @classLabel does not name", in_quotes(label))};
     TsSeries series;
-    series.label = found - result_.classes.begin();
+    series.label = found->second;
     series.line = line_;
     // Channel after channel first; then each vector's values side by side.
     std::vector<float> by_channel;
@@ -179,6 +182,7 @@ class Reader {
   const std::filesystem::path& file_;
   const BadSeries& bad_;
   TsFile result_;
+  std::map<std::string, int64_t, std::less<>> class_index_;  // a file may have 2^16 classes and millions of series
   int64_t line_ = 0;
   int64_t channels_ = 0;  // of the series read last
   bool in_data_ = false;

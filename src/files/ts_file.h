@@ -8,6 +8,9 @@
 //     0.07,0.08,-0.9:0.39,0.39,-3.8:Standing      two channels of three values, and the class
 //
 // '?' and NaN are missing values. Series with time stamps of their own, and files without classes, are refused.
+//
+// Bounds: a file has at most 4 GiB and 2^16 classes; memory is at most 32 x the file (series of one value, "1:a"), time
+// is linear.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +42,7 @@ struct TsFile {
 /// Is told of a series that cannot be read, "FILE:LINE: what is wrong"; may throw, or leave it out.
 using BadSeries = std::function<void(const std::string& what)>;
 
-/// Memory: 4 bytes a value, at most twice the file's bytes. Throws UserError (failure) for a file that cannot be read
+/// Memory: 4 bytes a value and about 100 bytes a series. Throws UserError (failure) for a file that cannot be read
 /// or has no usable header; what is wrong with a single series goes to `bad`.
 TsFile read_ts_file(const std::filesystem::path& file, const BadSeries& bad);
 

@@ -63,15 +63,21 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
     std::span<const std::byte> bytes(data + entry.begin, static_cast<size_t>(entry.end - entry.begin));
     file.tensors_.emplace(entry.name, StoredTensor{entry.dtype, entry.sizes, bytes});
   }
+  map.require_whole();
   file.map_ = map;
   return file;
 }
 
 size_t SafetensorsFile::verify() const {
+  // Bytes that are gone have another checksum too: the loss is told first.
+  const auto corrupt = [this](const std::string& reason) {
+    map_.require_whole();
+    return corrupt_file(path_, reason);
+  };
   const auto& stored = header_.metadata;
   auto header_hash = stored.find(std::string(kHeaderHash));
   if (header_hash != stored.end() && header_hash->second != hash_text(safetensors_header_hash(header_, kHeaderHash))) {
-    throw corrupt_file(path_, "its header does not have the checksum that was written with it");
+    throw corrupt("its header does not have the checksum that was written with it");
   }
   size_t verified = 0;
   for (auto entry = stored.lower_bound(std::string(kHashPrefix)); entry != stored.end(); ++entry) {
@@ -81,16 +87,17 @@ size_t SafetensorsFile::verify() const {
     std::string name = key.substr(kHashPrefix.size());
     auto tensor = tensors_.find(name);
     if (tensor == tensors_.end()) {
-      throw corrupt_file(path_,
-                         fmt::format("it has a checksum for the tensor {}, which it does not hold", in_quotes(name)));
+      throw corrupt(fmt::format("it has a checksum for the tensor {}, which it does not hold", in_quotes(name)));
     }
     if (hash != hash_text(content_hash(tensor->second.bytes))) {
-      throw corrupt_file(path_, fmt::format("the bytes of the tensor {} do not have the checksum that was written with "
-                                            "them",
-                                            in_quotes(name)));
+      throw corrupt(
+          fmt::format("the bytes of the tensor {} do not have the checksum that was written with "
+                      "them",
+                      in_quotes(name)));
     }
     ++verified;
   }
+  map_.require_whole();
   return verified;
 }
 

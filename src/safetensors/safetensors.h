@@ -45,6 +45,9 @@ class SafetensorsFile {
   /// that were written, or says that the header's are not.
   size_t verify() const;
 
+  /// Throws UserError (failure) if bytes of the file that were read so far were gone (MappedFile).
+  void require_whole() const { map_.require_whole(); }
+
  private:
   SafetensorsFile() = default;
 

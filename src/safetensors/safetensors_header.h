@@ -4,6 +4,9 @@
 //     | 8 bytes: n, little endian | n bytes: JSON, padded with spaces | data: tensors one after another, no holes |
 //
 //     {"__metadata__": {"step": "100"}, "weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
+//
+// Bounds: a header has at most 100 MB and lies within the file; nothing nests deeper than above. What is made of it
+// takes at most 32 x its size, which the shortest metadata reach; data is mapped and takes nothing.
 #pragma once
 
 #include <cstdint>

@@ -68,13 +68,18 @@ void CheckpointWeights::add(const std::string& name) {
   const bool merged = options_.merge && (codes || plain) && file_.tensors().contains(owner + std::string(kLoraA));
   const DType held = codes ? DType::bfloat16 : stored(name).dtype;
   const at::ScalarType type = scalar_type_of(options_.dtype && is_floating(held) ? *options_.dtype : held);
-  made_.emplace_back(codes ? owner + "weight" : name, [=, this] {
+  const auto make = [=, this]() -> at::Tensor {
     if (!codes && !merged && type == scalar_type_of(held)) return tensor_of(stored(name));
     // Of the types only float64 has more bits than what the updates work on.
     if (!codes && !merged && held == DType::float64) return tensor_of(stored(name)).to(type);
     at::Tensor weight = codes ? taken_apart(owner) : whole(name);
     if (merged) weight = with_adapter(owner, weight);
     return weight.to(type).contiguous();
+  };
+  made_.emplace_back(codes ? owner + "weight" : name, [=, this] {
+    const at::Tensor made = make();
+    file_.require_whole();
+    return made;
   });
 }
 

@@ -45,6 +45,7 @@ class GgufSource : public Source {
   }
 
   void let_go(const std::string& name) const override { MappedFile::let_go(file_.tensors().at(name).bytes); }
+  void require_whole() const override { file_.require_whole(); }
 
  private:
   static DType dtype_of(GgmlType type) {

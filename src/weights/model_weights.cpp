@@ -163,6 +163,7 @@ class Loading {
         read_piece(*source_, piece, each.names[i], each.parameter->less_one, whole.narrow(0, row, piece.rows()));
         row += piece.rows();
       }
+      source_->require_whole();
       if (!direct) wanted.put(whole);
     }
   }

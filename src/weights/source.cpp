@@ -72,6 +72,9 @@ class SafetensorsSource : public Source {
   }
 
   void let_go(const std::string& name) const override { MappedFile::let_go(stored_.at(name).bytes); }
+  void require_whole() const override {
+    for (const SafetensorsFile& file : files_) file.require_whole();
+  }
 
  private:
   [[noreturn]] static void refuse(const std::filesystem::path& index, const std::string& what) {

@@ -34,6 +34,9 @@ class Source {
   /// The tensor is not needed any more: its pages go back.
   virtual void let_go(const std::string& name) const = 0;
 
+  /// Throws UserError (failure) if bytes of a file that were read so far were gone (MappedFile).
+  virtual void require_whole() const = 0;
+
  protected:
   std::map<std::string, Tensor> tensors_;
 };

@@ -77,6 +77,7 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state, 
   for (const Wanted& each : wanted)
     if (const auto found = file.tensors().find(each.name); found != file.tensors().end())
       each.put(tensor_of(found->second));
+  file.require_whole();
 }
 
 }  // namespace plimsoll

@@ -209,6 +209,19 @@ TEST_F(CheckpointTest, RefusesDescriptionsThatMakeNoSense) {
   }
 }
 
+// A tree of ten million levels, of a few megabytes, would take gigabytes.
+TEST_F(CheckpointTest, RefusesDescriptionsThatAreDeepOrLong) {
+  const auto refusal_of = [&](const std::string& text) {
+    SafetensorsWriter(file_, {}, {{"plimsoll.checkpoint", text}}).commit();
+    return refusal(file_, {}, {});
+  };
+  EXPECT_THAT(refusal_of(R"({"format_version":)" + std::string(10'000'000, '[')),
+              HasSubstr(file_.string() + ": its description is nested deeper than 16 levels"));
+  EXPECT_THAT(refusal_of(R"({"step":1,"step":2})"), HasSubstr("its description has the key 'step' twice"));
+  EXPECT_THAT(refusal_of(R"({"format_version":1,"counters":")" + std::string(17 << 20, 'x') + "\"}"),
+              HasSubstr("its description has 17825826 bytes; allowed: 16777216"));
+}
+
 TEST_F(CheckpointTest, RefusesTensorsWithoutAChecksum) {
   SafetensorsWriter writer(
       file_, {{"w", DType::float32, {1}, {}}},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "base/hash.h"
@@ -96,6 +97,40 @@ TEST(WindowOrder, ServesSeveralThreads) {
       for (int64_t i = t; i < 2000; i += 3) EXPECT_EQ(order.index(i), expected[static_cast<size_t>(i)]);
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(WindowOrder, IsAPermutationOnBothSidesOfTheLongestList) {
+  for (const int64_t count : {kMaxListedWindows, kMaxListedWindows + 1}) {
+    const WindowOrder order(count, 3, true);
+    std::vector<bool> seen(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) seen[static_cast<size_t>(order.index(count + i))] = true;
+    ASSERT_EQ(std::ranges::count(seen, true), count);
+  }
+}
+
+// A list of 2^32 windows would take 16 GiB for each epoch, and minutes.
+TEST(WindowOrder, OfBillionsOfWindowsKeepsNoList) {
+  const int64_t count = int64_t{4'000'000'000};
+  const WindowOrder order(count, 7, true), other(count, 8, true);
+  int64_t equal = 0, low = 0;
+  std::set<int64_t> windows;
+  for (int64_t i = 0; i < 4000; ++i) {
+    const int64_t window = order.index(i * 1'000'003);
+    ASSERT_TRUE(window >= 0 && window < count);
+    windows.insert(window);
+    low += window < count / 2;
+    equal +=
+        window == order.index(count + i * 1'000'003) || window == other.index(i * 1'000'003) || window == i * 1'000'003;
+  }
+  EXPECT_EQ(windows.size(), 4000u);
+  EXPECT_EQ(equal, 0);                                                           // expected: 3 x 4000 / 4e9
+  EXPECT_THAT(low, ::testing::AllOf(::testing::Gt(1842), ::testing::Lt(2158)));  // five standard deviations are 158
+}
+
+TEST(WindowOrder, OfManyWindowsStaysAsItIs) {
+  const WindowOrder order(int64_t{1} << 32, 7, true);
+  EXPECT_THAT((std::vector{order.index(0), order.index(1), order.index(int64_t{1} << 32)}),
+              ElementsAre(4167287359, 3803072532, 1286431802));
 }
 
 TEST(SplitMix64, GivesTheNumbersOfThePaper) {

@@ -1,6 +1,7 @@
 #include "device/compiled_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -58,6 +59,56 @@ TEST_F(CompiledCacheTest, FindsOutEveryDamage) {
   EXPECT_FALSE(cache_.find("a"));
   cache_.keep("a", code(3));
   EXPECT_EQ(cache_.find("a"), code(3));
+}
+
+TEST_F(CompiledCacheTest, LoadsNothingThatAnotherUserMayWrite) {
+  using std::filesystem::perms;
+  const auto mode = [](const std::filesystem::path& path, int bits) {
+    std::filesystem::permissions(path, static_cast<perms>(bits));
+  };
+  cache_.keep("a", code(100));
+  const std::filesystem::path file = cache_.file_of("a"), kernels = folder_ / "kernels";
+  for (const int bits : {0664, 0646, 0666}) {
+    mode(file, bits);
+    EXPECT_FALSE(cache_.find("a")) << bits;
+    mode(file, 0644);
+    EXPECT_TRUE(cache_.find("a"));
+  }
+  for (const int bits : {0775, 0757, 01777}) {
+    mode(kernels, bits);
+    EXPECT_FALSE(cache_.find("a")) << bits;
+    mode(kernels, 0755);
+    EXPECT_TRUE(cache_.find("a"));
+  }
+  // A link could lead to any file.
+  std::filesystem::rename(file, folder_ / "elsewhere");
+  std::filesystem::create_symlink(folder_ / "elsewhere", file);
+  EXPECT_FALSE(cache_.find("a"));
+  std::filesystem::remove(file);
+  std::filesystem::rename(folder_ / "elsewhere", file);
+  EXPECT_TRUE(cache_.find("a"));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  ASSERT_EQ(::chown(file.c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(cache_.find("a"));
+  ASSERT_EQ(::chown(file.c_str(), 0, 0), 0);
+  EXPECT_TRUE(cache_.find("a"));
+  ASSERT_EQ(::chown(kernels.c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(cache_.find("a"));
+  const std::string before = cache_.file_of("b").string();
+  cache_.keep("b", code(10));
+  EXPECT_FALSE(std::filesystem::exists(before));
+}
+
+TEST_F(CompiledCacheTest, KeepsWhatItLoadsUnderAUmaskThatLetsTheGroupWrite) {
+  const mode_t umask = ::umask(002);
+  cache_.keep("a", code(100));
+  ::umask(umask);
+  EXPECT_EQ(cache_.find("a"), code(100));
+  // A folder of an earlier release.
+  std::filesystem::permissions(folder_ / "kernels", std::filesystem::perms(0775));
+  EXPECT_FALSE(cache_.find("a"));
+  cache_.keep("b", code(3));
+  EXPECT_EQ(cache_.find("b"), code(3));
 }
 
 TEST_F(CompiledCacheTest, DoesWithoutAFolder) {

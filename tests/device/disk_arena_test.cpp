@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <vector>
 
@@ -21,6 +22,7 @@
 namespace plimsoll {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::vector<std::byte> random_bytes(size_t count, unsigned seed) {
@@ -38,6 +40,34 @@ TEST(DiskArena, HasNoNameAndKeepsWhatIsWritten) {
   std::copy(bytes.begin(), bytes.end(), arena.data());
   arena.let_go(0, arena.bytes(), /*written=*/true);
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), arena.data()));
+}
+
+// The file has no name; another program of the user still reaches it through /proc.
+TEST(DiskArena, IsAnErrorWhenItsFileIsCutShort) {
+  const TempFolder folder;
+  DiskArena arena(folder.path(), 1 * MiB);
+  const auto bytes = random_bytes(1 << 20, 5);
+  std::copy(bytes.begin(), bytes.end(), arena.data());
+  arena.let_go(0, arena.bytes(), /*written=*/true);
+  arena.require_written();
+  bool cut = false;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (!error && target.starts_with(folder.path().string() + "/plimsoll-"))
+      cut = ::truncate(entry.path().c_str(), 8192) == 0;
+  }
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(arena.data()[8191], bytes[8191]);
+  arena.require_written();
+  EXPECT_EQ(arena.data()[500'000], std::byte{0});
+  arena.data()[500'000] = std::byte{7};  // a step goes on until the next check
+  try {
+    arena.require_written();
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("could not be read again")));
+  }
 }
 
 // Ranges that share pages, in any order.

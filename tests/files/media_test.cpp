@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <initializer_list>
 #include <numbers>
 #include <numeric>
 #include <thread>
@@ -17,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<int> steps_of_grey(int count) {
   std::vector<int> brightness;
@@ -165,6 +168,53 @@ TEST(Media, BoundsWhatIsAskedFor) {
   EXPECT_THAT(user_error_of([&] { read_frames(huge, {0}, 8, 8); }), HasSubstr("huge.y4m"));
   const auto large = put_file(folder / "large.y4m", "YUV4MPEG2 W60000 H60000 F1:1 C420jpeg\nFRAME\n");
   EXPECT_THAT(user_error_of([&] { read_frames(large, {0}, 8, 8); }), HasSubstr("large.y4m"));
+}
+
+/// An AVI of `frames` pictures of `width` x `height` in 24 bits, coded as `four` says, whose packets are all `packet`.
+std::string avi_of(const std::string& four, uint32_t width, uint32_t height, uint32_t frames,
+                   const std::string& packet) {
+  const auto little = [](std::initializer_list<uint32_t> numbers) {
+    std::string text;
+    for (const uint32_t number : numbers)
+      for (int shift = 0; shift < 32; shift += 8) text += static_cast<char>(number >> shift & 0xff);
+    return text;
+  };
+  const auto chunk = [&](const std::string& name, const std::string& body) {
+    return name + little({static_cast<uint32_t>(body.size())}) + body + std::string(body.size() % 2, '\0');
+  };
+  const std::string stream = "vids" + four + little({0, 0, 0, 1, 25, 0, frames, 0, 0xffffffff, 0, 0, 0});
+  const std::string format = little({40, width, height, 1 | 24 << 16}) + four + little({0, 0, 0, 0, 0});
+  const std::string header = "hdrl" +
+                             chunk("avih", little({40000, 0, 0, 16, frames, 0, 1, 0, width, height, 0, 0, 0, 0})) +
+                             chunk("LIST", "strl" + chunk("strh", stream) + chunk("strf", format));
+  std::string body = "movi", index;
+  for (uint32_t i = 0; i < frames; ++i) {
+    index += "00dc" + little({16, static_cast<uint32_t>(body.size()), static_cast<uint32_t>(packet.size())});
+    body += chunk("00dc", packet);
+  }
+  return chunk("RIFF", "AVI " + chunk("LIST", header) + chunk("LIST", body) + chunk("idx1", index));
+}
+
+// Of 96 kB: each packet of 8 bytes means "the picture before", of 67 million pixels. Decoding it took minutes.
+TEST(Media, RefusesCodecsThatAreNotListed) {
+  TempFolder folder;
+  const std::string same = {0, 0, 0, 8, 0, 0, 0, 0};
+  const auto endless = put_file(folder / "endless.avi", avi_of("rle ", 8192, 8190, 3000, same));
+  for (const auto& read :
+       std::vector<std::function<void()>>{[&] { describe_video(endless); }, [&] { read_frames(endless, {100}, 8, 8); }})
+    EXPECT_THAT(user_error_of(read), AllOf(HasSubstr("endless.avi has a video stream of the codec qtrle, which is not "
+                                                     "read; read are: h264, hevc"),
+                                           Not(HasSubstr("\n"))));
+  EXPECT_THAT(user_error_of([&] { read_audio(endless, 16000); }), HasSubstr("no audio stream"));
+}
+
+TEST(Media, BoundsPixelsBeforeTheyAreDecoded) {
+  TempFolder folder;
+  // Uncompressed pictures of 67 million pixels; 8K has 33 million.
+  const auto large = put_file(folder / "large.avi", avi_of(std::string(4, '\0'), 8192, 8190, 3000, "0123456789"));
+  EXPECT_THAT(user_error_of([&] { read_frames(large, {100}, 8, 8); }), HasSubstr("large.avi"));
+  const auto jpeg = put_file(folder / "jpeg.avi", avi_of("MJPG", 8192, 8190, 3000, "0123456789"));
+  EXPECT_THAT(user_error_of([&] { read_frames(jpeg, {100}, 8, 8); }), HasSubstr("jpeg.avi"));
 }
 
 TEST(Media, SaysWhereAVideoIsCutShort) {

@@ -137,6 +137,89 @@ TEST_F(NiftiTest, RefusesTypesAndValuesItCannotUse) {
   EXPECT_THAT(refusal(bad), HasSubstr("not a finite number, at (1, 0, 0)"));
 }
 
+/// A gzip file of `header` and `zeros` bytes of 0, which deflate packs about 1000 to 1.
+std::string packed_zeros(const std::string& header, int64_t zeros) {
+  z_stream stream{};
+  deflateInit2(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out, room(size_t{1} << 16, '\0');
+  const auto add = [&](std::string_view bytes, int flush) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+    stream.avail_in = static_cast<uInt>(bytes.size());
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(room.data());
+      stream.avail_out = static_cast<uInt>(room.size());
+      deflate(&stream, flush);
+      out.append(room.data(), room.size() - stream.avail_out);
+    } while (stream.avail_out == 0);
+  };
+  add(header, Z_NO_FLUSH);
+  const std::string block(size_t{1} << 20, '\0');
+  for (int64_t left = zeros; left > 0; left -= std::ssize(block))
+    add(std::string_view(block).substr(0, static_cast<size_t>(std::min<int64_t>(left, std::ssize(block)))), Z_NO_FLUSH);
+  add({}, Z_FINISH);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string header_of_cube(int16_t side) {
+  std::string header = nifti_bytes<uint8_t>(NiftiType::uint8, {2, 2, 2}, {});
+  for (size_t at : {42, 44, 46}) header = with_field(header, at, side);
+  return header;
+}
+
+// The file could hold the 2 GiB that it announces: deflate packs them into 2 MB. Nothing of them is unpacked.
+TEST_F(NiftiTest, RefusesAPackedFileThatUnpacksToMoreThanItMay) {
+  const std::string file = packed_zeros(header_of_cube(1290), int64_t{1} << 20) + std::string(3 << 20, 'x');
+  EXPECT_THAT(refusal(file), AllOf(HasSubstr("a.nii: announces 1290 x 1290 x 1290 voxels of uint8"),
+                                   HasSubstr("2146689352 bytes; allowed: 5"), HasSubstr("gunzip")));
+  const auto open = [&] { NiftiSeries(put_file(folder_ / "a.nii.gz", file)); };
+  EXPECT_THAT(user_error_of(open), HasSubstr("2146689352 bytes; allowed"));
+  const std::string text = user_error_of([&] {
+    stream_nifti(
+        put_file(folder_ / "b.nii.gz", packed_zeros(header_of_cube(600), 352) + std::string(1 << 20, 'x')), 4,
+        [](const NiftiVolume&) { FAIL() << "nothing is read"; },
+        [](int64_t, const NiftiVolume&, int64_t) { FAIL() << "nothing is read"; });
+  });
+  EXPECT_THAT(text, HasSubstr("which take 4 bytes each in memory"));
+}
+
+TEST_F(NiftiTest, RefusesMoreBytesThanTheHeaderAnnounces) {
+  const std::string header = header_of_cube(2);
+  EXPECT_EQ(read(packed_zeros(header, 8 + 65536)).voxels(), 8);
+  EXPECT_THAT(refusal(packed_zeros(header, 8 + (int64_t{2} << 20))), HasSubstr("more than 65536 bytes behind"));
+}
+
+TEST_F(NiftiTest, HoldsAVolumeOnce) {
+  std::vector<uint8_t> numbers(size_t{200} * 200 * 200, 1);
+  const NiftiVolume volume = read(packed(nifti_bytes(NiftiType::uint8, {200, 200, 200}, numbers)));
+  EXPECT_EQ(volume.bytes.capacity(), volume.bytes.size());
+}
+
+TEST_F(NiftiTest, StreamsWhatItReads) {
+  std::vector<int16_t> numbers(size_t{130} * 130 * 130);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int16_t>(i * 7);
+  const auto file = put_file(folder_ / "a.nii", packed(nifti_bytes(NiftiType::int16, {130, 130, 130}, numbers)));
+  int64_t next = -1;
+  stream_nifti(
+      file, 2,
+      [&](const NiftiVolume& layout) {
+        EXPECT_EQ(layout.voxels(), std::ssize(numbers));
+        next = 0;
+      },
+      [&](int64_t first, const NiftiVolume& piece, int64_t count) {
+        ASSERT_EQ(first, next);
+        ASSERT_LE(piece.bytes.size(), size_t{1} << 20);
+        for (int64_t i = 0; i < count; ++i) ASSERT_EQ(piece.number(i), numbers[static_cast<size_t>(next++)]);
+      });
+  EXPECT_EQ(next, std::ssize(numbers));
+  const auto bad = nifti_bytes<float>(NiftiType::float32, {2, 1, 1}, {1, std::numeric_limits<float>::quiet_NaN()});
+  EXPECT_THAT(user_error_of([&] {
+                stream_nifti(
+                    put_file(folder_ / "b.nii", bad), 1, [](const auto&) {}, [](int64_t, const auto&, int64_t) {});
+              }),
+              HasSubstr("not a finite number, at (1, 0, 0)"));
+}
+
 TEST_F(NiftiTest, NoSpoiledHeaderDoesMoreThanRefuse) {
   std::mt19937 random(3);
   for (int round = 0; round < 3000; ++round) {

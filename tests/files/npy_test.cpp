@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/mapped_file.h"
 #include "files/npy_files.h"
 #include "files/npz.h"
 #include "test_files.h"
@@ -159,6 +160,43 @@ TEST(Npz, ReadsStoredAndDeflatedArrays) {
     EXPECT_THAT(user_error_of([&] { file.read("z"); }),
                 AllOf(HasSubstr("a.npz"), HasSubstr("no array 'z'; it has: x, y")));
   }
+}
+
+// 400 kB could hold the 300 MB that the directory announces; nothing of them is unpacked.
+TEST(Npz, RefusesArraysThatUnpackToMoreThanTheyMay) {
+  const TempFolder folder;
+  std::vector<uint8_t> noise(400'000);
+  std::mt19937 random(5);
+  for (uint8_t& byte : noise) byte = static_cast<uint8_t>(random());
+  std::string bytes = zip({{"x.npy", npy("|u1", "(400000,)", noise)}}, true);
+  const size_t entry = bytes.rfind("PK\1\2");
+  bytes.replace(entry + 24, 4, little_endian(300'000'000, 4));
+  EXPECT_THAT(
+      user_error_of([&] { NpzFile(put_file(folder / "a.npz", bytes)).read("x"); }),
+      AllOf(HasSubstr("a.npz: the array 'x': announces 300000000 bytes; allowed: 140"), HasSubstr("numpy.savez")));
+}
+
+TEST(Npy, ReadsTheSameFromBytesThatItMayKeep) {
+  for (const bool fortran : {false, true})
+    for (const char* type : {"<i2", ">i2"}) {
+      const std::string file = npy_of_header(npy_header(type, "(2, 3)", fortran), "abcdefghijkl");
+      const auto bytes = std::as_bytes(std::span(file));
+      const NpyArray copied = parse_npy(bytes, "a.npy");
+      EXPECT_EQ(parse_npy(std::vector<std::byte>(bytes.begin(), bytes.end()), "a.npy").bytes, copied.bytes);
+    }
+}
+
+TEST(Npy, IsAnErrorWhenItShrinksWhileItIsRead) {
+  const TempFolder folder;
+  const auto path = put_file(folder / "a.npy", std::string(1 << 20, 'x'));
+  const MappedFile file = MappedFile::open(path);
+  file.require_whole();
+  std::filesystem::resize_file(path, 4096);
+  EXPECT_EQ(file.data()[4095], std::byte{'x'});
+  file.require_whole();
+  EXPECT_EQ(file.data()[500'000], std::byte{0});
+  EXPECT_THAT(user_error_of([&] { file.require_whole(); }),
+              AllOf(HasSubstr("cannot read"), HasSubstr("a.npy: it had 1048576 bytes when it was opened")));
 }
 
 TEST(Npz, RefusesDamage) {

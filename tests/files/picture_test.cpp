@@ -89,6 +89,17 @@ TEST(Picture, ReadsJpegs) {
   EXPECT_THAT(picture_refusal(claims), HasSubstr("65535 x 65535"));
 }
 
+// Each scan of a progressive picture goes over all pixels, and may have a few bytes.
+TEST(Picture, BoundsTheScansOfAJpeg) {
+  const std::string bytes = jpeg(32, 16, 20, 200);
+  const std::string end = bytes.substr(bytes.size() - 2), scan("\xff\xda\0\x02", 4);
+  std::string many = bytes.substr(0, bytes.size() - 2);
+  for (int i = 0; i < 127; ++i) many += scan;
+  const TempFolder folder;
+  EXPECT_EQ(look_through_picture(put_file(folder / "a.jpg", many + end)).width, 32);
+  EXPECT_THAT(picture_refusal(many + scan + end), HasSubstr("has more than 128 scans"));
+}
+
 TEST(Picture, RefusesDamageAndClaims) {
   const std::string good = png(4, 4, 8, kPngGrey, std::vector<uint16_t>(16, 7));
   const std::string signature = good.substr(0, 8);
@@ -99,6 +110,8 @@ TEST(Picture, RefusesDamageAndClaims) {
   EXPECT_THAT(claims(0x7fffffff, 0x7fffffff), HasSubstr("2147483647 x 2147483647"));
   EXPECT_THAT(claims(0, 4), HasSubstr("0 x 4 pixels"));
   EXPECT_THAT(claims(32768, 32768), HasSubstr("are read"));
+  EXPECT_THAT(picture_refusal(signature + png_header(11000, 11000, 16, kPngColoursAlpha) + png_chunk("IEND", "")),
+              HasSubstr("11000 x 11000 pixels of 4 x 16 bits, 968000000 bytes; allowed: 536870912"));
   EXPECT_THAT(claims(8192, 8192), HasSubstr("holds 1 of their 67117056 bytes"));
   EXPECT_THAT(picture_refusal(good.substr(0, good.size() - 5)), HasSubstr("truncated"));
   EXPECT_THAT(picture_refusal(good.substr(0, 20)), HasSubstr("truncated"));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <random>
 #include <string>
@@ -316,6 +317,22 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedWithTheReason) {
   EXPECT_THAT(
       failure_of(R"({"a":{"dtype":"U8","shape":[9223372036854775807],"data_offsets":[0,9223372036854775807]}})", 9),
       AllOf(HasSubstr("is truncated"), HasSubstr("it holds 9")));
+}
+
+TEST_F(SafetensorsTest, IsAnErrorWhenTheFileShrinksWhileItIsRead) {
+  const std::string json = R"({"a":{"dtype":"U8","shape":[1000000],"data_offsets":[0,1000000]}})";
+  put_raw(json, 1'000'000);
+  const SafetensorsFile file = SafetensorsFile::open(path_);
+  EXPECT_EQ(file.verify(), 0u);
+  fs::resize_file(path_, 4096);
+  EXPECT_EQ(file.tensors().at("a").bytes[999'999], std::byte{0});
+  for (const auto& check : std::vector<std::function<void()>>{[&] { file.verify(); }, [&] { file.require_whole(); }})
+    try {
+      check();
+      FAIL() << "no error";
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(path_.string()), HasSubstr("has lost some of them while it was read")));
+    }
 }
 
 TEST_F(SafetensorsTest, DeepNestingAndManyDimensionsAreRefused) {

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "data/series/hilbert.h"
 #include "data/series/series_file.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -27,6 +28,9 @@ struct Series {
   std::vector<uint32_t> order;  // of its vectors; empty: by time
   int64_t label = 0;
 };
+
+// Memory of the series of a file, filled up to data.length.
+constexpr int64_t kFilledUpFloor = GiB, kFilledUpFactor = 64;
 
 struct Statistics {
   double mean = 0, deviation = 1;
@@ -132,6 +136,7 @@ class SeriesSamples final : public SampleSource {
     std::vector<Series> all;
     if (!there.empty() && classes_.empty()) learn_classes(there);
     for (auto& [name, file] : there) {
+      require_room(file, name);
       const std::vector<int64_t> numbers = labels_of(file, name);
       for (TsSeries& series : file.series) {
         series.values.resize(static_cast<size_t>(config_.length * shape_.channels),
@@ -140,6 +145,21 @@ class SeriesSamples final : public SampleSource {
       }
     }
     return all;
+  }
+
+  /// A series of one vector may be filled up to many: what that takes is bounded by the file.
+  void require_room(const TsFile& file, const std::string& name) const {
+    std::error_code error;
+    const auto there = static_cast<double>(std::filesystem::file_size(name, error));
+    const double allowed = static_cast<double>(kFilledUpFloor) + kFilledUpFactor * (error ? 0 : there);
+    const double bytes = 4.0 * static_cast<double>(file.series.size()) * static_cast<double>(config_.length) *
+                         static_cast<double>(shape_.channels);
+    if (bytes > allowed)
+      refuse(fmt::format(
+          "{}: its {} series take {:.0f} bytes when they are filled up to data.length {}; allowed: {:.0f} "
+          "bytes, which is {} and {} for each byte of the file; set a smaller data.length, or leave the "
+          "long series out",
+          name, file.series.size(), bytes, config_.length, allowed, format_bytes(kFilledUpFloor), kFilledUpFactor));
   }
 
   void check_channels(const TsFile& file, const std::string& name) const {

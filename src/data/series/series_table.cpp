@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -128,12 +129,12 @@ class Reader {
       bad_(fmt::format("{}:{}: the series {}", path_.string(), first_line_, wrong));
       return;
     }
-    auto found = std::ranges::find(result_.classes, label_text_);
-    if (found == result_.classes.end()) {
+    const auto [found, is_new] = class_index_.emplace(label_text_, std::ssize(result_.classes));
+    if (is_new) {
       if (result_.classes.size() == kMostClasses) refuse(fmt::format("there are more than {} classes", kMostClasses));
-      found = result_.classes.insert(found, label_text_);
+      result_.classes.push_back(label_text_);
     }
-    series.label = found - result_.classes.begin();
+    series.label = found->second;
     result_.series.push_back(std::move(series));
   }
 
@@ -144,6 +145,7 @@ class Reader {
   std::optional<size_t> series_, label_, time_;
   std::vector<size_t> channels_;
   TsFile result_;
+  std::map<std::string, int64_t> class_index_;
   std::set<std::string> seen_;
   // Of the series that is read.
   bool open_ = false, any_ = false;

@@ -59,15 +59,20 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
                     "for fewer",
                     structures.size(), kMostStructures));
   image_ = read_nifti(image);
-  const NiftiVolume numbers = read_nifti(labels);
-  check_labels(numbers, labels);
-  check_same_grid(image_, image, numbers, labels);
   const int64_t voxels = image_.voxels();
-  structure_.resize(static_cast<size_t>(voxels));
-  for (int64_t i = 0; i < voxels; ++i) {
-    const auto found = structures.find(static_cast<int64_t>(numbers.number(i)));
-    structure_[static_cast<size_t>(i)] = found == structures.end() ? 0 : static_cast<uint16_t>(found->second + 1);
-  }
+  stream_nifti(
+      labels, sizeof structure_[0],
+      [&](const NiftiVolume& layout) {
+        check_labels(layout, labels);
+        check_same_grid(image_, image, layout, labels);
+        structure_.reserve(static_cast<size_t>(voxels));
+      },
+      [&](int64_t, const NiftiVolume& numbers, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) {
+          const auto found = structures.find(static_cast<int64_t>(numbers.number(i)));
+          structure_.push_back(found == structures.end() ? uint16_t{0} : static_cast<uint16_t>(found->second + 1));
+        }
+      });
   // What is not background: above the least value.
   least_ = std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < voxels; ++i) least_ = std::min(least_, image_.at(i));

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,12 +20,15 @@
 #include "files/nifti.h"
 #include "files/nifti_grid.h"
 #include "files/npy.h"
+#include "files/unpack_limit.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostVoxels = int64_t{1} << 26;  // of a volume: 406 x 406 x 406
+constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // of a line
+constexpr int64_t kMostVoxels = int64_t{1} << 26;     // of a volume: 406 x 406 x 406
 
 std::vector<std::string_view> cells_of(std::string_view line) {
   constexpr std::string_view blanks = " \t\r";
@@ -58,6 +62,8 @@ FmriSeries read_table(const std::filesystem::path& path) {
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
     if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
+    if (std::ranges::count_if(line, [](char c) { return c == ',' || c == ';'; }) >= kMaxTableCells)
+      throw bad_file(path, fmt::format("line {} has more than {} cells", number, kMaxTableCells));
     const std::vector<std::string_view> cells = cells_of(line);
     if (cells.empty()) continue;
     const auto is_number = [](std::string_view cell) { return number_of(cell).has_value(); };
@@ -80,15 +86,21 @@ FmriSeries read_table(const std::filesystem::path& path) {
   return series;
 }
 
-/// The voxels of `mask` that are not 0; it lies where the series does.
-std::vector<size_t> chosen_by(const std::filesystem::path& path, const NiftiVolume& mask,
-                              const std::filesystem::path& of, const NiftiVolume& layout) {
-  if (const std::string difference = grid_difference(layout, mask); !difference.empty())
-    throw bad_file(path, fmt::format("this mask does not lie on the grid of {}: {}; resample it to that grid",
-                                     of.string(), difference));
-  std::vector<size_t> chosen;
-  for (int64_t i = 0; i < mask.voxels(); ++i)
-    if (mask.at(i) != 0) chosen.push_back(static_cast<size_t>(i));
+/// The voxels of the mask in `path` that are not 0; it lies where the series does.
+std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::filesystem::path& of,
+                                const NiftiVolume& layout) {
+  std::vector<uint32_t> chosen;
+  stream_nifti(
+      path, sizeof chosen[0],
+      [&](const NiftiVolume& mask) {
+        if (const std::string difference = grid_difference(layout, mask); !difference.empty())
+          throw bad_file(path, fmt::format("this mask does not lie on the grid of {}: {}; resample it to that grid",
+                                           of.string(), difference));
+      },
+      [&](int64_t first, const NiftiVolume& mask, int64_t count) {
+        for (int64_t i = 0; i < count; ++i)
+          if (mask.at(i) != 0) chosen.push_back(static_cast<uint32_t>(first + i));
+      });
   if (chosen.empty()) throw bad_file(path, "this mask is 0 everywhere");
   return chosen;
 }
@@ -174,18 +186,34 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
   if (scan.layout().voxels() > kMostVoxels)
     throw bad_file(path, fmt::format("a volume of it has {} voxels; at most {} are read",
                                      scan.layout().sizes_in_words(), kMostVoxels));
-  std::vector<size_t> chosen(static_cast<size_t>(scan.layout().voxels()));
-  std::iota(chosen.begin(), chosen.end(), size_t{0});
-  std::vector<float> volume(chosen.size());
-  if (!mask.empty()) chosen = chosen_by(mask, read_nifti(mask), path, scan.layout());
+  const bool masked = !mask.empty();
+  std::vector<uint32_t> chosen;  // kMostVoxels fit
+  if (masked) chosen = chosen_by(mask, path, scan.layout());
   FmriSeries series;
   series.repetition_time = scan.repetition_time();
+  series.voxels = masked ? std::ssize(chosen) : scan.layout().voxels();
+  // Fewer than 2^26 voxels in fewer than 2^60 volumes: counted in floating point.
+  const double bytes = 4.0 * static_cast<double>(series.voxels) * static_cast<double>(scan.volumes());
+  if (bytes > static_cast<double>(unpacked_limit(scan.file_bytes())))
+    throw bad_file(path, fmt::format("it announces {} volumes of {} voxels{}, which take {:.0f} bytes as float32; "
+                                     "allowed: {} bytes, which is {} and {} for each byte of the file; {}",
+                                     scan.volumes(), series.voxels, masked ? " within the mask" : "", bytes,
+                                     unpacked_limit(scan.file_bytes()), format_bytes(kUnpackedFloor), kUnpackedFactor,
+                                     masked ? "set a smaller data.fmri_mask" : "set data.fmri_mask"));
+  // Addresses of all values; memory grows with the volumes that are really there.
+  series.values.reserve(static_cast<size_t>(bytes) / sizeof(float));
+  std::vector<float> volume(masked ? static_cast<size_t>(scan.layout().voxels()) : 0);
   for (int64_t v = 0; v < scan.volumes(); ++v) {
-    scan.read(volume);
-    for (size_t i : chosen) series.values.push_back(volume[i]);
+    if (masked) {
+      scan.read(volume);
+      for (const uint32_t i : chosen) series.values.push_back(volume[i]);
+    } else {
+      const size_t before = series.values.size();
+      series.values.resize(before + static_cast<size_t>(series.voxels));
+      scan.read(std::span(series.values).subspan(before));
+    }
   }
   series.volumes = scan.volumes();
-  series.voxels = std::ssize(chosen);
   if (mask.empty()) keep_what_varies(series, path);
   return series;
 }

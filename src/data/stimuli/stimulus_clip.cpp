@@ -120,7 +120,9 @@ StimulusClip::StimulusClip(const std::filesystem::path& file, const ClipGrid& gr
                     UserError::Kind::failure);
 }
 
+// The spans are read by the caller: a file that was cut short is found out at the call after.
 std::span<const std::byte> StimulusClip::frame(double seconds) const {
+  file_->require_whole();
   const StoredTensor& frames = file_->tensors().at(kFrames);
   const auto size = static_cast<size_t>(grid_.side * grid_.side * 3);
   const auto place = std::min(static_cast<int64_t>(seconds / grid_.seconds_per_frame), frames.sizes[0] - 1);
@@ -128,6 +130,7 @@ std::span<const std::byte> StimulusClip::frame(double seconds) const {
 }
 
 std::span<const std::byte> StimulusClip::mel(double seconds) const {
+  file_->require_whole();
   const StoredTensor& mels = file_->tensors().at(kMel);
   const auto size = static_cast<size_t>(grid_.bands) * sizeof(float);
   const auto place = std::min(static_cast<int64_t>(seconds / grid_.seconds_per_mel), mels.sizes[0] - 1);

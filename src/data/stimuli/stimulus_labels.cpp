@@ -84,6 +84,7 @@ std::vector<std::vector<float>> read_label_vectors(const std::filesystem::path& 
                                        in_quotes(names[0]), vectors.front().size()));
     vectors.push_back(std::move(vector));
   }
+  file.require_whole();
   return vectors;
 }
 

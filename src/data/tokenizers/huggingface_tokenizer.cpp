@@ -189,6 +189,7 @@ std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::pat
   const MappedFile file = MappedFile::open(path);
   const uint64_t hash = hash_bytes({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
                                    hash_bytes("huggingface"));
+  file.require_whole();
   return std::make_unique<HuggingFaceTokenizer>(json, path.string(), hash);
 }
 

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kBlock = 4 * MiB;  // bytes of text tokenised at a time
 
 // Raised whenever the same text gets other tokens for a reason that no fingerprint shows: which bytes go in, where end
-// of text goes.
-constexpr int kCacheFormat = 1;
+// of text goes. 2: the files have checksums.
+constexpr int kCacheFormat = 2;
 
 }  // namespace
 

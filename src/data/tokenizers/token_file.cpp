@@ -6,13 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "base/content_hash.h"
 #include "base/file_error.h"
 #include "base/hash.h"
 #include "plimsoll/error.h"
@@ -21,7 +24,9 @@ namespace plimsoll {
 namespace {
 
 constexpr uint64_t kMagic = 0x316b6f746d696c70;  // "plimtok1", little-endian
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
+// Bytes of tokens with a checksum of their own: what the first read of a token reads.
+constexpr size_t kBlockBytes = size_t{1} << 16;
 
 struct Trailer {
   uint64_t magic = kMagic;
@@ -30,11 +35,12 @@ struct Trailer {
   uint64_t vocab_size = 0;
   uint64_t count = 0;
   uint64_t source_hash = 0;
+  uint64_t blocks_hash = 0;   // of the blocks' checksums
   uint64_t trailer_hash = 0;  // of what stands before it
 
   uint64_t hash() const { return hash_bytes({reinterpret_cast<const char*>(this), offsetof(Trailer, trailer_hash)}); }
 };
-static_assert(sizeof(Trailer) == 48 && std::has_unique_object_representations_v<Trailer>,
+static_assert(sizeof(Trailer) == 56 && std::has_unique_object_representations_v<Trailer>,
               "the layout is that of the file");
 
 int64_t width_for(int64_t vocab_size) {
@@ -85,16 +91,34 @@ TokenFile::TokenFile(const std::filesystem::path& file) : file_(file) {
   if (trailer.vocab_size < 1 || trailer.vocab_size > (uint64_t{1} << 31) ||
       trailer.width != width_for(static_cast<int64_t>(trailer.vocab_size)))
     throw corrupt(file, "its trailer contradicts itself");
-  const uint64_t payload = bytes - sizeof(Trailer);
-  if (payload % trailer.width != 0 || payload / trailer.width != trailer.count)
-    throw corrupt(file, fmt::format("it has {} bytes of tokens, its trailer promises {} tokens of {} bytes", payload,
-                                    trailer.count, trailer.width));
+  const uint64_t behind = bytes - sizeof(Trailer);
+  // Checked in this order, nothing overflows.
+  const uint64_t payload = trailer.count <= behind / trailer.width ? trailer.count * trailer.width : behind + 1;
+  const uint64_t blocks = payload / kBlockBytes + (payload % kBlockBytes != 0 ? 1 : 0);
+  if (payload > behind || behind - payload != blocks * sizeof(uint64_t))
+    throw corrupt(
+        file, fmt::format("it has {} bytes of tokens and checksums, its trailer promises {} tokens of {} bytes", behind,
+                          trailer.count, trailer.width));
 
   void* map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.value, 0);
   if (map == MAP_FAILED) throw_file_error("map token file", file, errno);
   map_ = map;
   map_bytes_ = bytes;
+  guard_ = std::make_unique<MappingGuard>(map, bytes);
   tokens_ = map;
+  block_hashes_.resize(blocks);
+  verified_ = std::make_unique<std::atomic<bool>[]>(blocks);
+  const auto* const checksums = static_cast<const std::byte*>(map) + payload;
+  if (blocks > 0) std::memcpy(block_hashes_.data(), checksums, blocks * sizeof(uint64_t));
+  const bool same = content_hash({checksums, blocks * sizeof(uint64_t)}) == trailer.blocks_hash;
+  try {
+    require_whole();
+    if (!same) throw corrupt(file, "its checksums are damaged");
+  } catch (...) {
+    guard_.reset();
+    munmap(map, bytes);
+    throw;
+  }
   width_ = trailer.width;
   size_ = static_cast<int64_t>(trailer.count);
   vocab_size_ = static_cast<int64_t>(trailer.vocab_size);
@@ -102,6 +126,7 @@ TokenFile::TokenFile(const std::filesystem::path& file) : file_(file) {
 }
 
 TokenFile::~TokenFile() {
+  guard_.reset();  // before the addresses can be another mapping's
   if (map_) munmap(map_, map_bytes_);
 }
 
@@ -113,6 +138,9 @@ TokenFile& TokenFile::operator=(TokenFile&& other) noexcept {
   std::swap(file_, other.file_);
   std::swap(map_, other.map_);
   std::swap(map_bytes_, other.map_bytes_);
+  std::swap(guard_, other.guard_);
+  std::swap(block_hashes_, other.block_hashes_);
+  std::swap(verified_, other.verified_);
   std::swap(tokens_, other.tokens_);
   std::swap(width_, other.width_);
   std::swap(size_, other.size_);
@@ -129,11 +157,36 @@ int32_t TokenFile::token(int64_t index) const {
 
 void TokenFile::copy(int64_t begin, int64_t count, int64_t* out) const {
   check(begin >= 0 && count >= 0 && begin <= size_ && count <= size_ - begin, "tokens past the end of a token file");
+  verify(begin, count);
   const bool valid = width_ == 2 ? copy_tokens(static_cast<const uint16_t*>(tokens_) + begin, count, vocab_size_, out)
                                  : copy_tokens(static_cast<const uint32_t*>(tokens_) + begin, count, vocab_size_, out);
+  require_whole();
   if (!valid)
     throw corrupt(file_, fmt::format("tokens {} to {} are not all less than its vocabulary of {}", begin,
                                      begin + count - 1, vocab_size_));
+}
+
+void TokenFile::verify(int64_t begin, int64_t count) const {
+  if (count == 0) return;
+  const size_t first = static_cast<size_t>(begin * width_) / kBlockBytes;
+  const size_t last = static_cast<size_t>((begin + count) * width_ - 1) / kBlockBytes;
+  for (size_t block = first; block <= last; ++block) {
+    // Two threads may verify one block: they find the same.
+    if (verified_[block].load(std::memory_order_relaxed)) continue;
+    const size_t at = block * kBlockBytes, bytes = std::min(kBlockBytes, static_cast<size_t>(size_ * width_) - at);
+    const uint64_t hash = content_hash({static_cast<const std::byte*>(tokens_) + at, bytes});
+    require_whole();
+    if (hash != block_hashes_[block])
+      throw corrupt(
+          file_, fmt::format("bytes {} to {} do not have the checksum that was written with them", at, at + bytes - 1));
+    verified_[block].store(true, std::memory_order_relaxed);
+  }
+}
+
+void TokenFile::require_whole() const {
+  if (guard_->failed())
+    throw corrupt(file_, fmt::format("it had {} bytes when it was opened, and has lost some of them while it was read",
+                                     map_bytes_));
 }
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& file, int64_t vocab_size, uint64_t source_hash)
@@ -145,15 +198,36 @@ void TokenFileWriter::append(std::span<const int32_t> tokens) {
   for (int32_t token : tokens) check(token >= 0 && token < vocab_size_, "a token outside the vocabulary");
   if (width_for(vocab_size_) == 2) {
     const std::vector<uint16_t> narrow(tokens.begin(), tokens.end());
-    file_.write(std::as_bytes(std::span(narrow)));
+    write(std::as_bytes(std::span(narrow)));
   } else {
-    file_.write(std::as_bytes(tokens));
+    write(std::as_bytes(tokens));
   }
   size_ += static_cast<int64_t>(tokens.size());
 }
 
+void TokenFileWriter::write(std::span<const std::byte> bytes) {
+  file_.write(bytes);
+  while (!bytes.empty()) {
+    const size_t taken = std::min(bytes.size(), kBlockBytes - in_block_);
+    block_.update(bytes.first(taken));
+    in_block_ += taken;
+    bytes = bytes.subspan(taken);
+    if (in_block_ == kBlockBytes) end_block();
+  }
+}
+
+void TokenFileWriter::end_block() {
+  block_hashes_.push_back(block_.digest());
+  block_.reset();
+  in_block_ = 0;
+}
+
 void TokenFileWriter::finish() {
+  if (in_block_ > 0) end_block();
+  const auto checksums = std::as_bytes(std::span(block_hashes_));
+  file_.write(checksums);
   Trailer trailer;
+  trailer.blocks_hash = content_hash(checksums);
   trailer.width = static_cast<uint32_t>(width_for(vocab_size_));
   trailer.vocab_size = static_cast<uint64_t>(vocab_size_);
   trailer.count = static_cast<uint64_t>(size_);

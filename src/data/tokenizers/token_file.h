@@ -1,18 +1,27 @@
 // Tokens on disk, memory mapped: a text is tokenised once, however many jobs train on it.
 //
-//     | count tokens of `width` bytes | magic | version | width | vocab size | count | source hash | trailer hash |
-//                                      8       4         4       8            8       8             8        bytes
+//     | count tokens of `width` bytes | XXH3 of each 64 KiB of them |
+//     | magic | version | width | vocab size | count | source hash | hash of these XXH3 | trailer hash |
+//       8       4         4       8            8       8             8                    8        bytes
 //
 // The description stands at the end, so that a text is tokenised as it is read; a file cut short has none. Numbers are
 // in the byte order of the machine that wrote the file; on another one the magic does not match.
+//
+// Bounds: the file is mapped; memory is 9 bytes for each 64 KiB of it. Every number of the trailer is held against the
+// file's size. The checksum of a block is verified when one of its tokens is read first; later reads do not pay for it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "base/atomic_file.h"
+#include "base/content_hash.h"
+#include "base/mapping_guard.h"
 
 namespace plimsoll {
 
@@ -35,13 +44,20 @@ class TokenFile {
   int32_t token(int64_t index) const;
 
   /// Tokens [begin, begin + count) to `out`. Throws UserError when the file holds one outside the vocabulary.
+  /// The same if the tokens' checksum is another, or if the file has lost bytes since it was opened.
   void copy(int64_t begin, int64_t count, int64_t* out) const;
 
  private:
+  void verify(int64_t begin, int64_t count) const;
+  void require_whole() const;
+
   std::filesystem::path file_;
   void* map_ = nullptr;
   std::size_t map_bytes_ = 0;
-  const void* tokens_ = nullptr;  // within the map
+  std::unique_ptr<MappingGuard> guard_;
+  std::vector<uint64_t> block_hashes_;
+  std::unique_ptr<std::atomic<bool>[]> verified_;  // of each block
+  const void* tokens_ = nullptr;                   // within the map
   int64_t width_ = 0;
   int64_t size_ = 0;
   int64_t vocab_size_ = 0;
@@ -61,7 +77,13 @@ class TokenFileWriter {
   void finish();
 
  private:
+  void write(std::span<const std::byte> bytes);
+  void end_block();
+
   AtomicFile file_;
+  ContentHasher block_;
+  size_t in_block_ = 0;  // bytes
+  std::vector<uint64_t> block_hashes_;
   int64_t vocab_size_;
   uint64_t source_hash_;
   int64_t size_ = 0;

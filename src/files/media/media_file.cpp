@@ -2,6 +2,7 @@
 
 extern "C" {
 #include <libavutil/log.h>
+#include <libavutil/mem.h>
 }
 
 #include <algorithm>
@@ -9,6 +10,7 @@ extern "C" {
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
+#include <vector>
 
 namespace plimsoll::media {
 namespace {
@@ -37,8 +39,42 @@ int refuse_to_open(AVFormatContext*, AVIOContext** io, const char*, int, AVDicti
   return AVERROR(EPERM);
 }
 
-// More pixels than any camera has: a header that claims them is wrong, and decoders would allocate them.
-constexpr int64_t kMostPixels = int64_t{1} << 26;
+// The decoders that are used: each is common in the formats above, and has been fuzzed for years. FFmpeg has hundreds
+// more, of games and old programs, that a hostile file could choose.
+constexpr const char* kCodecs =
+    "h264,hevc,mpeg4,mpeg1video,mpeg2video,mpegvideo,h263,flv,vp8,vp9,libdav1d,av1,theora,vc1,wmv1,wmv2,wmv3,"
+    "msmpeg4v2,msmpeg4,mjpeg,dvvideo,prores,dnxhd,ffv1,huffyuv,ffvhuff,rawvideo,gif,apng,png,"
+    "aac,aac_fixed,ac3,eac3,mp3,mp3float,mp2,mp2float,flac,vorbis,libvorbis,opus,libopus,alac,wmav1,wmav2,"
+    "adpcm_ms,adpcm_ima_wav,adpcm_ima_qt,pcm_u8,pcm_s8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,"
+    "pcm_dvd,pcm_bluray,pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_alaw,pcm_mulaw";
+
+// 8K video (7680 x 4320) has fewer pixels. Decoders allocate what a header claims, several times over.
+constexpr int64_t kMaxPixels = int64_t{1} << 25;
+
+// Of one allocation of FFmpeg: the largest picture that is read (files/picture.h) takes 512 MiB.
+constexpr size_t kMaxAllocation = size_t{640} << 20;
+
+// Bytes, and microseconds of the file, from which the streams are told. Both are FFmpeg's own values.
+constexpr int64_t kProbeBytes = 5'000'000, kProbeMicroseconds = 5'000'000;
+// Packets may be empty, and do not count as bytes then.
+constexpr int64_t kMaxProbedPackets = 100'000;
+
+// A packet of a real file takes at least one byte of it; damaged indexes lead to the same bytes again and again.
+constexpr int64_t kPacketsFloor = 4096;
+
+// What may be decoded from one file, in pixels or samples, beside so many for each of its bytes. A recording of a still
+// screen has about 10^4 pixels a byte; silence in FLAC has 4681 samples a byte.
+constexpr int64_t kDecodedFloor = int64_t{1} << 31, kDecodedFactor = int64_t{1} << 15;
+
+std::string listed_codecs() {
+  std::string text;
+  for (const char* c = kCodecs; *c != 0; ++c) text += *c == ',' ? ", " : std::string(1, *c);
+  return text;
+}
+
+bool is_listed(const char* name) {
+  return ("," + std::string(kCodecs) + ",").find("," + std::string(name) + ",") != std::string::npos;
+}
 
 }  // namespace
 
@@ -64,7 +100,10 @@ Frame make_frame() {
 
 void silence() {
   static std::once_flag once;
-  std::call_once(once, [] { av_log_set_callback(keep_message); });
+  std::call_once(once, [] {
+    av_log_set_callback(keep_message);
+    av_max_alloc(kMaxAllocation);
+  });
   last_said.clear();
 }
 
@@ -74,7 +113,8 @@ void CloseFile::operator()(AVFormatContext* format) const {
   avio_closep(&io);
 }
 
-MediaFile::MediaFile(const std::string& path, AVMediaType type) : packet_(av_packet_alloc()) {
+MediaFile::MediaFile(const std::string& path, AVMediaType type)
+    : packet_(av_packet_alloc()), probed_(std::make_unique<int64_t>(0)) {
   AVFormatContext* format = avformat_alloc_context();
   if (format == nullptr || packet_ == nullptr) throw std::bad_alloc();
   AVDictionary* only_files = nullptr;
@@ -88,10 +128,20 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type) : packet_(av_pac
   }
   format->flags |= AVFMT_FLAG_CUSTOM_IO;
   format->io_open = refuse_to_open;
+  format->probesize = kProbeBytes;
+  format->max_analyze_duration = kProbeMicroseconds;
+  // FFmpeg asks before each packet that it reads to tell the streams.
+  format->interrupt_callback = {[](void* probed) -> int {
+                                  int64_t& count = *static_cast<int64_t*>(probed);
+                                  return count >= 0 && ++count > kMaxProbedPackets ? 1 : 0;
+                                },
+                                probed_.get()};
+  file_bytes_ = std::clamp<int64_t>(avio_size(format->pb), 0, INT64_MAX / (4 * kDecodedFactor));
   AVIOContext* io = format->pb;
   av_dict_free(&only_files);
   AVDictionary* only_formats = nullptr;
   av_dict_set(&only_formats, "format_whitelist", kFormats, 0);
+  av_dict_set(&only_formats, "codec_whitelist", kCodecs, 0);
   error = avformat_open_input(&format, "", nullptr, &only_formats);
   av_dict_free(&only_formats);
   if (error < 0) {  // which has freed `format`
@@ -99,7 +149,13 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type) : packet_(av_pac
     fail("is not a video or audio file that FFmpeg knows, or is cut short", error);
   }
   format_.reset(format);
-  if (error = avformat_find_stream_info(format, nullptr); error < 0) fail("has no streams that can be read", error);
+  error = find_streams();
+  if (*probed_ > kMaxProbedPackets)
+    throw MediaError("has more than " + std::to_string(kMaxProbedPackets) +
+                     " packets before its streams are known; it is damaged");
+  if (error < 0) fail("has no streams that can be read", error);
+  *probed_ = -1;      // from here on packets are counted by next_packet()
+  last_said.clear();  // of streams that are not used
 
   const AVCodec* decoder = nullptr;
   const int index = av_find_best_stream(format, type, -1, -1, &decoder, 0);
@@ -107,6 +163,9 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type) : packet_(av_pac
   if (index == AVERROR_DECODER_NOT_FOUND)
     throw MediaError("has a " + std::string(name) + " stream that this FFmpeg has no decoder for");
   if (index < 0) throw MediaError("has no " + std::string(name) + " stream");
+  if (!is_listed(decoder->name))
+    throw MediaError("has a " + std::string(name) + " stream of the codec " + decoder->name +
+                     ", which is not read; read are: " + listed_codecs());
   stream_ = format->streams[index];
   if (stream_->disposition & AV_DISPOSITION_ATTACHED_PIC) throw MediaError("has no video stream, only a cover picture");
   for (unsigned i = 0; i < format->nb_streams; ++i)
@@ -117,14 +176,40 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type) : packet_(av_pac
   if (error = avcodec_parameters_to_context(codec_.get(), stream_->codecpar); error < 0)
     fail("has a stream that cannot be decoded", error);
   codec_->thread_count = 1;  // files are read by several threads already
-  codec_->max_pixels = kMostPixels;
+  codec_->max_pixels = kMaxPixels;
   codec_->pkt_timebase = stream_->time_base;
   if (error = avcodec_open2(codec_.get(), decoder, nullptr); error < 0)
     fail("has a stream that cannot be decoded", error);
 }
 
+int MediaFile::find_streams() {
+  // Streams are decoded to tell what they are: the bound on pixels stands before that. Containers that announce streams
+  // only later have kMaxAllocation alone.
+  const unsigned streams = format_->nb_streams;
+  std::vector<AVDictionary*> options(streams, nullptr);
+  for (AVDictionary*& each : options) av_dict_set_int(&each, "max_pixels", kMaxPixels, 0);
+  const int error = avformat_find_stream_info(format_.get(), options.data());
+  for (AVDictionary*& each : options) av_dict_free(&each);
+  return error;
+}
+
 bool MediaFile::has(AVMediaType type) const {
-  return av_find_best_stream(format_.get(), type, -1, -1, nullptr, 0) >= 0;
+  const AVCodec* decoder = nullptr;
+  return av_find_best_stream(format_.get(), type, -1, -1, &decoder, 0) >= 0 && is_listed(decoder->name);
+}
+
+void MediaFile::count_packet() {
+  if (++packets_ > kPacketsFloor + file_bytes_)
+    throw MediaError("has more packets than its " + std::to_string(file_bytes_) +
+                     " bytes can hold; it is damaged, or made to be endless");
+}
+
+void MediaFile::count_decoded(const AVFrame& frame) {
+  decoded_size_ += frame.width > 0 ? int64_t{frame.width} * frame.height : int64_t{frame.nb_samples};
+  if (decoded_size_ > kDecodedFloor + kDecodedFactor * file_bytes_)
+    throw MediaError("decodes to more than " + std::to_string(kDecodedFloor) + " pixels or samples and " +
+                     std::to_string(kDecodedFactor) + " for each of its " + std::to_string(file_bytes_) +
+                     " bytes; it is damaged, or made to be endless: cut it into parts");
 }
 
 bool MediaFile::next_packet(AVPacket& packet) {
@@ -137,6 +222,7 @@ bool MediaFile::next_packet(AVPacket& packet) {
       read_error_ = last_error_ = error;
       return false;
     }
+    count_packet();
     if (packet.stream_index == stream_->index) return true;
   }
 }
@@ -148,6 +234,7 @@ bool MediaFile::next(AVFrame& frame) {
       if (decoded_ > 0 && last_error_ != 0) hole_ = true;
       last_error_ = 0;
       ++decoded_;
+      count_decoded(frame);
       return true;
     }
     if (error == AVERROR_EOF) {
@@ -181,6 +268,7 @@ double MediaFile::stated_seconds() {
   for (unsigned i = 0; i < format_->nb_streams; ++i) format_->streams[i]->discard = AVDISCARD_DEFAULT;
   if (first != INT64_MAX) seek(first + static_cast<int64_t>(whole / av_q2d(stream_->time_base)));
   for (; av_read_frame(format_.get(), packet_.get()) >= 0; av_packet_unref(packet_.get())) {
+    count_packet();
     if (packet_->pts == AV_NOPTS_VALUE) continue;
     const int64_t end = packet_->pts + std::max<int64_t>(packet_->duration, 0);
     farthest = std::max(farthest, seconds_of(end, format_->streams[packet_->stream_index]->time_base));

@@ -1,4 +1,8 @@
 // A file opened with FFmpeg, one stream of it decoded.
+//
+// Bounds, whatever the file announces: formats and codecs by list, the one file by the protocol "file"; 5 MB, 5 seconds
+// and 100 000 packets to tell the streams; 2^25 pixels a frame; 640 MiB an allocation of FFmpeg; 4096 packets and one
+// for each byte of the file; 2^31 pixels or samples and 2^15 for each byte of the file, decoded. Time follows the last.
 #pragma once
 
 extern "C" {
@@ -76,12 +80,20 @@ class MediaFile {
   bool next_packet(AVPacket& packet);
 
  private:
+  int find_streams();
+  void count_packet();
+  void count_decoded(const AVFrame& frame);
+
   std::unique_ptr<AVFormatContext, CloseFile> format_;
   std::unique_ptr<AVCodecContext, FreeCodec> codec_;
   std::unique_ptr<AVPacket, FreePacket> packet_;
+  std::unique_ptr<int64_t> probed_;  ///< packets read to tell the streams; -1: they are told
   AVStream* stream_ = nullptr;
-  int64_t decoded_ = 0;  ///< frames
-  int last_error_ = 0;   ///< since the last frame
+  int64_t file_bytes_ = 0;
+  int64_t packets_ = 0;       ///< read since the streams are told
+  int64_t decoded_size_ = 0;  ///< pixels or samples of all frames
+  int64_t decoded_ = 0;       ///< frames
+  int last_error_ = 0;        ///< since the last frame
   int read_error_ = 0;
   bool hole_ = false;
   bool draining_ = false;

@@ -59,6 +59,14 @@ TEST(SeriesTable, TakesItsFolderForTheLabelOfItsOnlySeries) {
   EXPECT_THAT(file.series[0].values, ElementsAre(1, 2, 3, 4));
 }
 
+TEST(SeriesTable, BoundsTheCellsOfALine) {
+  Reading reading;
+  EXPECT_THAT(reading.refusal("a.csv", "x,y\n" + std::string(1 << 20, ',') + "\n"),
+              HasSubstr("a.csv:2: the line has more than 1048576 cells"));
+  EXPECT_THAT(reading.refusal("a.csv", "x,y\n" + std::string((1 << 20) - 1, ',') + "\n"),
+              HasSubstr("1048576 cells, and"));
+}
+
 TEST(SeriesTable, SaysWhatIsWrong) {
   Reading reading;
   const std::string names = "id,class,x\n";

@@ -57,6 +57,17 @@ std::vector<int64_t> times_of(const Batch& batch, int64_t length, int64_t width 
   return times;
 }
 
+// 20 kB of series of one vector, filled up to 2^20 vectors each: 8 GiB.
+TEST(SeriesSamples, AreNotFilledUpToMoreThanTheyMay) {
+  Fixture fixture;
+  fixture.config.files = {put_file(fixture.folder / "short.ts", series_file(1024, 1))};
+  fixture.config.series.length = 1 << 20;
+  fixture.config.series.pad = true;
+  EXPECT_THAT(user_error_of([&] { fixture.open(); }),
+              ::testing::AllOf(HasSubstr("short.ts: its 1024 series take 8589934592 bytes"), HasSubstr("allowed: 107"),
+                               HasSubstr("data.length")));
+}
+
 TEST(SeriesSamples, AreNormalisedByWhatIsTrainedOn) {
   Fixture fixture;
   fixture.config.series.validation_files = {put_file(fixture.folder / "far.ts", series_file(2, 10, 1000))};

@@ -55,6 +55,23 @@ TEST(NiftiSeries, ScalesAndCountsTimeInItsUnit) {
   EXPECT_THAT(volume, ElementsAre(12.5));
 }
 
+// 300 MB of uint8 may be unpacked; as float32 they take four times the memory. Nothing is read.
+TEST(FmriSeries, RefusesASeriesThatTakesMoreMemoryThanItMay) {
+  const TempFolder folder;
+  std::string noise(size_t{400} << 10, '\0');
+  uint32_t state = 1;
+  for (char& byte : noise) byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
+  const auto file = put_packed(folder / "a.nii.gz", scan_header({64, 64, 64, 1150}, 2, 8) + noise);
+  std::string text;
+  try {
+    read_fmri(file, {});
+  } catch (const UserError& error) {
+    text = error.what();
+  }
+  EXPECT_THAT(text, AllOf(HasSubstr("a.nii.gz"), HasSubstr("1150 volumes of 262144 voxels"),
+                          HasSubstr("1205862400 bytes as float32; allowed: 54"), HasSubstr("set data.fmri_mask")));
+}
+
 TEST(NiftiSeries, ReadsTheOtherByteOrder) {
   const TempFolder folder;
   std::string bytes = scan({1, 2, 1, 2}, std::vector<int16_t>{1, 2, 3, 4});

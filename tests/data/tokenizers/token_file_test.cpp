@@ -118,28 +118,57 @@ TEST(TokenFile, SaysWhatToDoWhenDamaged) {
   for (size_t size = 0; size < good.size(); ++size)
     EXPECT_THAT(error_of(good.substr(0, size)),
                 AllOf(HasSubstr("/tokens: "), HasSubstr("delete it, it will be made again")));
-  EXPECT_THAT(error_of(good.substr(2)), HasSubstr("4 bytes of tokens, its trailer promises 3 tokens of 2 bytes"));
-  EXPECT_THAT(error_of("xx" + good), HasSubstr("8 bytes of tokens"));
+  EXPECT_THAT(error_of(good.substr(2)),
+              HasSubstr("12 bytes of tokens and checksums, its trailer promises 3 tokens of 2 bytes"));
+  EXPECT_THAT(error_of("xx" + good), HasSubstr("16 bytes of tokens"));
   EXPECT_THAT(error_of(std::string(100, 'x')), HasSubstr("not a token file"));
-  // No bit of the trailer may flip unseen.
-  for (size_t at = good.size() - 48; at < good.size(); ++at) {
+  // No bit of the trailer and of the checksums may flip unseen.
+  for (size_t at = 6; at < good.size(); ++at) {
     std::string flipped = good;
     flipped[at] = static_cast<char>(flipped[at] ^ 0x10);
     EXPECT_THAT(error_of(flipped), HasSubstr("delete it")) << at;
   }
 }
 
-TEST(TokenFile, NeverGivesATokenOutsideTheVocabulary) {
+std::vector<int32_t> counting_tokens(int32_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) tokens[static_cast<size_t>(i)] = i % 60000;
+  return tokens;
+}
+
+// Blocks are 64 KiB: 32768 tokens of two bytes.
+TEST(TokenFile, FindsEveryFlippedBitWhenItsBlockIsRead) {
   const TempFolder folder;
-  std::string contents = get_file(write_tokens(folder / "tokens", 300, {1, 2, 3}));
-  const uint16_t wrong = 300;
-  std::memcpy(contents.data() + 2, &wrong, 2);
-  const TokenFile file(put_file(folder / "tokens", contents));
-  EXPECT_EQ(file.token(0), 1);
-  int64_t out[3];
-  EXPECT_THAT(user_error_of([&] { file.copy(0, 3, out); }),
-              AllOf(HasSubstr("vocabulary of 300"), HasSubstr("delete it")));
-  EXPECT_THAT(user_error_of([&] { file.token(1); }), HasSubstr("delete it"));
+  const std::vector<int32_t> tokens = counting_tokens(100'000);
+  const std::string good = get_file(write_tokens(folder / "tokens", 60000, tokens));
+  std::mt19937 random(4);
+  for (int round = 0; round < 40; ++round) {
+    const auto token = static_cast<int64_t>(random() % tokens.size());
+    std::string flipped = good;
+    char& byte = flipped[static_cast<size_t>(token) * 2 + random() % 2];
+    byte = static_cast<char>(byte ^ 1 << random() % 8);
+    const TokenFile file(put_file(folder / "tokens", flipped));
+    EXPECT_THAT(user_error_of([&] { file.token(token); }),
+                AllOf(HasSubstr("do not have the checksum that was written with them"), HasSubstr("delete it")));
+    const int64_t elsewhere = (token + 2 * 32768) % 98304;
+    EXPECT_EQ(file.token(elsewhere), tokens[static_cast<size_t>(elsewhere)]);
+  }
+  const TokenFile file(put_file(folder / "tokens", good));
+  std::vector<int64_t> all(tokens.size());
+  file.copy(0, std::ssize(all), all.data());
+  EXPECT_TRUE(std::equal(all.begin(), all.end(), tokens.begin()));
+}
+
+TEST(TokenFile, IsAnErrorWhenItShrinksWhileItIsRead) {
+  const TempFolder folder;
+  const auto path = write_tokens(folder / "tokens", 60000, counting_tokens(100'000));
+  const TokenFile file(path);
+  EXPECT_EQ(file.token(70), 70);
+  std::filesystem::resize_file(path, 4096);
+  const std::string lost = "bytes when it was opened, and has lost some of them while it was read";
+  EXPECT_THAT(user_error_of([&] { file.token(90'000); }), AllOf(HasSubstr("/tokens"), HasSubstr(lost)));
+  // Of a block that had been verified.
+  EXPECT_THAT(user_error_of([&] { file.token(30'000); }), HasSubstr(lost));
 }
 
 TEST(TokenFile, NamesAFileThatCannotBeOpened) {

@@ -1,0 +1,92 @@
+#include "base/mapping_guard.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+
+namespace plimsoll {
+
+/// An entry of a list that only grows, so that the handler reads it without a lock. Entries are used again.
+struct MappingGuard::Range {
+  std::atomic<uintptr_t> begin = 0, end = 0;  // end 0: free
+  std::atomic<bool> writable = false;
+  std::atomic<bool> failed = false;
+  Range* next = nullptr;
+};
+
+struct BusErrors {
+  using Range = MappingGuard::Range;
+  static_assert(std::atomic<uintptr_t>::is_always_lock_free && std::atomic<Range*>::is_always_lock_free,
+                "a signal handler takes no lock");
+
+  static inline std::atomic<Range*> first = nullptr;
+  static inline std::mutex mutex;  // of those who add and remove entries
+  static inline struct sigaction before {};
+  static inline uintptr_t page = 4096;
+
+  /// Calls only what a signal handler may call: mmap() is one system call on Linux.
+  static void handle(int signal, siginfo_t* info, void* context) {
+    const int error = errno;
+    const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+    for (Range* range = first.load(); range != nullptr; range = range->next) {
+      const uintptr_t end = range->end.load();
+      if (end == 0 || at < range->begin.load() || at >= end) continue;
+      const uintptr_t from = at / page * page;
+      const int rights = PROT_READ | (range->writable.load() ? PROT_WRITE : 0);
+      range->failed.store(true);
+      void* const zeros = ::mmap(reinterpret_cast<void*>(from), end - from, rights,  // NOLINT: an address
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+      errno = error;
+      if (zeros != MAP_FAILED) return;
+      break;
+    }
+    if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr)
+      return before.sa_sigaction(signal, info, context);
+    if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
+    // The access is repeated after this, and ends the program as it would have without a guard.
+    ::signal(SIGBUS, SIG_DFL);
+  }
+
+  static void install() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+      struct sigaction action {};
+      action.sa_sigaction = handle;
+      action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+      sigemptyset(&action.sa_mask);
+      ::sigaction(SIGBUS, &action, &before);
+    });
+  }
+};
+
+MappingGuard::MappingGuard(const void* address, size_t bytes, bool writable) {
+  BusErrors::install();
+  const std::lock_guard lock(BusErrors::mutex);
+  range_ = BusErrors::first.load();
+  while (range_ != nullptr && range_->end.load() != 0) range_ = range_->next;
+  const bool is_new = range_ == nullptr;
+  if (is_new) range_ = new Range;  // never freed: a handler may stand on it
+  range_->failed = false;
+  range_->writable = writable;
+  range_->begin = reinterpret_cast<uintptr_t>(address);
+  range_->end =
+      (reinterpret_cast<uintptr_t>(address) + bytes + BusErrors::page - 1) / BusErrors::page * BusErrors::page;
+  if (!is_new) return;
+  range_->next = BusErrors::first.load();
+  BusErrors::first = range_;
+}
+
+MappingGuard::~MappingGuard() {
+  const std::lock_guard lock(BusErrors::mutex);
+  range_->end = 0;
+}
+
+bool MappingGuard::failed() const {
+  return range_->failed.load();
+}
+
+}  // namespace plimsoll
