@@ -92,11 +92,11 @@ def patterns_for(symbols, names, classes, functions):
         is_public = len(parts) >= 2 and (parts[1] in classes or (len(parts) == 2 and parts[1] in functions))
         into = public if is_public else internal
         if of_class:
-            into.add(f"*for {name}")
+            into.add(names[symbol])
         elif owner != "plimsoll" and (parts[-2][:1].isupper()):
             into.add(f"{owner}::*")
         else:
-            into.add(f"{name}*" if "[abi:" in names[symbol] else f"{name}(*" if "(" in names[symbol] else name)
+            into.add(f"{name}*" if "(" in names[symbol] else name)  # the linker's patterns have no brackets
     return public, internal
 
 
@@ -116,8 +116,10 @@ def make_lists(build):
 
 
 def public_symbol(name, classes, functions):
+    if OF_CLASS.match(name) and "(" in name:  # of a function's type
+        return False
     name, _ = qualified(name)
-    if "<" in name or "lambda" in name or "{" in name:
+    if "<" in name or "lambda" in name or "{" in name or "::Impl" in name:
         return False
     parts = name.split("::")
     return len(parts) >= 2 and parts[0] == "plimsoll" and (
@@ -125,8 +127,7 @@ def public_symbol(name, classes, functions):
 
 
 def text_of(library, public, internal):
-    lines = [f"# What lib{library} exports. Made by scripts/exports.py --write.",
-             "PLIMSOLL_0 {", "  global:", "    # A device's library is opened by it.", "    plimsoll_open_backend;"]
+    lines = [f"# What lib{library} exports. Made by scripts/exports.py --write.", "PLIMSOLL_0 {", "  global:"]
     for title, patterns in (("public: include/plimsoll", public), ("internal: for the project's own libraries and program", internal)):
         lines.append(f"    # {title}")
         lines.append('    extern "C++" {')
@@ -137,7 +138,7 @@ def text_of(library, public, internal):
 
 def quoted(pattern):
     # In quotes a name is taken as it is, without wildcards.
-    return pattern if "*" in pattern else f'"{pattern}"'
+    return pattern if pattern.endswith("*") else f'"{pattern}"'
 
 
 def main():

@@ -9,15 +9,15 @@ namespace plimsoll {
 
 class Training;  // plimsoll/training.h
 
-/// Writes a started training to one safetensors file, whole or not at all: parameters, module buffers, optimizer state, and
-/// the counters of steps and of the loss scale. Throws UserError (failure) if the disk refuses, and UserError (usage) if
-/// the training is one of several ranks, which store slices.
+/// Writes a started training to one safetensors file, whole or not at all: parameters, module buffers, optimizer state,
+/// and the counters of steps and of the loss scale. Throws UserError (failure) if the disk refuses, and UserError
+/// (usage) if the training is one of several ranks, which store slices.
 void save_training(Training& training, const std::filesystem::path& file);
 
 /// Reads a file of save_training() into a started training of the same step. Its next step has the bits that the saved
 /// training's would have had. Reads all of it or, on any error, nothing. Throws UserError (failure) for a file that is
-/// missing, damaged or none of Plimsoll's, and UserError (usage) that names the differences if it is of another model or
-/// optimizer.
+/// missing, damaged or none of Plimsoll's, and UserError (usage) that names the differences if it is of another model
+/// or optimizer.
 void load_training(Training& training, const std::filesystem::path& file);
 
 /// Section `checkpoint` of a job file.

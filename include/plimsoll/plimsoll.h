@@ -2,7 +2,7 @@
 #pragma once
 
 #include "plimsoll/bytes.h"              // IWYU pragma: export
-#include "plimsoll/checkpoint.h"  // IWYU pragma: export
+#include "plimsoll/checkpoint.h"         // IWYU pragma: export
 #include "plimsoll/compare.h"            // IWYU pragma: export
 #include "plimsoll/cost_model.h"         // IWYU pragma: export
 #include "plimsoll/devices.h"            // IWYU pragma: export

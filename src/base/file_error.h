@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/nearest_file.h"
+#include "base/text_width.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -27,7 +28,8 @@ namespace plimsoll {
   } else if (error == ENOENT && verb == "read") {
     reason += nearest_file_advice(path);
   }
-  throw UserError(fmt::format("cannot {} {}: {}", verb, path.string(), reason), UserError::Kind::failure);
+  throw UserError(without_controls(fmt::format("cannot {} {}: {}", verb, path.string(), reason)),
+                  UserError::Kind::failure);
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/quoted.h"
+#include "base/text_width.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -19,7 +20,7 @@ class JsonFields {
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw UserError(fmt::format("{}: {}", name_, what), UserError::Kind::failure);
+    throw UserError(without_controls(fmt::format("{}: {}", name_, what)), UserError::Kind::failure);
   }
   [[noreturn]] void refuse_value(const char* key, const std::string& what) const {
     const std::string value = at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

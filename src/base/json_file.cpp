@@ -8,6 +8,7 @@
 
 #include "base/mapped_file.h"
 #include "base/quoted.h"
+#include "base/text_width.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -17,7 +18,7 @@ namespace {
 constexpr int kDeepest = 16;
 
 UserError refused(const std::string& name, const std::string& why) {
-  return UserError(fmt::format("{} {}", name, why), UserError::Kind::failure);
+  return UserError(without_controls(fmt::format("{} {}", name, why)), UserError::Kind::failure);
 }
 
 }  // namespace

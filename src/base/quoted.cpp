@@ -1,5 +1,7 @@
 #include "base/quoted.h"
 
+#include "base/text_width.h"
+
 namespace plimsoll {
 
 std::string one_line(std::string_view text) {
@@ -9,11 +11,7 @@ std::string one_line(std::string_view text) {
     end = longest;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   }
-  std::string result;
-  for (char c : text.substr(0, end)) {
-    const auto code = static_cast<unsigned char>(c);
-    result += code < 0x20 || code == 0x7F ? '?' : c;
-  }
+  std::string result = without_controls(text.substr(0, end));
   if (end < text.size()) result += "...";
   return result;
 }

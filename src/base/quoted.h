@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-/// `text` on one line: control characters become '?', and what is longer than 60 bytes is cut (between UTF-8
-/// characters) and ends in "...".
+/// Returns `text` on one line: characters that without_controls() replaces become '?', and a text of more than 60 bytes
+/// is cut (between UTF-8 characters) and ends in "...".
 std::string one_line(std::string_view text);
 
 /// The same between single quotes.

@@ -37,6 +37,10 @@ constexpr std::array<Range, 8> kNone = {{{0x0300, 0x036f},
                                          {0xfe00, 0xfe0f},
                                          {0xfe20, 0xfe2f}}};
 
+// Controls, line separators and bidirectional marks. U+202A to U+202E change the direction of what follows them.
+constexpr std::array<Range, 6> kControls = {
+    {{0x00, 0x1f}, {0x7f, 0x9f}, {0x061c, 0x061c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}}};
+
 template <size_t N>
 bool in_any(const std::array<Range, N>& ranges, char32_t code) {
   return std::ranges::any_of(ranges, [&](Range range) { return range.first <= code && code <= range.last; });
@@ -89,13 +93,13 @@ std::string_view fit_width(std::string_view text, size_t columns) {
   return text.substr(0, end);
 }
 
-std::string without_controls(std::string_view text) {
+std::string without_controls(std::string_view text, LineBreaks breaks) {
   std::string result;
+  result.reserve(text.size());
   while (!text.empty()) {
-    CodePoint character = first_code_point(text);
-    // Also the C1 controls, which some terminals obey: U+0080 to U+009F, and as raw bytes.
-    bool control = character.value < 0x20 || (character.value >= 0x7f && character.value < 0xa0);
-    if (control) {
+    const CodePoint character = first_code_point(text);
+    const bool kept = character.value == '\n' && breaks == LineBreaks::kept;
+    if (in_any(kControls, character.value) && !kept) {
       result += '?';
     } else {
       result += text.substr(0, character.bytes);

@@ -5,7 +5,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -14,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/text_width.h"
 #include "cli/command.h"
 #include "cli/standard_streams.h"
 #include "cli/wrong_arguments.h"
@@ -41,9 +41,7 @@ constexpr const char* kFooter =
 
 // Names of files and keys come from outside: nothing in them may reach the terminal as a command. Lines stay.
 void say(std::string_view message) {
-  std::string clean(message);
-  std::ranges::replace_if(
-      clean, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
+  const std::string clean = without_controls(message, LineBreaks::kept);
   const size_t columns = is_terminal(STDERR_FILENO) ? screen_of(STDERR_FILENO).columns : kAnyWidth;
   tell(fold("plimsoll: " + clean, columns, 2));
 }

@@ -16,6 +16,7 @@
 #include <set>
 #include <system_error>
 
+#include "base/clean_errors.h"
 #include "base/nearest_file.h"
 #include "base/quoted.h"
 #include "job/architecture.h"
@@ -311,12 +312,9 @@ std::string read_text_file(const std::filesystem::path& file) {
   return text;
 }
 
-}  // namespace
-}  // namespace job
-
-Job parse_job(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
-              const std::vector<std::string>& overrides) {
-  using namespace job;
+/// parse_job(), whose errors may hold whatever the file holds.
+Job job_of(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
+           const std::vector<std::string>& overrides) {
   // Values point into sources and documents: lists keep them where they are.
   std::list<Source> sources;
   std::list<Document> documents;
@@ -362,13 +360,23 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
   return job;
 }
 
+}  // namespace
+}  // namespace job
+
+Job parse_job(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
+              const std::vector<std::string>& overrides) {
+  return with_clean_errors([&] { return job::job_of(yaml, name, directory, overrides); });
+}
+
 Job read_job(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  const std::string text = job::read_text_file(file);
-  if (text.empty() && overrides.empty())
-    throw UserError(fmt::format("{} is empty; docs/job-file.md begins with a job file to copy", file.string()));
-  Job job = parse_job(text, file.string(), file.parent_path(), overrides);
-  job.file = file;
-  return job;
+  return with_clean_errors([&] {
+    const std::string text = job::read_text_file(file);
+    if (text.empty() && overrides.empty())
+      throw UserError(fmt::format("{} is empty; docs/job-file.md begins with a job file to copy", file.string()));
+    Job job = job::job_of(text, file.string(), file.parent_path(), overrides);
+    job.file = file;
+    return job;
+  });
 }
 
 }  // namespace plimsoll

@@ -13,6 +13,7 @@
 
 #include "base/content_hash.h"
 #include "base/quoted.h"
+#include "base/text_width.h"
 
 namespace plimsoll {
 namespace {
@@ -170,12 +171,12 @@ void append_text(std::string& out, std::string_view text) {
 }  // namespace
 
 UserError corrupt_file(const std::string& file, std::string_view reason) {
-  return UserError(fmt::format("{} is corrupt: {}; nothing was loaded from it", file, reason),
+  return UserError(without_controls(fmt::format("{} is corrupt: {}; nothing was loaded from it", file, reason)),
                    UserError::Kind::failure);
 }
 
 UserError truncated_file(const std::string& file, std::string_view reason) {
-  return UserError(fmt::format("{} is truncated: {}; nothing was loaded from it", file, reason),
+  return UserError(without_controls(fmt::format("{} is truncated: {}; nothing was loaded from it", file, reason)),
                    UserError::Kind::failure);
 }
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/clean_errors.h"
+#include "base/text_width.h"
+
 namespace plimsoll {
 namespace {
 
@@ -15,6 +18,47 @@ TEST(InQuotes, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(in_quotes(std::string(60, 'x')), "'" + std::string(60, 'x') + "'");
   EXPECT_EQ(in_quotes(std::string(61, 'x')), "'" + std::string(60, 'x') + "...'");
   EXPECT_EQ(one_line(std::string(59, 'x') + "\u00e9tat"), std::string(59, 'x') + "...");
+}
+
+const std::vector<std::string> kControls = {std::string(1, '\0'),
+                                            "\t",
+                                            "\x1b",
+                                            "\x7f",
+                                            "\x80",
+                                            "\x9b",
+                                            "\u0080",
+                                            "\u009f",
+                                            "\u061c",
+                                            "\u200e",
+                                            "\u200f",
+                                            "\u2028",
+                                            "\u2029",
+                                            "\u202a",
+                                            "\u202e",
+                                            "\u2066",
+                                            "\u2069",
+                                            "\n"};
+
+TEST(WithoutControls, NothingActsOnATerminalOrTurnsALine) {
+  for (const std::string& each : kControls) {
+    EXPECT_EQ(without_controls("a" + each + "b"), "a?b") << testing::PrintToString(each);
+    EXPECT_EQ(in_quotes("a" + each + "b"), "'a?b'") << testing::PrintToString(each);
+  }
+  EXPECT_EQ(without_controls("a\nb\rc", LineBreaks::kept), "a\nb?c");
+  EXPECT_EQ(without_controls("caf\u00e9 \u65e5\u672c \u202f\u2065\u206a \U0001f6a2"),
+            "caf\u00e9 \u65e5\u672c \u202f\u2065\u206a \U0001f6a2");
+}
+
+TEST(CleanErrors, MessagesAreCleanedAndKindsKept) {
+  EXPECT_EQ(with_clean_errors([] { return 3; }), 3);
+  try {
+    with_clean_errors([] { throw UserError("a\x1b[2J\u202eb", UserError::Kind::failure); });
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "a?[2J?b");
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+  }
+  EXPECT_THROW(with_clean_errors([] { throw MemoryUnavailable("none", 1); }), MemoryUnavailable);
 }
 
 }  // namespace

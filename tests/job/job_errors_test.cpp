@@ -16,6 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 /// The message for a file whose first line is sound and whose second begins `yaml`; "" where it is accepted.
@@ -416,6 +417,36 @@ TEST(JobErrors, FilesThatCannotBeRead) {
   EXPECT_EQ(message_of(folder / "bad.yaml"),
             (folder / "bad.yaml").string() + ":1:1: unknown key 'sede'; did you mean 'seed'?");
   std::filesystem::remove_all(folder);
+}
+
+// Keys, values and names come from outside: a message holds nothing that acts on a terminal or turns its line.
+TEST(JobErrors, MessagesHoldNoControlCharacters) {
+  const std::string hostile = "\x1b[2J\x7f\u009b\u202e\u2066";
+  const std::string quoted = R"("\e[2J\x7F\x9b\u202e\u2066")";
+  std::vector<std::string> said = {message(quoted + ": 1"),
+                                   message("optimizer:\n  " + quoted + ": 1"),
+                                   message("optimizer:\n  name: " + quoted),
+                                   message("max_steps: " + quoted),
+                                   message("model: {type: " + quoted + "}"),
+                                   message("precision: " + quoted),
+                                   message_for_override(hostile + "=1"),
+                                   message_for_override("max_steps=" + hostile)};
+  try {
+    parse_job("x: [", hostile + ".yaml", "", {});
+  } catch (const UserError& error) {
+    said.emplace_back(error.what());
+  }
+  try {
+    read_job(hostile + ".yaml", {});
+  } catch (const UserError& error) {
+    said.emplace_back(error.what());
+  }
+  EXPECT_EQ(said.size(), 10u);
+  for (const std::string& each : said) {
+    EXPECT_NE(each, "") << "message " << &each - said.data();
+    for (const char* control : {"\x1b", "\x7f", "\u009b", "\u202e", "\u2066", "\n"})
+      EXPECT_THAT(each, Not(HasSubstr(control)));
+  }
 }
 
 }  // namespace

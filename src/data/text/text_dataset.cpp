@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/clean_errors.h"
 #include "base/file_error.h"
 #include "data/tokenizers/token_cache.h"
 #include "plimsoll/error.h"
@@ -85,7 +86,7 @@ TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, c
   std::vector<Source> sources;
   for (const std::filesystem::path& file : config.files) {
     try {
-      sources.push_back(looked_at(file, config.cache_dir, tokenizer));
+      sources.push_back(with_clean_errors([&] { return looked_at(file, config.cache_dir, tokenizer); }));
     } catch (const UserError& problem) {
       if (!config.skip_bad) throw;
       skipped_.emplace_back(problem.what());
@@ -97,7 +98,7 @@ TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, c
   std::error_code error;
   std::filesystem::create_directories(config.cache_dir, error);
   if (error) throw_file_error("make the folder", config.cache_dir, error.value());
-  tokenize_missing(sources, tokenizer, progress);
+  with_clean_errors([&] { tokenize_missing(sources, tokenizer, progress); });
 
   for (Source& source : sources) {
     total_tokens_ += source.tokens->size();

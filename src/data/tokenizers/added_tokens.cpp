@@ -10,7 +10,6 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostAdded = size_t{1} << 17;
-constexpr size_t kLongestAdded = 1024;
 
 /// The last character of a text that is not empty.
 Character last_character(std::string_view text) {
@@ -50,32 +49,32 @@ std::vector<AddedToken> read_added_tokens(const nlohmann::json& json, const std:
   return tokens;
 }
 
-void AddedTokenFinder::add(const AddedToken& token, const std::string& content) {
-  if (content.empty() || !by_content_.emplace(content, tokens_.size()).second) return;
-  tokens_.push_back(token);
-  std::vector<size_t>& lengths = lengths_[static_cast<unsigned char>(content[0])];
-  const auto place = std::ranges::lower_bound(lengths, content.size(), std::greater<>());
-  if (place == lengths.end() || *place != content.size()) lengths.insert(place, content.size());
+AddedTokenFinder::AddedTokenFinder(std::vector<Sought> sought) {
+  std::vector<TokenTrie::Entry> entries;
+  for (Sought& each : sought) {
+    if (each.content.empty()) continue;
+    begins_[static_cast<unsigned char>(each.content[0])] = true;
+    entries.push_back({std::move(each.content), static_cast<int32_t>(tokens_.size())});
+    tokens_.push_back(std::move(each.token));
+  }
+  trie_ = TokenTrie(std::move(entries));
 }
 
 void AddedTokenFinder::split(std::string_view text, const std::function<void(std::string_view)>& between,
                              const std::function<void(int32_t)>& found) const {
   size_t done = 0;
   for (size_t at = 0; at < text.size() && !tokens_.empty();) {
-    const AddedToken* match = nullptr;
-    size_t end = at + 1;
-    for (const size_t length : lengths_[static_cast<unsigned char>(text[at])]) {
-      if (length > text.size() - at) continue;
-      const auto known = by_content_.find(std::string(text.substr(at, length)));
-      if (known == by_content_.end()) continue;
-      match = &tokens_[known->second];
-      end = at + length;
-      break;
-    }
-    if (!match) {
+    if (!begins_[static_cast<unsigned char>(text[at])]) {
       ++at;
       continue;
     }
+    const TokenTrie::Match longest = trie_.longest(text.substr(at));
+    if (longest.bytes == 0) {
+      ++at;
+      continue;
+    }
+    const AddedToken* match = &tokens_[static_cast<size_t>(longest.value)];
+    const size_t end = at + longest.bytes;
     size_t begin = at;
     at = end;
     if (match->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;

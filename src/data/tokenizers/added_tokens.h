@@ -1,4 +1,7 @@
-// Tokens that a tokenizer.json looks for in a text as they are, before anything else: special ones and others.
+// Declares the tokens that a tokenizer.json looks for in a text as they are, before anything else, and their finder.
+//
+// Bounds: at most 131 072 tokens of at most 256 bytes each. Reading takes memory for at most 32 times the bytes of
+// their entries; finding takes at most 256 steps a byte of text, and one step for bytes that no token begins with.
 #pragma once
 
 #include <array>
@@ -7,10 +10,13 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "data/tokenizers/token_trie.h"
+
 namespace plimsoll {
+
+constexpr size_t kLongestAdded = 256;  ///< bytes of a token, as written and as normalized
 
 struct AddedToken {
   int32_t id = 0;
@@ -23,11 +29,17 @@ struct AddedToken {
 /// `added_tokens` of a tokenizer.json. Throws UserError that begins with `name`.
 std::vector<AddedToken> read_added_tokens(const nlohmann::json& json, const std::string& name);
 
-/// Finds some of them: the longest of those that begin first.
+/// Finds added tokens in a text: the longest of those that begin first.
 class AddedTokenFinder {
  public:
-  /// `contents[i]` is what is looked for for `tokens[i]`; empty ones are not.
-  void add(const AddedToken& token, const std::string& content);
+  struct Sought {
+    AddedToken token;
+    std::string content;  ///< the text that stands for the token; a token with an empty content is not found
+  };
+
+  AddedTokenFinder() = default;
+  /// Of equal contents the first is found.
+  explicit AddedTokenFinder(std::vector<Sought> sought);
 
   /// Calls between(text) and found(id) in the order of the text. `text` is valid UTF-8.
   void split(std::string_view text, const std::function<void(std::string_view)>& between,
@@ -35,8 +47,8 @@ class AddedTokenFinder {
 
  private:
   std::vector<AddedToken> tokens_;
-  std::unordered_map<std::string, size_t> by_content_;
-  std::array<std::vector<size_t>, 256> lengths_;  // of contents by their first byte, longest first
+  TokenTrie trie_;                  // of contents; values are places in tokens_
+  std::array<bool, 256> begins_{};  // whether a content begins with the byte
 };
 
 }  // namespace plimsoll

@@ -1,4 +1,9 @@
-// A tiktoken rank file, read and checked: the tokens of a byte-level BPE vocabulary and the order of its merges.
+// Declares a tiktoken rank file, read and checked: the tokens of a byte-level BPE vocabulary and the order of its
+// merges.
+//
+// Bounds: a file has at most 256 MiB, and a token at most 1024 bytes. Reading takes memory for at most 32 bytes a byte
+// of the file. Merging a piece of n bytes looks at n log n pairs, and each look-up takes steps for the bytes of the
+// pair.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +17,8 @@ namespace plimsoll {
 
 class BpeRanks {
  public:
+  static constexpr std::size_t kLongestToken = 1024;  ///< bytes; longer tokens make merging slow, and no model has one
+
   BpeRanks(BpeRanks&&) = default;
   BpeRanks& operator=(BpeRanks&&) = default;
 
@@ -23,7 +30,7 @@ class BpeRanks {
   static BpeRanks parse(std::string_view text, const std::string& name);
 
   /// Tokens in order of rank, as another program keeps them; an empty one is in no text. Single bytes may be missing.
-  /// Throws UserError that begins with `name` for a token that comes twice.
+  /// Throws UserError that begins with `name` for a token that comes twice or is too long.
   static BpeRanks of_tokens(std::vector<std::string> tokens, const std::string& name);
 
   /// The rank of the token with exactly these bytes, or -1.

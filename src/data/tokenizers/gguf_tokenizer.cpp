@@ -37,7 +37,10 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   };
   const size_t last = letters->size() - merges->size();
   size_t first = 0;
-  while (!merges->empty() && first < last && (*letters)[first] != made_by(0)) ++first;
+  if (!merges->empty()) {
+    const std::string made_first = made_by(0);  // once: a merge may be as long as the file
+    while (first < last && (*letters)[first] != made_first) ++first;
+  }
   std::vector<std::string> tokens(letters->size());
   for (size_t i = 0; i < letters->size(); ++i) {
     std::string bytes;

@@ -1,4 +1,7 @@
-// The byte-level BPE tokenizer that a GGUF file brings along.
+// Declares the byte-level BPE tokenizer that a GGUF file brings along.
+//
+// Bounds: at most 2^24 tokens of at most 1024 bytes each, and not more merges than tokens. Reading takes time linear in
+// the file, and memory for at most 32 bytes a byte of its lists.
 #pragma once
 
 #include <filesystem>

@@ -10,6 +10,7 @@
 #include "base/json_fields.h"
 #include "base/json_file.h"
 #include "base/mapped_file.h"
+#include "base/text_width.h"
 #include "base/unicode_text.h"
 #include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/byte_letters.h"
@@ -22,7 +23,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kLargestFile = 128 * MiB;  // Gemma's has 33 MiB
+constexpr int64_t kLargestFile = 128 * MiB;  // the largest known, Gemma's, has 33 MiB
 
 /// Whether U+2581 stands behind something else in a token: then tokens go on over spaces.
 bool crosses_words(const std::string& token) {
@@ -50,15 +51,18 @@ class HuggingFaceTokenizer final : public Tokenizer {
     const std::vector<std::string>& texts = model_->vocabulary().texts();
     vocab_size_ = static_cast<int64_t>(texts.size());
     const std::vector<AddedToken> added = read_added_tokens(fields.at("added_tokens"), name);
+    std::vector<AddedTokenFinder::Sought> before, after;
     for (const AddedToken& token : added) {
       if (token.normalized)
-        after_.add(token, normalizer_(valid_utf8(token.content)));
+        after.push_back({token, normalized(token, name)});
       else
-        before_.add(token, token.content);
+        before.push_back({token, token.content});
       added_[token.id] = token.content;
       vocab_size_ = std::max<int64_t>(vocab_size_, token.id + 1);
       if (spans_a_cut(token)) traits_.can_be_cut = false;
     }
+    before_ = AddedTokenFinder(std::move(before));
+    after_ = AddedTokenFinder(std::move(after));
     words_apart_ =
         traits_.replaces_spaces && model_->vocabulary().id(kLowLine) >= 0 && std::ranges::none_of(texts, crosses_words);
     if (!traits_.splits_words && !words_apart_) traits_.can_be_cut = false;
@@ -76,10 +80,11 @@ class HuggingFaceTokenizer final : public Tokenizer {
     const std::string valid = valid_utf8(text);
     std::vector<int32_t> tokens;
     const auto add = [&](int32_t id) { tokens.push_back(id); };
+    NormalizedRoom room(valid.size());
     before_.split(
         valid,
         [&](std::string_view part) {
-          const std::string normal = normalizer_(std::string(part));
+          const std::string normal = normalizer_(std::string(part), room);
           bool first = part.data() == valid.data();
           after_.split(
               normal,
@@ -120,11 +125,18 @@ class HuggingFaceTokenizer final : public Tokenizer {
   }
 
  private:
+  std::string normalized(const AddedToken& token, const std::string& name) const {
+    NormalizedRoom room(token.content.size());
+    std::string made = normalizer_(valid_utf8(token.content), room);
+    if (made.size() > kLongestAdded)
+      throw UserError(fmt::format("{}: added_tokens: the normalized token {} has {} bytes; at most {}", name, token.id,
+                                  made.size(), kLongestAdded),
+                      UserError::Kind::failure);
+    return made;
+  }
+
   void encode_part(std::string_view part, bool first, std::vector<int32_t>& tokens) const {
-    std::vector<TextPiece> pieces;
-    pieces.push_back({std::string(part), first});
-    for (const TextPiece& piece : pre_tokenizer_(std::move(pieces))) {
-      std::string_view rest = piece.text;
+    pre_tokenizer_(part, first, [&](std::string_view rest, bool) {
       // Where no token goes over a space, words one by one are the same, and known again.
       while (words_apart_ && !rest.empty()) {
         size_t end = rest.find_first_not_of(kLowLine) == std::string_view::npos ? rest.size() : 1;
@@ -135,7 +147,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
         rest.remove_prefix(end);
       }
       if (!rest.empty()) encode_piece(rest, tokens);
-    }
+    });
   }
 
   void encode_piece(std::string_view piece, std::vector<int32_t>& tokens) const {
@@ -145,7 +157,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
       if (cache_.size() >= kCachedPieces) cache_.clear();
       std::vector<int32_t> made;
       model_->encode(piece, made);
-      found = cache_.emplace(piece, std::move(made)).first;
+      found = cache_.emplace(std::string(piece), std::move(made)).first;
     }
     tokens.insert(tokens.end(), found->second.begin(), found->second.end());
   }
@@ -190,7 +202,7 @@ std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::pat
   const uint64_t hash = hash_bytes({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
                                    hash_bytes("huggingface"));
   file.require_whole();
-  return std::make_unique<HuggingFaceTokenizer>(json, path.string(), hash);
+  return std::make_unique<HuggingFaceTokenizer>(json, without_controls(path.string()), hash);
 }
 
 }  // namespace plimsoll

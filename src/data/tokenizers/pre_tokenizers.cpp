@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/json_fields.h"
 #include "base/unicode_text.h"
@@ -38,77 +39,74 @@ Behavior behavior_of(const JsonFields& fields, const char* fallback = nullptr) {
   return static_cast<Behavior>(found - words.begin());
 }
 
-/// What of the stretches is a piece of its own, as the tokenizers package has it.
-std::vector<Stretch> merged(std::vector<Stretch> all, Behavior behavior) {
-  std::vector<Stretch> made;
-  bool previous = false;
-  switch (behavior) {
-    case Behavior::removed:
-      std::erase_if(all, [](const Stretch& each) { return each.match; });
-      return all;
-    case Behavior::isolated:
-      return all;
-    case Behavior::contiguous:
-      for (const Stretch& each : all) {
-        if (!made.empty() && each.match == previous)
-          made.back().end = each.end;
-        else
-          made.push_back(each);
-        previous = each.match;
-      }
-      return made;
-    case Behavior::merged_with_previous:
-      for (const Stretch& each : all) {
-        if (each.match && !previous && !made.empty())
-          made.back().end = each.end;
-        else
-          made.push_back(each);
-        previous = each.match;
-      }
-      return made;
-    case Behavior::merged_with_next:
-      for (auto each = all.rbegin(); each != all.rend(); ++each) {
-        if (each->match && !previous && !made.empty())
-          made.back().begin = each->begin;
-        else
-          made.push_back(*each);
-        previous = each->match;
-      }
-      std::ranges::reverse(made);
-      return made;
-  }
-  return made;
-}
+/// Joins stretches to pieces as the tokenizers package has it, and passes each piece on as soon as its end is known.
+class Joiner {
+ public:
+  Joiner(std::string_view text, bool first, Behavior behavior, const PieceVisit& visit)
+      : text_(text), first_(first), behavior_(behavior), visit_(visit) {}
 
-using Matches = std::function<void(const std::string& text, const std::function<void(size_t, size_t)>& visit)>;
+  void add(const Stretch& next) {
+    if (behavior_ == Behavior::removed) {
+      if (!next.match) pass(next);
+    } else if (behavior_ == Behavior::isolated) {
+      pass(next);
+    } else if (has_waiting_ && joins(next)) {
+      waiting_.end = next.end;
+      last_match_ = next.match;
+    } else {
+      finish();
+      waiting_ = next;
+      has_waiting_ = true;
+      last_match_ = next.match;
+    }
+  }
+  void finish() {
+    if (has_waiting_) pass(waiting_);
+    has_waiting_ = false;
+  }
+
+ private:
+  bool joins(const Stretch& next) const {
+    if (behavior_ == Behavior::contiguous) return next.match == last_match_;
+    if (behavior_ == Behavior::merged_with_previous) return next.match && !last_match_;
+    return !next.match && last_match_;
+  }
+  void pass(const Stretch& piece) const {
+    if (piece.end > piece.begin) visit_(text_.substr(piece.begin, piece.end - piece.begin), first_ && piece.begin == 0);
+  }
+
+  std::string_view text_;
+  bool first_;
+  Behavior behavior_;
+  const PieceVisit& visit_;
+  Stretch waiting_{};
+  bool has_waiting_ = false, last_match_ = false;
+};
+
+using MatchVisit = std::function<void(size_t begin, size_t end)>;
+using Matches = std::function<void(std::string_view text, const MatchVisit& visit)>;
 
 /// Cuts by matches; with `invert` what is no match counts as one.
 PreTokenizer cutting(Matches matches, Behavior behavior, bool invert = false) {
-  return [=](const std::vector<TextPiece>& pieces) {
-    std::vector<TextPiece> made;
-    for (const TextPiece& piece : pieces) {
-      std::vector<Stretch> stretches;
-      size_t at = 0;
-      matches(piece.text, [&](size_t begin, size_t end) {
-        if (begin > at) stretches.push_back({at, begin, invert});
-        stretches.push_back({begin, end, !invert});
-        at = end;
-      });
-      if (at < piece.text.size()) stretches.push_back({at, piece.text.size(), invert});
-      for (const Stretch& each : merged(std::move(stretches), behavior))
-        if (each.end > each.begin)
-          made.push_back({piece.text.substr(each.begin, each.end - each.begin), piece.first && each.begin == 0});
-    }
-    return made;
+  return [=](std::string_view text, bool first, const PieceVisit& visit) {
+    Joiner joiner(text, first, behavior, visit);
+    size_t at = 0;
+    matches(text, [&](size_t begin, size_t end) {
+      if (begin > at) joiner.add({at, begin, invert});
+      joiner.add({begin, end, !invert});
+      at = end;
+    });
+    if (at < text.size()) joiner.add({at, text.size(), invert});
+    joiner.finish();
   };
 }
 
 /// Each character of a kind.
 template <typename Kind>
 Matches characters(Kind is_of) {
-  return [=](const std::string& text, const std::function<void(size_t, size_t)>& visit) {
+  return [=](std::string_view text, const MatchVisit& visit) {
     for (size_t at = 0; at < text.size();) {
-      const Character first = first_character(std::string_view(text).substr(at));
+      const Character first = first_character(text.substr(at));
       if (is_of(first.code)) visit(at, at + first.bytes);
       at += first.bytes;
     }
@@ -117,25 +115,21 @@ Matches characters(Kind is_of) {
 
 Matches regex(const std::string& pattern, const std::string& name) {
   const auto compiled = std::make_shared<SplitPattern>(pattern, name);
-  return [=](const std::string& text, const std::function<void(size_t, size_t)>& visit) {
-    compiled->each_match(text, visit);
-  };
+  return [=](std::string_view text, const MatchVisit& visit) { compiled->each_match(text, visit); };
 }
 
 Matches literal(const std::string& what) {
-  return [=](const std::string& text, const std::function<void(size_t, size_t)>& visit) {
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) visit(at, at + what.size());
-  };
+  return [=](std::string_view text, const MatchVisit& visit) { each_occurrence(text, what, visit); };
 }
 
 /// \w+|[^\w\s]+
-void words_and_others(const std::string& text, const std::function<void(size_t, size_t)>& visit) {
+void words_and_others(std::string_view text, const MatchVisit& visit) {
   const auto kind_of = [](int32_t code) { return is_word_character(code) ? 1 : is_white_space(code) ? 0 : 2; };
   size_t begin = 0;
   int kind = 0;
   for (size_t at = 0; at <= text.size();) {
     const bool ends = at == text.size();
-    const Character first = ends ? Character{} : first_character(std::string_view(text).substr(at));
+    const Character first = ends ? Character{} : first_character(text.substr(at));
     const int next = ends ? 0 : kind_of(first.code);
     if (next != kind) {
       if (kind != 0) visit(begin, at);
@@ -147,10 +141,23 @@ void words_and_others(const std::string& text, const std::function<void(size_t, 
   }
 }
 
+/// The rest of a list of steps, for the pieces of the step before.
+struct RestOfSteps {
+  const std::vector<PreTokenizer>& all;
+  size_t next;
+  const PieceVisit& visit;
+
+  void take(std::string_view piece, bool first) const {
+    if (next == all.size()) return visit(piece, first);
+    const RestOfSteps rest{all, next + 1, visit};
+    // One reference: it fits into the function object, which then allocates nothing.
+    all[next](piece, first, [&rest](std::string_view each, bool begins) { rest.take(each, begins); });
+  }
+};
+
 PreTokenizer in_order(std::vector<PreTokenizer> all) {
-  return [all = std::move(all)](std::vector<TextPiece> pieces) {
-    for (const PreTokenizer& each : all) pieces = each(std::move(pieces));
-    return pieces;
+  return [all = std::move(all)](std::string_view piece, bool first, const PieceVisit& visit) {
+    RestOfSteps{all, 0, visit}.take(piece, first);
   };
 }
 
@@ -180,22 +187,18 @@ PreTokenizer byte_level(const JsonFields& fields, StepTraits& traits) {
   const bool prefix = fields.boolean("add_prefix_space", true);
   std::vector<PreTokenizer> steps;
   if (prefix)
-    steps.push_back([](std::vector<TextPiece> pieces) {
-      for (TextPiece& each : pieces)
-        if (!each.text.starts_with(' ')) each.text.insert(0, " ");
-      return pieces;
+    steps.push_back([](std::string_view piece, bool first, const PieceVisit& visit) {
+      if (piece.starts_with(' ')) return visit(piece, first);
+      visit(std::string(" ").append(piece), first);
     });
   if (fields.boolean("use_regex", true)) {
     traits.splits_words = true;
     steps.push_back(cutting(regex(kGpt2Pattern, fields.name()), Behavior::isolated));
   }
-  steps.push_back([](std::vector<TextPiece> pieces) {
-    for (TextPiece& each : pieces) {
-      std::string letters;
-      append_letters(each.text, letters);
-      each.text = std::move(letters);
-    }
-    return pieces;
+  steps.push_back([](std::string_view piece, bool first, const PieceVisit& visit) {
+    std::string letters;
+    append_letters(piece, letters);
+    visit(letters, first);
   });
   return in_order(std::move(steps));
 }
@@ -212,19 +215,17 @@ PreTokenizer metaspace(const JsonFields& fields, StepTraits& traits) {
     traits.replaces_spaces = true;
   else
     traits.can_be_cut = false;
-  std::vector<PreTokenizer> steps = {[=](std::vector<TextPiece> pieces) {
-    for (TextPiece& each : pieces) {
-      std::string made;
-      for (const char c : each.text) {
-        if (c == ' ')
-          made += stands;
-        else
-          made.push_back(c);
-      }
-      const bool prepend = scheme == "always" || (scheme == "first" && each.first);
-      each.text = prepend && !made.starts_with(stands) ? stands + made : std::move(made);
+  std::vector<PreTokenizer> steps = {[=](std::string_view piece, bool first, const PieceVisit& visit) {
+    std::string made;
+    for (const char c : piece) {
+      if (c == ' ')
+        made += stands;
+      else
+        made.push_back(c);
     }
-    return pieces;
+    const bool prepend = scheme == "always" || (scheme == "first" && first);
+    if (prepend && !made.starts_with(stands)) made.insert(0, stands);
+    visit(made, first);
   }};
   if (fields.boolean("split", true)) {
     traits.splits_words = true;
@@ -233,14 +234,23 @@ PreTokenizer metaspace(const JsonFields& fields, StepTraits& traits) {
   return in_order(std::move(steps));
 }
 
+/// The steps of a file that were read so far.
+struct StepsSeen {
+  size_t steps = 0, byte_level = 0, metaspace = 0;
+};
+
 PreTokenizer read_pre_tokenizer_step(const nlohmann::json& json, const std::string& name, StepTraits& traits,
-                                     int depth) {
+                                     StepsSeen& seen, int depth) {
   const JsonFields fields(json, name + ": pre_tokenizer");
+  if (++seen.steps > kMostSteps) fields.refuse(fmt::format("it has more than {} steps", kMostSteps));
   const std::string type = fields.text("type");
+  // Each of the two makes a text longer. A second one finds nothing of the text that was given.
+  if ((type == "ByteLevel" && seen.byte_level++ > 0) || (type == "Metaspace" && seen.metaspace++ > 0))
+    fields.refuse(fmt::format("it has more than one {}", type));
   if (type == "Sequence" && depth < 8) {
     std::vector<PreTokenizer> all;
     for (const nlohmann::json& each : fields.list("pretokenizers", kMostSteps))
-      all.push_back(read_pre_tokenizer_step(each, name, traits, depth + 1));
+      all.push_back(read_pre_tokenizer_step(each, name, traits, seen, depth + 1));
     return in_order(std::move(all));
   }
   if (type == "ByteLevel") return byte_level(fields, traits);
@@ -268,8 +278,9 @@ PreTokenizer read_pre_tokenizer_step(const nlohmann::json& json, const std::stri
 }  // namespace
 
 PreTokenizer read_pre_tokenizer(const nlohmann::json& json, const std::string& name, StepTraits& traits) {
-  if (json.is_null()) return [](std::vector<TextPiece> pieces) { return pieces; };
-  return read_pre_tokenizer_step(json, name, traits, 0);
+  if (json.is_null()) return [](std::string_view piece, bool first, const PieceVisit& visit) { visit(piece, first); };
+  StepsSeen seen;
+  return read_pre_tokenizer_step(json, name, traits, seen, 0);
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 
 #include "base/file_error.h"
 #include "base/hash.h"
+#include "data/tokenizers/sentencepiece_check.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -24,7 +25,8 @@ namespace {
 constexpr std::uintmax_t kMaxModelFileBytes = 64 * MiB;  // Mistral's has 0.5 MiB, Gemma's 4
 constexpr std::string_view kSpace = "\xe2\x96\x81";      // U+2581, which stands for a space in pieces
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";
-constexpr int kNothing = 4;  // above the library's highest level: results say what went wrong
+constexpr size_t kMaxBlockBytes = size_t{64} * KiB;  // of text that the library is given at a time
+constexpr int kNothing = 4;                          // above the library's highest level: results say what went wrong
 
 // A protobuf message may be given in parts, of which the last holds for each field: normalizer_spec {add_dummy_prefix:
 // false, remove_extra_whitespaces: false} (sentencepiece_model.proto).
@@ -75,6 +77,7 @@ struct SentencePieceTokenizer::Impl {
                                   file.string(), why));
     };
     if (bytes.empty()) refuse("it is empty");
+    if (const std::string problem = sentencepiece_model_problem(bytes); !problem.empty()) refuse(problem);
     try {
       const sentencepiece::util::Status status = processor.LoadFromSerializedProto(bytes + std::string(kRulesOff));
       if (!status.ok()) refuse("it does not read as one");
@@ -102,9 +105,27 @@ struct SentencePieceTokenizer::Impl {
       if (at > 0 && std::string_view(piece).substr(0, at).ends_with(kSpace) == false) crosses_words = true;
   }
 
-  /// Valid UTF-8.
+  std::size_t last_cut(std::string_view text) const {
+    // Before a space that stands behind a visible ASCII character: no piece holds both, and no rule of normalisation
+    // does.
+    if (crosses_words) return 0;
+    for (size_t at = text.size(); at-- > 1;)
+      if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f) return at;
+    return 0;
+  }
+
+  /// Encodes valid UTF-8, block by block if it can be cut: the library takes about 100 bytes a byte.
   void encode_text(std::string_view text, std::vector<int32_t>& tokens) const {
-    if (text.empty()) return;
+    while (!text.empty()) {
+      size_t end = kMaxBlockBytes, cut = 0;
+      while (end < text.size() && (cut = last_cut(text.substr(0, end))) == 0 && !crosses_words) end *= 2;
+      if (cut == 0) cut = text.size();
+      encode_block(text.substr(0, cut), tokens);
+      text.remove_prefix(cut);
+    }
+  }
+
+  void encode_block(std::string_view text, std::vector<int32_t>& tokens) const {
     std::vector<int> ids;
     const sentencepiece::util::Status status = processor.Encode(std::string(text), &ids);
     check(status.ok(), "SentencePiece does not encode: " + status.ToString());
@@ -183,12 +204,7 @@ uint64_t SentencePieceTokenizer::fingerprint() const {
 }
 
 std::size_t SentencePieceTokenizer::last_cut(std::string_view text) const {
-  // Before a space that stands behind a visible ASCII character: no piece holds both, and no rule of normalisation
-  // does.
-  if (impl_->crosses_words) return 0;
-  for (size_t at = text.size(); at-- > 1;)
-    if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f) return at;
-  return 0;
+  return impl_->last_cut(text);
 }
 
 }  // namespace plimsoll

@@ -2,16 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "base/quoted.h"
 #include "base/unicode_text.h"
 #include "data/tokenizers/pcre2_handles.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr size_t kLongestPattern = 16384;
-constexpr uint32_t kMostEffort = 10'000'000;  // PCRE2's own default: steps of one match
+constexpr uint32_t kMaxQuickSteps = 2'000;    // of an attempt that is not timed
+constexpr uint32_t kMaxSteps = 10'000'000;    // of any attempt; a run of n spaces takes up to n of Llama 3's pattern
+constexpr uint32_t kMaxHeapKib = 256 * 1024;  // of the interpreter
+constexpr size_t kMaxStarts = 64;             // places where one timed attempt may begin
+constexpr size_t kMaxScanned =
+    size_t{1} << 31;  // bytes that a timed attempt goes over, if a step goes over a whole text
+
+constexpr double kSpareSeconds = 1, kSecondsPerByte = 1e-6;
+constexpr uint32_t kSampled = 64;  // every so many quick attempts, one is timed and stands for all
+// What one attempt may count: a program that is stopped during an attempt (Ctrl-Z) is no slow pattern.
+constexpr double kMaxSecondsCounted = 1, kMaxSampleCounted = 0.01;
 
 UserError refused(const std::string& name, const std::string& why) {
   return UserError(fmt::format("{}: {}", name, why), UserError::Kind::failure);
@@ -25,8 +39,13 @@ std::string in_pcre2_words(const std::string& pattern, const std::string& name) 
   bool in_class = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
+    if (!in_class && pattern.compare(i, 2, "(*") == 0)
+      throw refused(name, fmt::format("the pattern {} has a verb (*, which is not known here", in_quotes(pattern)));
     if (c == '\\' && i + 1 < pattern.size()) {
       const char what = pattern[++i];
+      if (what == 'C' || what == 'G')
+        throw refused(name,
+                      fmt::format("the pattern {} has \\{}, which is not allowed here", in_quotes(pattern), what));
       if (what == 's') {
         made += in_class ? std::string(white) : fmt::format("[{}]", white);
       } else if (what == 'S' && !in_class) {
@@ -53,9 +72,29 @@ std::string in_pcre2_words(const std::string& pattern, const std::string& name) 
 }  // namespace
 
 struct SplitPattern::Compiled {
+  std::string shown;  // the pattern in messages
   Pcre2Code code;
   Pcre2Match match;
-  Pcre2MatchContext context;
+  Pcre2MatchContext quick, thorough;
+  double seconds = 0;  // of all attempts, as far as they were timed
+  double bytes = 0;    // of all texts
+  uint32_t attempts = 0;
+
+  int attempt(std::string_view text, size_t at, size_t last_start, pcre2_match_context* context, uint32_t options) {
+    pcre2_set_offset_limit(context, last_start);
+    return pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                       PCRE2_NO_UTF_CHECK | options, match.get(), context);
+  }
+  /// The same, timed.
+  int timed(std::string_view text, size_t at, size_t last_start, pcre2_match_context* context, double most,
+            double stands_for) {
+    const auto begin = std::chrono::steady_clock::now();
+    int result = attempt(text, at, last_start, context, 0);
+    if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = attempt(text, at, last_start, context, PCRE2_NO_JIT);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    seconds += stands_for * std::min(took.count(), most);
+    return result;
+  }
 };
 
 SplitPattern::SplitPattern(const std::string& pattern, std::string name)
@@ -63,41 +102,82 @@ SplitPattern::SplitPattern(const std::string& pattern, std::string name)
   if (pattern.empty() || pattern.size() > kLongestPattern)
     throw refused(name_, fmt::format("a pattern has {} bytes; allowed are 1 to {}", pattern.size(), kLongestPattern));
   const std::string words = in_pcre2_words(pattern, name_);
+  Compiled& compiled = *compiled_;
+  compiled.shown = in_quotes(pattern);
   int error = 0;
   PCRE2_SIZE at = 0;
-  compiled_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(), PCRE2_UTF | PCRE2_UCP,
-                                      &error, &at, nullptr));
-  if (!compiled_->code)
-    throw refused(
-        name_, fmt::format("the pattern {} is none that PCRE2 knows: {}", in_quotes(pattern), pcre2_error_text(error)));
-  pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT it is slower and the same
-  compiled_->match.reset(pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
-  compiled_->context.reset(pcre2_match_context_create(nullptr));
-  check(compiled_->match && compiled_->context, "no memory for PCRE2's match data");
-  pcre2_set_match_limit(compiled_->context.get(), kMostEffort);
+  compiled.code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(),
+                                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error,
+                                    &at, nullptr));
+  if (!compiled.code)
+    throw refused(name_,
+                  fmt::format("the pattern {} is none that PCRE2 knows: {}", compiled.shown, pcre2_error_text(error)));
+  pcre2_jit_compile(compiled.code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT it is slower and the same
+  compiled.match.reset(pcre2_match_data_create_from_pattern(compiled.code.get(), nullptr));
+  compiled.quick.reset(pcre2_match_context_create(nullptr));
+  compiled.thorough.reset(pcre2_match_context_create(nullptr));
+  check(compiled.match && compiled.quick && compiled.thorough, "no memory for PCRE2's match data");
+  for (pcre2_match_context* each : {compiled.quick.get(), compiled.thorough.get()}) {
+    const uint32_t steps = each == compiled.quick.get() ? kMaxQuickSteps : kMaxSteps;
+    pcre2_set_match_limit(each, steps);
+    pcre2_set_depth_limit(each, steps);
+    pcre2_set_heap_limit(each, kMaxHeapKib);
+  }
 }
 
 SplitPattern::~SplitPattern() = default;
 SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 
+/// Finds the next match from `at` on; returns whether there is one, which PCRE2's match data then has.
+///
+/// PCRE2 limits the steps of one attempt at one place, and neither the places nor the bytes that a step goes over. So
+/// the first attempt is at one place and short: published patterns match there. Any other is timed, and begins at a
+/// bounded number of places before its time is looked at.
+bool SplitPattern::next_match(std::string_view text, size_t at) const {
+  Compiled& compiled = *compiled_;
+  const auto watch = [&] {
+    if (compiled.seconds > kSpareSeconds + kSecondsPerByte * compiled.bytes)
+      throw refused(name_,
+                    fmt::format("the pattern {} cannot be matched: it takes more than {:.1f} seconds for {}; "
+                                "use a pattern that takes less",
+                                compiled.shown, compiled.seconds, format_bytes(static_cast<int64_t>(compiled.bytes))));
+  };
+  int result = PCRE2_ERROR_NOMATCH;
+  if (++compiled.attempts % kSampled == 0) {
+    result = compiled.timed(text, at, at, compiled.quick.get(), kMaxSampleCounted, kSampled);
+    watch();
+  } else {
+    result = compiled.attempt(text, at, at, compiled.quick.get(), 0);
+  }
+  while (result < 0) {
+    const size_t starts = std::clamp<size_t>(kMaxScanned / (text.size() + 1), 1, kMaxStarts);
+    size_t last = std::min(at + starts, text.size());
+    while (last < text.size() && (static_cast<unsigned char>(text[last]) & 0xc0u) == 0x80u) ++last;
+    result = compiled.timed(text, at, last, compiled.thorough.get(), kMaxSecondsCounted, 1);
+    watch();
+    if (result >= 0) break;
+    if (result != PCRE2_ERROR_NOMATCH)
+      throw refused(name_, fmt::format("the pattern {} cannot be matched: {}; use a pattern that takes less",
+                                       compiled.shown, pcre2_error_text(result)));
+    if (last == text.size()) return false;
+    at = last;  // it is tried twice, so that a place between two windows is not forgotten
+  }
+  const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(compiled.match.get());
+  // \K in a lookahead may end a match before it begins.
+  if (ends[1] < ends[0] || ends[0] < at) throw refused(name_, "a pattern's match ends before it begins");
+  return true;
+}
+
 void SplitPattern::each_match(std::string_view text, const std::function<void(size_t begin, size_t end)>& visit) const {
-  for (size_t at = 0; at <= text.size();) {
-    const auto match = [&](uint32_t options) {
-      return pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-                         PCRE2_NO_UTF_CHECK | options, compiled_->match.get(), compiled_->context.get());
-    };
-    int result = match(0);
-    if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);
-    if (result == PCRE2_ERROR_NOMATCH) return;
-    if (result < 0) throw refused(name_, fmt::format("a pattern cannot be matched: {}", pcre2_error_text(result)));
+  compiled_->bytes += static_cast<double>(text.size());
+  for (size_t at = 0; at <= text.size() && next_match(text, at);) {
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(compiled_->match.get());
-    // \K in a lookahead may end a match before it begins.
-    if (ends[1] < ends[0] || ends[0] < at) throw refused(name_, "a pattern's match ends before it begins");
-    visit(ends[0], ends[1]);
-    if (ends[1] > ends[0])
-      at = ends[1];
-    else if (ends[1] < text.size())
-      at = ends[1] + first_character(text.substr(ends[1])).bytes;
+    const size_t begin = ends[0], end = ends[1];
+    visit(begin, end);
+    if (end > begin)
+      at = end;
+    else if (end < text.size())
+      at = end + first_character(text.substr(end)).bytes;
     else
       return;
   }

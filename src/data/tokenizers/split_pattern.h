@@ -1,4 +1,9 @@
-// Regular expressions that tokenizers split text by, written for Oniguruma and matched by PCRE2.
+// Declares regular expressions that tokenizers split text by, written for Oniguruma and matched by PCRE2.
+//
+// Bounds: a pattern has at most 16 KiB. One attempt to match takes at most 10 000 000 of PCRE2's steps and 256 MiB of
+// heap; the just-in-time code runs in 32 KiB of stack, beyond which PCRE2's interpreter takes over. All attempts of a
+// pattern together take at most 1 second and 1 microsecond a byte of text; all of
+// encoding with published patterns took 0.2.
 #pragma once
 
 #include <functional>
@@ -10,17 +15,22 @@ namespace plimsoll {
 
 class SplitPattern {
  public:
-  /// Throws UserError that begins with `name` for what is no pattern, or has what the two libraries see differently.
+  /// Throws UserError that begins with `name` for a text that is no pattern, for a construct that the two libraries
+  /// see differently, and for \C, \G and verbs such as (*COMMIT).
   SplitPattern(const std::string& pattern, std::string name);
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;
 
   /// Calls visit(begin, end) for each match in `text`, valid UTF-8, from front to back; they do not overlap, and may be
-  /// empty. Throws UserError where matching takes more than a bounded effort. Not from several threads at once.
+  /// empty. Throws UserError that names the pattern if matching takes more than its bounds. Not from several threads at
+  /// once. `visit` must not call each_match() of the same pattern.
   void each_match(std::string_view text, const std::function<void(size_t begin, size_t end)>& visit) const;
 
  private:
   struct Compiled;
+
+  bool next_match(std::string_view text, size_t at) const;
+
   std::string name_;
   std::unique_ptr<Compiled> compiled_;
 };

@@ -9,13 +9,24 @@
 
 #include "base/json_fields.h"
 #include "base/unicode_text.h"
+#include "data/tokenizers/token_trie.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr size_t kMostMerges = size_t{1} << 24;
+constexpr size_t kMostParts = size_t{1} << 31;  // of a piece: their places are numbers of 32 bits
 constexpr int64_t kLongestWord = 1000;  // characters that WordPiece looks at: its effort grows with their square
+constexpr size_t kLongestMark = 64;     // bytes of what marks a token's place in a word: each character may get one
+
+/// The mark `key` of a model, such as "##" or "</w>".
+std::string mark(const JsonFields& fields, const char* key, const char* fallback) {
+  std::string text = fields.text(key, fallback);
+  if (text.size() > kLongestMark)
+    fields.refuse(fmt::format("{} has {} bytes; at most {}", key, text.size(), kLongestMark));
+  return text;
+}
 
 /// Byte-pair encoding with merges by their rank (Sennrich et al. 2016), as the tokenizers package does it: merges name
 /// both halves, and one token may come of several pairs.
@@ -24,8 +35,8 @@ class BytePairs final : public SubwordModel {
   BytePairs(const JsonFields& fields, const std::string& name) : vocabulary_(fields.at("vocab"), name) {
     if (!fields.at("dropout").is_null() && fields.at("dropout") != 0.0)
       fields.refuse_value("dropout", "tokens are the same every time here: set it to null");
-    prefix_ = fields.text("continuing_subword_prefix", "");
-    suffix_ = fields.text("end_of_word_suffix", "");
+    prefix_ = mark(fields, "continuing_subword_prefix", "");
+    suffix_ = mark(fields, "end_of_word_suffix", "");
     fuse_unknown_ = fields.boolean("fuse_unk", false);
     whole_first_ = fields.boolean("ignore_merges", false);
     if (const std::string unknown = fields.text("unk_token", ""); !unknown.empty()) {
@@ -132,24 +143,28 @@ class BytePairs final : public SubwordModel {
   void merge(std::vector<int32_t>& parts, std::vector<int32_t>& out) const {
     struct Candidate {
       int32_t rank;
-      size_t left, right;
+      uint32_t left, right;
       int32_t a, b;  // what stood there: stale when something else does
       bool operator>(const Candidate& other) const { return std::tie(rank, left) > std::tie(other.rank, other.left); }
     };
-    const size_t size = parts.size();
-    std::vector<size_t> next(size), previous(size);
+    if (parts.size() > kMostParts)
+      throw UserError(fmt::format("a text has {} bytes without a place to split it; at most {}; use another tokenizer",
+                                  parts.size(), kMostParts),
+                      UserError::Kind::failure);
+    const auto size = static_cast<uint32_t>(parts.size());
+    std::vector<uint32_t> next(size), previous(size);
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
-    const auto propose = [&](size_t left) {
-      const size_t right = next[left];
+    const auto propose = [&](uint32_t left) {
+      const uint32_t right = next[left];
       if (right >= size) return;
       if (const auto found = merges_.find(key(parts[left], parts[right])); found != merges_.end())
         candidates.push({found->second.rank, left, right, parts[left], parts[right]});
     };
-    for (size_t i = 0; i < size; ++i) {
+    for (uint32_t i = 0; i < size; ++i) {
       next[i] = i + 1;
       previous[i] = i - 1;  // of the first part: never asked for
     }
-    for (size_t i = 0; i < size; ++i) propose(i);
+    for (uint32_t i = 0; i < size; ++i) propose(i);
     while (!candidates.empty()) {
       const Candidate best = candidates.top();
       candidates.pop();
@@ -161,7 +176,7 @@ class BytePairs final : public SubwordModel {
       propose(best.left);
       if (best.left > 0) propose(previous[best.left]);
     }
-    for (size_t i = 0; i < size; i = next[i]) out.push_back(parts[i]);
+    for (uint32_t i = 0; i < size; i = next[i]) out.push_back(parts[i]);
   }
 
   Vocabulary vocabulary_;
@@ -177,39 +192,38 @@ class BytePairs final : public SubwordModel {
 class WordPieces final : public SubwordModel {
  public:
   WordPieces(const JsonFields& fields, const std::string& name) : vocabulary_(fields.at("vocab"), name) {
-    prefix_ = fields.text("continuing_subword_prefix", "##");
+    prefix_ = mark(fields, "continuing_subword_prefix", "##");
     longest_ = fields.at("max_input_chars_per_word").is_null()
                    ? 100
                    : fields.integer("max_input_chars_per_word", 1, kLongestWord);
     unknown_ = vocabulary_.id(fields.text("unk_token", "[UNK]"));
     if (unknown_ < 0) fields.refuse("its unk_token is not in the vocabulary");
+    std::vector<TokenTrie::Entry> first, later;
+    const std::vector<std::string>& texts = vocabulary_.texts();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (texts[i].empty()) continue;
+      const auto id = static_cast<int32_t>(i);
+      first.push_back({texts[i], id});
+      if (texts[i].starts_with(prefix_)) later.push_back({texts[i].substr(prefix_.size()), id});
+    }
+    first_ = TokenTrie(std::move(first));
+    later_ = TokenTrie(std::move(later));
   }
 
   void encode(std::string_view piece, std::vector<int32_t>& out) const override {
-    std::vector<size_t> ends;  // of its characters
-    for (size_t at = 0; at < piece.size();) {
-      at += first_character(piece.substr(at)).bytes;
-      ends.push_back(at);
-      if (static_cast<int64_t>(ends.size()) > longest_) return out.push_back(unknown_);
-    }
+    int64_t characters = 0;
+    for (size_t at = 0; at < piece.size(); at += first_character(piece.substr(at)).bytes)
+      if (++characters > longest_) return out.push_back(unknown_);
     const size_t before = out.size();
-    std::string text;
-    size_t begin = 0, first = 0;
-    while (first < ends.size()) {
-      int32_t found = -1;
-      size_t last = ends.size();
-      for (; last > first && found < 0; --last) {
-        text = begin > 0 ? prefix_ : std::string();
-        text += piece.substr(begin, ends[last - 1] - begin);
-        found = vocabulary_.id(text);
-      }
-      if (found < 0) {
+    for (std::string_view rest = piece; !rest.empty();) {
+      // Tokens are whole characters, so the longest match ends between two.
+      const TokenTrie::Match found = (rest.size() == piece.size() ? first_ : later_).longest(rest);
+      if (found.bytes == 0) {
         out.resize(before);
         return out.push_back(unknown_);
       }
-      out.push_back(found);
-      begin = ends[last];
-      first = last + 1;
+      out.push_back(found.value);
+      rest.remove_prefix(found.bytes);
     }
   }
 
@@ -223,6 +237,7 @@ class WordPieces final : public SubwordModel {
  private:
   Vocabulary vocabulary_;
   std::string prefix_;
+  TokenTrie first_, later_;  // tokens at the beginning of a word; behind it, without the prefix
   int64_t longest_ = 100;
   int32_t unknown_ = -1;
 };

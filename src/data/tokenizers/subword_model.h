@@ -1,4 +1,9 @@
-// What turns a piece of text into tokens in a tokenizer.json: byte-pair encoding, or WordPiece.
+// Declares the models of a tokenizer.json, which turn a piece of text into tokens: byte-pair encoding, or WordPiece.
+//
+// Bounds: a vocabulary has at most 2^24 tokens, numbered below 4 times their count and 65 536; there are at most 2^24
+// merges. Reading takes memory for at most 64 bytes a byte of the file. Of a piece of n bytes, byte-pair encoding takes
+// n log n steps and at most 64 bytes a byte; WordPiece looks at words of at most 1000 characters and takes at most as
+// many steps a byte as the longest token has bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
+#include "data/tokenizers/text_steps.h"
+
 #include <array>
 
 #include "base/json_fields.h"
 #include "base/unicode_text.h"
 #include "data/tokenizers/split_pattern.h"
-#include "data/tokenizers/text_steps.h"
 
 namespace plimsoll {
 namespace {
@@ -63,7 +64,18 @@ std::string spaced_chinese(const std::string& text) {
   });
 }
 
-Normalizer bert(const JsonFields& fields) {
+using Change = std::function<std::string(const std::string& text)>;
+
+/// A step whose result is at most 11 times its text (NFKD of U+FDFA), so that its growth may be taken afterwards.
+Normalizer counted(std::string step, Change change) {
+  return [step = std::move(step), change = std::move(change)](const std::string& text, NormalizedRoom& room) {
+    std::string made = change(text);
+    if (made.size() > text.size()) room.take(made.size() - text.size(), step);
+    return made;
+  };
+}
+
+Change bert(const JsonFields& fields) {
   const bool clean = fields.boolean("clean_text", true), chinese = fields.boolean("handle_chinese_chars", true);
   const bool lower = fields.boolean("lowercase", true), strip = fields.boolean("strip_accents", lower);
   return [=](std::string text) {
@@ -93,13 +105,25 @@ std::string stripped(const std::string& text, bool left, bool right) {
   return end > begin ? text.substr(begin, end - begin) : std::string();
 }
 
-std::string replaced(const std::string& text, const std::string& what, const std::string& by) {
-  std::string made;
-  size_t at = 0;
-  for (size_t found; (found = text.find(what, at)) != std::string::npos; at = found + what.size())
-    made.append(text, at, found - at).append(by);
-  return made.append(text, at);
-}
+/// A text in which a pattern's matches are replaced. Growth is taken before a replacement is put in.
+class Replacement {
+ public:
+  Replacement(const std::string& text, const std::string& by, const std::string& step, NormalizedRoom& room)
+      : text_(text), by_(by), step_(step), room_(room) {}
+
+  void replace(size_t begin, size_t end) {
+    if (by_.size() > end - begin) room_.take(by_.size() - (end - begin), step_);
+    made_.append(text_, at_, begin - at_).append(by_);
+    at_ = end;
+  }
+  std::string result() { return std::move(made_.append(text_, at_)); }
+
+ private:
+  const std::string &text_, &by_, &step_;
+  NormalizedRoom& room_;
+  std::string made_;
+  size_t at_ = 0;
+};
 
 std::string bounded(const JsonFields& fields, const char* key) {
   std::string text = fields.text(key);
@@ -108,20 +132,16 @@ std::string bounded(const JsonFields& fields, const char* key) {
   return text;
 }
 
-Normalizer replace(const JsonFields& fields, StepTraits& traits) {
+Normalizer replace(const JsonFields& fields, StepTraits& traits, const std::string& step) {
   const JsonFields pattern(fields.at("pattern"), fields.name());
   const std::string by = bounded(fields, "content");
   if (!pattern.at("Regex").is_null()) {
     traits.can_be_cut = false;
     const auto regex = std::make_shared<SplitPattern>(pattern.text("Regex"), fields.name());
-    return [=](const std::string& text) {
-      std::string made;
-      size_t at = 0;
-      regex->each_match(text, [&](size_t begin, size_t end) {
-        made.append(text, at, begin - at).append(by);
-        at = end;
-      });
-      return made.append(text, at);
+    return [=](const std::string& text, NormalizedRoom& room) {
+      Replacement made(text, by, step, room);
+      regex->each_match(text, [&](size_t begin, size_t end) { made.replace(begin, end); });
+      return made.result();
     };
   }
   const std::string what = bounded(pattern, "String");
@@ -130,53 +150,79 @@ Normalizer replace(const JsonFields& fields, StepTraits& traits) {
     traits.replaces_spaces = true;
   else if (what.find(' ') != std::string::npos || by.find(' ') != std::string::npos)
     traits.can_be_cut = false;
-  return [=](const std::string& text) { return replaced(text, what, by); };
-}
-
-Normalizer read_normalizer_step(const nlohmann::json& json, const std::string& name, StepTraits& traits, int depth);
-
-Normalizer sequence(const JsonFields& fields, StepTraits& traits, int depth) {
-  std::vector<Normalizer> all;
-  for (const nlohmann::json& each : fields.list("normalizers", kMostSteps))
-    all.push_back(read_normalizer_step(each, fields.name(), traits, depth + 1));
-  return [all](std::string text) {
-    for (const Normalizer& each : all) text = each(std::move(text));
-    return text;
+  return [=](const std::string& text, NormalizedRoom& room) {
+    Replacement made(text, by, step, room);
+    each_occurrence(text, what, [&](size_t begin, size_t end) { made.replace(begin, end); });
+    return made.result();
   };
 }
 
-Normalizer read_normalizer_step(const nlohmann::json& json, const std::string& name, StepTraits& traits, int depth) {
-  const JsonFields fields(json, name + ": normalizer");
-  const std::string type = fields.text("type");
-  if (type == "Sequence" && depth < 8) return sequence(JsonFields(json, name), traits, depth);
-  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
-    // What is compatible with a space becomes one, beside what it stands beside.
-    if (type.starts_with("NFK") && traits.replaces_spaces) traits.can_be_cut = false;
-    return [type](const std::string& text) { return normal_form(text, type); };
+class NormalizerReader {
+ public:
+  NormalizerReader(const std::string& name, StepTraits& traits) : name_(name + ": normalizer"), traits_(traits) {}
+
+  Normalizer read(const nlohmann::json& json, int depth = 0) {
+    const JsonFields fields(json, name_);
+    if (++steps_ > kMostSteps) fields.refuse(fmt::format("it has more than {} steps", kMostSteps));
+    const std::string type = fields.text("type"), step = fmt::format("{} {}", name_, one_line(type));
+    if (type == "Sequence" && depth < kDeepestSequence) return sequence(fields, depth);
+    if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+      // What is compatible with a space becomes one, beside what it stands beside.
+      if (type.starts_with("NFK") && traits_.replaces_spaces) traits_.can_be_cut = false;
+      return counted(step, [type](const std::string& text) { return normal_form(text, type); });
+    }
+    if (type == "Lowercase") return counted(step, [](const std::string& text) { return lower_case(text); });
+    if (type == "StripAccents") return counted(step, without_marks);
+    if (type == "BertNormalizer") return counted(step, bert(fields));
+    if (type == "Replace") return replace(fields, traits_, step);
+    if (type == "Prepend") {
+      traits_.can_be_cut = false;  // every text that is given begins with it
+      return [front = bounded(fields, "prepend"), step](const std::string& text, NormalizedRoom& room) {
+        if (text.empty()) return text;
+        room.take(front.size(), step);
+        return front + text;
+      };
+    }
+    if (type == "Strip") {
+      traits_.can_be_cut = false;
+      const bool left = fields.boolean("strip_left", true), right = fields.boolean("strip_right", true);
+      return counted(step, [=](const std::string& text) { return stripped(text, left, right); });
+    }
+    fields.refuse_value("type",
+                        "known are NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, "
+                        "BertNormalizer, Sequence");
   }
-  if (type == "Lowercase") return [](const std::string& text) { return lower_case(text); };
-  if (type == "StripAccents") return [](const std::string& text) { return without_marks(text); };
-  if (type == "BertNormalizer") return bert(fields);
-  if (type == "Replace") return replace(fields, traits);
-  if (type == "Prepend") {
-    traits.can_be_cut = false;  // every text that is given begins with it
-    return [front = bounded(fields, "prepend")](const std::string& text) { return text.empty() ? text : front + text; };
+
+ private:
+  static constexpr int kDeepestSequence = 8;
+
+  Normalizer sequence(const JsonFields& fields, int depth) {
+    std::vector<Normalizer> all;
+    for (const nlohmann::json& each : fields.list("normalizers", kMostSteps)) all.push_back(read(each, depth + 1));
+    return [all](std::string text, NormalizedRoom& room) {
+      for (const Normalizer& each : all) text = each(std::move(text), room);
+      return text;
+    };
   }
-  if (type == "Strip") {
-    traits.can_be_cut = false;
-    const bool left = fields.boolean("strip_left", true), right = fields.boolean("strip_right", true);
-    return [=](const std::string& text) { return stripped(text, left, right); };
-  }
-  fields.refuse_value("type",
-                      "known are NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, "
-                      "BertNormalizer, Sequence");
-}
+
+  std::string name_;
+  StepTraits& traits_;
+  size_t steps_ = 0;
+};
 
 }  // namespace
 
+void NormalizedRoom::refuse(const std::string& step) const {
+  throw UserError(fmt::format("{} adds too much to a text of {}: all normalizers together may add {} times its bytes "
+                              "and {}; use a tokenizer.json whose normalizers add less",
+                              step, format_bytes(static_cast<int64_t>(text_bytes_)), kGrowth,
+                              format_bytes(static_cast<int64_t>(kSpare))),
+                  UserError::Kind::failure);
+}
+
 Normalizer read_normalizer(const nlohmann::json& json, const std::string& name, StepTraits& traits) {
-  if (json.is_null()) return [](std::string text) { return text; };
-  return read_normalizer_step(json, name, traits, 0);
+  if (json.is_null()) return [](std::string text, NormalizedRoom&) { return text; };
+  return NormalizerReader(name, traits).read(json);
 }
 
 }  // namespace plimsoll

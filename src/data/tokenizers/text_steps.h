@@ -1,17 +1,23 @@
-// What a tokenizer.json does to a text before its model sees it: normalizers change it, pre-tokenizers cut it.
+// Declares the steps of a tokenizer.json before its model: normalizers change a text, pre-tokenizers cut it.
+//
+// Bounds: all normalizer steps together add at most 4 bytes a byte of text, and 1 MiB (NormalizedRoom). A file has at
+// most 64 steps of either kind, nested Sequences counted, and at most one ByteLevel and one Metaspace. A pre-tokenizer
+// makes at most 16 bytes a byte of text, holds one piece of each step, and passes it on at once.
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "plimsoll/bytes.h"
 
 namespace plimsoll {
 
-constexpr size_t kMostSteps = 64;                      ///< steps of one Sequence
+constexpr size_t kMostSteps = 64;                      ///< normalizers or pre-tokenizers of a file
 constexpr std::string_view kLowLine = "\xe2\x96\x81";  ///< U+2581, which stands for a space
 
 /// What is said of all steps together, for cutting long texts (Tokenizer::last_cut).
@@ -23,24 +29,56 @@ struct StepTraits {
   bool can_be_cut = true;
 };
 
-/// Text in, text out; both valid UTF-8.
-using Normalizer = std::function<std::string(std::string text)>;
+/// The bytes that normalizer steps may still add to a text. A step that shortens a text gives nothing back, so that
+/// the work of all steps is bounded too.
+class NormalizedRoom {
+ public:
+  static constexpr size_t kGrowth = 4;       ///< bytes that may be added for each byte of a text
+  static constexpr size_t kSpare = 1 * MiB;  ///< bytes that may be added to any text
+
+  explicit NormalizedRoom(size_t text_bytes) : text_bytes_(text_bytes), left_(kGrowth * text_bytes + kSpare) {}
+
+  /// Takes `bytes` for the step `step`. Throws UserError (failure) that begins with `step` if they are not left.
+  void take(size_t bytes, const std::string& step) {
+    if (bytes > left_) refuse(step);
+    left_ -= bytes;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& step) const;
+
+  size_t text_bytes_, left_;
+};
+
+/// Text in, text out; both valid UTF-8. Throws UserError (failure) that names the step beyond the room.
+using Normalizer = std::function<std::string(std::string text, NormalizedRoom& room)>;
 
 /// The normalizer of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace,
 /// BertNormalizer and sequences of them; null is none. Throws UserError that begins with `name` for others, by name.
 Normalizer read_normalizer(const nlohmann::json& json, const std::string& name, StepTraits& traits);
 
-struct TextPiece {
-  std::string text;
-  bool first = false;  ///< it begins where the whole text does
-};
+/// Takes a piece of a text, which is not empty and is valid during the call; `first`: it begins where the text does.
+using PieceVisit = std::function<void(std::string_view piece, bool first)>;
 
-/// Cuts each piece into smaller ones, none of them empty.
-using PreTokenizer = std::function<std::vector<TextPiece>(std::vector<TextPiece> pieces)>;
+/// Cuts a piece into smaller ones and calls visit(piece, first) for each, from front to back.
+using PreTokenizer = std::function<void(std::string_view piece, bool first, const PieceVisit& visit)>;
 
 /// The pre-tokenizer of a tokenizer.json: ByteLevel, Split, Digits, Metaspace, Whitespace, WhitespaceSplit,
 /// Punctuation, BertPreTokenizer and sequences of them; null is none. Throws UserError as above. Not for several
 /// threads at once: patterns keep what they match in.
 PreTokenizer read_pre_tokenizer(const nlohmann::json& json, const std::string& name, StepTraits& traits);
+
+/// Calls visit(begin, end) for each occurrence of `what`, which is not empty, from front to back without overlaps.
+/// Takes steps for at most the bytes of both texts.
+template <typename Visit>
+void each_occurrence(std::string_view text, std::string_view what, Visit&& visit) {
+  for (size_t at = 0; at < text.size();) {
+    const void* found = ::memmem(text.data() + at, text.size() - at, what.data(), what.size());
+    if (!found) return;
+    const auto begin = static_cast<size_t>(static_cast<const char*>(found) - text.data());
+    at = begin + what.size();
+    visit(begin, at);
+  }
+}
 
 }  // namespace plimsoll

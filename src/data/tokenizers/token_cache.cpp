@@ -72,7 +72,15 @@ void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::
     read += static_cast<int64_t>(count);
     // A text that grows without end is caught here and not when the disk is full.
     if (count < kBlock || read > text.bytes) break;
-    const std::size_t cut = tokenizer.last_cut(held);
+    // No place before the last character of what was held before is one: only the block is searched, or a text without
+    // any such place would take time that grows with its square.
+    const std::size_t searched = before > 0 ? before - 1 : 0;
+    const std::size_t found = tokenizer.last_cut(std::string_view(held).substr(searched));
+    const std::size_t cut = found > 0 ? searched + found : 0;
+    if (cut == 0) {
+      progress(read);
+      continue;
+    }
     writer.append(tokenizer.encode(std::string_view(held).substr(0, cut)));
     held.erase(0, cut);
     progress(read);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "base/text_width.h"
 #include "data/tokenizers/gguf_tokenizer.h"
 #include "data/tokenizers/gpt2_tokenizer.h"
 #include "data/tokenizers/huggingface_tokenizer.h"
@@ -65,7 +66,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::fi
   try {
     return open_tokenizer(name, file);
   } catch (const UserError& error) {
-    const std::string message = error.what();
+    // Tokens, patterns and names of the file may hold anything.
+    const std::string message = without_controls(error.what());
     const std::string_view kind = kind_of_file(file);
     throw UserError(fmt::format("{}{}{}", message.starts_with("data.tokenizer") ? "" : "data.tokenizer_file: ", message,
                                 kind.empty() || kind == name

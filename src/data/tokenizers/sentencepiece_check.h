@@ -1,0 +1,21 @@
+// Declares the check of a SentencePiece model before libsentencepiece loads it.
+//
+// Debian's 0.1.97 trusts a model: it reads outside of a damaged charsmap, has room for 64 symbols that begin one
+// another, and recurses once for each byte of a piece (docs/decisions/2026-11-25-sentencepiece-checked.md).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+/// Returns what is wrong with the bytes of a model (protobuf's wire format, sentencepiece_model.proto), or "" if
+/// libsentencepiece may load them.
+///
+/// Checked: fields lie inside of their messages; 1 to 2^20 pieces, each with 1 to 1024 bytes of valid UTF-8 without
+/// zero bytes, a finite score and a known type; at most 64 symbols of the user that are prefixes of one another;
+/// charsmaps (charsmap_check.h); at most 64 KiB of self tests, which loading would run. Takes time near linear in the
+/// bytes.
+std::string sentencepiece_model_problem(std::string_view model);
+
+}  // namespace plimsoll
