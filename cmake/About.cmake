@@ -1,4 +1,5 @@
-# The part of plimsoll_cli that describes the build: cli/about/version.cpp.
+# The parts of plimsoll_cli that describe the build and the program: cli/about/version.cpp and the files of
+# `plimsoll completion`, which are installed.
 set(about_dir ${CMAKE_CURRENT_BINARY_DIR}/about)
 file(MAKE_DIRECTORY ${about_dir})
 
@@ -29,3 +30,20 @@ set(version_source ${CMAKE_CURRENT_SOURCE_DIR}/cli/about/version.cpp)
 set_source_files_properties(${version_source} PROPERTIES
   SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON INCLUDE_DIRECTORIES ${about_dir}/commit
   COMPILE_DEFINITIONS "PLIMSOLL_VERSION=\"${PROJECT_VERSION}\";PLIMSOLL_BUILD_CUDA=\"${build_cuda}\";PLIMSOLL_BUILD_FFMPEG=\"${ffmpeg_major} (${build_ffmpeg})\";PLIMSOLL_BUILD_COMPILER=\"${build_compiler}\"")
+
+# After each link, because the program writes them. A program for another processor cannot run here.
+if(CMAKE_CROSSCOMPILING)
+  return()
+endif()
+set(in_environment "")
+if(PLIMSOLL_SANITIZE)
+  set(in_environment ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0)
+endif()
+foreach(target bash zsh fish man)
+  list(APPEND write_all COMMAND ${in_environment} $<TARGET_FILE:plimsoll_cli> completion ${target} > ${about_dir}/${target})
+endforeach()
+add_custom_command(TARGET plimsoll_cli POST_BUILD ${write_all} COMMENT "Writing shell completion and the manual page" VERBATIM)
+install(FILES ${about_dir}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME plimsoll)
+install(FILES ${about_dir}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _plimsoll)
+install(FILES ${about_dir}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME plimsoll.fish)
+install(FILES ${about_dir}/man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME plimsoll.1)

@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   add_gpus(app, action);
   add_export(app, action);
   add_monitor(app, action);
+  add_completion(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

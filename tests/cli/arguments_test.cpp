@@ -70,6 +70,11 @@ TEST_F(CommandLine, VersionIsShownInSpiteOfAWrongVariable) {
               HasSubstr("\ninstructions  not known, because PLIMSOLL_CPU_CAPABILITY is wrong (own kernels)"));
 }
 
+TEST_F(CommandLine, CompletionIsOfAKnownShell) {
+  expect_refusal(run({"completion", "zssh"}), 2, HasSubstr("'zssh' is none; allowed: bash, zsh, fish, man"));
+  expect_refusal(run({"completion"}), 2, HasSubstr("TARGET"));
+}
+
 TEST_F(CommandLine, ACommandIsNeeded) {
   expect_refusal(run({}), 2, HasSubstr("a command is needed"));
 }
