@@ -30,6 +30,12 @@ void add_place(CLI::App& app, Action& action);
 void add_gpus(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_monitor(CLI::App& app, Action& action);
+/// Its output is of all commands of `app`, which must live until the action has run.
+void add_completion(CLI::App& app, Action& action);
+
+/// Returns "plimsoll VERSION" and a line each for commit, libtorch, CUDA, FFmpeg, compiler and instruction sets;
+/// without a newline at the end.
+std::string version_text();
 
 /// Writes `text` to standard output and throws UserError (failure) where that is refused: results that got lost on a
 /// full disk must not end in exit code 0.

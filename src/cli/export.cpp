@@ -110,7 +110,7 @@ void add_export(CLI::App& app, Action& action) {
       ->add_option(
           "--format", arguments->format,
           "safetensors: one file with Plimsoll's names (default); huggingface: a folder that transformers loads")
-      ->option_text("FORMAT")
+      ->option_text("safetensors|huggingface")
       ->check(not_empty());
   command
       ->add_option("--checkpoint", arguments->checkpoint,
@@ -120,7 +120,7 @@ void add_export(CLI::App& app, Action& action) {
   command
       ->add_option("--dtype", arguments->dtype,
                    "dtype of the exported weights: float32, bfloat16 or float16; default: as in the checkpoint")
-      ->option_text("TYPE")
+      ->option_text("float32|bfloat16|float16")
       ->check(not_empty());
   command->add_flag("--merge", arguments->merge, "merge LoRA adapters into their weights");
   command->footer(kExportExamples);

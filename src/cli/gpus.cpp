@@ -241,8 +241,7 @@ CLI::Option* add_vendor_option(CLI::App& command, std::string& target) {
     if (const auto meant = nearest(text, known)) message += fmt::format("; did you mean '{}'?", *meant);
     throw CLI::ValidationError("--vendor", message);
   };
-  return command.add_option_function<std::string>("--vendor", read,
-                                                  "list only this vendor: nvidia, amd, apple or intel");
+  return command.add_option_function<std::string>("--vendor", read, "list only the devices of this vendor");
 }
 
 }  // namespace
@@ -252,7 +251,7 @@ void add_gpus(CLI::App& app, Action& action) {
       app.add_subcommand("gpus", "list the GPUs of the catalogue, for which a job can be planned on any machine");
   const auto arguments = std::make_shared<GpusArguments>();
   command->add_option("PATTERN", arguments->patterns, "ids or parts of names; default: all GPUs")->option_text("...");
-  add_vendor_option(*command, arguments->vendor)->type_name("VENDOR");
+  add_vendor_option(*command, arguments->vendor)->type_name("nvidia|amd|apple|intel");
   add_bytes_option(*command, "--min-memory", arguments->min_memory,
                    "list only GPUs with at least N bytes of nominal memory, for example 16GiB")
       ->type_name("N");

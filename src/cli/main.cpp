@@ -21,10 +21,6 @@
 #include "plimsoll/error.h"
 #include "report/terminal.h"
 
-#ifndef PLIMSOLL_VERSION  // the build gives the project's
-#define PLIMSOLL_VERSION "of an unknown version"
-#endif
-
 namespace plimsoll::cli {
 namespace {
 
@@ -51,7 +47,7 @@ int run(int argc, char** argv) {
       "Trains deep networks inside a memory budget. Records a training step without\n"
       "running it, plans the place of every byte, and runs exactly that plan.",
       "plimsoll");
-  app.set_version_flag("--version", "plimsoll " PLIMSOLL_VERSION);
+  app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
   app.footer(kFooter);
   Action action;
@@ -64,6 +60,7 @@ int run(int argc, char** argv) {
   add_gpus(app, action);
   add_export(app, action);
   add_monitor(app, action);
+  add_completion(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -46,7 +46,33 @@ TEST_F(CommandLine, VersionIsTheProjects) {
   ASSERT_TRUE(std::regex_search(project, version, std::regex(R"(project\(plimsoll VERSION ([0-9.]+))")));
   const Outcome outcome = run({"--version"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "plimsoll " + version[1].str() + "\n");
+  // Scripts read the first line.
+  EXPECT_THAT(outcome.out, ::testing::StartsWith("plimsoll " + version[1].str() + "\n"));
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(CommandLine, VersionDescribesTheBuild) {
+  const std::string text = run({"--version"}).out;
+  // Values begin in one column.
+  EXPECT_THAT(text, ::testing::ContainsRegex("\ncommit        (unknown|[0-9a-f]+(, modified)?)\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("\nlibtorch      2\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("\nCUDA          (none|[0-9.]+, with(out)? NCCL)\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("\nFFmpeg        [0-9]+ \\(libavformat [0-9]+, libavcodec [0-9]+, "));
+  EXPECT_THAT(text, ::testing::ContainsRegex("\ncompiler      [A-Za-z]+ [0-9.]+, [A-Za-z]+\n"));
+  EXPECT_THAT(text,
+              ::testing::ContainsRegex("\ninstructions  (default|avx2|avx512) \\(own kernels\\), .* \\(libtorch\\)\n"));
+}
+
+TEST_F(CommandLine, VersionIsShownInSpiteOfAWrongVariable) {
+  const Outcome outcome = run_with([] { ::setenv("PLIMSOLL_CPU_CAPABILITY", "sse9", 1); }, {"--version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\ninstructions  not known, because PLIMSOLL_CPU_CAPABILITY is wrong (own kernels)"));
+}
+
+TEST_F(CommandLine, CompletionIsOfAKnownShell) {
+  expect_refusal(run({"completion", "zssh"}), 2, HasSubstr("'zssh' is none; allowed: bash, zsh, fish, man"));
+  expect_refusal(run({"completion"}), 2, HasSubstr("TARGET"));
 }
 
 TEST_F(CommandLine, ACommandIsNeeded) {

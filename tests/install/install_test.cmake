@@ -16,6 +16,14 @@ run_or_fail("${FOLDER}/all/bin/plimsoll" gpus)
 if(NOT output MATCHES "h100")
   message(FATAL_ERROR "The installed program does not list devices:\n${output}")
 endif()
+# Shell completion and the manual page.
+foreach(file bash-completion/completions/plimsoll zsh/site-functions/_plimsoll fish/vendor_completions.d/plimsoll.fish
+        man/man1/plimsoll.1)
+  file(READ "${FOLDER}/all/share/${file}" text)
+  if(NOT text MATCHES "batch_size" OR NOT text MATCHES "monitor")
+    message(FATAL_ERROR "share/${file} does not have the options and commands of the program")
+  endif()
+endforeach()
 
 # The package, as a user's project finds it: from a prefix that was moved, with the libtorch that it is told of.
 file(RENAME "${FOLDER}/all" "${FOLDER}/moved")

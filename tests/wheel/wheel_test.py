@@ -152,6 +152,9 @@ class Wheel(unittest.TestCase):
             metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
         for name in ("plimsoll/bin/plimsoll", "plimsoll/lib/libplimsoll.so.0", "plimsoll/include/plimsoll/training.h"):
             self.assertIn(name, names)
+        for name in ("bash-completion/completions/plimsoll", "zsh/site-functions/_plimsoll", "fish/vendor_completions.d/plimsoll.fish",
+                     "man/man1/plimsoll.1"):
+            self.assertTrue((self.bin.parent / "share" / name).stat().st_size > 1000, name)
         self.assertRegex(metadata, r"(?m)^Requires-Dist: torch==\d+\.\d+\.\*$")
         libs = [pathlib.Path(name).name for name in names if name.startswith("plimsoll.libs/")]
         bundled = {re.sub(r"-[0-9a-f]{8}\.so.*", "", name) for name in libs}
