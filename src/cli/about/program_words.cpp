@@ -53,7 +53,8 @@ std::string value_text(const CLI::Option& option) {
   return text;
 }
 
-// Returns the key that an option sets: the key with its name, or the first word of its meaning ("batch_size: samples …").
+// Returns the key that an option sets: the key with its name, or the first word of its meaning ("batch_size: samples
+// …").
 const KeyHelp* key_of(const std::string& option, const std::string& meaning) {
   const std::string named = meaning.substr(0, meaning.find(':'));
   const std::string same = option.starts_with("--") ? option.substr(2) : "";
