@@ -10,6 +10,7 @@ project and the program need beside it: not for users, and it may change with ev
 library. Tests link the same objects in libraries without a list (src/CMakeLists.txt, plimsoll_open_libraries).
 """
 import argparse
+import bisect
 import pathlib
 import re
 import subprocess
@@ -100,19 +101,35 @@ def patterns_for(symbols, names, classes, functions):
     return public, internal
 
 
-def make_lists(build):
+def symbols_by_library(build):
+    """Returns for each library the demangled names of its symbols, and the symbols that it must export."""
     defined, needed = {}, {}
     for part in PARTS:
         defined[part], needed[part] = symbols_of(build, part)
     classes, functions = declared_names(ROOT / "include" / "plimsoll")
-    lists = {}
+    found = {}
     for library in LISTED:
         names = demangled(defined[library])
         wanted = {s for other in PARTS if other != library for s in needed[other] if s in defined[library]}
-        plain = {s for s in defined[library] if public_symbol(names[s], classes, functions)}
-        public, internal = patterns_for(plain | wanted, names, classes, functions)
-        lists[library] = (public, internal - public)
-    return lists
+        found[library] = (names, wanted | {s for s in names if public_symbol(names[s], classes, functions)})
+    return found, classes, functions
+
+
+def faults_of(text, names, exported):
+    """Returns what is wrong with a list: a symbol that it leaves out, a name that no symbol has. It may name more than this
+    build's libraries need of each other: compilers inline differently."""
+    patterns = [line.strip().rstrip(";") for line in text.splitlines() if line.strip().startswith(("plimsoll::", '"'))]
+    exact = {pattern.strip('"') for pattern in patterns if pattern.startswith('"')}
+    globs = [pattern.rstrip("*") for pattern in patterns if not pattern.startswith('"')]
+    faults = [f"leaves out {names[s]}" for s in sorted(exported)
+              if names[s].startswith("plimsoll::") and names[s] not in exact and not names[s].startswith(tuple(globs))]
+    all_names = sorted(names.values())
+    faults += [f"names {each}, which the library does not have" for each in sorted(exact) if each not in set(all_names)]
+    for prefix in globs:
+        at = bisect.bisect_left(all_names, prefix)
+        if at == len(all_names) or not all_names[at].startswith(prefix):
+            faults.append(f"names {prefix}*, which the library does not have")
+    return faults
 
 
 def public_symbol(name, classes, functions):
@@ -155,15 +172,20 @@ def main():
                 lines = subprocess.run(["nm", "-D", "--defined-only", str(file)], capture_output=True, text=True, check=True).stdout
                 print(f"lib{library}: {len(lines.splitlines())} symbols")
         return 0
-    for library, (public, internal) in make_lists(arguments.build).items():
+    found, classes, functions = symbols_by_library(arguments.build)
+    faulty = False
+    for library, (names, exported) in found.items():
         file = ROOT / "src" / f"{library}.exports"
-        text = text_of(library, public, internal)
         if arguments.write:
-            file.write_text(text)
-            print(f"{file.relative_to(ROOT)}: {len(public)} public patterns, {len(internal)} internal")
-        elif not file.exists() or file.read_text() != text:
-            print(f"src/{library}.exports is not what the headers and the objects ask for; run scripts/exports.py --write")
-            return 1
+            public, internal = patterns_for(exported, names, classes, functions)
+            file.write_text(text_of(library, public, internal - public))
+            print(f"{file.relative_to(ROOT)}: {len(public)} public patterns, {len(internal - public)} internal")
+            continue
+        for fault in faults_of(file.read_text(), names, exported):
+            print(f"src/{library}.exports {fault}; run scripts/exports.py --write")
+            faulty = True
+    if faulty:
+        return 1
     return 0
 
 
