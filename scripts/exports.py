@@ -167,7 +167,8 @@ def main():
     arguments = parser.parse_args()
     if arguments.count:
         for library in LISTED + ["plimsoll_cuda", "plimsoll_media"]:
-            file = arguments.build / f"lib{library}.so"
+            listed = arguments.build / "exported" / f"lib{library}.so"
+            file = listed if listed.exists() else arguments.build / f"lib{library}.so"
             if file.exists():
                 lines = subprocess.run(["nm", "-D", "--defined-only", str(file)], capture_output=True, text=True, check=True).stdout
                 print(f"lib{library}: {len(lines.splitlines())} symbols")

@@ -187,7 +187,7 @@ TEST_F(Mistakes, FilesThatAreNotThereOrAreSomethingElse) {
       {{"plan", "job.yaml", "data.tokenizer=gpt2", "data.tokenizer_file=tokens.json"},
        {"data.tokenizer is 'gpt2', did you mean 'huggingface'?"}},
       {{"plan", "job.yaml", "data.tokenizer=sentencepiece", "data.tokenizer_file=torch.bin"},
-       {"is not a SentencePiece model (it does not read as one)"}},
+       {"is not a SentencePiece model (a field has no number)"}},
       {{"export", "job.yaml", "--out", "a.safetensors", "--checkpoint", "torch.bin"},
        {"it is what torch.save writes", "save the weights as safetensors"},
        1},
