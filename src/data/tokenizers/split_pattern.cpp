@@ -1,9 +1,9 @@
 #include "data/tokenizers/split_pattern.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/quoted.h"
 #include "base/unicode_text.h"
@@ -24,8 +24,15 @@ constexpr size_t kMaxScanned =
 
 constexpr double kSpareSeconds = 1, kSecondsPerByte = 1e-6;
 constexpr uint32_t kSampled = 64;  // every so many quick attempts, one is timed and stands for all
-// What one attempt may count: a program that is stopped during an attempt (Ctrl-Z) is no slow pattern.
+// What one attempt may count.
 constexpr double kMaxSecondsCounted = 1, kMaxSampleCounted = 0.01;
+
+/// Seconds that this thread had of a processor: on a machine with other work no pattern is slower.
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 UserError refused(const std::string& name, const std::string& why) {
   return UserError(fmt::format("{}: {}", name, why), UserError::Kind::failure);
@@ -88,11 +95,10 @@ struct SplitPattern::Compiled {
   /// The same, timed.
   int timed(std::string_view text, size_t at, size_t last_start, pcre2_match_context* context, double most,
             double stands_for) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = thread_seconds();
     int result = attempt(text, at, last_start, context, 0);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = attempt(text, at, last_start, context, PCRE2_NO_JIT);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    seconds += stands_for * std::min(took.count(), most);
+    seconds += stands_for * std::min(thread_seconds() - begin, most);
     return result;
   }
 };
