@@ -15,7 +15,7 @@ size_t display_width(std::string_view text);
 /// The longest start of `text` that takes at most `columns`, never cut inside a character.
 std::string_view fit_width(std::string_view text, size_t columns);
 
-/// Whether a line break is a control character too.
+/// Decides if line breaks are replaced like other control characters.
 enum class LineBreaks : uint8_t { replaced, kept };
 
 /// Returns `text` with '?' for each character that acts on a terminal or reorders a line instead of being shown: C0 and

@@ -30,8 +30,8 @@ struct ByteMove {
 class SideLine {
  public:
   virtual ~SideLine() = default;
-  /// What run() is given next comes after the ops that were run so far. Called by the executor's thread, once for each
-  /// run() and in the same order.
+  /// Orders the next run() after the ops that were run so far. The executor's thread calls it once for each run(), in
+  /// the same order.
   virtual void follow() = 0;
   /// Calls `op` on the line; what it asks the device's allocator for is asked of `frame`. The results of `op` are there
   /// when the device has done what is on the line; an op that waits for the device itself is done when this returns.

@@ -50,7 +50,7 @@ struct Descriptor {
   }
 };
 
-/// Whether only this user, or root, can change what is open: code from it runs with this user's rights.
+/// Returns true if only this user, or root, can change the open file: its code runs with this user's rights.
 bool is_private(const Descriptor& open, mode_t kind) {
   struct stat status {};
   return open.value >= 0 && ::fstat(open.value, &status) == 0 && (status.st_mode & S_IFMT) == kind &&

@@ -53,7 +53,7 @@ NpyArray read_npy(const std::filesystem::path& file);
 
 /// The same from memory; `name` stands for the file in messages.
 NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name);
-/// The same without a second copy of the numbers, unless they stand in Fortran's order.
+/// Parses without a second copy of the numbers, unless they are in Fortran's order.
 NpyArray parse_npy(std::vector<std::byte>&& bytes, const std::string& name);
 
 }  // namespace plimsoll

@@ -17,9 +17,9 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxPictureFileBytes = int64_t{1} << 30;
-// Of a PNG as its decoder gives it: 100 million pixels of red, green and blue in 8 bits take 300 MB.
+// Bytes of a decoded PNG, at most: 100 million pixels of red, green and blue in 8 bits take 300 MB.
 constexpr int64_t kMaxDecodedBytes = int64_t{512} << 20;
-// Of a progressive JPEG, which is gone over once for each; encoders write about ten.
+// Scans of a progressive JPEG, at most: the decoder goes over the picture once for each. Encoders write about ten.
 constexpr int64_t kMaxScans = 128;
 constexpr size_t kSignature = 8;
 

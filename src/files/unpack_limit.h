@@ -15,7 +15,7 @@ constexpr int64_t kUnpackedFloor = 512 * MiB;
 /// and arrays of numbers seldom reach 16.
 constexpr int64_t kUnpackedFactor = 16;
 
-/// The same floor of an array in an archive, whose numbers are made float32 series after that: of int8, four times it.
+/// Floor for an array in an archive. Its numbers become float32 series afterwards: four times the bytes for int8.
 constexpr int64_t kUnpackedArrayFloor = 128 * MiB;
 
 /// Returns the bytes that a packed file of `file_bytes` may unpack to: `floor` + 16 x `file_bytes`. A file that is not

@@ -147,7 +147,7 @@ struct Planner::Impl {
   }
 
  private:
-  /// The same where exchanges between ranks do not run beside other ops.
+  /// Returns least_seconds() for exchanges that do not run beside other ops.
   double least_seconds_in_turn() const { return schedules.step_of(whole()) - schedules.update_seconds_saved(); }
 
   const Treatment& treatment(Choice choice) const {

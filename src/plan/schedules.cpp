@@ -145,7 +145,8 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
 
 Plan Schedules::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
-  // What is live at the most now, and whatever the budget leaves: placements may take more than live bytes.
+  // The limits are the peak of live bytes as it is, and the bytes that the budget leaves: a placement may take more
+  // than its live bytes.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
   const CostModel shared = cost_of_all_ranks(options_.cost);
   const double before = step_of(time_of(plan.trace, shared));

@@ -34,7 +34,7 @@ class ExchangeLane {
   void wait(int64_t number);
   /// Waits until all are done. Returns what the first that failed threw, which is forgotten; null: none failed.
   std::exception_ptr wait_for_all() noexcept;
-  /// Whether all that were started are done.
+  /// Returns true if all exchanges that were started are done.
   bool idle() const;
   /// Returns the most scratch that an exchange took elsewhere than in its landing place, bytes.
   int64_t outside_bytes() const;

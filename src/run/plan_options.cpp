@@ -59,7 +59,7 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance) {
   PlanOptions result;
   result.budget = options.budget;
-  // What exchanges between ranks hold, which is memory of the device here. Without ranks that have met: on one host.
+  // Exchanges between CPU ranks hold memory of the device. Before the ranks have met, they count as ranks of one host.
   if (options.device == "cpu" && options.ranks.count > 1)
     result.budget.library += options.exchange
                                  ? options.exchange->held_bytes()

@@ -195,7 +195,8 @@ std::string avi_of(const std::string& four, uint32_t width, uint32_t height, uin
   return chunk("RIFF", "AVI " + chunk("LIST", header) + chunk("LIST", body) + chunk("idx1", index));
 }
 
-// Of 96 kB: each packet of 8 bytes means "the picture before", of 67 million pixels. Decoding it took minutes.
+// The file has 96 kB: each packet of 8 bytes means "the picture before", of 67 million pixels. Decoding it took
+// minutes.
 TEST(Media, RefusesCodecsThatAreNotListed) {
   TempFolder folder;
   const std::string same = {0, 0, 0, 8, 0, 0, 0, 0};

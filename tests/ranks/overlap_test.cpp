@@ -19,7 +19,7 @@ using testing::run_ranks;
 using testing::small_decoder;
 using testing::train_steps;
 
-// As if the ranks had a slow network between them.
+// Sets costs as for ranks with a slow network between them.
 void overlap(TrainingOptions& options) {
   options.cost.exchanges_overlap = true;
   options.cost.peer_link = 1e9;
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                                  o.max_grad_norm = 0;
                                  o.update_in_backward = Choice::on;
                                }},
-                      // Of three micro batches each segment runs: one that does not may have the peak.
+                      // Three micro batches, so that each segment runs: a segment that does not run may have the peak.
                       RankCase{"no_clipping", 2, 3,
                                [](TrainingOptions& o) {
                                  o.max_grad_norm = 0;

@@ -230,7 +230,7 @@ TEST(PlanPage, ExchangesHaveALaneAndALegend) {
   EXPECT_EQ(exchanges["bytes"], Json({3 * KiB, 2 * KiB}));
 }
 
-// Of an exchange that runs beside other ops, the rectangle goes on to the op that waits for it.
+// The rectangle of an exchange that runs beside other ops goes on to the op that waits for it.
 TEST(PlanPage, AnExchangeBesideOthersLastsUntilItIsWaitedFor) {
   Trace trace;
   const auto add = [&](CopyStage stage, BufferId target, int64_t bytes) {

@@ -38,7 +38,7 @@ class AddedTokenFinder {
   };
 
   AddedTokenFinder() = default;
-  /// Of equal contents the first is found.
+  /// Takes the tokens to look for. If two have the same content, the first of them is found.
   explicit AddedTokenFinder(std::vector<Sought> sought);
 
   /// Calls between(text) and found(id) in the order of the text. `text` is valid UTF-8.

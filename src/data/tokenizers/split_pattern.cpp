@@ -24,7 +24,7 @@ constexpr size_t kMaxScanned =
 
 constexpr double kSpareSeconds = 1, kSecondsPerByte = 1e-6;
 constexpr uint32_t kSampled = 64;  // every so many quick attempts, one is timed and stands for all
-// What one attempt may count.
+// Most seconds that one attempt counts for.
 constexpr double kMaxSecondsCounted = 1, kMaxSampleCounted = 0.01;
 
 /// Seconds that this thread had of a processor: on a machine with other work no pattern is slower.

@@ -167,7 +167,7 @@ class NormalizerReader {
     const std::string type = fields.text("type"), step = fmt::format("{} {}", name_, one_line(type));
     if (type == "Sequence" && depth < kDeepestSequence) return sequence(fields, depth);
     if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
-      // What is compatible with a space becomes one, beside what it stands beside.
+      // A character that is compatible with a space becomes one, and joins the spaces beside it.
       if (type.starts_with("NFK") && traits_.replaces_spaces) traits_.can_be_cut = false;
       return counted(step, [type](const std::string& text) { return normal_form(text, type); });
     }

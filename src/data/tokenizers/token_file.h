@@ -44,7 +44,8 @@ class TokenFile {
   int32_t token(int64_t index) const;
 
   /// Tokens [begin, begin + count) to `out`. Throws UserError when the file holds one outside the vocabulary.
-  /// The same if the tokens' checksum is another, or if the file has lost bytes since it was opened.
+  /// Throws UserError (failure) if the checksum of the tokens differs, or if the file has lost bytes since it was
+  /// opened.
   void copy(int64_t begin, int64_t count, int64_t* out) const;
 
  private:

@@ -51,7 +51,7 @@ constexpr const char* kCodecs =
 // 8K video (7680 x 4320) has fewer pixels. Decoders allocate what a header claims, several times over.
 constexpr int64_t kMaxPixels = int64_t{1} << 25;
 
-// Of one allocation of FFmpeg: the largest picture that is read (files/picture.h) takes 512 MiB.
+// Bytes of one allocation of FFmpeg, at most: the largest picture that is read (files/picture.h) takes 512 MiB.
 constexpr size_t kMaxAllocation = size_t{640} << 20;
 
 // Bytes, and microseconds of the file, from which the streams are told. Both are FFmpeg's own values.
@@ -62,7 +62,7 @@ constexpr int64_t kMaxProbedPackets = 100'000;
 // A packet of a real file takes at least one byte of it; damaged indexes lead to the same bytes again and again.
 constexpr int64_t kPacketsFloor = 4096;
 
-// What may be decoded from one file, in pixels or samples, beside so many for each of its bytes. A recording of a still
+// Pixels or samples that may be decoded from one file, and further ones for each of its bytes. A recording of a still
 // screen has about 10^4 pixels a byte; silence in FLAC has 4681 samples a byte.
 constexpr int64_t kDecodedFloor = int64_t{1} << 31, kDecodedFactor = int64_t{1} << 15;
 

@@ -22,7 +22,7 @@ Reason update_reason(const PlanOptions& options, const Plan& plan);
 /// Of ops that run as one, where the plan has such.
 Reason fusing_reason(const PlanOptions& options, const Plan& plan);
 
-/// Of exchanges between ranks that run beside other ops, where the plan has such.
+/// Returns the reason for exchanges between ranks that run beside other ops. The plan has some.
 Reason overlap_reason(const PlanOptions& options, const Plan& plan);
 
 /// Of updates that run as one.

@@ -40,7 +40,7 @@ BufferId target_of(const Op& op) {
   return op.arguments[0].views[0].buffer;
 }
 
-// Of an exchange in place: the target.
+// Returns the source of an exchange; the target for an exchange in place.
 BufferId source_of(const Op& op) {
   return op.arguments.size() > 1 && !op.arguments[1].views.empty() ? op.arguments[1].views[0].buffer : target_of(op);
 }
@@ -146,7 +146,7 @@ class SegmentOverlap {
     return !trace_.buffers[buffer].persistent && trace_.buffers[buffer].on_device();
   }
 
-  // What is held for exchanges under way and for updates that wait.
+  // Keeps the buffers of an op until let_go(): of an exchange under way, or of a deferred update.
   void hold(const Op& op) {
     for (const BufferId buffer : buffers_of(op)) ++holders_[buffer];
   }
@@ -172,7 +172,7 @@ class SegmentOverlap {
     return buffers;
   }
 
-  // Whether `op` has to come after the exchange.
+  // Returns true if `op` has to come after the exchange.
   static bool needs(const Touched& op, const Op& exchange) {
     const BufferId target = target_of(exchange);
     return op.reads(target) || op.writes(target) || op.writes(source_of(exchange));

@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-/// Whether `trace` has exchanges that can run beside other ops.
+/// Returns true if `trace` has exchanges that can run beside other ops.
 bool has_exchanges(const Trace& trace);
 
 /// Returns the cost model by which all ranks of a training plan exchanges: all must make them in the same order, so it

@@ -103,8 +103,8 @@ class Arena {
                            segment.name, buffer, plan_.trace.buffers[buffer].label, what);
   }
 
-  // What is started runs while other ops do: until it is waited for, nobody may touch what it writes, or write what it
-  // reads. Gives false for the wait itself.
+  // A copy or an exchange that was started runs while other ops do. Until its wait no op may touch its target or write
+  // to its source. Returns false for the wait itself.
   template <typename Complain>
   bool check_under_way(const Op& op, CopyStage stage, std::map<BufferId, BufferId>& under_way, const char* what,
                        const char* done, const Complain& complain) {

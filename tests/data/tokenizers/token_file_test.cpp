@@ -167,7 +167,7 @@ TEST(TokenFile, IsAnErrorWhenItShrinksWhileItIsRead) {
   std::filesystem::resize_file(path, 4096);
   const std::string lost = "bytes when it was opened, and has lost some of them while it was read";
   EXPECT_THAT(user_error_of([&] { file.token(90'000); }), AllOf(HasSubstr("/tokens"), HasSubstr(lost)));
-  // Of a block that had been verified.
+  // The block had been verified before.
   EXPECT_THAT(user_error_of([&] { file.token(30'000); }), HasSubstr(lost));
 }
 

@@ -121,7 +121,7 @@ TEST(OverlapExchanges, AGatherIsNotStartedBeforeTheCopyOfItsSliceIsDone) {
   EXPECT_GE(std::ranges::find_if(lines, [](const std::string& line) { return line.ends_with("whole"); }), last_slice);
 }
 
-// What is measured differs from rank to rank, and the order of exchanges must not.
+// Measurements differ from rank to rank; the order of exchanges must not.
 TEST(OverlapExchanges, RanksWithOtherMeasurementsPlanAlike) {
   CostModel fast = seconds_model(), slow = seconds_model();
   for (const char* source : {"measured", "measured, ops timed", "typical", "typical, ops timed"}) {
@@ -159,8 +159,8 @@ TEST(OverlapExchanges, TheirScratchIsOneBuffer) {
   EXPECT_EQ(starts, 2);
 }
 
-// What buffers hold in the end, where an op's results depend on all of its operands. The result of an exchange that
-// runs beside others is there when it is waited for, of what its operands were when it was started.
+// Returns the final values of the persistent buffers. An op's results depend on all of its operands. The result of an
+// exchange that runs beside others appears at its wait, computed from its operands at its start.
 std::map<std::string, uint64_t> outcome(const Trace& trace) {
   std::vector<uint64_t> held(trace.buffers.size(), 1);
   std::map<BufferId, uint64_t> under_way;
