@@ -1,24 +1,14 @@
 #include "base/measure_allowance.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "base/processor_clock.h"
+
 namespace plimsoll {
-namespace {
-
-double clock_seconds(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-}  // namespace
-
 MeasureAllowance::MeasureAllowance(const MeasureLimits& limits, MeasureClocks clocks)
     : limits_(limits), clocks_(std::move(clocks)) {
-  if (!clocks_.processor) clocks_.processor = [] { return clock_seconds(CLOCK_THREAD_CPUTIME_ID); };
+  if (!clocks_.processor) clocks_.processor = thread_seconds;
   if (!clocks_.wall) clocks_.wall = [] { return clock_seconds(CLOCK_MONOTONIC); };
 }
 

@@ -140,8 +140,8 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   });
 
   run.begin(Stage::placement);
-  run.step("placement", [&](Plan merged) {
-    Plan placed = lay_out(std::move(merged.trace), options);
+  run.step("placement", [&](Plan placed) {
+    lay_out(placed, options);
     placed.choices = choices;
     placed.fused_ops = fused_ops_of(placed.trace);
     return placed;

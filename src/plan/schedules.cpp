@@ -155,27 +155,16 @@ Plan Schedules::with_overlap(Plan plan, std::optional<int64_t> budget) const {
     if (limit < live) continue;
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
-    Plan placed = timed(run(Stage::overlap, Stage::placement, plan.trace, choices), options_.cost);
+    Plan placed = run_passes(plan, Stage::overlap, Stage::placement, {options_, choices, options_.cost});
     // Decided alike on all ranks.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_of(time_of(placed.trace, shared)) >= before) continue;
-    placed.time.recompute = plan.time.recompute;
-    placed.time.offload = plan.time.offload;
-    placed.time.update_offload = plan.time.update_offload;
-    placed.time.recompute_bound = plan.time.recompute_bound;
-    plan.trace = std::move(placed.trace);
-    plan.offsets = std::move(placed.offsets);
-    plan.workspace_offsets = std::move(placed.workspace_offsets);
-    plan.peak_bytes = placed.peak_bytes;
-    plan.host_bytes = placed.host_bytes;
-    plan.disk_bytes = placed.disk_bytes;
-    plan.arena_bytes = placed.arena_bytes;
-    plan.live_bytes = placed.live_bytes;
-    plan.persistent_bytes = placed.persistent_bytes;
-    plan.peak_op = placed.peak_op;
-    plan.breakdown = placed.breakdown;
-    plan.time = placed.time;
-    plan.choices = std::move(placed.choices);
-    return plan;
+    const StepTime searched = plan.time;
+    placed.time = time_of(placed.trace, options_.cost);
+    placed.time.recompute = searched.recompute;
+    placed.time.offload = searched.offload;
+    placed.time.update_offload = searched.update_offload;
+    placed.time.recompute_bound = searched.recompute_bound;
+    return placed;
   }
   return plan;
 }

@@ -1,10 +1,10 @@
 #include "data/tokenizers/split_pattern.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 
+#include "base/processor_clock.h"
 #include "base/quoted.h"
 #include "base/unicode_text.h"
 #include "data/tokenizers/pcre2_handles.h"
@@ -26,13 +26,6 @@ constexpr double kSpareSeconds = 1, kSecondsPerByte = 1e-6;
 constexpr uint32_t kSampled = 64;  // every so many quick attempts, one is timed and stands for all
 // Most seconds that one attempt counts for.
 constexpr double kMaxSecondsCounted = 1, kMaxSampleCounted = 0.01;
-
-/// Seconds that this thread had of a processor: on a machine with other work no pattern is slower.
-double thread_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 UserError refused(const std::string& name, const std::string& why) {
   return UserError(fmt::format("{}: {}", name, why), UserError::Kind::failure);

@@ -1,6 +1,7 @@
 #include "plan/placement/lay_out.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/types/add_to_breakdown.h"
 #include "plimsoll/liveness.h"
@@ -67,9 +68,7 @@ void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& o
 
 }  // namespace
 
-Plan lay_out(Trace trace, const PlanOptions& options) {
-  Plan plan;
-  plan.trace = std::move(trace);
+void lay_out(Plan& plan, const PlanOptions& options) {
   plan.offsets.assign(plan.trace.buffers.size(), -1);
   plan.workspace_offsets.assign(plan.trace.ops.size(), -1);
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
@@ -82,7 +81,14 @@ Plan lay_out(Trace trace, const PlanOptions& options) {
     *bytes += place_transient(lifetimes, memory, *bytes, options.solver, plan).height;
   }
   plan.peak_bytes = plan.arena_bytes + options.budget.context + options.budget.library;
+  plan.breakdown = {};
   fill_breakdown(lifetimes, options, plan);
+}
+
+Plan lay_out(Trace trace, const PlanOptions& options) {
+  Plan plan;
+  plan.trace = std::move(trace);
+  lay_out(plan, options);
   return plan;
 }
 

@@ -6,7 +6,9 @@
 
 namespace plimsoll {
 
-/// Fills in the plan's offsets, sizes, peak and breakdown; budgets, times and reasons are left to the caller.
+/// Sets the offsets, sizes, peak and breakdown of `plan` for its trace. Budgets, times and reasons stay as they are.
+void lay_out(Plan& plan, const PlanOptions& options);
+/// Returns a plan of `trace` with these alone.
 Plan lay_out(Trace trace, const PlanOptions& options);
 
 }  // namespace plimsoll

@@ -1,0 +1,20 @@
+// Provides the clock of a thread's processor time.
+#pragma once
+
+#include <time.h>
+
+namespace plimsoll {
+
+/// Returns the seconds of `clock` (clock_gettime).
+inline double clock_seconds(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Returns the seconds that this thread has had of a processor. Other work on the machine does not count.
+inline double thread_seconds() {
+  return clock_seconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
+}  // namespace plimsoll
