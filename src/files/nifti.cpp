@@ -1,7 +1,6 @@
 #include "files/nifti.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,9 +11,7 @@
 #include <span>
 #include <system_error>
 
-#include "base/file_error.h"
-#include "files/file_kind.h"
-#include "files/unpack_limit.h"
+#include "files/nifti_bytes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -26,12 +23,7 @@ constexpr size_t kHeaderBytes = 348;
 constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffset = 108, kSlope = 112,
                  kIntercept = 116, kUnits = 123, kSformCode = 254, kSform = 280, kMagic = 344;
 constexpr uint32_t kNifti2HeaderBytes = 540;
-// Deflate cannot pack more than this into a byte (zlib.net/zlib_tech.html).
-constexpr int64_t kMostDeflated = 1032;
-constexpr size_t kPiece = size_t{1} << 24;
 constexpr size_t kStreamed = size_t{1} << 20;
-// Some writers fill the last block of a tape behind the voxels.
-constexpr int64_t kMaxBytesBehind = int64_t{1} << 16;
 constexpr int64_t kFirstVoxel = 352;  // behind the header and a flag of four bytes
 
 constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType::int32,  NiftiType::float32,
@@ -59,98 +51,6 @@ size_t bytes_of(NiftiType type) {
 }
 
 static_assert(std::endian::native == std::endian::little, "files are turned to this machine's order");
-
-struct Close {
-  void operator()(gzFile_s* file) const { gzclose_r(file); }
-};
-
-[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
-  throw UserError(fmt::format("{}: {}", file.string(), what), UserError::Kind::failure);
-}
-
-/// Reads both plain and gzip files.
-class Reader {
- public:
-  explicit Reader(const std::filesystem::path& file) : path_(file) {
-    std::error_code error;
-    if (std::filesystem::is_directory(file, error)) refuse(file, "is a folder; a NIfTI file is wanted");
-    const auto size = std::filesystem::file_size(file, error);
-    if (error) throw_file_error("read", file, error.value());
-    if (const std::string_view kind = file_kind(file); !kind.empty() && !kind.ends_with("NIfTI volume") &&
-                                                       kind != "a gzip file" && std::filesystem::is_regular_file(file))
-      refuse(file,
-             fmt::format(
-                 "is not a NIfTI file; it is {}{}", kind,
-                 kind.ends_with(" picture") ? ": data.type: pictures reads PNG and JPEG pictures with masks" : ""));
-    file_.reset(gzopen(file.c_str(), "rb"));
-    if (!file_) throw_file_error("read", file, errno);
-    gzbuffer(file_.get(), 1 << 17);
-    std::array<std::byte, 1> probe;
-    read(probe, "the header");
-    packed_ = gzdirect(file_.get()) == 0;
-    if (gzrewind(file_.get()) != 0) refuse(file, "cannot be read twice; a plain file is wanted");
-    const auto most = static_cast<uintmax_t>(std::numeric_limits<int64_t>::max() / kMostDeflated);
-    file_bytes_ = static_cast<int64_t>(std::min(size, most));
-    most_bytes_ = file_bytes_ * (packed_ ? kMostDeflated : 1);
-  }
-
-  int64_t file_bytes() const { return file_bytes_; }
-  /// Throws if a packed file takes more than it may; `what` begins with a verb.
-  void require_allowed(double bytes, const std::string& what) const {
-    if (packed_ && bytes > static_cast<double>(unpacked_limit(file_bytes_)))
-      refuse(path_,
-             fmt::format("{}, {:.0f} bytes; allowed: {} bytes, which is {} and {} for each byte of the packed "
-                         "file; unpack the file with gunzip to read it",
-                         what, bytes, unpacked_limit(file_bytes_), format_bytes(kUnpackedFloor), kUnpackedFactor));
-  }
-
-  /// An upper bound of what there is to read.
-  int64_t most_bytes() const { return most_bytes_; }
-
-  void read(std::span<std::byte> to, const char* what) {
-    for (size_t done = 0; done < to.size();) {
-      const size_t wanted = std::min(kPiece, to.size() - done);
-      const int got = gzread(file_.get(), to.data() + done, static_cast<unsigned>(wanted));
-      if (got < 0) refuse(path_, fmt::format("is damaged: {}", problem()));
-      if (got == 0) refuse(path_, fmt::format("ends inside {}: it is truncated", what));
-      done += static_cast<size_t>(got);
-    }
-  }
-
-  void skip(int64_t bytes, const char* what) {
-    std::vector<std::byte> away(static_cast<size_t>(std::min<int64_t>(bytes, 1 << 16)));
-    for (; bytes > 0; bytes -= static_cast<int64_t>(away.size())) {
-      away.resize(static_cast<size_t>(std::min<int64_t>(bytes, std::ssize(away))));
-      read(away, what);
-    }
-  }
-
-  /// To the end of what is packed, where its checksum stands.
-  void finish() {
-    std::array<std::byte, 4096> rest;
-    int got = 0;
-    int64_t behind = 0;
-    while (packed_ && (got = gzread(file_.get(), rest.data(), rest.size())) > 0)
-      if ((behind += got) > kMaxBytesBehind)
-        refuse(path_, fmt::format("has more than {} bytes behind the voxels that its header announces: it is damaged",
-                                  kMaxBytesBehind));
-    if (got < 0) refuse(path_, fmt::format("is damaged: {}", problem()));
-    if (gzclose_r(file_.release()) != Z_OK) refuse(path_, "is truncated");
-  }
-
- private:
-  std::string problem() const {
-    int code = 0;
-    const char* text = gzerror(file_.get(), &code);
-    return code == Z_ERRNO ? std::generic_category().message(errno) : std::string(text);
-  }
-
-  std::filesystem::path path_;
-  std::unique_ptr<gzFile_s, Close> file_;
-  bool packed_ = false;
-  int64_t file_bytes_ = 0;
-  int64_t most_bytes_ = 0;
-};
 
 void reverse_each(std::span<std::byte> bytes, size_t element) {
   for (size_t i = 0; i + element <= bytes.size(); i += element)
@@ -182,26 +82,26 @@ class Header {
 
 void check_magic(const Header& header, const std::filesystem::path& file) {
   if (header.size() == kNifti2HeaderBytes || header.size() == __builtin_bswap32(kNifti2HeaderBytes))
-    refuse(file, "is a NIfTI-2 file; NIfTI-1 is wanted, as nifti_tool or nibabel write it");
-  if (header.size() != kHeaderBytes) refuse(file, "is not a NIfTI file: its header does not begin with 348");
+    refuse_nifti(file, "is a NIfTI-2 file; NIfTI-1 is wanted, as nifti_tool or nibabel write it");
+  if (header.size() != kHeaderBytes) refuse_nifti(file, "is not a NIfTI file: its header does not begin with 348");
   if (header.magic() == std::string_view("ni1\0", 4))
-    refuse(file, "is the header of a pair of files (.hdr, .img); a single file (.nii, .nii.gz) is wanted");
+    refuse_nifti(file, "is the header of a pair of files (.hdr, .img); a single file (.nii, .nii.gz) is wanted");
   if (header.magic() != std::string_view("n+1\0", 4))
-    refuse(file, "is not a NIfTI-1 file: it has no 'n+1' at byte 344 (an older ANALYZE file?)");
+    refuse_nifti(file, "is not a NIfTI-1 file: it has no 'n+1' at byte 344 (an older ANALYZE file?)");
 }
 
 /// `volumes`: how many there are; nullptr: there must be one.
 std::array<int64_t, 3> sizes_of(const Header& header, const std::filesystem::path& file, int64_t* volumes) {
   const auto dimensions = header.get<int16_t>(kDim);
   if (dimensions < 1 || dimensions > 7)
-    refuse(file, fmt::format("has {} dimensions; a volume has 3, and the format at most 7", dimensions));
+    refuse_nifti(file, fmt::format("has {} dimensions; a volume has 3, and the format at most 7", dimensions));
   std::array<int64_t, 3> sizes = {1, 1, 1};
   for (int i = 1; i <= dimensions; ++i) {
     const auto size = header.get<int16_t>(kDim + sizeof(int16_t) * static_cast<size_t>(i));
-    if (size < 1) refuse(file, fmt::format("says that its dimension {} has {} voxels", i, size));
+    if (size < 1) refuse_nifti(file, fmt::format("says that its dimension {} has {} voxels", i, size));
     if (i > 3 && volumes != nullptr) *volumes *= size;  // four of 15 bits
     if (i > 3 && size > 1 && volumes == nullptr)
-      refuse(file, fmt::format("has {} volumes along dimension {}; a single volume is wanted", size, i));
+      refuse_nifti(file, fmt::format("has {} volumes along dimension {}; a single volume is wanted", size, i));
     if (i <= 3) sizes[static_cast<size_t>(i) - 1] = size;
   }
   return sizes;
@@ -212,11 +112,12 @@ NiftiType type_of(const Header& header, const std::filesystem::path& file) {
   for (NiftiType type : kTypes)
     if (static_cast<int16_t>(type) == code) {
       if (header.get<int16_t>(kBitpix) != 8 * static_cast<int64_t>(bytes_of(type)))
-        refuse(file, fmt::format("says {} voxels of {} bits, which does not go together", name_of(type),
-                                 header.get<int16_t>(kBitpix)));
+        refuse_nifti(file, fmt::format("says {} voxels of {} bits, which does not go together", name_of(type),
+                                       header.get<int16_t>(kBitpix)));
       return type;
     }
-  refuse(file, fmt::format("has voxels of type {}; whole and floating-point numbers of up to 64 bits can be read, not "
+  refuse_nifti(file,
+               fmt::format("has voxels of type {}; whole and floating-point numbers of up to 64 bits can be read, not "
                            "colours or complex numbers",
                            code));
 }
@@ -226,8 +127,8 @@ int64_t offset_of_voxels(const Header& header, const std::filesystem::path& file
   // Some writers leave it 0.
   if (offset == 0) return kFirstVoxel;
   if (!(offset >= kFirstVoxel && offset <= 1e9) || offset != std::floor(offset))
-    refuse(file,
-           fmt::format("says that its voxels begin at byte {}; they cannot begin before byte {}", offset, kFirstVoxel));
+    refuse_nifti(file, fmt::format("says that its voxels begin at byte {}; they cannot begin before byte {}", offset,
+                                   kFirstVoxel));
   return static_cast<int64_t>(offset);
 }
 
@@ -235,7 +136,7 @@ void read_scale(const Header& header, const std::filesystem::path& file, NiftiVo
   const double slope = header.get<float>(kSlope), intercept = header.get<float>(kIntercept);
   if (slope == 0) return;  // "no scaling"
   if (!std::isfinite(slope) || !std::isfinite(intercept))
-    refuse(file, fmt::format("scales its voxels by {} and {}, which are not both finite", slope, intercept));
+    refuse_nifti(file, fmt::format("scales its voxels by {} and {}, which are not both finite", slope, intercept));
   volume.slope = slope;
   volume.intercept = intercept;
 }
@@ -267,11 +168,11 @@ void check_finite(const NiftiVolume& volume, int64_t first, int64_t count, const
   if (!is_floating(volume.type)) return;
   for (int64_t k = 0; k < count; ++k)
     if (const int64_t i = first + k; !std::isfinite(volume.at(k)))
-      refuse(file, fmt::format("has a voxel that is not a finite number, at ({}, {}, {})", i % volume.sizes[0],
-                               i / volume.sizes[0] % volume.sizes[1], i / (volume.sizes[0] * volume.sizes[1])));
+      refuse_nifti(file, fmt::format("has a voxel that is not a finite number, at ({}, {}, {})", i % volume.sizes[0],
+                                     i / volume.sizes[0] % volume.sizes[1], i / (volume.sizes[0] * volume.sizes[1])));
 }
 
-Header header_of(Reader& reader, const std::filesystem::path& file) {
+Header header_of(NiftiBytes& reader, const std::filesystem::path& file) {
   std::array<std::byte, kHeaderBytes> raw;
   reader.read(raw, "the header");
   const Header header(raw);
@@ -280,7 +181,7 @@ Header header_of(Reader& reader, const std::filesystem::path& file) {
 }
 
 /// What the header says of a volume, held against the file, which is read up to its first voxel.
-NiftiVolume layout_of(const Header& header, Reader& reader, const std::filesystem::path& file, int64_t* volumes) {
+NiftiVolume layout_of(const Header& header, NiftiBytes& reader, const std::filesystem::path& file, int64_t* volumes) {
   NiftiVolume volume;
   volume.sizes = sizes_of(header, file, volumes);
   volume.type = type_of(header, file);
@@ -291,11 +192,12 @@ NiftiVolume layout_of(const Header& header, Reader& reader, const std::filesyste
   const double bytes = static_cast<double>(volume.voxels()) * static_cast<double>(bytes_of(volume.type)) *
                        static_cast<double>(volumes != nullptr ? *volumes : 1);
   if (static_cast<double>(offset) + bytes > static_cast<double>(reader.most_bytes()))
-    refuse(file,
-           fmt::format("says {} voxels of {}{}, {:.0f} bytes; the file cannot hold more than {}: it is truncated or "
-                       "damaged",
-                       volume.sizes_in_words(), name_of(volume.type),
-                       volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.most_bytes()));
+    refuse_nifti(
+        file,
+        fmt::format("says {} voxels of {}{}, {:.0f} bytes; the file cannot hold more than {}: it is truncated or "
+                    "damaged",
+                    volume.sizes_in_words(), name_of(volume.type),
+                    volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.most_bytes()));
   reader.require_allowed(
       static_cast<double>(offset) + bytes,
       fmt::format("announces {} voxels of {}{} from byte {} on", volume.sizes_in_words(), name_of(volume.type),
@@ -369,7 +271,7 @@ std::string NiftiVolume::sizes_in_words() const {
 
 struct NiftiSeries::File {
   explicit File(const std::filesystem::path& file) : reader(file) {}
-  Reader reader;
+  NiftiBytes reader;
   std::filesystem::path path;
   bool swapped = false;
 };
@@ -400,7 +302,7 @@ void NiftiSeries::read(std::span<float> values) {
 }
 
 NiftiVolume read_nifti(const std::filesystem::path& file) {
-  Reader reader(file);
+  NiftiBytes reader(file);
   const Header header = header_of(reader, file);
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   const int64_t bytes = volume.voxels() * static_cast<int64_t>(bytes_of(volume.type));
@@ -421,7 +323,7 @@ NiftiVolume read_nifti(const std::filesystem::path& file) {
 void stream_nifti(const std::filesystem::path& file, int64_t kept_bytes,
                   const std::function<void(const NiftiVolume& layout)>& layout,
                   const std::function<void(int64_t first, const NiftiVolume& numbers, int64_t count)>& piece) {
-  Reader reader(file);
+  NiftiBytes reader(file);
   const Header header = header_of(reader, file);
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   reader.require_allowed(

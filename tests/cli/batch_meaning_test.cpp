@@ -59,7 +59,8 @@ TEST_F(BatchMeaning, ThePlanSaysTheEffectiveBatchFirst) {
   const Outcome several = run({"plan", put_job("batch_size: 4\ngradient_accumulation_steps: 2\n"), "--gpu",
                                "rtx3090,rtx4090", "--json", "plan.json"});
   EXPECT_EQ(line_of(several.out, 1), "effective batch 8");
-  for (const json& plan : json::parse(get("plan.json"))["gpus"]) EXPECT_EQ(plan["effective_batch_size"], 8);
+  const json compared = json::parse(get("plan.json"));
+  for (const json& plan : compared["gpus"]) EXPECT_EQ(plan["effective_batch_size"], 8);
 }
 
 TEST_F(BatchMeaning, TheTwoKeysTrainAsTheThreeThatSayTheSame) {

@@ -69,7 +69,8 @@ TEST_F(MonitorCommand, ShowsEveryRank) {
   // The second status at the earliest: by then exchanges were made.
   for (int i = 0; i < 200 && !seen.empty() && seen["ranks"][1]["exchange_seconds"] == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    for (const json& each : json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"]) seen = each;
+    const json shown = json::parse(run({"monitor", "--once", "--json", "-"}).out);
+    for (const json& each : shown["runs"]) seen = each;
   }
   const Outcome table = run({"monitor", "--once"});
   ::kill(child, SIGTERM);

@@ -55,11 +55,7 @@ TrainingOptions squeezed(TrainingOptions options, const Squeeze& squeeze, const 
   options.budget.host = squeeze.host;
   options.budget.disk = squeeze.disk;
   options.disk_path = folder;
-  if (squeeze.overlap) {
-    options.cost.exchanges_overlap = true;
-    options.cost.peer_link = 1e9;
-    options.cost.peer_latency = 1e-5;
-  }
+  if (squeeze.overlap) testing::overlap_exchanges(options);
   return options;
 }
 

@@ -64,6 +64,13 @@ inline TrainingOptions options_of(const RankCase& of, int ranks, int rank, Strat
   return options;
 }
 
+/// Sets costs as for ranks with a slow network between them: exchanges then run beside other ops.
+inline void overlap_exchanges(TrainingOptions& options) {
+  options.cost.exchanges_overlap = true;
+  options.cost.peer_link = 1e9;
+  options.cost.peer_latency = 1e-5;
+}
+
 /// Returns the micro batches of one rank in a step of `all`: rank r has number i if i % ranks is r.
 inline std::vector<Batch> batches_of_step(int64_t all, int ranks, int rank) {
   std::vector<Batch> batches;

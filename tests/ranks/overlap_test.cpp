@@ -13,18 +13,12 @@ namespace plimsoll {
 namespace {
 
 using testing::options_of;
+using testing::overlap_exchanges;
 using testing::RankCase;
 using testing::reference_text;
 using testing::run_ranks;
 using testing::small_decoder;
 using testing::train_steps;
-
-// Sets costs as for ranks with a slow network between them.
-void overlap(TrainingOptions& options) {
-  options.cost.exchanges_overlap = true;
-  options.cost.peer_link = 1e9;
-  options.cost.peer_latency = 1e-5;
-}
 
 int64_t started(const Plan& plan) {
   return std::ranges::count(plan.trace.ops, CopyStage::start, &Op::exchange);
@@ -42,7 +36,7 @@ TEST_P(Overlap, GivesTheBitsOfOneRank) {
   const auto change = of.change;
   of.change = [&](TrainingOptions& options) {
     change(options);
-    overlap(options);
+    overlap_exchanges(options);
   };
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero2, Strategy::zero3}) {
     const std::vector<std::string> texts =
@@ -86,7 +80,7 @@ TEST(OverlapBytes, StayWithinTheBudget) {
       run_ranks(2, folder.path(), [&](int rank, const std::shared_ptr<Exchange>& exchange) {
         TrainingOptions options = options_of(of, 2, rank, Strategy::zero3, exchange);
         options.budget.device = plan_step(small_decoder(), options).plan.minimum_budget_bytes;
-        overlap(options);
+        overlap_exchanges(options);
         return train_steps(small_decoder(), of, options, [&](Training& training) {
           if (training.plan().peak_bytes > *options.budget.device) throw std::runtime_error("over the budget");
         });
