@@ -10,7 +10,7 @@
 #include "device/cpu_arena.h"
 #include "device/cpu_backend.h"
 #include "ops/op_call.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 #include "run/executor.h"
 
 namespace {

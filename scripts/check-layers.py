@@ -6,10 +6,11 @@
     scripts/check-layers.py --json       prints the rooms and the faults as JSON, for scripts
     scripts/check-layers.py --root DIR   checks another tree
 
-A public header (include/plimsoll) belongs to the room that the table names; plimsoll.h belongs to no room. An arrow leads
-from a room to a room that it includes. The faults are:
+A public header (include/plimsoll) belongs to the room that the table names. An arrow leads from a room to a room that it
+includes. The faults are:
 
   - an arrow up: an include of a room of a later line; also of a later library, so the engine includes nothing of the jobs
+  - cli/* includes a header of the libraries that is not public; of the ground it may include all
   - a circle of rooms that include each other, with the includes that form it
   - record or plan/* includes device/*, or plan/* includes ops/*, whatever the order of the table
   - a file of a room without libtorch includes libtorch, directly or through headers
@@ -31,7 +32,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLE = "src/rooms.txt"
 LIBRARIES = ["ground", "engine", "jobs"]  # bottom up
 PUBLIC = "include/plimsoll"
-UMBRELLA = f"{PUBLIC}/plimsoll.h"
 MAX_FILES = 40
 ROW = re.compile(r"(\w+) +([a-z][\w/]*) +(torch|-) +(-|\w+(?:,\w+)*) +\| (\S[^;\[\]\\]*)", re.ASCII)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)', re.MULTILINE)
@@ -42,6 +42,8 @@ NEVER = [
     ("plan", "device", "record and plan include no device: pass in the sizes or the cost model that are needed"),
     ("plan", "ops", "plan includes no operator: pass in the function, or declare it in trace or cost"),
 ]
+# The rooms of the program, which knows the libraries by their public headers.
+PROGRAM = "cli"
 # Headers of tests that sources may name: kernels are compiled for the CPU there.
 OF_TESTS = {"cuda_on_cpu/cuda_on_cpu.h"}
 
@@ -102,9 +104,7 @@ class Layers:
             room = Room(name, library, torch == "torch", headers, subject.strip(), number, len(self.rooms))
             self.rooms[name] = room
             for header in headers:
-                if header == UMBRELLA:
-                    self.fault(TABLE, number, f"{header} belongs to no room, because it includes all; remove it from the line")
-                elif header in self.owner:
+                if header in self.owner:
                     self.fault(TABLE, number, f"{header} is also a header of {self.owner[header].name} "
                                               f"(line {self.owner[header].row}); remove it from one of the lines")
                 else:
@@ -139,7 +139,7 @@ class Layers:
 
     def check_places(self):
         for file, room in self.room_of.items():
-            if room or file == UMBRELLA:
+            if room:
                 continue
             folder = posixpath.dirname(file)
             if folder == PUBLIC and file.endswith(".h"):
@@ -159,7 +159,7 @@ class Layers:
                 self.fault(TABLE, room.row, f"room {room.name} has {count} files; allowed: at most {MAX_FILES}; divide the room by "
                                             "subject")
             for header in room.headers:
-                if header != UMBRELLA and header not in self.room_of:
+                if header not in self.room_of:
                     self.fault(TABLE, room.row, f"{header} does not exist; remove it from the headers of {room.name}")
 
     def check_arrows(self):
@@ -170,14 +170,15 @@ class Layers:
             for line, target in includes if room else ():
                 other = self.room_of[target]
                 what = f"{room.name} includes {target.split('/', 1)[1]}"
-                if target == UMBRELLA:
-                    self.fault(file, line, f"{what}, which includes all rooms; include the headers that are needed")
                 if not other or other is room:
                     continue
                 self.arrows[room, other].append((file, line, target))
                 never = next((rule for a, b, rule in NEVER if room.is_in(a) and other.is_in(b)), None)
                 if never:
                     self.fault(file, line, f"{what}; {never}")
+                elif room.is_in(PROGRAM) and not other.is_in(PROGRAM) and other.library != "ground" and target not in self.owner:
+                    self.fault(file, line, f"{what}, but the program includes only public headers of the libraries; declare what "
+                                           f"it needs in {PUBLIC}, or move it into {PROGRAM}")
                 elif LIBRARIES.index(other.library) > LIBRARIES.index(room.library):
                     self.fault(file, line, f"{what} of {other.name}, but {room.library} includes nothing of {other.library}; move the "
                                            f"declarations that {room.name} needs to {room.library}, or pass in the values")

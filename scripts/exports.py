@@ -6,7 +6,7 @@
     scripts/exports.py --count [--build build]    prints how many symbols each library exports
 
 A list has two parts. `public` is what the headers of include/plimsoll declare. `internal` is what the other libraries of the
-project and the program need beside it: not for users, and it may change with every version. Everything else stays local to its
+project need beside it: not for users, and it may change with every version. Everything else stays local to its
 library. Tests link the same objects in libraries without a list (src/CMakeLists.txt, plimsoll_open_libraries).
 """
 import argparse
@@ -145,7 +145,9 @@ def public_symbol(name, classes, functions):
 
 def text_of(library, public, internal):
     lines = [f"# What lib{library} exports. Made by scripts/exports.py --write.", "PLIMSOLL_0 {", "  global:"]
-    for title, patterns in (("public: include/plimsoll", public), ("internal: for the project's own libraries and program", internal)):
+    for title, patterns in (("public: include/plimsoll", public), ("internal: for the project's own libraries", internal)):
+        if not patterns:  # the linker takes no empty list
+            continue
         lines.append(f"    # {title}")
         lines.append('    extern "C++" {')
         lines += [f"      {quoted(each)};" for each in sorted(patterns)]

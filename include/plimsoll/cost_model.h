@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

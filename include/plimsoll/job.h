@@ -5,11 +5,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "plimsoll/checkpoint.h"
-#include "plimsoll/fine_tuning.h"
-#include "plimsoll/model_config.h"
+#include "plimsoll/models.h"
 #include "plimsoll/options.h"
 #include "plimsoll/sample_data.h"
 
@@ -75,6 +74,48 @@ Job read_job(const std::filesystem::path& file, const std::vector<std::string>& 
 Job parse_job(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
               const std::vector<std::string>& overrides = {});
 
+inline bool is_language_model(const Job& job) {
+  return job.model.type == "decoder" || job.model.type == "mamba";
+}
+
+/// Of a language model's job: where its vocabulary's size is kept.
+inline int64_t& rows_of_embedding(Job& job) {
+  return job.model.type == "mamba" ? job.model.mamba.vocab_size : job.model.decoder.vocab_size;
+}
+
+/// "tokens" or "samples".
+inline std::string unit_of(const Job& job) {
+  return is_language_model(job) ? "tokens" : "samples";
+}
+
+/// Units of a sample: of a sequence its tokens.
+inline int64_t units_of_sample(const Job& job) {
+  return is_language_model(job) ? job.data.sequence_length : 1;
+}
+
+/// So many samples in words: "4 x 512 tokens", "4 samples".
+inline std::string samples_in_words(const Job& job, int64_t samples) {
+  const std::string count = std::to_string(samples);
+  return is_language_model(job) ? count + " x " + std::to_string(job.data.sequence_length) + " tokens"
+                                : count + " samples";
+}
+
+struct MissingFile {
+  std::string key;  ///< of the job file: "data.files"
+  std::filesystem::path file;
+};
+
+/// Files and folders that keys of `data` name and that do not exist. None of synthetic data.
+std::vector<MissingFile> missing_data(const Job& job);
+
+/// What to do about the first of them, for the end of a message: "run 'make text', which fetches it"; where nothing is
+/// known that makes it, from where relative paths start.
+std::string remedy_for(const Job& job, const MissingFile& missing);
+
+/// Throws UserError (usage) where something is missing, with the first, its key, and what to do. Of data.files a job
+/// with data.skip_bad may lack some.
+void require_data(const Job& job);
+
 /// One key of the job file, for `--help` and for the reference page.
 struct KeyHelp {
   std::string key;   ///< "optimizer.learning_rate"
@@ -84,5 +125,38 @@ struct KeyHelp {
 };
 /// Returns all keys of the job file, in the order of the reference page.
 const std::vector<KeyHelp>& job_keys();
+
+/// Returns whether the job file has a key of this whole name ("optimizer.name").
+bool is_job_key(std::string_view name);
+
+/// Returns whether `name`, which need not be a whole path, says one key: its last word, or another program's name for
+/// it.
+bool names_a_key(const std::string& name);
+
+/// Returns the keys that may be meant by `path`, a key that does not exist, best first; none where nothing is near.
+std::vector<std::string> keys_meant_by(const std::string& path);
+
+/// The meaning, for a job, of an option or a key of programs that train on several devices.
+struct DevicesWord {
+  /// key: it is the key `key` with the value `text`. needless: it asks for nothing; `text` says why ("has nothing to do
+  /// here"). refused: it asks for what does not exist; `text` says what to do instead.
+  enum class Kind : uint8_t { key, needless, refused };
+  Kind kind = Kind::needless;
+  std::string key;  ///< devices or strategy
+  std::string text;
+};
+/// Returns the meaning of `word` ("num_gpus", "zero_optimization.stage"; dashes as underscores) with the value `value`
+/// ("8", "ddp"); nothing if the word is of no such program.
+std::optional<DevicesWord> devices_word(std::string_view word, std::string_view value);
+
+/// A file or folder that a job reads.
+struct JobInput {
+  std::string
+      name;  ///< for a message: the key ("data.tokenizer_file"), "one of data.files", "the checkpoint of step 8"
+  std::filesystem::path file;
+};
+/// Returns the files and folders that the job reads, apart from the job file: data, tokenizer, weights, and the
+/// checkpoints in checkpoint.directory. A folder of checkpoints that cannot be listed is left out.
+std::vector<JobInput> inputs_of(const Job& job);
 
 }  // namespace plimsoll

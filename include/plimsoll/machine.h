@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "plimsoll/cost_model.h"
 
@@ -45,5 +46,13 @@ struct MachineReport {
 /// Measures this machine for `threads` CPU threads (0: all cores), once: what is on file is read, unless `again`. Takes
 /// a few seconds and about 200 MiB where it measures.
 MachineReport inspect_machine(int threads = 0, bool again = false);
+
+/// Returns the instruction set of Plimsoll's own kernels: "default", "avx2" or "avx512". Throws UserError (usage) for a
+/// wrong PLIMSOLL_CPU_CAPABILITY.
+std::string_view own_instructions();
+
+/// Throws UserError (failure) if steps cannot run here on `device` (cpu | cuda | rocm | mps), and says what is missing:
+/// hardware, a driver, or the support of this build.
+void require_usable_device(const std::string& device);
 
 }  // namespace plimsoll

@@ -1,4 +1,7 @@
 // What a training is asked for: what changes its result, what changes its memory and time alone, and where it runs.
+//
+// A pattern is a shell glob on dotted names, in which `*` stands for any characters, dots too: "layers.*.attention",
+// "*.qkv", "layers.[0-3]". It matches a parameter by its name or by the name of a module that it lies in.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +14,7 @@
 #include <vector>
 
 #include "plimsoll/cost_model.h"
-#include "plimsoll/dtype.h"
-#include "plimsoll/fine_tuning.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 
@@ -105,6 +107,58 @@ struct Budget {
   bool operator==(const Budget&) const = default;
 };
 
+/// Low-rank adapters beside linear layers (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"):
+/// y = W x + alpha / rank B A dropout(x), with A [rank, in] at random and B [out, rank] zeros at first.
+struct LoraConfig {
+  std::vector<std::string> modules;  ///< patterns; none: no adapters
+  int64_t rank = 8;                  ///< rank x (in + out) numbers are learned a layer
+  double alpha = 16;
+  double dropout = 0;  ///< [0, 1): of the adapter's input
+};
+
+/// Weights of linear layers in blocks of few bits, each with its own scale, taken apart as they are used (Dettmers et
+/// al. 2023, "QLoRA: Efficient Finetuning of Quantized LLMs"). They are frozen.
+struct QuantizeConfig {
+  std::vector<std::string> modules;  ///< patterns; none: nothing is quantised
+  std::string format = "nf4";        ///< nf4: 4 bits a weight | int8: 8 bits; and a float32 scale for 64 weights
+  bool double_scales = false;        ///< the scales in 8 bits too: 0.13 instead of 0.5 bits a weight
+};
+
+/// The trained part of a model, and how the rest is stored.
+struct FineTuning {
+  std::vector<std::string> freeze;  ///< patterns: no gradient, no optimizer state
+  std::vector<std::string> train;   ///< patterns: trained although `freeze` or `lora` would leave it frozen
+  LoraConfig lora;                  ///< with adapters everything but them, and what `train` names, is frozen
+  QuantizeConfig quantize;
+
+  /// Returns whether any of it is used.
+  bool any() const { return !freeze.empty() || !lora.modules.empty() || !quantize.modules.empty() || !train.empty(); }
+};
+
+/// Section `checkpoint` of a job file.
+struct CheckpointConfig {
+  std::filesystem::path directory;  ///< empty: no checkpoints
+  int64_t every_n_steps = 0;        ///< 0: only at the end
+  std::string resume = "auto";      ///< auto (the newest in the directory, if any) | never | a checkpoint's path
+  int64_t keep = 2;                 ///< how many of the newest are kept; 0: all
+};
+
+/// Returns the checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such
+/// folder. Throws UserError (failure) if it cannot be listed.
+std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
+/// For a message about a folder that stands where a checkpoint's file should: which file in it to name.
+std::string checkpoint_advice(const std::filesystem::path& folder);
+
+/// Which steps are timed, and the file for them. Costs two readings of the clock an op in these steps (some 0.1 µs) and
+/// 24 bytes of memory; the other steps cost nothing.
+struct ProfileOptions {
+  /// Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing show. Some 300 bytes an op and
+  /// step; whole or absent.
+  std::filesystem::path file;
+  int64_t first_step = 2;  ///< counted from 1, over this run; in the first, scratch is learned and pages are made
+  int64_t steps = 3;
+};
+
 /// What each of several ranks stores of the training state, by the names of PyTorch and of ZeRO (Rajbhandari et al.
 /// 2020, "ZeRO: memory optimizations toward training trillion parameter models").
 enum class Strategy : uint8_t {
@@ -117,7 +171,8 @@ enum class Strategy : uint8_t {
 /// Returns the name, as in a job file.
 std::string_view name_of(Strategy strategy);
 
-class Exchange;  // collectives/exchange.h
+/// Opaque: the connection of a rank with the others (plimsoll/ranks.h).
+class Exchange;
 
 /// The ranks of a training, each with a device of its own. All ranks have the same options except `rank`.
 struct RankOptions {

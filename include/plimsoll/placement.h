@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/solver_parameters.h"
+#include "plimsoll/plan.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-// The record of one training step: what the planner reads and the executor replays. No device, no libtorch.
+// The record of one training step, its element types, and the lifetimes of its buffers. No device, no libtorch.
 //
 // One trace holds everything that ever runs in the arena, in one line of ops cut into segments:
 //
@@ -18,9 +18,29 @@
 #include <string_view>
 #include <vector>
 
-#include "plimsoll/dtype.h"
-
 namespace plimsoll {
+
+/// Element type of a tensor.
+enum class DType : uint8_t {
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  boolean,
+  complex64,
+  complex128,
+};
+
+/// Bytes of one element.
+int64_t element_bytes(DType dtype);
+
+/// "float32", "bfloat16", "int64", "bool", …
+std::string_view name_of(DType dtype);
 
 /// Index of a buffer in Trace::buffers.
 using BufferId = int32_t;
@@ -186,6 +206,30 @@ void for_each_view(const Op& op, Visit&& visit) {
       if (view.buffer != kNoBuffer) visit(view, argument.written);
   for (const View& view : op.results)
     if (view.buffer != kNoBuffer) visit(view, true);
+}
+
+/// Half-open, in op indices: [birth, death). An unused buffer has birth == death.
+struct Lifetime {
+  int32_t birth = 0;
+  int32_t death = 0;
+  /// Returns whether the buffer is alive at op `op`.
+  bool live_at(int32_t op) const { return birth <= op && op < death; }
+};
+
+/// By buffer. A buffer lives from the first op that touches it to the last. A persistent buffer lives for the whole
+/// trace, and an output from its first write to the end: the host reads it after the segment.
+std::vector<Lifetime> lifetimes_of(const Trace& trace);
+
+/// Live bytes on the device while each op runs: buffers that are not persistent, and the op's scratch.
+std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector<Lifetime>& lifetimes);
+
+/// Bytes as placed: rounded up to the arena's alignment.
+constexpr int64_t placed_bytes(int64_t bytes, int64_t alignment = kArenaAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+/// Bytes as placed: rounded up to the trace's alignment.
+inline int64_t placed_bytes(const Trace& trace, int64_t bytes) {
+  return placed_bytes(bytes, trace.alignment);
 }
 
 }  // namespace plimsoll

@@ -8,8 +8,8 @@
 
 #include "base/nearest.h"
 #include "base/quoted.h"
+#include "plimsoll/devices.h"
 #include "plimsoll/error.h"
-#include "plimsoll/links.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // The links of the catalogue.
-#include "plimsoll/links.h"
+#include "plimsoll/devices.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "plimsoll/devices.h"
 #include "plimsoll/error.h"
-#include "plimsoll/links.h"
 
 namespace plimsoll {
 namespace {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "plimsoll/checkpoint.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll {
 
@@ -67,12 +67,6 @@ std::optional<std::string> checkpoint_origin(const std::filesystem::path& file, 
 /// job with this `origin` (job::origin_of()). Compares the keys of `model` only. The size of the vocabulary, which the
 /// tokenizer decides, and the weights of the losses may differ.
 void require_same_model(const std::map<std::string, std::string>& origin, const std::filesystem::path& checkpoint);
-
-/// The checkpoints in `directory` by step: files named step-NUMBER.safetensors. None where there is no such folder.
-std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
-
-/// For a message about a folder that stands where a checkpoint's file should: which file in it to name.
-std::string checkpoint_advice(const std::filesystem::path& folder);
 
 /// The file that the job resumes from, if any. Throws UserError (usage) where the directory holds checkpoints that are
 /// further than that: later ones would be taken for this run's.

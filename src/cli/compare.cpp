@@ -13,15 +13,15 @@
 #include "cli/job_arguments.h"
 #include "cli/missing_device.h"
 #include "cli/plan_text.h"
+#include "cli/screen/progress.h"
+#include "cli/screen/table.h"
+#include "cli/screen/terminal.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/compare.h"
 #include "plimsoll/error.h"
-#include "report/progress.h"
-#include "report/table.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 namespace {

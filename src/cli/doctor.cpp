@@ -10,11 +10,11 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/plan_text.h"
+#include "cli/screen/table.h"
+#include "cli/screen/terminal.h"
 #include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/machine.h"
-#include "report/table.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -7,16 +7,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/value_checks.h"
-#include "job/origin.h"
-#include "job/values/meant.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "weights/huggingface_export.h"
-#include "weights/weights_file.h"
+#include "plimsoll/export.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -53,17 +49,10 @@ std::filesystem::path checkpoint_of(const ExportArguments& arguments, const Job&
   return found.rbegin()->second;
 }
 
-std::optional<DType> dtype_named(const std::string& name) {
-  if (name.empty()) return std::nullopt;
-  for (DType each : {DType::float32, DType::bfloat16, DType::float16})
-    if (name == name_of(each)) return each;
-  throw UserError(fmt::format("--dtype is '{}'; allowed: float32, bfloat16, float16{}", name,
-                              job::type_advice(name, {"float32", "bfloat16", "float16"})));
-}
-
 int run_export(const ExportArguments& arguments) {
   const Job job = arguments.job.read();
-  const ExportOptions options{arguments.merge, dtype_named(arguments.dtype)};
+  ExportOptions options{.merge = arguments.merge};
+  if (!arguments.dtype.empty()) options.dtype = export_dtype(arguments.dtype, "--dtype");
   const std::filesystem::path checkpoint = checkpoint_of(arguments, job);
   std::error_code ignored;
   if (std::filesystem::equivalent(checkpoint, arguments.out, ignored))
@@ -78,11 +67,8 @@ int run_export(const ExportArguments& arguments) {
     require_writable({"--out", arguments.out});
   else
     require_folder_possible({"--out", arguments.out});
-  require_same_model(job::origin_of(job, nullptr), checkpoint);
-  const ExportReport report =
-      arguments.format == "huggingface"
-          ? export_huggingface(job.model, job.data.sequence_length, checkpoint, arguments.out, options)
-          : export_weights(checkpoint, arguments.out, options);
+  const ExportFormat format = arguments.format == "huggingface" ? ExportFormat::huggingface : ExportFormat::safetensors;
+  const ExportReport report = export_job(job, checkpoint, arguments.out, format, options);
   arguments.job.output.print(fmt::format("{}: {} tensors, {}, of {} (step {}){}\n", arguments.out, report.tensors,
                                          format_bytes(report.bytes), checkpoint.string(), report.step,
                                          report.merged > 0 ? fmt::format("; {} adapters merged", report.merged) : ""));

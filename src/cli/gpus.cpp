@@ -17,12 +17,11 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/number_options.h"
+#include "cli/screen/table.h"
+#include "cli/screen/terminal.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
-#include "plimsoll/links.h"
-#include "report/table.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -15,11 +15,11 @@
 
 #include "base/text_width.h"
 #include "cli/command.h"
+#include "cli/screen/terminal.h"
 #include "cli/standard_streams.h"
 #include "cli/wrong_arguments.h"
-#include "ops/cpu_capability.h"
 #include "plimsoll/error.h"
-#include "report/terminal.h"
+#include "plimsoll/machine.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
     say(words_for(app, error, {argv + 1, argv + argc}));
     return kUsage;
   }
-  cpu_capability();  // a wrong variable is said before the work, and not by the first kernel
+  own_instructions();  // a wrong variable is said before the work, and not by the first kernel
   return action();
 }
 

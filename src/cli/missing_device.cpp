@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include "device/backend.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
 
 namespace plimsoll::cli {
 
 void require_device_of(const Job& job) {
   if (job.device == "cpu") return;
   try {
-    backend_for(job.device);
+    require_usable_device(job.device);
   } catch (const UserError& error) {
     // A plan of a large job for the CPU takes seconds, and whoever asked for a GPU may not want it.
     throw UserError(

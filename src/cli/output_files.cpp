@@ -9,42 +9,14 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "base/key_errors.h"
-#include "checkpoint/checkpoint.h"
-#include "job/keys/data_kind.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {
 namespace {
 
-struct InputFile {
-  std::string what;
-  std::filesystem::path file;
-};
-
-std::vector<InputFile> inputs_of(const std::filesystem::path& job_file, const Job& job) {
-  std::vector<InputFile> inputs = {{"the job file", job_file}};
-  if (job.data.type != "synthetic") {
-    for (const std::filesystem::path& file : job.data.files) inputs.push_back({"one of data.files", file});
-    Job copy = job;
-    if (const auto& kind = job::data_kind(job.data.type); kind.paths)
-      for (const std::filesystem::path* path : kind.paths(copy)) inputs.push_back({"one of the data's files", *path});
-  }
-  inputs.push_back({"data.tokenizer_file", job.data.tokenizer_file});
-  if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")
-    inputs.push_back({"checkpoint.resume", job.checkpoint.resume});
-  try {
-    if (!job.checkpoint.directory.empty())
-      for (const auto& [step, file] : checkpoints_in(job.checkpoint.directory))
-        inputs.push_back({fmt::format("the checkpoint of step {}", step), file});
-  } catch (const UserError&) {  // a folder that cannot be listed: whoever trains hears of it
-  }
-  const ModelConfig& model = job.model;
-  inputs.insert(inputs.end(), {{"model.weights", model.weights},
-                               {"model.config", model.config},
-                               {"model.llm.weights", model.llm_weights},
-                               {"model.llm.config", model.llm_config},
-                               {"model.vision.weights", model.vision_weights},
-                               {"model.vision.config", model.vision_config}});
+std::vector<JobInput> inputs_with(const std::filesystem::path& job_file, const Job& job) {
+  std::vector<JobInput> inputs = inputs_of(job);
+  inputs.insert(inputs.begin(), {"the job file", job_file});
   return inputs;
 }
 
@@ -56,9 +28,9 @@ bool are_one_file(const std::filesystem::path& a, const std::filesystem::path& b
 }
 
 // Weights may be a folder: what is in it is read.
-bool is_in_weights(const InputFile& input, const std::filesystem::path& file) {
+bool is_in_weights(const JobInput& input, const std::filesystem::path& file) {
   std::error_code error;
-  return input.what.ends_with(".weights") && std::filesystem::is_directory(input.file, error) &&
+  return input.name.ends_with(".weights") && std::filesystem::is_directory(input.file, error) &&
          std::filesystem::exists(file, error) &&
          are_one_file(input.file, std::filesystem::absolute(file, error).parent_path());
 }
@@ -74,13 +46,13 @@ void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::fi
            (!std::filesystem::exists(output.file, error) || std::filesystem::is_regular_file(output.file, error));
   });
   if (given.empty()) return;
-  const std::vector<InputFile> inputs = inputs_of(job_file, job);
+  const std::vector<JobInput> inputs = inputs_with(job_file, job);
   for (size_t i = 0; i < given.size(); ++i) {
     const auto& [option, file] = given[i];
-    for (const InputFile& input : inputs)
+    for (const JobInput& input : inputs)
       if (!input.file.empty() && (are_one_file(file, input.file) || is_in_weights(input, file)))
         throw UserError(fmt::format("{} is {}, which is {}{}: it would be overwritten; name another file", option,
-                                    file.string(), is_in_weights(input, file) ? "in " : "", input.what));
+                                    file.string(), is_in_weights(input, file) ? "in " : "", input.name));
     for (size_t other = 0; other < i; ++other)
       if (are_one_file(file, given[other].file))
         throw UserError(
@@ -106,7 +78,7 @@ void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std
       throw UserError(fmt::format("{} {} writes {}, which is {}; name another folder", folder.option,
                                   folder.file.string(), file.string(), what));
   };
-  for (const InputFile& input : inputs_of(job_file, job)) require_apart(input.what, input.file);
+  for (const JobInput& input : inputs_with(job_file, job)) require_apart(input.name, input.file);
   for (const OutputFile& output : outputs) require_apart("the file of " + output.option, output.file);
 }
 

@@ -11,11 +11,11 @@
 #include "cli/json_output.h"
 #include "cli/number_options.h"
 #include "cli/output_files.h"
+#include "cli/placement_csv.h"
 #include "cli/standard_streams.h"
 #include "cli/value_checks.h"
 #include "plimsoll/error.h"
 #include "plimsoll/placement.h"
-#include "plimsoll/placement_csv.h"
 
 namespace plimsoll::cli {
 namespace {

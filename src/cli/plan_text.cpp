@@ -5,8 +5,8 @@
 #include <array>
 
 #include "base/bytes_up.h"
+#include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
-#include "report/table.h"
 
 namespace plimsoll::cli {
 

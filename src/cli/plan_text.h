@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "cli/screen/terminal.h"
 #include "plimsoll/plan.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 

@@ -10,8 +10,8 @@
 #include <csignal>
 #include <ctime>
 
+#include "cli/screen/terminal.h"
 #include "plimsoll/train_job.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 namespace {

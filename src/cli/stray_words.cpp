@@ -6,9 +6,9 @@
 #include <system_error>
 
 #include "base/quoted.h"
-#include "job/unknown_key.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -35,11 +35,11 @@ std::string advice_for(const std::string& file, const std::vector<std::string>& 
     return fmt::format("the job file is {}, and there is one at a time", in_quotes(file));
   if (word == "true" || word == "false") return "a flag takes no value: leave it out";
   // "memory_budget 4GiB", "memory_budget = 4GiB", "memory_budget =4GiB", "memory_budget= 4GiB" of which 4GiB is left
-  if (job::names_a_key(word)) {
+  if (names_a_key(word)) {
     std::string value = next == "=" && at + 2 < words.size() ? words[at + 2] : next;
     if (value.starts_with('=')) value.erase(0, 1);
     if (value.empty() || is_override(value)) value = "VALUE";
-    return fmt::format("write {}={}", job::keys_meant_by(word).front(), one_line(value));
+    return fmt::format("write {}={}", keys_meant_by(word).front(), one_line(value));
   }
   if (find_device(word) != nullptr)
     return fmt::format("several devices stand in one word: --gpu rtx4090,{}", one_line(word));

@@ -13,9 +13,7 @@
 
 #include "base/nearest.h"
 #include "base/quoted.h"
-#include "job/keys/keys.h"
-#include "job/unknown_key.h"
-#include "job/values/many_devices.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -93,14 +91,14 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
   std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
   std::ranges::replace(name, '-', '_');
   if (job)
-    if (const auto answer = job::answer_of_devices(name, value_of(word, words))) {
-      using Kind = job::DevicesAnswer::Kind;
-      if (answer->kind == Kind::refused) return fmt::format("{} is not taken: {}", in_quotes(option), answer->what);
-      if (answer->kind == Kind::taken) return fmt::format("{} {}; leave it out", in_quotes(option), answer->what);
-      return fmt::format("{}; a key of the job file stands without dashes: {}={}", message, answer->key,
-                         answer->what.empty() ? "VALUE" : one_line(answer->what));
+    if (const auto meaning = devices_word(name, value_of(word, words))) {
+      using Kind = DevicesWord::Kind;
+      if (meaning->kind == Kind::refused) return fmt::format("{} is not taken: {}", in_quotes(option), meaning->text);
+      if (meaning->kind == Kind::needless) return fmt::format("{} {}; leave it out", in_quotes(option), meaning->text);
+      return fmt::format("{}; a key of the job file stands without dashes: {}={}", message, meaning->key,
+                         meaning->text.empty() ? "VALUE" : one_line(meaning->text));
     }
-  const bool is_key = job && option.starts_with("--") && job::names_a_key(name);
+  const bool is_key = job && option.starts_with("--") && names_a_key(name);
   if (!is_key) {
     const std::vector<std::string> own = option_names(place);
     if (const auto meant = nearest(option, own)) return fmt::format("{}; did you mean '{}'?", message, *meant);
@@ -114,10 +112,10 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
     if (command != &place && has(option_names(*command), option)) elsewhere.push_back(command->get_name());
   if (!elsewhere.empty()) message += fmt::format("; it is one of plimsoll {}", fmt::join(elsewhere, " and "));
   if (!job || !option.starts_with("--")) return message;
-  if (const std::vector<std::string> keys = job::keys_meant_by(name); keys.size() == 1) {
+  if (const std::vector<std::string> keys = keys_meant_by(name); keys.size() == 1) {
     // A word alone that names a section is most often its kind: --optimizer adamw.
-    const std::string key = job::find_key(keys.front()) == nullptr ? keys.front() + ".name" : keys.front();
-    if (job::find_key(key) == nullptr) return message;
+    const std::string key = !is_job_key(keys.front()) ? keys.front() + ".name" : keys.front();
+    if (!is_job_key(key)) return message;
     const std::string value = value_of(word, words);
     message += fmt::format("; a key of the job file stands without dashes: {}={}", key,
                            value.empty() ? "VALUE" : one_line(value));

@@ -1,4 +1,4 @@
-#include "collectives/rendezvous.h"
+#include "plimsoll/ranks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

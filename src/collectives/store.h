@@ -7,7 +7,7 @@
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "collectives/rendezvous.h"
+#include "plimsoll/ranks.h"
 
 namespace plimsoll {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "device/loaded_library.h"
+#include "base/loaded_library.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "device/loaded_library.h"
+#include "base/loaded_library.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "plimsoll/fine_tuning.h"
+#include "plimsoll/options.h"
 
 namespace plimsoll::model {
 

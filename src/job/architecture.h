@@ -5,8 +5,8 @@
 #include <string>
 
 #include "job/values/places.h"
-#include "plimsoll/decoder_config.h"
 #include "plimsoll/job.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::job {
 

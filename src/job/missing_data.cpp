@@ -1,4 +1,4 @@
-#include "job/missing_data.h"
+#include "plimsoll/job.h"
 
 #include <fmt/format.h>
 

@@ -14,7 +14,8 @@
 #include "job/values/aliases.h"
 #include "plimsoll/error.h"
 
-namespace plimsoll::job {
+namespace plimsoll {
+namespace job {
 namespace {
 
 std::string section_of(const std::string& path) {
@@ -170,38 +171,47 @@ std::string slip_in(const Node::Entry& entry) {
 
 }  // namespace
 
+}  // namespace job
+
+bool is_job_key(std::string_view name) {
+  return job::find_key(name) != nullptr;
+}
+
 bool names_a_key(const std::string& name) {
-  return find_key(name) != nullptr || with_last_word(key_names(), name).size() == 1 || !known_elsewhere(name).empty();
+  return job::find_key(name) != nullptr || job::with_last_word(job::key_names(), name).size() == 1 ||
+         !job::known_elsewhere(name).empty();
 }
 
 std::vector<std::string> keys_meant_by(const std::string& path) {
-  if (find_key(path) != nullptr) return {path};
-  const std::vector<std::string> names = key_names();
-  const std::string word = last_of(path), section = section_of(path);
-  const bool known_section = std::ranges::find(sections(), section) != sections().end();
+  if (job::find_key(path) != nullptr) return {path};
+  const std::vector<std::string> names = job::key_names();
+  const std::string word = job::last_of(path), section = job::section_of(path);
+  const bool known_section = std::ranges::find(job::sections(), section) != job::sections().end();
   // A word that is mistyped in its own section is looked for there first: "learning_rate" is a key of the optimizer.
-  std::vector<std::string> namesakes = with_last_word(names, word);
+  std::vector<std::string> namesakes = job::with_last_word(names, word);
   if (namesakes.size() == 1) return namesakes;
-  if (std::string key = known_elsewhere(path); !key.empty()) return {key};
-  if (!namesakes.empty()) return chosen_of(std::move(namesakes), path);
+  if (std::string key = job::known_elsewhere(path); !key.empty()) return {key};
+  if (!namesakes.empty()) return job::chosen_of(std::move(namesakes), path);
   if (known_section) {
-    if (const auto near = nearest(word, keys_of(section))) return {section + "." + *near};
+    if (const auto near = nearest(word, job::keys_of(section))) return {section + "." + *near};
     // "bottleneck" of bottleneck_dim
     std::vector<std::string> longer;
-    for (const std::string& key : keys_of(section))
+    for (const std::string& key : job::keys_of(section))
       if (word.size() > 2 && ("_" + key + "_").find("_" + word + "_") != std::string::npos)
         longer.push_back(section + "." + key);
     if (!longer.empty() && longer.size() < 4) return longer;
   } else {
     std::vector<std::string> candidates = names;
-    candidates.insert(candidates.end(), sections().begin(), sections().end());
+    candidates.insert(candidates.end(), job::sections().begin(), job::sections().end());
     if (const auto near = nearest(path, candidates)) return {*near};
   }
   std::vector<std::string> words;
-  for (const std::string& name : names) words.push_back(last_of(name));
+  for (const std::string& name : names) words.push_back(job::last_of(name));
   const auto near = nearest(word, words);
-  return near ? chosen_of(with_last_word(names, *near), path) : std::vector<std::string>();
+  return near ? job::chosen_of(job::with_last_word(names, *near), path) : std::vector<std::string>();
 }
+
+namespace job {
 
 std::vector<std::string> keys_of(const std::string& section) {
   std::vector<std::string> names;
@@ -249,4 +259,5 @@ void refuse_unknown_key(std::string path, Node::Entry entry, const Source& sourc
                               some_keys_of(section)));
 }
 
-}  // namespace plimsoll::job
+}  // namespace job
+}  // namespace plimsoll

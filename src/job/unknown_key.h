@@ -14,12 +14,6 @@ std::vector<std::string> keys_of(const std::string& section);
 /// The same in a line of a message: of a long section some, and how many more there are.
 std::string some_keys_of(const std::string& section);
 
-/// Whether `name`, which need not be a whole path, says one key: its last word, or another program's name for it.
-bool names_a_key(const std::string& name);
-
-/// What may be meant by `path`, a key that does not exist, best first; none where nothing is near.
-std::vector<std::string> keys_meant_by(const std::string& path);
-
 /// "; did you mean 'optimizer.name'?" for a key that does not exist; "" where none is near.
 std::string advice_for_unknown_key(const std::string& path);
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "job/missing_data.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll {
 namespace {

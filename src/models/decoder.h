@@ -11,8 +11,8 @@
 #include <torch/nn/modules/container/modulelist.h>
 
 #include "models/layers.h"
-#include "plimsoll/decoder_config.h"
 #include "plimsoll/linear.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -11,6 +11,7 @@
 #include "models/video_frames.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll::model {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "models/blocks.h"
 #include "models/layers.h"
-#include "plimsoll/fmri_autoencoder.h"
 #include "plimsoll/linear.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "models/config_problem.h"
-#include "plimsoll/fmri_autoencoder.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "models/config_problem.h"
-#include "plimsoll/gesture_ssm.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -9,6 +9,7 @@
 #include "models/layers.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll::model {
 

@@ -5,7 +5,7 @@
 #include <torch/nn/modules/container/modulelist.h>
 
 #include "models/mamba.h"
-#include "plimsoll/gesture_ssm.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

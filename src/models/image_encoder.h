@@ -16,7 +16,7 @@
 
 #include "models/layers.h"
 #include "plimsoll/linear.h"
-#include "plimsoll/prompt_segmentation.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

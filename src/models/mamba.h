@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "models/layers.h"
-#include "plimsoll/gesture_ssm.h"
 #include "plimsoll/linear.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "models/config_problem.h"
-#include "plimsoll/mamba.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

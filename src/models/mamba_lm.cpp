@@ -10,6 +10,7 @@
 #include "ops/loss/linear_cross_entropy.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll::model {
 namespace {

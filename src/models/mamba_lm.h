@@ -8,7 +8,7 @@
 
 #include "models/layers.h"
 #include "models/mamba.h"
-#include "plimsoll/mamba.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

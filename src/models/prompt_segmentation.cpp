@@ -7,6 +7,7 @@
 #include "models/segmentation_config.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll::model {
 namespace {

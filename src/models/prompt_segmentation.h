@@ -12,7 +12,7 @@
 #include "models/image_encoder.h"
 #include "models/mask_decoder.h"
 #include "models/tiny_vit.h"
-#include "plimsoll/prompt_segmentation.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

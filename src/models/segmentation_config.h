@@ -9,7 +9,7 @@
 #include <string>
 
 #include "models/config_problem.h"
-#include "plimsoll/prompt_segmentation.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -15,7 +15,7 @@
 #include <torch/nn/modules/container/modulelist.h>
 
 #include "plimsoll/linear.h"
-#include "plimsoll/prompt_segmentation.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -12,6 +12,7 @@
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll::model {
 namespace {

@@ -15,7 +15,7 @@
 #include "models/decoder.h"
 #include "models/layers.h"
 #include "plimsoll/linear.h"
-#include "plimsoll/video_llm.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

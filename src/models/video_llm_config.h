@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "models/config_problem.h"
-#include "plimsoll/video_llm.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::model {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/device_support.cuh"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cuda {
 

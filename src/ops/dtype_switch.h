@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ops/device_support.cuh"
-#include "plimsoll/dtype.h"
 #include "plimsoll/error.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cuda {
 

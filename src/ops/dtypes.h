@@ -3,7 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

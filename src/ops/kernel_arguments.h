@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

@@ -6,8 +6,8 @@
 
 #include "ops/kernel_variants.h"
 #include "ops/lanes.h"
-#include "plimsoll/dtype.h"
 #include "plimsoll/error.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

@@ -20,7 +20,7 @@
 #include "plan/placement/lay_out.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 #include "trace/same_trace.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include "plan/explain/explain.h"
 #include "plan/passes/overlap_exchanges.h"
 #include "plan/pipeline.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -1,6 +1,6 @@
 // A boxed fallback on a dispatch key that libtorch keeps for modes: while the key is included on a thread, every
 // operator call passes here first, and factory functions are sent to the plan device.
-#include "plimsoll/plan_scope.h"
+#include "record/plan_scope.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>

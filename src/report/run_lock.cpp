@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/file_error.h"
+#include "base/process_start.h"
 #include "plimsoll/error.h"
-#include "report/run_status.h"
 
 namespace plimsoll {
 namespace {

@@ -131,4 +131,8 @@ CpuInstructions cpu_instructions() {
   return known;
 }
 
+std::string_view own_instructions() {
+  return name_of(cpu_capability());
+}
+
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 #include "ops/dtypes.h"
 #include "ops/op_call.h"
 #include "plan/placement/free_gaps.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 #include "record/plan_device.h"
 #include "run/bound_op.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 #include "run/single_op.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/atomic_file.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

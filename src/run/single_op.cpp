@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

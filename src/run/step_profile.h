@@ -7,7 +7,7 @@
 
 #include "collectives/exchange.h"
 #include "plimsoll/plan.h"
-#include "plimsoll/profile.h"
+#include "plimsoll/training.h"
 #include "run/op_observer.h"
 #include "run/profile_file.h"
 

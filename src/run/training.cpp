@@ -15,7 +15,7 @@
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 #include "run/evaluation_sums.h"
 #include "run/executor.h"
 #include "run/learned_workspace.h"

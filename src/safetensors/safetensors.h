@@ -18,7 +18,7 @@
 #include "base/atomic_file.h"
 #include "base/content_hash.h"
 #include "base/mapped_file.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 #include "safetensors/safetensors_header.h"
 
 namespace plimsoll {

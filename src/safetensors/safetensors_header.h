@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plimsoll/dtype.h"
 #include "plimsoll/error.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "plimsoll/advice.h"
+#include "plimsoll/plan_job.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

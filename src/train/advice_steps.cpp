@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "fine_tuning/weight_types.h"
-#include "job/job_units.h"
 #include "job/keys/model_kind.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll {
 namespace {

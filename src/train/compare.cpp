@@ -4,9 +4,9 @@
 
 #include "device/backend.h"
 #include "device/host_memory.h"
-#include "job/missing_data.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
 #include "plimsoll/train_job.h"
 #include "run/op_times.h"
 

@@ -1,4 +1,4 @@
-#include "train/hot_ops.h"
+#include "plimsoll/plan_job.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,6 +9,9 @@
 
 #include "base/quoted.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
+#include "run/op_times.h"
+#include "run/plan_options.h"
 
 namespace plimsoll {
 namespace {
@@ -116,9 +119,8 @@ class Groups {
   HotOps result_;
 };
 
-}  // namespace
-
-// As Training::step runs them.
+/// How often each segment runs in a step of the first epoch, by name, as Training::step runs them; those that do not
+/// are absent.
 std::vector<std::pair<std::string, int64_t>> segments_of_a_step(const Trace& trace, const JobSettings& settings) {
   const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
   const bool several = count > 1, in_last = several && trace.segment("last") != nullptr;
@@ -138,6 +140,8 @@ std::vector<std::pair<std::string, int64_t>> segments_of_a_step(const Trace& tra
   return segments;
 }
 
+}  // namespace
+
 HotOps hot_ops(const PlannedJob& planned, const std::string& segment) {
   const Trace& trace = planned.plan.trace;
   Groups groups(planned);
@@ -154,6 +158,13 @@ HotOps hot_ops(const PlannedJob& planned, const std::string& segment) {
   }
   groups.add(*found, 1);
   return groups.finish();
+}
+
+PlannedJob plan_by_timed_ops(const Job& job, double seconds) {
+  inspect_machine(threads_of(options_of(job)));  // the least times go by measured rates
+  // Stored times may be those of a busy machine.
+  if (seconds > 0) measure_machine(job, seconds, unix_seconds_now());
+  return plan_job(job);
 }
 
 }  // namespace plimsoll

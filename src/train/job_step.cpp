@@ -4,11 +4,12 @@
 
 #include <algorithm>
 
-#include "job/job_units.h"
 #include "job/vocabulary.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll {
 namespace {

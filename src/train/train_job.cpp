@@ -14,11 +14,10 @@
 #include "checkpoint/sliced_state.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
-#include "job/job_units.h"
-#include "job/missing_data.h"
 #include "job/origin.h"
 #include "job/vocabulary.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
 #include "report/metrics_log.h"
 #include "run/measured.h"
 #include "run/optimizer/schedule.h"
@@ -596,7 +595,12 @@ TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOpti
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
                       std::shared_ptr<Exchange> exchange) {
   const StopRequest request;
-  return Run(job, observer, profile, std::move(exchange)).run();
+  try {
+    return Run(job, observer, profile, exchange).run();
+  } catch (const std::exception& error) {
+    if (exchange) exchange->fail(error.what());  // the others wait for this rank
+    throw;
+  }
 }
 
 void request_stop() noexcept {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/decoder_config.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::weights {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "plimsoll/model_config.h"
+#include "plimsoll/models.h"
 #include "weights/weights_file.h"
 
 namespace plimsoll {

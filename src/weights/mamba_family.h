@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/mamba.h"
+#include "plimsoll/models.h"
 #include "weights/tensor_names.h"
 
 namespace plimsoll::weights {

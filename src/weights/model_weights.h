@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/sliced_state.h"
-#include "plimsoll/model_config.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::weights {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plimsoll/decoder_config.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::weights {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/video_llm.h"
+#include "plimsoll/models.h"
 #include "weights/tensor_names.h"
 
 namespace plimsoll::weights {

@@ -11,7 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/sliced_state.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

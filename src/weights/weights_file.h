@@ -8,21 +8,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/sliced_state.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/export.h"
 
 namespace plimsoll {
-
-struct ExportOptions {
-  bool merge = false;          ///< add the adapters to the weights that they stand beside, and leave them out
-  std::optional<DType> dtype;  ///< of all floating-point weights; empty: as they are held, quantised ones bfloat16
-};
-
-struct ExportReport {
-  int64_t step = 0;     ///< steps that the checkpoint had been trained for
-  int64_t tensors = 0;  ///< written
-  int64_t merged = 0;   ///< of these, with an adapter added
-  int64_t bytes = 0;    ///< of the tensors
-};
 
 /// Writes the model's weights of a checkpoint, whole or not at all; quantised ones are taken apart. Merged weights are
 /// summed in float32 and rounded once; where 16-bit weights have kept more bits beside themselves

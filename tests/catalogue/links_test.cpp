@@ -1,5 +1,5 @@
 // The links of the catalogue: figures, names, and the cost of exchanges over them.
-#include "plimsoll/links.h"
+#include "plimsoll/devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,6 @@
 
 #include <fstream>
 
-#include "plimsoll/checkpoint.h"
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 #include "test_files.h"

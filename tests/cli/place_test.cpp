@@ -1,6 +1,6 @@
 #include "cli/cli_testing.h"
+#include "cli/placement_csv.h"
 #include "plimsoll/placement.h"
-#include "plimsoll/placement_csv.h"
 
 namespace plimsoll::cli_testing {
 namespace {

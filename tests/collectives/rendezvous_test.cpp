@@ -1,4 +1,4 @@
-#include "collectives/rendezvous.h"
+#include "plimsoll/ranks.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

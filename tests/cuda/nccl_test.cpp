@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "collectives/exchange_bits.h"
-#include "collectives/rendezvous.h"
 #include "cuda/needs_gpu.h"
+#include "plimsoll/ranks.h"
 #include "test_files.h"
 
 namespace plimsoll {

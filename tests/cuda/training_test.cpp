@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "cli/monitor/utilisation.h"
 #include "cuda/needs_gpu.h"
 #include "device/backend.h"
-#include "device/utilisation.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/models.h"
+#include "plimsoll/trace.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/equality.h"

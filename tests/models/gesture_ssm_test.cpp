@@ -8,6 +8,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll {
 namespace {

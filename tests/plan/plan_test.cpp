@@ -10,7 +10,7 @@
 #include "plan/trace_text.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

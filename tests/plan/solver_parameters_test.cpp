@@ -1,5 +1,4 @@
 // The limits of the searches have their effect, and ones that no search can work with are refused.
-#include "plimsoll/solver_parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "plimsoll/plan_scope.h"
 #include "record/plan_device.h"
+#include "record/plan_scope.h"
 #include "record/recorder.h"
 
 namespace plimsoll::testing {

@@ -10,7 +10,7 @@
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 #include "report/plan_page_data.h"
 #include "report/plan_page_testing.h"
 

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/models.h"
+#include "plimsoll/trace.h"
 #include "plimsoll/training.h"
 #include "rounds.h"
 #include "run/batches.h"

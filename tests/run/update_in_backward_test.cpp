@@ -8,8 +8,8 @@
 
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/models.h"
+#include "plimsoll/trace.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/equality.h"

@@ -1,4 +1,4 @@
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What makes a job fit that does not: changes of it, each of which is a job that fits.
-#include "plimsoll/advice.h"
+#include "plimsoll/plan_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

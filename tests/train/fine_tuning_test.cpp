@@ -18,6 +18,7 @@
 #include "ops/dtypes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"
+#include "plimsoll/training.h"
 #include "run/equality.h"
 #include "safetensors/safetensors.h"
 #include "thresholds.h"

@@ -12,6 +12,7 @@
 #include "ops/layers/rms_norm.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/models.h"
+#include "plimsoll/training.h"
 #include "run/equality.h"
 #include "run/training_runs.h"
 

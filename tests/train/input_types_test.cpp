@@ -5,6 +5,7 @@
 
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
+#include "plimsoll/training.h"
 #include "test_files.h"
 #include "train/micro_batches.h"
 

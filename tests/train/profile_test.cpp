@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/models.h"
+#include "plimsoll/trace.h"
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "test_files.h"

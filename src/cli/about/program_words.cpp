@@ -6,7 +6,6 @@
 
 #include "plimsoll/devices.h"
 #include "plimsoll/job.h"
-#include "plimsoll/links.h"
 
 namespace plimsoll::cli {
 namespace {

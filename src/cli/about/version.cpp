@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "cli/command.h"
-#include "ops/cpu_capability.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -24,9 +24,9 @@ std::string libtorch_version() {
 }
 
 // A wrong PLIMSOLL_CPU_CAPABILITY is an error of every command, but not of --version.
-std::string own_instructions() {
+std::string instructions() {
   try {
-    return std::string(name_of(cpu_capability()));
+    return std::string(own_instructions());
   } catch (const UserError&) {
     return "not known, because PLIMSOLL_CPU_CAPABILITY is wrong";
   }
@@ -44,7 +44,7 @@ std::string version_text() {
   add("CUDA", PLIMSOLL_BUILD_CUDA);
   add("FFmpeg", PLIMSOLL_BUILD_FFMPEG);
   add("compiler", PLIMSOLL_BUILD_COMPILER);
-  add("instructions", fmt::format("{} (own kernels), {} (libtorch)", own_instructions(), at::get_cpu_capability()));
+  add("instructions", fmt::format("{} (own kernels), {} (libtorch)", instructions(), at::get_cpu_capability()));
   return text;
 }
 

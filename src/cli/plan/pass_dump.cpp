@@ -10,9 +10,9 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "base/key_errors.h"
+#include "cli/screen/table.h"
 #include "cli/trace/trace_listing.h"
 #include "plimsoll/bytes.h"
-#include "report/table.h"
 
 namespace plimsoll::cli {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/json_output.h"
+#include "cli/screen/terminal.h"
 #include "plimsoll/train_job.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 

@@ -26,16 +26,16 @@
 #include "cli/plan/rank_counts.h"
 #include "cli/plan/what_if.h"
 #include "cli/plan_text.h"
+#include "cli/screen/terminal.h"
+#include "cli/screen/waiting.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"
-#include "job/missing_data.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
 #include "plimsoll/train_job.h"
-#include "report/terminal.h"
-#include "report/waiting.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "base/quoted.h"
 #include "cli/plan_text.h"
+#include "cli/screen/waiting.h"
 #include "cli/steady_seconds.h"
 #include "cli/stop_signals.h"
-#include "job/job_units.h"
 #include "plimsoll/bytes.h"
-#include "report/waiting.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 namespace {

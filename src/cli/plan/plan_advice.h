@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/json_output.h"
-#include "plimsoll/advice.h"
-#include "report/terminal.h"
+#include "cli/screen/terminal.h"
+#include "plimsoll/plan_job.h"
 
 namespace plimsoll::cli {
 

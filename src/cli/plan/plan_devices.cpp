@@ -6,10 +6,10 @@
 #include "cli/batch_words.h"
 #include "cli/plan/plan_report_json.h"
 #include "cli/plan_text.h"
-#include "job/job_units.h"
+#include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
-#include "report/table.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 

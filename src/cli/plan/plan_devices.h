@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/json_output.h"
+#include "cli/screen/terminal.h"
 #include "plimsoll/train_job.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 

@@ -7,9 +7,9 @@
 
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
-#include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 

@@ -7,8 +7,8 @@
 #include "cli/plan/plan_shares.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
-#include "job/job_units.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/job.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cli {
 namespace {

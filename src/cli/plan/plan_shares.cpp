@@ -5,10 +5,10 @@
 #include <cstdlib>
 
 #include "cli/plan_text.h"
-#include "plan/explain/module_bytes.h"
+#include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
-#include "report/table.h"
+#include "plimsoll/plan.h"
 
 namespace plimsoll::cli {
 namespace {

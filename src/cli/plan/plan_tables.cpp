@@ -10,12 +10,12 @@
 #include "cli/plan/plan_shares.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
-#include "job/job_units.h"
+#include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/job.h"
 #include "plimsoll/plan_page.h"
-#include "report/table.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cli {
 namespace {

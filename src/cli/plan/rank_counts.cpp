@@ -7,9 +7,9 @@
 #include "cli/plan/plan_ranks.h"
 #include "cli/plan/plan_report_json.h"
 #include "cli/plan_text.h"
-#include "job/job_units.h"
+#include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
-#include "report/table.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 

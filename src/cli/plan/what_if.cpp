@@ -8,12 +8,12 @@
 
 #include "base/bytes_up.h"
 #include "cli/plan_text.h"
+#include "cli/screen/progress.h"
+#include "cli/screen/table.h"
+#include "cli/screen/waiting.h"
 #include "cli/steady_seconds.h"
-#include "job/job_units.h"
 #include "plimsoll/bytes.h"
-#include "report/progress.h"
-#include "report/table.h"
-#include "report/waiting.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 namespace {

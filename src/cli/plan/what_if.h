@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "cli/json_output.h"
+#include "cli/screen/terminal.h"
 #include "cli/stop_signals.h"
 #include "plimsoll/train_job.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 

@@ -6,7 +6,7 @@
 
 #include "base/text_width.h"
 #include "cli/plan_text.h"
-#include "report/table.h"
+#include "cli/screen/table.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cli/json_output.h"
-#include "report/terminal.h"
-#include "train/hot_ops.h"
+#include "cli/screen/terminal.h"
+#include "plimsoll/plan_job.h"
 
 namespace plimsoll::cli {
 

@@ -12,16 +12,13 @@
 #include "cli/command.h"
 #include "cli/job_arguments.h"
 #include "cli/number_options.h"
+#include "cli/screen/terminal.h"
 #include "cli/trace/hot_listing.h"
 #include "cli/trace/trace_json.h"
 #include "cli/trace/trace_listing.h"
 #include "cli/value_checks.h"
 #include "plimsoll/devices.h"
-#include "plimsoll/machine.h"
 #include "plimsoll/train_job.h"
-#include "report/terminal.h"
-#include "run/op_times.h"
-#include "run/plan_options.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -50,17 +47,10 @@ struct TraceArguments {
   std::string gpu;
 };
 
-// Ops as they are timed here and now: what was on file may be of a machine that was busy.
-PlannedJob timed_job(const Job& job, double seconds) {
-  inspect_machine(threads_of(options_of(job)));  // the floors go by measured rates
-  if (seconds > 0) measure_machine(job, seconds, unix_seconds_now());
-  return plan_job(job);
-}
-
 int run_hot(const TraceArguments& arguments, const Job& job) {
   const Output& output = arguments.job.output;
   const bool here = arguments.gpu.empty() && job.device == "cpu";
-  const PlannedJob planned = here                    ? timed_job(job, arguments.measure_seconds)
+  const PlannedJob planned = here                    ? plan_by_timed_ops(job, arguments.measure_seconds)
                              : arguments.gpu.empty() ? plan_job(job)
                                                      : plan_job(job, target_of(require_device(arguments.gpu)));
   const std::string segment = arguments.listing.segment.value_or("");

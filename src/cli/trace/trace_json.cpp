@@ -1,6 +1,6 @@
 #include "cli/trace/trace_json.h"
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -11,10 +11,10 @@
 #include "base/quoted.h"
 #include "base/text_width.h"
 #include "cli/plan_text.h"
+#include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
-#include "report/table.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cli {
 namespace {

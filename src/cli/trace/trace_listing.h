@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/screen/terminal.h"
 #include "plimsoll/trace.h"
-#include "report/terminal.h"
 
 namespace plimsoll::cli {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/utilisation.h"
+#include "cli/monitor/utilisation.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {

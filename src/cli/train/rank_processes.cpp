@@ -24,7 +24,7 @@
 #include "base/text_width.h"
 #include "cli/standard_streams.h"
 #include "plimsoll/error.h"
-#include "train/rank_variables.h"
+#include "plimsoll/ranks.h"
 
 extern char** environ;
 

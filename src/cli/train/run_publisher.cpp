@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/process_start.h"
 #include "cli/plan_text.h"
-#include "job/job_units.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 namespace {

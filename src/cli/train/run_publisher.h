@@ -2,8 +2,8 @@
 // monitor looks.
 #pragma once
 
+#include "cli/monitor/run_status.h"
 #include "plimsoll/train_job.h"
-#include "report/run_status.h"
 
 namespace plimsoll::cli {
 

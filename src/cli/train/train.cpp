@@ -5,7 +5,6 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -18,6 +17,9 @@
 #include "cli/number_options.h"
 #include "cli/plan_json.h"
 #include "cli/plan_text.h"
+#include "cli/screen/fold.h"
+#include "cli/screen/table.h"
+#include "cli/screen/terminal.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "cli/train/rank_device.h"
@@ -25,15 +27,11 @@
 #include "cli/train/run_publisher.h"
 #include "cli/train/train_progress.h"
 #include "cli/value_checks.h"
-#include "collectives/rendezvous.h"
-#include "job/job_units.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
+#include "plimsoll/ranks.h"
 #include "plimsoll/train_job.h"
-#include "report/fold.h"
-#include "report/table.h"
-#include "report/terminal.h"
-#include "train/launcher.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -258,17 +256,10 @@ int run_ranks(const TrainArguments& all, const Job& job) {
   return run_rank_processes(processes);
 }
 
-/// Trains as one rank or alone; `signals` and `observer` are of the caller.
+/// Trains as one rank or alone.
 TrainReport trained(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
                     const std::optional<Rendezvous>& rendezvous) {
-  if (!rendezvous) return train_job(job, observer, profile);
-  const std::shared_ptr<Exchange> exchange = meet(*rendezvous);
-  try {
-    return train_job(job, observer, profile, exchange);
-  } catch (const std::exception& error) {
-    exchange->fail(error.what());  // the others wait for this rank
-    throw;
-  }
+  return train_job(job, observer, profile, rendezvous ? meet(*rendezvous) : nullptr);
 }
 
 /// A rank that writes nothing.

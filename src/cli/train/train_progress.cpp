@@ -10,9 +10,9 @@
 #include "base/text_width.h"
 #include "cli/batch_words.h"
 #include "cli/plan_text.h"
-#include "job/job_units.h"
+#include "cli/screen/terminal.h"
 #include "plimsoll/bytes.h"
-#include "report/terminal.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "cli/screen/progress.h"
+#include "cli/screen/waiting.h"
 #include "cli/stop_signals.h"
 #include "plimsoll/train_job.h"
-#include "report/progress.h"
-#include "report/waiting.h"
 
 namespace plimsoll::cli {
 

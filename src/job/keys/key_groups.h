@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "job/keys/keys.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::job {
 

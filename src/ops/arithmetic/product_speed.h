@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

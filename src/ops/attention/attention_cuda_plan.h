@@ -7,7 +7,7 @@
 
 #include "ops/attention/attention_plan.h"
 #include "ops/rows.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

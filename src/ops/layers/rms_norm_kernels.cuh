@@ -5,7 +5,7 @@
 
 #include "ops/device_support.cuh"
 #include "ops/host_device.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cuda {
 

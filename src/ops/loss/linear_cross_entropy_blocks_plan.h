@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "ops/loss/linear_cross_entropy_plan.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

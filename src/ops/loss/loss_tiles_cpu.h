@@ -9,7 +9,7 @@
 
 #include "ops/arithmetic/attention_rows_cpu.h"
 #include "ops/arithmetic/block_products_cpu.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

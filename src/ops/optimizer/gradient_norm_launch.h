@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::cuda {
 

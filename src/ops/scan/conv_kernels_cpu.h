@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "ops/scan/causal_conv_plan.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "ops/scan/ssd_scan_chunks.h"
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "plimsoll/dtype.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -1,8 +1,8 @@
 // What lies in the memory of a plan, and how much of it.
 #include <algorithm>
 
-#include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

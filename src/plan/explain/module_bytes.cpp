@@ -1,11 +1,11 @@
-#include "plan/explain/module_bytes.h"
+#include "plimsoll/plan.h"
 
 #include <algorithm>
 #include <map>
 #include <string_view>
 
 #include "plan/types/add_to_breakdown.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

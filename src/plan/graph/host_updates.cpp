@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

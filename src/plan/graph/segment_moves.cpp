@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,6 @@
 #include "plan/graph/copy_schedule.h"
 #include "plan/graph/rewrite.h"
 #include "plimsoll/cost_model.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

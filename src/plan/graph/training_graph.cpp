@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

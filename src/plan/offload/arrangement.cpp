@@ -1,6 +1,6 @@
 #include "plan/offload/arrangement.h"
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

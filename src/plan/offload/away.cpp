@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "plan/graph/segment_moves.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

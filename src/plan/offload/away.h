@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "plimsoll/cost_model.h"
-#include "plimsoll/solver_parameters.h"
+#include "plimsoll/plan.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

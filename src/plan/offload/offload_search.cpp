@@ -4,7 +4,7 @@
 #include <limits>
 #include <set>
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

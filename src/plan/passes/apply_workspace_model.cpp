@@ -1,6 +1,6 @@
 #include "plan/passes/apply_workspace_model.h"
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

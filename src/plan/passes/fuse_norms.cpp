@@ -6,7 +6,7 @@
 
 #include "plan/graph/rewrite.h"
 #include "plan/passes/buffer_use.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

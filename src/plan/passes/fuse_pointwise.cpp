@@ -7,7 +7,7 @@
 #include "plan/graph/rewrite.h"
 #include "plan/passes/buffer_use.h"
 #include "plan/passes/fused_group.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "plan/graph/rewrite.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

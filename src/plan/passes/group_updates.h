@@ -5,7 +5,7 @@
 // whatever it works on, and a small one has work for one thread only.
 #pragma once
 
-#include "plimsoll/solver_parameters.h"
+#include "plimsoll/plan.h"
 #include "plimsoll/trace.h"
 #include "trace/update_group.h"
 

@@ -4,7 +4,7 @@
 
 #include "plan/graph/host_updates.h"
 #include "plan/graph/segment_moves.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "cost/exchange_cost.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

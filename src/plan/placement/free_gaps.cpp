@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

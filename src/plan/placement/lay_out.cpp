@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "plan/types/add_to_breakdown.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/placement.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/graph/training_graph.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 

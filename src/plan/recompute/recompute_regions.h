@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "plan/graph/training_graph.h"
-#include "plimsoll/solver_parameters.h"
+#include "plimsoll/plan.h"
 
 namespace plimsoll {
 

@@ -21,7 +21,7 @@
 
 #include "plan/recompute/choice_bytes.h"
 #include "plan/recompute/recompute_regions.h"
-#include "plimsoll/solver_parameters.h"
+#include "plimsoll/plan.h"
 
 namespace plimsoll {
 

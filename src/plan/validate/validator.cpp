@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/explain/module_bytes.h"
+#include "plimsoll/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

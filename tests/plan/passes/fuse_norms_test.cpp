@@ -8,8 +8,8 @@
 #include "plan/passes/fuse_pointwise.h"
 #include "plan/recorded_ops.h"
 #include "plan/validate/validator.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

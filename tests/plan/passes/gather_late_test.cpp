@@ -7,7 +7,7 @@
 
 #include "plan/recorded_ops.h"
 #include "plan/trace_text.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include "cost/cost.h"
 #include "plan/placement/lay_out.h"
 #include "plan/validate/validator.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/trace.h"
 #include "trace/pointwise.h"
 
 namespace plimsoll {

@@ -11,8 +11,8 @@
 #include "plan/pipeline.h"
 #include "plan/random_trace.h"
 #include "plan/validate/validator.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/trace.h"
 #include "rounds.h"
 
 namespace plimsoll {

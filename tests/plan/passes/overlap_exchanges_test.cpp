@@ -10,8 +10,8 @@
 #include <random>
 
 #include "plan/trace_text.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {

@@ -12,8 +12,8 @@
 #include "plan/recompute/recompute_search.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/trace.h"
 #include "rounds.h"
 
 namespace plimsoll {

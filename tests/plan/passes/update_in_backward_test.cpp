@@ -10,7 +10,7 @@
 #include "plan/random_trace.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"
-#include "plimsoll/liveness.h"
+#include "plimsoll/trace.h"
 #include "rounds.h"
 
 namespace plimsoll {

@@ -1,0 +1,14 @@
+// Reads when a process began, which tells it from a later process with its number.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace plimsoll {
+
+/// Returns when the process began, in ticks of the kernel's clock since the machine's start (field 22 of
+/// /proc/PID/stat, see proc(5)). Returns nothing if there is no such process, or all that is left of it is an exit code
+/// that nobody has asked for.
+std::optional<int64_t> process_start_of(int64_t pid);
+
+}  // namespace plimsoll

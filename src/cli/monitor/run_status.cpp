@@ -1,0 +1,216 @@
+#include "cli/monitor/run_status.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/process_start.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLongestStatus = 1 << 20;
+constexpr size_t kMostRuns = 1000;
+constexpr size_t kMostRoles = 32;
+constexpr size_t kMostRanks = 1024;
+
+double finite(double value) {
+  return std::isfinite(value) ? value : 0;
+}
+
+std::string text_of(const RunStatus& status) {
+  Json roles = Json::array();
+  for (const RoleBytes& each : status.roles) roles.push_back({{"role", each.role}, {"planned", each.planned}});
+  Json ranks = Json::array();
+  for (const RankStatus& each : status.ranks) {
+    if (ranks.size() == kMostRanks) break;
+    ranks.push_back({{"host", each.host},
+                     {"pid", each.pid},
+                     {"planned_bytes", each.planned_bytes},
+                     {"used_bytes", each.used_bytes},
+                     {"exchange_seconds", finite(each.exchange_seconds)},
+                     {"train_seconds", finite(each.train_seconds)}});
+  }
+  return Json{{"pid", status.pid},
+              {"process_start", status.process_start},
+              {"job", status.job},
+              {"device", status.device},
+              {"state", status.state},
+              {"step", status.step},
+              {"max_steps", status.max_steps},
+              {"epoch", status.epoch},
+              {"loss", finite(status.loss)},
+              {"learning_rate", finite(status.learning_rate)},
+              {"units_per_second", finite(status.units_per_second)},
+              {"step_seconds", finite(status.step_seconds)},
+              {"unit", status.unit},
+              {"budget_bytes", status.budget_bytes},
+              {"planned_bytes", status.planned_bytes},
+              {"used_bytes", status.used_bytes},
+              {"host_budget_bytes", status.host_budget_bytes},
+              {"host_planned_bytes", status.host_planned_bytes},
+              {"roles", roles},
+              {"ranks", ranks},
+              {"started", status.started},
+              {"updated", status.updated}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A field that is missing keeps its default.
+template <typename Value>
+void read_field(const Json& json, const char* name, Value& value) {
+  if (const auto found = json.find(name); found != json.end()) value = found->template get<Value>();
+}
+
+// Other programs can write into the folder of the same user: nothing is taken on trust.
+std::optional<RunStatus> status_in(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(kLongestStatus + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (text.empty() || text.size() > kLongestStatus) return std::nullopt;
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    RunStatus status;
+    status.pid = json.at("pid");
+    status.process_start = json.at("process_start");
+    read_field(json, "job", status.job);
+    read_field(json, "device", status.device);
+    read_field(json, "state", status.state);
+    read_field(json, "step", status.step);
+    read_field(json, "max_steps", status.max_steps);
+    read_field(json, "epoch", status.epoch);
+    read_field(json, "loss", status.loss);
+    read_field(json, "learning_rate", status.learning_rate);
+    read_field(json, "units_per_second", status.units_per_second);
+    read_field(json, "step_seconds", status.step_seconds);
+    read_field(json, "unit", status.unit);
+    read_field(json, "budget_bytes", status.budget_bytes);
+    read_field(json, "planned_bytes", status.planned_bytes);
+    read_field(json, "used_bytes", status.used_bytes);
+    read_field(json, "host_budget_bytes", status.host_budget_bytes);
+    read_field(json, "host_planned_bytes", status.host_planned_bytes);
+    read_field(json, "started", status.started);
+    read_field(json, "updated", status.updated);
+    if (const auto roles = json.find("roles"); roles != json.end())
+      for (const Json& role : *roles) {
+        if (status.roles.size() == kMostRoles) break;
+        status.roles.push_back({role.at("role"), role.at("planned")});
+      }
+    if (const auto ranks = json.find("ranks"); ranks != json.end())
+      for (const Json& rank : *ranks) {
+        if (status.ranks.size() == kMostRanks) break;
+        RankStatus& of = status.ranks.emplace_back();
+        read_field(rank, "host", of.host);
+        read_field(rank, "pid", of.pid);
+        read_field(rank, "planned_bytes", of.planned_bytes);
+        read_field(rank, "used_bytes", of.used_bytes);
+        read_field(rank, "exchange_seconds", of.exchange_seconds);
+        read_field(rank, "train_seconds", of.train_seconds);
+      }
+    return status;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+bool is_ours(const std::filesystem::path& folder) {
+  struct stat found {};
+  return lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
+         (found.st_mode & 022) == 0;
+}
+
+bool is_absolute(const char* folder) {
+  return folder != nullptr && *folder == '/';
+}
+
+// The first that is there or can be made is written to; all are looked at.
+std::vector<std::filesystem::path> places(bool also_elsewhere) {
+  if (const char* chosen = std::getenv("PLIMSOLL_RUNTIME_DIR"); is_absolute(chosen)) return {chosen};
+  std::vector<std::filesystem::path> places;
+  const std::string user = std::to_string(geteuid());
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); is_absolute(runtime))
+    places.push_back(std::filesystem::path(runtime) / "plimsoll");
+  if (also_elsewhere) places.push_back("/run/user/" + user + "/plimsoll");
+  places.push_back("/tmp/plimsoll-" + user);
+  return places;
+}
+
+std::vector<RunStatus> live_runs_in(const std::filesystem::path& folder) {
+  std::vector<RunStatus> runs;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (runs.size() == kMostRuns) break;
+    const std::filesystem::path& file = entry.path();
+    if (file.extension() != ".json" || !entry.is_regular_file(error)) continue;
+    const auto status = status_in(file);
+    if (!status || file.stem() != std::to_string(status->pid) || status->pid <= 0) continue;
+    if (process_start_of(status->pid) == status->process_start)
+      runs.push_back(*status);
+    else
+      std::filesystem::remove(file, error);
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> runtime_folder() {
+  for (const std::filesystem::path& folder : places(/*also_elsewhere=*/false))
+    if ((mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) && is_ours(folder)) return folder;
+  return std::nullopt;
+}
+
+std::vector<std::filesystem::path> runtime_folders() {
+  std::vector<std::filesystem::path> there;
+  for (const std::filesystem::path& folder : places(/*also_elsewhere=*/true))
+    if (is_ours(folder) && std::ranges::find(there, folder) == there.end()) there.push_back(folder);
+  return there;
+}
+
+RunStatusFile::RunStatusFile(std::optional<std::filesystem::path> folder) {
+  if (folder) path_ = *folder / (std::to_string(getpid()) + ".json");
+}
+
+RunStatusFile::~RunStatusFile() {
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
+// Not through AtomicFile: it syncs the disk, which a file that lives for half a second need not.
+void RunStatusFile::write(const RunStatus& status) noexcept {
+  if (path_.empty()) return;
+  try {
+    const std::string text = text_of(status), aside = path_.string() + ".new";
+    unlink(aside.c_str());
+    const int file = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0) return;
+    const bool whole = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    close(file);
+    if (whole)
+      rename(aside.c_str(), path_.c_str());
+    else
+      unlink(aside.c_str());
+  } catch (...) {  // nothing that a run should end for
+  }
+}
+
+std::vector<RunStatus> live_runs(const std::vector<std::filesystem::path>& folders) {
+  std::vector<RunStatus> runs;
+  for (const std::filesystem::path& folder : folders) std::ranges::move(live_runs_in(folder), std::back_inserter(runs));
+  std::ranges::sort(runs, {}, &RunStatus::started);
+  return runs;
+}
+
+}  // namespace plimsoll

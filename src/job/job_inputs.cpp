@@ -1,0 +1,37 @@
+#include <fmt/format.h>
+
+#include "job/keys/data_kind.h"
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+
+std::vector<JobInput> inputs_of(const Job& job) {
+  std::vector<JobInput> inputs;
+  if (job.data.type != "synthetic") {
+    for (const std::filesystem::path& file : job.data.files) inputs.push_back({"one of data.files", file});
+    Job copy = job;
+    if (const auto& kind = job::data_kind(job.data.type); kind.paths)
+      for (const std::filesystem::path* path : kind.paths(copy)) inputs.push_back({"one of the data's files", *path});
+  }
+  inputs.push_back({"data.tokenizer_file", job.data.tokenizer_file});
+  if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")
+    inputs.push_back({"checkpoint.resume", job.checkpoint.resume});
+  try {
+    if (!job.checkpoint.directory.empty())
+      for (const auto& [step, file] : checkpoints_in(job.checkpoint.directory))
+        inputs.push_back({fmt::format("the checkpoint of step {}", step), file});
+  } catch (const UserError&) {  // a folder that cannot be listed: whoever trains hears of it
+  }
+  const ModelConfig& model = job.model;
+  inputs.insert(inputs.end(), {{"model.weights", model.weights},
+                               {"model.config", model.config},
+                               {"model.llm.weights", model.llm_weights},
+                               {"model.llm.config", model.llm_config},
+                               {"model.vision.weights", model.vision_weights},
+                               {"model.vision.config", model.vision_config}});
+  std::erase_if(inputs, [](const JobInput& input) { return input.file.empty(); });
+  return inputs;
+}
+
+}  // namespace plimsoll

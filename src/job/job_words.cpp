@@ -1,0 +1,23 @@
+#include <utility>
+
+#include "job/values/many_devices.h"
+#include "plimsoll/job.h"
+
+namespace plimsoll {
+namespace {
+
+DevicesWord::Kind kind_of(job::DevicesAnswer::Kind kind) {
+  using Kind = job::DevicesAnswer::Kind;
+  if (kind == Kind::meant) return DevicesWord::Kind::key;
+  return kind == Kind::taken ? DevicesWord::Kind::needless : DevicesWord::Kind::refused;
+}
+
+}  // namespace
+
+std::optional<DevicesWord> devices_word(std::string_view word, std::string_view value) {
+  std::optional<job::DevicesAnswer> answer = job::answer_of_devices(word, value);
+  if (!answer) return std::nullopt;
+  return DevicesWord{kind_of(answer->kind), std::move(answer->key), std::move(answer->what)};
+}
+
+}  // namespace plimsoll

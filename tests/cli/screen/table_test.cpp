@@ -1,0 +1,151 @@
+#include "cli/screen/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text_width.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(DisplayWidth, CountsColumnsNotBytes) {
+  EXPECT_EQ(display_width(""), 0u);
+  EXPECT_EQ(display_width("plain"), 5u);
+  EXPECT_EQ(display_width("größe µs …"), 10u);
+  EXPECT_EQ(display_width("e\u0301"), 1u);
+  EXPECT_EQ(display_width("層"), 2u);
+  EXPECT_EQ(display_width("\U0001F680"), 2u);
+  EXPECT_EQ(display_width("\xff\xc3"), 2u);  // no UTF-8
+  EXPECT_EQ(display_width("\xe5\xb1"), 2u);  // a character cut short
+  EXPECT_EQ(display_width("\xf0\x9f"
+                          "ab"),
+            4u);  // the same, with other text behind
+}
+
+TEST(FitWidth, CutsBetweenCharacters) {
+  EXPECT_EQ(fit_width("abcdef", 3), "abc");
+  EXPECT_EQ(fit_width("abc", 30), "abc");
+  EXPECT_EQ(fit_width("a層b", 2), "a");
+  EXPECT_EQ(fit_width("a層b", 3), "a層");
+  EXPECT_EQ(fit_width("äe\u0301x", 2), "äe\u0301");
+  EXPECT_EQ(fit_width("x", 0), "");
+}
+
+TEST(WithoutControls, HidesEscapesAndLineBreaks) {
+  EXPECT_EQ(without_controls("a\nb\x1b[2J\x7f ü 層"), "a?b?[2J? ü 層");
+  EXPECT_EQ(without_controls("\x9b"
+                             "2J"),
+            "?2J");
+  EXPECT_EQ(without_controls("\u009b2J"), "?2J");
+}
+
+TEST(Table, AlignsColumnsAndRules) {
+  Table table({{"", Align::left}, {"planned", Align::right}, {"used", Align::right}}, "Memory at the peak");
+  table.add_row({"parameters", "4.00 GiB", "4.00 GiB"});
+  table.add_row({"activations", "12.20 GiB", "1.2 GiB"});
+  table.add_rule();
+  table.add_row({"total", "16.20 GiB"});
+  EXPECT_EQ(table.to_string(),
+            "Memory at the peak\n"
+            "\n"
+            "               planned      used\n"
+            "--------------------------------\n"
+            "parameters    4.00 GiB  4.00 GiB\n"
+            "activations  12.20 GiB   1.2 GiB\n"
+            "--------------------------------\n"
+            "total        16.20 GiB\n");
+}
+
+TEST(Table, WithoutNamesThereIsNoHeader) {
+  Table table({{""}, {""}});
+  table.add_row({"a", "1"});
+  table.add_row({"bcd", "2"});
+  EXPECT_EQ(table.to_string(), "a    1\nbcd  2\n");
+}
+
+TEST(Table, WideAndCombiningCharactersLineUp) {
+  Table table({{"name"}, {"n", Align::right}});
+  table.add_row({"層", "1"});
+  table.add_row({"größe", "22"});
+  EXPECT_EQ(table.to_string(),
+            "name    n\n"
+            "---------\n"
+            "層      1\n"
+            "größe  22\n");
+}
+
+TEST(Table, BoldOnlyWhenTold) {
+  Table table({{"name"}}, "Title");
+  table.add_row({"x"});
+  EXPECT_THAT(table.to_string(), Not(HasSubstr("\x1b")));
+  EXPECT_EQ(table.to_string(Screen{.bold = true}), "\x1b[1mTitle\x1b[0m\n\n\x1b[1mname\x1b[0m\n----\nx\n");
+}
+
+TEST(Table, CellsCannotBreakTheTable) {
+  Table table({{"name"}});
+  table.add_row({"a\nb\x1b[31m"});
+  EXPECT_THAT(table.to_string(), HasSubstr("a?b?[31m\n"));
+}
+
+// One table on screens of falling width: what stands beside goes below, what can be done without goes, the widest of
+// what can be shortened is.
+TEST(Table, FitsTheScreen) {
+  Table table({{.name = "operator", .fit = Fit::end, .least = 8},
+               {"time", Align::right},
+               {.name = "floor", .align = Align::right, .drop = 1},
+               {.name = "module", .fit = Fit::middle, .least = 8},
+               {.name = "settings", .fit = Fit::below}},
+              "Ops by time");
+  table.add_row({"plimsoll::attention", "1.0 ms", "0.5 ms", "layers.0.attention", "32-true, micro batch 8 x 2"});
+  const auto at = [&](size_t columns) { return table.to_string(Screen{.columns = columns}); };
+  EXPECT_EQ(at(100),
+            "Ops by time\n\n"
+            "operator               time   floor  module              settings\n"
+            "-----------------------------------------------------------------------------------\n"
+            "plimsoll::attention  1.0 ms  0.5 ms  layers.0.attention  32-true, micro batch 8 x 2\n");
+  EXPECT_EQ(at(60),
+            "Ops by time\n\n"
+            "operator               time   floor  module\n"
+            "-------------------------------------------------------\n"
+            "plimsoll::attention  1.0 ms  0.5 ms  layers.0.attention\n"
+            "  32-true, micro batch 8 x 2\n");
+  EXPECT_EQ(at(40),
+            "Ops by time\n\n"
+            "operator       time   floor  module\n"
+            "----------------------------------------\n"
+            "plimsoll::…  1.0 ms  0.5 ms  lay…tention\n"
+            "  32-true, micro batch 8 x 2\n");
+  EXPECT_EQ(at(26),
+            "Ops by time\n\n"
+            "operator    time  module\n"
+            "--------------------------\n"
+            "plimsol…  1.0 ms  la…ntion\n"
+            "  32-true, micro batch\n"
+            "    8 x 2\n");
+  EXPECT_TRUE(table.shows("floor", Screen{.columns = 60}));
+  EXPECT_FALSE(table.shows("floor", Screen{.columns = 26}));
+  EXPECT_TRUE(table.shows("settings", Screen{.columns = 26}));
+}
+
+TEST(Table, FoldsProse) {
+  Table table({{""}, {.fit = Fit::fold, .least = 5}});
+  table.add_row({"optimizer", "adamw, state 8bit, weights stochastic"});
+  table.add_row({"step", "3 ms"});
+  EXPECT_EQ(table.to_string(Screen{.columns = 30}),
+            "optimizer  adamw, state 8bit,\n"
+            "           weights stochastic\n"
+            "step       3 ms\n");
+}
+
+TEST(Table, TooManyCellsAreOurBug) {
+  Table table({{"name"}});
+  EXPECT_THROW(table.add_row({"a", "b"}), InternalError);
+  EXPECT_THROW(Table(std::vector<Column>()), InternalError);
+}
+
+}  // namespace
+}  // namespace plimsoll
