@@ -1,5 +1,6 @@
 // A model and a loss of your own, trained inside a memory budget: usage: own_model [BUDGET, for example 6MiB]
 #include <plimsoll/bytes.h>
+#include <plimsoll/error.h>
 #include <plimsoll/training.h>
 #include <torch/torch.h>
 
