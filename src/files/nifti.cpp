@@ -24,6 +24,8 @@ constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffs
                  kIntercept = 116, kUnits = 123, kSformCode = 254, kSform = 280, kMagic = 344;
 constexpr uint32_t kNifti2HeaderBytes = 540;
 constexpr size_t kStreamed = size_t{1} << 20;
+// A volume grows by pieces of so many bytes.
+constexpr int64_t kVolumePiece = int64_t{1} << 24;
 constexpr int64_t kFirstVoxel = 352;  // behind the header and a flag of four bytes
 
 constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType::int32,  NiftiType::float32,
@@ -309,7 +311,7 @@ NiftiVolume read_nifti(const std::filesystem::path& file) {
   // Addresses of the whole volume, which layout_of() has bounded. Memory grows with the bytes that are really there.
   volume.bytes.reserve(static_cast<size_t>(bytes));
   for (int64_t done = 0; done < bytes;) {
-    const int64_t piece = std::min<int64_t>(bytes - done, kPiece);
+    const int64_t piece = std::min<int64_t>(bytes - done, kVolumePiece);
     volume.bytes.resize(static_cast<size_t>(done + piece));
     reader.read(std::span(volume.bytes).subspan(static_cast<size_t>(done)), "the voxels");
     done += piece;

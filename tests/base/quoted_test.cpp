@@ -49,6 +49,15 @@ TEST(WithoutControls, NothingActsOnATerminalOrTurnsALine) {
             "caf\u00e9 \u65e5\u672c \u202f\u2065\u206a \U0001f6a2");
 }
 
+// A terminal that takes such bytes one by one would see a C1 control.
+TEST(WithoutControls, CharactersLongerThanTheyNeedBeAreBytes) {
+  EXPECT_EQ(without_controls("\xe0\x82\xa9"), "\xe0?\xa9");
+  EXPECT_EQ(without_controls("\xf0\x82\x82\xac"), "\xf0??\xac");
+  EXPECT_EQ(without_controls("\xed\xa0\x9b"), "\xed\xa0?");     // a surrogate
+  EXPECT_EQ(without_controls("\xf4\x90\x80\x80"), "\xf4???");   // beyond Unicode
+  EXPECT_EQ(without_controls("\xed\x9f\xbf"), "\xed\x9f\xbf");  // U+D7FF
+}
+
 TEST(CleanErrors, MessagesAreCleanedAndKindsKept) {
   EXPECT_EQ(with_clean_errors([] { return 3; }), 3);
   try {
