@@ -152,6 +152,7 @@ def main():
     parser.add_argument("--total", type=float, help="seconds of fuzzing in all, instead of --seconds")
     parser.add_argument("--jobs", type=int, default=1, help="targets at a time")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations; 0: another one each time")
+    parser.add_argument("--no-build", action="store_true", help="run the programs as they are")
     parser.add_argument("--coverage", action="store_true", help="replay with line coverage")
     arguments = parser.parse_args()
     all_targets = sorted(each.name.removesuffix("_fuzz.cpp") for each in SOURCES.glob("*_fuzz.cpp"))
@@ -162,7 +163,8 @@ def main():
     folder = ROOT / "build/fuzz"
     if arguments.coverage:
         return coverage(targets, folder)
-    build(folder, False, targets)
+    if not arguments.no_build:
+        build(folder, False, targets)
     # A target without its library (libtorch) is left out.
     targets = [each for each in targets if (folder / f"{each}_fuzz").is_file()]
     seconds = arguments.seconds if arguments.total is None else arguments.total / len(targets)

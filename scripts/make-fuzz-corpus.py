@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the first inputs of every fuzz target into tests/fuzz/corpus/TARGET/seed-NAME: small valid files, made here.
 
-Files beside them in those folders are inputs of finds and of earlier fuzzing; they stay.
+Files beside them in those folders are inputs of finds and of earlier fuzzing; they stay. The target media_seeds of
+tests/fuzz/CMakeLists.txt makes the videos and sounds that an encoder has to make.
 """
 import base64
 import ctypes
@@ -10,7 +11,6 @@ import gzip
 import io
 import json
 import pathlib
-import random
 import struct
 import wave
 import zipfile
@@ -62,6 +62,13 @@ def make_safetensors():
     put("safetensors", "hashes", safetensors({"weight": ("F32", [2, 3], weight)},
                                              {"step": "3", "hash:weight": f"{xxh3(weight):016x}"}))
     put("safetensors", "empty", safetensors({}))
+    info = {"format_version": 2, "step": 3, "position": 12, "epoch": 0, "counters": {"loss_scale": "1"},
+            "origin": {"model.type": "decoder", "model.hidden_size": "4"}}
+    state = {"weight": ("F32", [2, 3], weight), "optimizer.exp_avg.weight": ("F32", [2, 3], weight),
+             "optimizer.step": ("I64", [], struct.pack("<q", 3)), "bias": ("BF16", [3], bytes(6))}
+    put("checkpoint", "whole", safetensors(state, {"plimsoll.checkpoint": json.dumps(info)}))
+    info["origin"]["model.hidden_size"] = "8"
+    put("checkpoint", "other", safetensors({"weight": ("F16", [2], b"\0\0\0\0")}, {"plimsoll.checkpoint": json.dumps(info)}))
 
 
 def make_index():
@@ -307,17 +314,116 @@ def make_jobs():
                                                                                   hidden_act="quick_gelu")}), prep)
 
 
+# Lists, labels, caches.
+
+
+def hash_bytes(data):
+    """src/base/hash.h"""
+    value = 14695981039346656037
+    for byte in data:
+        value = (value ^ byte) * 1099511628211 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def make_lists(arrays):
+    vectors = safetensors({name: ("F32", [2], floats(1, 2)) for name in ("face", "house")})
+    put("labels", "runs", "face 0\nhouse 0\nface 1\n", vectors)
+    put("labels", "names", "# a comment\n1 left hippocampus\n37\tright amygdala\n", "left*")
+    put("clip_list", "parts", "# videos\na.mp4\ta cat\nb.mp4\ta dog\t1.5\t3\r\nb.mp4\ta dog again\t10\t30\n")
+    put("picture_list", "table", "image,mask,structure,value,split\na.png,b.png,nucleus,1,train\nc.png,d.png,,3,test\n",
+        "1 nucleus\n2 wall\n")
+    put("picture_list", "lines", '{"image": "a.png", "mask": "b.png", "prompt": "find it", "answer": "here"}\n'
+        '{"image": "a.png", "mask": "b.png", "value": 2}\n', "1 nucleus\n")
+    put("series", "table", "series,label,time,x,y\ntake1,swipe,0.0,0.1,0.2\ntake1,swipe,0.01,0.1,?\ntake2,circle,0,0.4,nan\n")
+    put("series", "one", "time;x\n0;1,5\n1;2\n")
+    put("series", "array", arrays["vectors"], arrays["labels"])
+    for name in ("stored", "deflated"):
+        put("series", name, (CORPUS / f"npz/seed-{name}").read_bytes())
+    put("fmri", "table", "a,b,c\n1,2,3\n4,5e1,-6\n", b"")
+    put("fmri", "blanks", "1 2\n3 4\n", b"")
+    scan = nifti(16, 32, (2, 1, 1, 3), floats(1, 2, 3, 4, 5, 7))
+    put("fmri", "scan", scan, b"")
+    put("fmri", "masked", scan, nifti(2, 8, (2, 1, 1), b"\1\0"))
+    put("fmri", "array", npy("<f4", "(4, 3)", floats(*range(12))), b"")
+    put("fmri", "array-masked", npy("<i2", "(1, 2, 1, 3)", struct.pack("<6h", *range(6))), npy("|u1", "(1, 2, 1)", b"\1\0"))
+
+
+def make_caches():
+    for name, vocabulary, tokens in (("narrow", 300, struct.pack("<5H", 1, 2, 299, 0, 7)),
+                                     ("wide", 70_000, struct.pack("<3I", 1, 69_999, 5)), ("outside", 3, struct.pack("<2H", 1, 3))):
+        width = 2 if vocabulary <= 65536 else 4
+        checksums = struct.pack("<Q", xxh3(tokens))
+        trailer = struct.pack("<QIIQQQQ", 0x316B6F746D696C70, 2, width, vocabulary, len(tokens) // width, 9, xxh3(checksums))
+        put("token_file", name, tokens + checksums + trailer + struct.pack("<Q", hash_bytes(trailer)))
+    pixels = bytes(range(96))
+    put("frame_cache", "two", b"PLFRAMES" + struct.pack("<QQQQ", 1, 0x0123456789ABCDEF, len(pixels), xxh3(pixels)) + pixels)
+    mel, frames = floats(*range(6)), bytes(range(24))
+    hashes = struct.pack("<QQ", xxh3(mel), xxh3(frames))
+    put("stimulus_cache", "two", safetensors({"mel": ("F32", [2, 3], mel), "frames": ("U8", [2, 2, 2, 3], frames),
+                                              "hashes": ("I64", [2], hashes)}, {"plimsoll.seconds": "1"}))
+
+
+# Pictures, videos, sound.
+
+
+def png(width, height, bits, color, rows, palette=b"", interlaced=0):
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlaced)) +
+            (chunk(b"PLTE", palette) if palette else b"") + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+# A gray JPEG of 8 x 8 pixels: one table, one code for each kind of number.
+JPEG = (b"\xff\xd8\xff\xdb\0\x43\0" + b"\1" * 64 + b"\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0" +
+        b"\xff\xc4\0\x14\0\1" + b"\0" * 15 + b"\0" + b"\xff\xc4\0\x14\x10\1" + b"\0" * 15 + b"\0" +
+        b"\xff\xda\0\x08\1\1\0\0\x3f\0" + b"\x3f" + b"\xff\xd9")
+
+
+def make_pictures():
+    put("picture", "gray", png(3, 2, 8, 0, b"\0\1\2\3\0\4\5\6"))
+    put("picture", "gray16", png(2, 1, 16, 0, b"\0\1\2\3\4"))
+    put("picture", "bits", png(9, 2, 2, 0, b"\0\x1b\x1b\x40" * 2))
+    put("picture", "palette", png(4, 1, 4, 3, b"\0\x01\x23", bytes(range(12))))
+    put("picture", "colors", png(2, 2, 8, 6, b"\0" + bytes(8) + b"\1" + bytes(range(8))))
+    put("picture", "interlaced", png(2, 2, 8, 2, b"\0\1\2\3" + b"\0\4\5\6" + b"\0\1\2\3\4\5\6", interlaced=1))
+    put("picture", "jpeg", JPEG)
+
+    def y4m(kind, planes):
+        return f"YUV4MPEG2 W4 H4 F10:1 Ip A1:1 {kind}\n".encode() + b"".join(
+            b"FRAME\n" + bytes(90 + 9 * i for _ in range(planes)) for i in range(6))
+
+    put("media", "y4m", y4m("C420jpeg", 24))
+    put("media", "y4m-444", y4m("C444", 48))
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as sound:
+        sound.setnchannels(2)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(struct.pack("<400h", *(i * 37 % 2000 for i in range(400))))
+    put("media", "wav", stream.getvalue())
+    put("media", "au", b".snd" + struct.pack(">IIIII", 24, 160, 1, 8000, 1) + bytes(range(160)))
+    gif = b"GIF89a\4\0\4\0\x80\0\0\0\0\0\xff\xff\xff"
+    for _ in range(6):
+        gif += b"\x21\xf9\4\4\x0a\0\0\0\x2c\0\0\0\0\4\0\4\0\0\2\4\x84\x8f\x09\5\0"
+    put("media", "gif", gif + b"\x3b")
+    put("media", "aiff", b"FORM" + struct.pack(">I", 4 + 26 + 16 + 160) + b"AIFFCOMM" + struct.pack(">IhIh", 18, 1, 80, 16) +
+        b"\x40\x0b\xfa\0\0\0\0\0\0\0" + b"SSND" + struct.pack(">III", 168, 0, 0) + bytes(160))
+
+
 def main():
-    random.seed(1)
     make_safetensors()
     make_index()
     make_gguf()
     make_tokenizers()
     make_sentencepiece()
     make_nifti()
-    make_numpy()
+    arrays = make_numpy()
     make_tables()
     make_jobs()
+    make_lists(arrays)
+    make_caches()
+    make_pictures()
     count = sum(1 for _ in CORPUS.glob("*/seed-*"))
     print(f"==> {count} inputs in {CORPUS.relative_to(ROOT)}")
 

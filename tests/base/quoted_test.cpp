@@ -20,6 +20,13 @@ TEST(InQuotes, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(one_line(std::string(59, 'x') + "\u00e9tat"), std::string(59, 'x') + "...");
 }
 
+TEST(FewNames, AreAtMostTwelveEachOnOneLine) {
+  EXPECT_EQ(few_names({}), "");
+  EXPECT_EQ(few_names({"a\nb", "c"}), "a?b, c");
+  EXPECT_EQ(few_names(std::vector<std::string>(12, "a")), "a, a, a, a, a, a, a, a, a, a, a, a");
+  EXPECT_EQ(few_names(std::vector<std::string>(13, "a")), "a, a, a, a, a, a, a, a, a, a, a, a, ...");
+}
+
 const std::vector<std::string> kControls = {std::string(1, '\0'),
                                             "\t",
                                             "\x1b",
