@@ -5,6 +5,7 @@
 #   scripts/setup.sh            everything
 #   scripts/setup.sh packages   only the Debian packages
 #   scripts/setup.sh torch      only .venv
+#   scripts/setup.sh fuzz      only clang with libFuzzer, and the packages that the fuzz targets need
 #   scripts/setup.sh doxygen    only doxygen, which writes the reference of the public headers
 #   scripts/setup.sh lists      the lists that apt-get downloads by, where a slim image left them out
 #
@@ -24,6 +25,8 @@ readonly packages=(
   libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libsentencepiece-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
 )
+# clang with libFuzzer.
+readonly fuzz_packages=(clang libclang-rt-dev)
 readonly venv=.venv
 readonly stamp=$venv/.plimsoll-torch
 
@@ -198,7 +201,8 @@ case "${1:-all}" in
     ;;
   packages) install_packages "${packages[@]}" ;;
   doxygen) install_packages doxygen ;;
+  fuzz) install_packages "${packages[@]}" "${fuzz_packages[@]}" ;;
   lists) ensure_lists ;;
   torch) install_torch ;;
-  *) die "unknown part '$1': packages, torch, doxygen, lists, or nothing for the first two" ;;
+  *) die "unknown part '$1': packages, torch, fuzz, doxygen, lists, or nothing for the first two" ;;
 esac
