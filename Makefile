@@ -113,6 +113,17 @@ asan: setup ## Tests of base, record, plan and run under the address and undefin
 	@echo "==> test: build/ under sanitizers (base record plan run)"
 	@ctest --preset checked -j$(TEST_JOBS) $(CTEST_ARGS)
 
+# What reads files from outside, in a build of its own with clang. TARGET names some targets: TARGET='job csv'.
+.PHONY: fuzz
+fuzz: ## Fuzz the readers with clang, FUZZ_SECONDS=60 each (TARGET='job csv' for some, ARGS=--coverage)
+	@scripts/setup.sh fuzz
+	@scripts/fuzz.py --seconds $(or $(FUZZ_SECONDS),60) $(ARGS) $(TARGET)
+
+.PHONY: fuzz-check
+fuzz-check: ## Replay the inputs of tests/fuzz/corpus, then fuzz two minutes in all
+	@scripts/setup.sh fuzz
+	@scripts/fuzz.py --total 120 --jobs $(TEST_JOBS) --seed 1 $(ARGS)
+
 .PHONY: bench
 bench: setup ## Build, then run every bench (BENCHES=placement_bench for one)
 	@scripts/build.sh release $(or $(BENCHES),$(error no bench/*_bench.cpp here))

@@ -3,7 +3,7 @@
 writes it, and the ids that the package gives for strings that are easy to get wrong. The tests read these files; only
 making them anew takes the package:
 
-    python3 -m venv .venv-tokenizers && .venv-tokenizers/bin/pip install tokenizers==0.23.3
+    python3 -m venv .venv-tokenizers && .venv-tokenizers/bin/pip install --only-binary=:all: tokenizers==0.23.3
     .venv-tokenizers/bin/python scripts/make-tokenizer-fixtures.py
 """
 

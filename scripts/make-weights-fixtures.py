@@ -2,7 +2,7 @@
 """Makes tests/weights/families: a small random checkpoint of every family of models that Plimsoll reads, as transformers
 writes it, and what transformers computes from it. The tests read these files; only making them anew takes transformers:
 
-    python3 -m venv .venv-families && .venv-families/bin/pip install torch==2.11.0 numpy transformers==5.23.0
+    python3 -m venv .venv-families && .venv-families/bin/pip install --only-binary=:all: torch==2.11.0 numpy transformers==5.23.0
     .venv-families/bin/python scripts/make-weights-fixtures.py
 
 The same versions give the same bytes.

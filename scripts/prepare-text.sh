@@ -2,7 +2,7 @@
 # Fetches real English text and GPT-2's vocabulary into .data/ (ignored by git), for tests, benches and examples.
 #
 #     .data/gcide.txt       40 MB of dictionary prose        Debian package dict-gcide (GPL-2+)
-#     .data/gpt2.tiktoken   GPT-2's BPE ranks                PyPI package openai-whisper (MIT)
+#     .data/gpt2.tiktoken   GPT-2's BPE ranks                PyPI package mlx-whisper (MIT)
 #
 # Installs nothing and needs no root. What is there already is checked against .data/SHA256SUMS and kept; each file is
 # made aside and renamed, so a run that is cut short leaves no half file. PYTHON names the interpreter (python3).
@@ -12,7 +12,7 @@ PYTHON=${PYTHON:-python3}
 root=$(cd "$(dirname "$0")/.." && pwd)
 data=$root/.data
 gcide=dict-gcide
-whisper=openai-whisper==20250625
+whisper=mlx-whisper
 ranks_sha256=306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930
 
 say() { echo "prepare-text: $*"; }
@@ -72,10 +72,9 @@ fi
 
 if ! have gpt2.tiktoken; then
   say "downloading the PyPI package $whisper"
-  "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$work" "$whisper" \
-    >"$work/log" 2>&1 || fail "cannot download $whisper with $PYTHON -m pip: $({ grep -i error "$work/log" || cat "$work/log"; } | tail -n 1)"
-  tar --no-same-owner -xzf "$work"/openai?whisper-*.tar.gz -C "$work"
-  mv "$work"/openai?whisper-*/whisper/assets/gpt2.tiktoken "$work/gpt2.tiktoken"
+  "$root/scripts/wheels.sh" download "$PYTHON" "$work" "$root/scripts/requirements/text.txt" || exit 1
+  "$PYTHON" -m zipfile -e "$work"/mlx_whisper-*.whl "$work/wheel" || fail "the wheel of $whisper cannot be unpacked"
+  mv "$work/wheel/mlx_whisper/assets/gpt2.tiktoken" "$work/gpt2.tiktoken"
   echo "$ranks_sha256  $work/gpt2.tiktoken" | sha256sum -c --status || fail "gpt2.tiktoken of $whisper is not the known one"
   keep gpt2.tiktoken
 fi
@@ -85,7 +84,7 @@ Made by scripts/prepare-text.sh; not part of Plimsoll, not to be committed. SHA2
 
 gcide.txt      The Collaborative International Dictionary of English, version 0.48, from the Debian package $gcide.
                GNU General Public License, version 2 or later. Changed: header dropped, valid UTF-8, no trailing blanks.
-gpt2.tiktoken  The byte-pair ranks of GPT-2, from the PyPI package $whisper, assets/gpt2.tiktoken. MIT licence.
+gpt2.tiktoken  The byte-pair ranks of GPT-2, from the PyPI package $whisper, mlx_whisper/assets/gpt2.tiktoken. MIT licence.
 END
 mv "$work/README.txt" "$data/README.txt"
 say "done: .data/gcide.txt, .data/gpt2.tiktoken"

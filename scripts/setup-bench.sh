@@ -12,5 +12,5 @@ echo "==> Bench environment: installing torch 2.11.0 with its dependencies, torc
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 "$python" -m venv .venv-bench
-.venv-bench/bin/pip install --quiet torch==2.11.0 numpy torchao==0.18.0 bitsandbytes==0.50.2
+scripts/wheels.sh install .venv-bench/bin/python scripts/requirements/{torch,torch-gpu,bench}.txt
 echo "==> Bench environment: done"

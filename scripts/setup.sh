@@ -5,6 +5,7 @@
 #   scripts/setup.sh            everything
 #   scripts/setup.sh packages   only the Debian packages
 #   scripts/setup.sh torch      only .venv
+#   scripts/setup.sh fuzz      only clang with libFuzzer, and the packages that the fuzz targets need
 #   scripts/setup.sh doxygen    only doxygen, which writes the reference of the public headers
 #   scripts/setup.sh lists      the lists that apt-get downloads by, where a slim image left them out
 #
@@ -12,24 +13,20 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly torch_version=2.11.0
-# The two libraries, besides its own, that libtorch_cpu.so is linked with. Everything else the wheel asks for is of use
-# to a GPU or to Python only, and is several times the size.
-readonly cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
-# Headers that those of nvidia-cuda-runtime (cuda_fp16.h, cuda_bf16.h, cuda_runtime_api.h) include: the tests of the CUDA
-# kernels, which run on the CPU, are compiled with them. 130 kB, and no dependency of torch.
-readonly header_wheels=(nvidia-cuda-crt==13.0.88)
-# What torchrun needs of Python beside torch; a test starts ranks with it. 40 kB.
-readonly torchrun_wheels=(typing_extensions==4.15.0)
-# The compiler for NVIDIA devices, which needs none of them to compile: PLIMSOLL_CUDA=off leaves it out, and with it the
-# backend for these devices.
-readonly compiler_wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88)
+# Versions and hashes of the wheels; scripts/pin-python.py writes the hashes. Without a GPU, torch.txt leaves out most of what the
+# torch wheel asks for: that is of use to a GPU or to Python only, and is several times the size. PLIMSOLL_CUDA=off leaves out the
+# compiler for NVIDIA devices, and with it the backend for these devices.
+readonly requirements=scripts/requirements
+torch_version=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$requirements/torch.txt")
+readonly torch_version
 readonly packages=(
   g++ cmake ninja-build ccache pkg-config python3 python3-venv git ca-certificates
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libsentencepiece-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
 )
+# clang with libFuzzer.
+readonly fuzz_packages=(clang libclang-rt-dev)
 readonly venv=.venv
 readonly stamp=$venv/.plimsoll-torch
 
@@ -132,21 +129,21 @@ check_disk() { # MiB needed
     "$((free)) MiB are free. Free some, or set PLIMSOLL_TORCH_DIR to the torch folder of an installed torch $torch_version."
 }
 
-pip_install() {
-  local attempt
+pip_install() { # files of scripts/requirements
+  local attempt status
   # pip unpacks what it downloads under TMPDIR, and /tmp is often a small RAM disk; a cache would be a second copy.
   mkdir -p "$venv/tmp"
   for attempt in 1 2 3; do
-    if TMPDIR="$PWD/$venv/tmp" PIP_USER=0 PIP_TIMEOUT="${PIP_DEFAULT_TIMEOUT:-60}" quietly "$venv/bin/python" -m pip \
-      install --quiet --progress-bar off --disable-pip-version-check --no-input --no-cache-dir --retries 5 "$@"; then
-      rm -rf "$venv/tmp"
-      return
-    fi
+    status=0
+    TMPDIR="$PWD/$venv/tmp" scripts/wheels.sh install "$venv/bin/python" "${@/#/$requirements/}" || status=$?
+    ((status != 0)) || break
+    # A wheel with another hash stays one; the line above says all.
+    ((status != 3)) || exit 1
     say "torch: attempt $attempt of 3 failed"
     sleep $((attempt * 5))
   done
   rm -rf "$venv/tmp"
-  die "pip could not install $* (its output is above). Check the network, then run this again."
+  ((status == 0)) || die "the wheels of $* are not installed (the reason is above). Run this again when it is mended."
 }
 
 # What is there must load: a wheel for another machine, or a CUDA library missing, is better found now than by a linker.
@@ -166,19 +163,19 @@ install_torch() {
   local flavour=cpu had=""
   ! has_nvidia_gpu || flavour=gpu
   local compiler=()
-  [[ "${PLIMSOLL_CUDA:-}" == off ]] || compiler=("${compiler_wheels[@]}")
+  [[ "${PLIMSOLL_CUDA:-}" == off ]] || compiler=(cuda-compiler.txt)
   [[ ! -f "$stamp" ]] || had=$(<"$stamp")
   # The GPU's set holds all that the CPU's does: it stays good when the GPU goes away.
   if [[ "$had" == "$torch_version $flavour" || "$had" == "$torch_version gpu" ]] &&
     [[ -f "$(torch_dir)/lib/libtorch_cpu.so" ]]; then
-    # A .venv that was made before they were wanted.
-    has_cuda_headers || pip_install --no-deps "${header_wheels[@]}"
-    compgen -G "$venv/lib/python3*/site-packages/typing_extensions.py" >/dev/null ||
-      pip_install --no-deps "${torchrun_wheels[@]}"
+    # A .venv that was made before all of torch.txt was wanted. pip leaves alone what is there.
+    if ! has_cuda_headers || ! compgen -G "$venv/lib/python3*/site-packages/typing_extensions.py" >/dev/null; then
+      pip_install torch.txt
+    fi
     say "torch: $torch_version already there"
     if ((${#compiler[@]} > 0)) && ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" >/dev/null; then
       say "CUDA compiler: installing it beside torch (no device is needed; PLIMSOLL_CUDA=off leaves it out)"
-      pip_install --no-deps "${compiler[@]}"
+      pip_install "${compiler[@]}"
     fi
     return
   fi
@@ -190,13 +187,9 @@ install_torch() {
   # Anything half-done, or left by another Python, goes: one environment must hold exactly one torch.
   [[ -n "$had" && -x "$venv/bin/python" ]] || quietly "$python" -m venv --clear "$venv" ||
     die "'$python -m venv $venv' failed (its output is above)."
-  if [[ "$flavour" == gpu ]]; then
-    pip_install "torch==$torch_version" "${compiler[@]}"
-    pip_install --no-deps "${header_wheels[@]}"
-  else
-    pip_install --no-deps "torch==$torch_version" "${cuda_wheels[@]}" "${header_wheels[@]}" "${torchrun_wheels[@]}" \
-      "${compiler[@]}"
-  fi
+  local gpu=()
+  [[ "$flavour" != gpu ]] || gpu=(torch-gpu.txt)
+  pip_install torch.txt "${gpu[@]}" "${compiler[@]}"
   check_loads
   echo "$torch_version $flavour" >"$stamp"
 }
@@ -208,7 +201,8 @@ case "${1:-all}" in
     ;;
   packages) install_packages "${packages[@]}" ;;
   doxygen) install_packages doxygen ;;
+  fuzz) install_packages "${packages[@]}" "${fuzz_packages[@]}" ;;
   lists) ensure_lists ;;
   torch) install_torch ;;
-  *) die "unknown part '$1': packages, torch, doxygen, lists, or nothing for the first two" ;;
+  *) die "unknown part '$1': packages, torch, fuzz, doxygen, lists, or nothing for the first two" ;;
 esac

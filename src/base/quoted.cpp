@@ -1,5 +1,7 @@
 #include "base/quoted.h"
 
+#include <algorithm>
+
 #include "base/text_width.h"
 
 namespace plimsoll {
@@ -18,6 +20,13 @@ std::string one_line(std::string_view text) {
 
 std::string in_quotes(std::string_view text) {
   return "'" + one_line(text) + "'";
+}
+
+std::string few_names(const std::vector<std::string>& names) {
+  constexpr size_t most = 12;
+  std::string few;
+  for (size_t i = 0; i < std::min(names.size(), most); ++i) few += (i == 0 ? "" : ", ") + one_line(names[i]);
+  return names.size() > most ? few + ", ..." : few;
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plimsoll {
 
@@ -12,5 +13,8 @@ std::string one_line(std::string_view text);
 
 /// The same between single quotes.
 std::string in_quotes(std::string_view text);
+
+/// Returns the first 12 of `names`, each as one_line() has it, with ", " between them; ", ..." stands for the others.
+std::string few_names(const std::vector<std::string>& names);
 
 }  // namespace plimsoll

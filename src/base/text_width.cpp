@@ -61,6 +61,9 @@ CodePoint first_code_point(std::string_view text) {
     if ((next & 0xc0) != 0x80) return {1, lead};
     code = code << 6 | (next & 0x3f);
   }
+  // Longer than it need be, a surrogate or beyond Unicode: no UTF-8.
+  constexpr std::array<char32_t, 5> kFirst = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < kFirst[bytes] || (code >= 0xd800 && code <= 0xdfff) || code > 0x10ffff) return {1, lead};
   return {bytes, code};
 }
 

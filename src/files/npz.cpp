@@ -1,7 +1,6 @@
 #include "files/npz.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -130,7 +129,7 @@ std::vector<std::string> NpzFile::names() const {
 NpyArray NpzFile::read(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end())
-    refuse(path_.string(), fmt::format("has no array {}; it has: {}", in_quotes(name), fmt::join(names(), ", ")));
+    refuse(path_.string(), fmt::format("has no array {}; it has: {}", in_quotes(name), few_names(names())));
   const Entry& entry = found->second;
   const std::string shown = fmt::format("{}: the array {}", path_.string(), in_quotes(name));
   const Bytes bytes{{file_.data(), static_cast<size_t>(file_.size())}};

@@ -20,6 +20,13 @@ TEST(InQuotes, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(one_line(std::string(59, 'x') + "\u00e9tat"), std::string(59, 'x') + "...");
 }
 
+TEST(FewNames, AreAtMostTwelveEachOnOneLine) {
+  EXPECT_EQ(few_names({}), "");
+  EXPECT_EQ(few_names({"a\nb", "c"}), "a?b, c");
+  EXPECT_EQ(few_names(std::vector<std::string>(12, "a")), "a, a, a, a, a, a, a, a, a, a, a, a");
+  EXPECT_EQ(few_names(std::vector<std::string>(13, "a")), "a, a, a, a, a, a, a, a, a, a, a, a, ...");
+}
+
 const std::vector<std::string> kControls = {std::string(1, '\0'),
                                             "\t",
                                             "\x1b",
@@ -47,6 +54,15 @@ TEST(WithoutControls, NothingActsOnATerminalOrTurnsALine) {
   EXPECT_EQ(without_controls("a\nb\rc", LineBreaks::kept), "a\nb?c");
   EXPECT_EQ(without_controls("caf\u00e9 \u65e5\u672c \u202f\u2065\u206a \U0001f6a2"),
             "caf\u00e9 \u65e5\u672c \u202f\u2065\u206a \U0001f6a2");
+}
+
+// A terminal that takes such bytes one by one would see a C1 control.
+TEST(WithoutControls, CharactersLongerThanTheyNeedBeAreBytes) {
+  EXPECT_EQ(without_controls("\xe0\x82\xa9"), "\xe0?\xa9");
+  EXPECT_EQ(without_controls("\xf0\x82\x82\xac"), "\xf0??\xac");
+  EXPECT_EQ(without_controls("\xed\xa0\x9b"), "\xed\xa0?");     // a surrogate
+  EXPECT_EQ(without_controls("\xf4\x90\x80\x80"), "\xf4???");   // beyond Unicode
+  EXPECT_EQ(without_controls("\xed\x9f\xbf"), "\xed\x9f\xbf");  // U+D7FF
 }
 
 TEST(CleanErrors, MessagesAreCleanedAndKindsKept) {

@@ -225,6 +225,11 @@ TEST(Npz, RefusesDamage) {
   EXPECT_THAT(refusal(with(20, 0xffffffff, 4)), HasSubstr("zip64"));
   EXPECT_THAT(refusal(with(16, 1, 4)), HasSubstr("checksum"));
   EXPECT_THAT(refusal(with(42, 5, 4)), HasSubstr("not where the directory says"));
+  std::vector<std::pair<std::string, std::string>> odd(20, {"\x1b[2J.npy", array});
+  for (size_t i = 0; i < odd.size(); ++i) odd[i].first += std::string(1000, 'x') + std::to_string(i) + ".npy";
+  const std::string named = user_error_of([&] { NpzFile(put_file(folder / "odd.npz", zip(odd, false))).read("none"); });
+  EXPECT_THAT(named, HasSubstr("it has: ?[2J.npyxxx"));
+  EXPECT_LT(named.size(), 1200u);  // twelve names, each cut
   std::mt19937 random(1);
   for (int i = 0; i < 1500; ++i) {
     std::string bytes = good.substr(0, random() % 4 == 0 ? random() % good.size() : good.size());

@@ -1,7 +1,6 @@
 #include "data/series/series_file.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/quoted.h"
 #include "data/series/series_table.h"
 #include "files/npz.h"
 #include "plimsoll/error.h"
@@ -90,7 +90,7 @@ const char* named(const NpzFile& archive, std::initializer_list<const char*> nam
     if (archive.has(name)) return name;
   refuse(file.string(),
          fmt::format("has no array '{}'; it has: {}. numpy.savez('{}', vectors=..., labels=...) saves {}",
-                     *names.begin(), fmt::join(archive.names(), ", "), file.filename().string(), what));
+                     *names.begin(), few_names(archive.names()), file.filename().string(), what));
 }
 
 TsFile from_archive(const std::filesystem::path& file, const BadSeries& bad) {

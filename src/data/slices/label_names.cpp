@@ -1,7 +1,6 @@
 #include "data/slices/label_names.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -25,7 +24,8 @@ std::string read_text(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file, error)) throw_file_error("read", file, EISDIR);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw_file_error("read", file, errno);
-  std::string text(kGreatestFile + 1, '\0');
+  const uintmax_t size = std::filesystem::file_size(file, error);
+  std::string text(error ? kGreatestFile + 1 : static_cast<size_t>(std::min<uintmax_t>(size, kGreatestFile)) + 1, '\0');
   stream.read(text.data(), std::ssize(text));
   text.resize(static_cast<size_t>(stream.gcount()));
   if (text.size() > kGreatestFile)
@@ -76,7 +76,7 @@ std::vector<LabelName> matching(const std::vector<LabelName>& all, const std::ve
     std::vector<std::string> names;
     for (const LabelName& label : all) names.push_back(label.name);
     throw UserError(fmt::format("data.structures: {} matches no name in {}; it has for example {}", in_quotes(pattern),
-                                file.string(), fmt::join(nearest_few(pattern, names, 3), ", ")));
+                                file.string(), few_names(nearest_few(pattern, names, 3))));
   }
   std::vector<LabelName> found;
   for (size_t i = 0; i < all.size(); ++i)

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/file_error.h"
@@ -17,11 +18,6 @@
 #include "safetensors/safetensors.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr size_t kNamesShown = 12;
-
-}  // namespace
 
 StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
   if (std::error_code error; !std::filesystem::is_regular_file(path, error))
@@ -30,6 +26,7 @@ StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
   if (!stream) throw_file_error("read", path, errno != 0 ? errno : EIO);
   StimulusLabels labels;
   std::map<std::string, int64_t> index;
+  std::set<std::string> runs;
   std::string line, label, run, more;
   size_t words = 0;  // of a line
   for (int64_t number = 1; std::getline(stream, line); ++number) {
@@ -45,7 +42,7 @@ StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
     const auto [known, fresh] = index.emplace(label, std::ssize(labels.names));
     if (fresh) labels.names.push_back(label);
     if (labels.runs.empty() || labels.runs.back() != run) {
-      if (std::ranges::find(labels.runs, run) != labels.runs.end())
+      if (!runs.insert(run).second)
         throw bad_file(path, fmt::format("line {}: run {} goes on after another; a run's volumes follow one another",
                                          number, in_quotes(run)));
       labels.runs.push_back(run);
@@ -66,10 +63,9 @@ std::vector<std::vector<float>> read_label_vectors(const std::filesystem::path& 
     const auto found = file.tensors().find(name);
     if (found == file.tensors().end()) {
       std::vector<std::string> has;
-      for (const auto& [each, tensor] : file.tensors())
-        if (has.size() < kNamesShown) has.push_back(one_line(each));
-      throw bad_file(
-          path, fmt::format("it has no vector for the label {}; it has: {}", in_quotes(name), fmt::join(has, ", ")));
+      for (const auto& [each, tensor] : file.tensors()) has.push_back(each);
+      throw bad_file(path,
+                     fmt::format("it has no vector for the label {}; it has: {}", in_quotes(name), few_names(has)));
     }
     const StoredTensor& tensor = found->second;
     if (tensor.dtype != DType::float32 || tensor.sizes.size() != 1 || tensor.sizes[0] < 1)

@@ -1,12 +1,12 @@
 #include "data/stimuli/stimulus_media.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/file_error.h"
+#include "base/quoted.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -22,13 +22,13 @@ std::vector<std::filesystem::path> clips_in(const std::filesystem::path& folder,
     std::filesystem::path& clip = clips[static_cast<size_t>(label - labels.names.begin())];
     if (!clip.empty())
       throw UserError(fmt::format("data.videos: {} and {} are both for the label {}; leave one", clip.string(),
-                                  entry->path().string(), *label));
+                                  entry->path().string(), one_line(*label)));
     clip = entry->path();
   }
   if (error) throw_file_error("read", folder, error.value());
   if (std::ranges::all_of(clips, [](const auto& clip) { return clip.empty(); }))
     throw UserError(fmt::format("data.videos: {} has no clip for any label; a clip is named as its label is: {}",
-                                folder.string(), fmt::join(labels.names, ", ")));
+                                folder.string(), few_names(labels.names)));
   return clips;
 }
 

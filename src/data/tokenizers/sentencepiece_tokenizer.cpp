@@ -90,6 +90,9 @@ struct SentencePieceTokenizer::Impl {
     if (pieces < 1) refuse("it has no pieces");
     byte_ids.fill(-1);
     for (int id = 0; id < pieces; ++id) look_at(id);
+    // Unknown characters beside one another are one token: a space that is no piece goes together with its neighbors.
+    // A model with bytes for what it does not know has no such tokens.
+    if (!knows_space && std::ranges::all_of(byte_ids, [](int32_t id) { return id < 0; })) crosses_words = true;
   }
 
   void look_at(int id) {
@@ -101,6 +104,7 @@ struct SentencePieceTokenizer::Impl {
       return;
     }
     if (processor.IsControl(id) || processor.IsUnknown(id)) return;
+    if (piece == kSpace && !processor.IsUnused(id)) knows_space = true;
     for (size_t at = 0; (at = piece.find(kSpace, at)) != std::string::npos; at += kSpace.size())
       if (at > 0 && std::string_view(piece).substr(0, at).ends_with(kSpace) == false) crosses_words = true;
   }
@@ -135,7 +139,8 @@ struct SentencePieceTokenizer::Impl {
   sentencepiece::SentencePieceProcessor processor;
   int pieces = 0;
   uint64_t fingerprint = 0;
-  bool crosses_words = false;           // a piece has a space behind something else
+  bool crosses_words = false;           // a token may have a space behind something else
+  bool knows_space = false;             // a piece is a space alone
   std::array<int32_t, 256> byte_ids{};  // -1: none
 };
 

@@ -12,7 +12,8 @@ struct TokenTrie::Range {
 TokenTrie::TokenTrie(std::vector<Entry> entries) {
   std::erase_if(entries, [](const Entry& each) { return each.text.empty(); });
   std::ranges::stable_sort(entries, {}, &Entry::text);
-  entries.erase(std::ranges::unique(entries, {}, &Entry::text).begin(), entries.end());
+  const auto same_text = [](const Entry& one, const Entry& other) { return one.text == other.text; };
+  entries.erase(std::unique(entries.begin(), entries.end(), same_text), entries.end());
   std::vector<int32_t> values;
   for (Entry& each : entries) {
     texts_.push_back(std::move(each.text));

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -177,7 +176,7 @@ void check_patterns(const OptimizerConfig& config, const std::vector<std::string
     if (std::ranges::find(usual, pattern) != usual.end()) continue;
     if (std::ranges::any_of(names, [&](const std::string& name) { return matches_path(pattern, name); })) continue;
     throw UserError(fmt::format("optimizer.adamw_parameters: {} matches no parameter of the model; near it are {}",
-                                in_quotes(pattern), fmt::join(nearest_few(pattern, names, 3), ", ")));
+                                in_quotes(pattern), few_names(nearest_few(pattern, names, 3))));
   }
 }
 

@@ -48,6 +48,15 @@ TEST_F(TrainCommand, JsonHasTheAgreedKeysAndAddsUp) {
   EXPECT_TRUE(report["evaluation_loss"].is_number());
 }
 
+// A list of 4 000 000 000 samples would take 16 GB for each epoch.
+TEST_F(TrainCommand, BillionsOfShuffledSamplesTakeLittleMemory) {
+  const Outcome outcome = run({"train", "job.yaml", "data.type=synthetic", "data.samples=4000000000",
+                               "data.shuffle=true", "model.vocab_size=64", "max_steps=3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("evaluation loss"));
+  EXPECT_LT(outcome.resident_bytes, int64_t{1} << 30);
+}
+
 TEST_F(TrainCommand, SaysWhatWasPlannedAndWhatWasUsed) {
   const Outcome outcome = run({"train", "job.yaml", "memory_budget=1GiB"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

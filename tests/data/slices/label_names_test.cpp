@@ -53,5 +53,12 @@ TEST_F(LabelNamesTest, PatternsTakeSomeInTheFilesOrder) {
               AllOf(HasSubstr("'left insular' matches no name"), HasSubstr("left insula")));
 }
 
+TEST_F(LabelNamesTest, NamesInAMessageAreOneShortLine) {
+  const auto all = read("1 left\x1b[2Jinsula\n2 " + std::string(1000, 'x'));
+  const std::string refused = user_error_of([&] { matching(all, {"left insula"}, "names.txt"); });
+  EXPECT_THAT(refused, AllOf(HasSubstr("left?[2Jinsula"), HasSubstr("xxx...")));
+  EXPECT_LT(refused.size(), 300u);
+}
+
 }  // namespace
 }  // namespace plimsoll

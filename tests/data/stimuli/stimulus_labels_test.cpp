@@ -34,6 +34,14 @@ TEST(StimulusLabels, RefusesWhatIsNoLine) {
   EXPECT_THAT(user_error_of([&] { read_stimulus_labels(folder / "none.txt"); }), HasSubstr("none.txt"));
 }
 
+// Compared with all runs before it, each of so many runs would take minutes in all.
+TEST(StimulusLabels, ManyRunsAreReadInTimeNearLinear) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "rest " + std::to_string(i) + "\n";
+  EXPECT_EQ(read_stimulus_labels(put_file(folder / "a.txt", text)).runs.size(), 200'000u);
+}
+
 TEST(LabelVectors, AreThoseOfTheNames) {
   const TempFolder folder;
   const auto path = folder / "v.safetensors";

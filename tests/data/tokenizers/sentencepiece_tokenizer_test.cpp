@@ -108,6 +108,22 @@ TEST_F(SentencePieceTest, ATextMayBeCutWhereItSays) {
   EXPECT_EQ(SentencePieceTokenizer(file("phrases")).last_cut("the left hippocampus"), 0u);
 }
 
+// Unknown characters beside one another are one token, and a space may be one of them.
+TEST(SentencePiece, ATextIsNotCutAtASpaceThatNoPieceHas) {
+  const auto piece = [](const std::string& text, char type) {
+    const std::string inner = "\x0a" + std::string(1, static_cast<char>(text.size())) + text + "\x18" + type;
+    return "\x0a" + std::string(1, static_cast<char>(inner.size())) + inner;
+  };
+  const std::string known = piece("<unk>", 2) + piece("a", 1), space = "\xe2\x96\x81";
+  const TempFolder folder;
+  const SentencePieceTokenizer without(put_file(folder / "without.model", known));
+  EXPECT_EQ(without.encode("ab cd").size(), 2u);
+  EXPECT_EQ(without.last_cut("ab cd"), 0u);
+  const SentencePieceTokenizer with(put_file(folder / "with.model", known + piece(space, 1)));
+  EXPECT_EQ(with.encode("ab cd").size(), 4u);
+  EXPECT_EQ(with.last_cut("ab cd"), 2u);
+}
+
 TEST_F(SentencePieceTest, AModelWithoutAnEndGetsOne) {
   const SentencePieceTokenizer tokenizer(file("no_end"));
   EXPECT_EQ(tokenizer.end_of_text(), tokenizer.vocab_size() - 1);

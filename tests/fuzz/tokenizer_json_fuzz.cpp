@@ -1,0 +1,14 @@
+// A tokenizer.json and a text.
+#include "data/tokenizers/huggingface_tokenizer.h"
+#include "fuzz.h"
+#include "tokenizer_rules.h"
+
+using namespace plimsoll;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view input = fuzz::text(data, size);
+  const std::vector<std::string> part = fuzz::parts(input, 2);
+  const std::filesystem::path file = fuzz::write("tokenizer.json", part[0]);
+  fuzz::reads(input, [&] { fuzz::check_tokenizer(*open_huggingface_tokenizer(file), part[1], false); });
+  return 0;
+}
