@@ -1,4 +1,4 @@
-// Times chosen steps of a training, op by op, and writes them to a file (plimsoll/profile.h).
+// Times chosen steps of a training, op by op, and writes them to a file (plimsoll/options.h).
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A training of a program's own in a file: plimsoll/checkpoint.h.
+// A training of a program's own in a file: plimsoll/training.h.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
