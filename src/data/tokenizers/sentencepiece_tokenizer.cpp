@@ -11,6 +11,7 @@
 #include "base/file_error.h"
 #include "base/hash.h"
 #include "data/tokenizers/sentencepiece_check.h"
+#include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -22,6 +23,7 @@ void SetMinLogLevel(int level);
 namespace plimsoll {
 namespace {
 
+constexpr int kModelBytesOfByte = 64;  // memory of a byte of the file, at most (sentencepiece_tokenizer.h)
 constexpr std::uintmax_t kMaxModelFileBytes = 64 * MiB;  // Mistral's has 0.5 MiB, Gemma's 4
 constexpr std::string_view kSpace = "\xe2\x96\x81";      // U+2581, which stands for a space in pieces
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";
@@ -41,6 +43,8 @@ std::string read_model(const std::filesystem::path& file) {
         fmt::format("{}: has {} bytes, more than any SentencePiece model; data.tokenizer_file names a .model "
                     "file",
                     file.string(), size));
+  require_data_memory(file.string(), fmt::format("has {} bytes, which take at most {} each", size, kModelBytesOfByte),
+                      kModelBytesOfByte * static_cast<double>(size));
   std::string bytes(size, '\0');
   std::ifstream stream(file, std::ios::binary);
   if (!stream.read(bytes.data(), std::ssize(bytes))) throw_file_error("read", file, errno);
