@@ -124,6 +124,35 @@ TEST(SentencePiece, ATextIsNotCutAtASpaceThatNoPieceHas) {
   EXPECT_EQ(with.last_cut("ab cd"), 2u);
 }
 
+// The library takes about 100 bytes a byte: a text without a place to cut is cut all the same, at a line or a
+// character, and a text that comes in parts is cut at the same places.
+TEST_F(SentencePieceTest, ALongStretchWithoutAPlaceToCutIsCut) {
+  const SentencePieceTokenizer tokenizer(file("llama"));
+  constexpr size_t kStretch = size_t{1} << 20;
+  std::string accents;
+  while (accents.size() < kStretch + 5000) accents += "é";  // two bytes each
+  const std::string lines = std::string(700'000, 'x') + "\n" + std::string(700'000, 'y');
+  // A mebibyte ends within a character.
+  for (const std::string& text : {std::string(2 * kStretch + 17, 'x'), "x" + accents, lines}) {
+    ASSERT_EQ(tokenizer.last_cut(text), 0u);
+    const Tokens whole = tokenizer.encode(text);
+    EXPECT_EQ(tokenizer.decode(whole), text);
+    Tokens parts = tokenizer.encode("the left box");
+    const Tokens rest = tokenizer.encode(" " + text);
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    EXPECT_EQ(tokenizer.encode("the left box " + text), parts);
+  }
+  // Where it is cut: behind the line break; within a word, which is no piece then.
+  std::string words = "x";
+  while (words.size() < kStretch + 4000) words += "left";
+  for (const auto& [text, at] : {std::pair(lines, size_t{700'001}), std::pair(words, kStretch)}) {
+    Tokens cut = tokenizer.encode(text.substr(0, at));
+    const Tokens rest = tokenizer.encode(text.substr(at));
+    cut.insert(cut.end(), rest.begin(), rest.end());
+    EXPECT_EQ(tokenizer.encode(text), cut);
+  }
+}
+
 TEST_F(SentencePieceTest, AModelWithoutAnEndGetsOne) {
   const SentencePieceTokenizer tokenizer(file("no_end"));
   EXPECT_EQ(tokenizer.end_of_text(), tokenizer.vocab_size() - 1);
