@@ -90,6 +90,8 @@ struct DataConfig {
   std::filesystem::path root;  ///< the folder that relative paths of data start from; relative to the job file
   std::vector<std::filesystem::path> files;  ///< relative to the root
   bool skip_bad = false;                     ///< files that cannot be read are left out and counted
+  /// Upper limit in bytes of the host memory that files of data take; none: the bounds of each format.
+  std::optional<int64_t> memory_budget;
   SeriesConfig series;
   SlicesConfig slices;
   PicturesConfig pictures;

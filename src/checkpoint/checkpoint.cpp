@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -201,6 +203,17 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
 
 namespace {
 
+// Half of a checkpoint is zeros, which look like weights; not-a-number ends every training that goes on.
+void make_unusable(const NamedTensors& state) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : state) {
+    if (tensor.is_floating_point())
+      tensor.fill_(std::numeric_limits<double>::quiet_NaN());
+    else
+      tensor.zero_();
+  }
+}
+
 // `state` with a stand-in without memory, of the whole tensor's sizes, for each slice.
 NamedTensors with_whole_sizes(NamedTensors state, const SlicedState& sliced) {
   for (auto& [name, tensor] : state)
@@ -264,7 +277,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
                     path.string(), fmt::join(found, "\n  ")));
   }
   if (accept) accept(info);
-  // From here on nothing can fail.
+  // From here on only a file that another program cuts can fail: verify() has read all of it.
   std::set<std::string> converted;
   for (const StateConversion& conversion : conversions) converted.insert(conversion.to.begin(), conversion.to.end());
   for (const auto& [name, tensor] : state) {
@@ -283,7 +296,12 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     if (!direct) tensor.copy_(target);
   }
   for (const StateConversion& conversion : conversions) conversion.apply();
-  file.require_whole();  // verify() has read all of it: only a file that was cut since fails here
+  try {
+    file.require_whole();
+  } catch (const UserError&) {
+    make_unusable(state);
+    throw;
+  }
   return info;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "files/data_memory.h"
 #include "files/functions.h"
 #include "plimsoll/error.h"
 
@@ -98,6 +99,8 @@ std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::v
          fmt::format("is to be read as {} pictures of {} x {}; at most {} of {} x {} and {} bytes are read at once",
                      count, width, height, kMostPictures, kLargestPictureSide, kLargestPictureSide, kMostPictureBytes));
   check_file(path);
+  require_data_memory(path.string(), fmt::format("is read as {} pictures of {} x {}", count, width, height),
+                      static_cast<double>(count * width * height * 3));
   std::vector<uint8_t> pixels(static_cast<size_t>(count * width * height * 3));
   tell(path, functions().frames(path.string(), seconds, width, height, pixels));
   return pixels;

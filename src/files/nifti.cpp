@@ -11,6 +11,7 @@
 #include <span>
 #include <system_error>
 
+#include "files/data_memory.h"
 #include "files/nifti_bytes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -308,6 +309,9 @@ NiftiVolume read_nifti(const std::filesystem::path& file) {
   const Header header = header_of(reader, file);
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   const int64_t bytes = volume.voxels() * static_cast<int64_t>(bytes_of(volume.type));
+  require_data_memory(file.string(),
+                      fmt::format("announces {} voxels of {}", volume.sizes_in_words(), name_of(volume.type)),
+                      static_cast<double>(bytes));
   // Addresses of the whole volume, which layout_of() has bounded. Memory grows with the bytes that are really there.
   volume.bytes.reserve(static_cast<size_t>(bytes));
   for (int64_t done = 0; done < bytes;) {
@@ -331,6 +335,10 @@ void stream_nifti(const std::filesystem::path& file, int64_t kept_bytes,
   reader.require_allowed(
       static_cast<double>(volume.voxels()) * static_cast<double>(kept_bytes),
       fmt::format("announces {} voxels, which take {} bytes each in memory", volume.sizes_in_words(), kept_bytes));
+  require_data_memory(
+      file.string(),
+      fmt::format("announces {} voxels, which take {} bytes each in memory", volume.sizes_in_words(), kept_bytes),
+      static_cast<double>(volume.voxels()) * static_cast<double>(kept_bytes));
   layout(volume);
   const size_t element = bytes_of(volume.type);
   const auto most = static_cast<int64_t>(kStreamed / element);

@@ -12,6 +12,7 @@
 
 #include "base/mapped_file.h"
 #include "base/quoted.h"
+#include "files/data_memory.h"
 #include "files/file_kind.h"
 #include "plimsoll/error.h"
 
@@ -346,6 +347,7 @@ NpyArray parse_npy(std::vector<std::byte>&& bytes, const std::string& name) {
 
 NpyArray read_npy(const std::filesystem::path& file) {
   const MappedFile mapped = MappedFile::open(file);
+  require_data_memory(file.string(), "holds an array", static_cast<double>(mapped.size()));
   NpyArray array =
       parse_npy(std::span<const std::byte>(mapped.data(), static_cast<size_t>(mapped.size())), file.string());
   mapped.require_whole();

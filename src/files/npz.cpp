@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "files/data_memory.h"
 #include "files/file_kind.h"
 #include "files/unpack_limit.h"
 #include "plimsoll/bytes.h"
@@ -146,6 +147,7 @@ NpyArray NpzFile::read(const std::string& name) const {
            fmt::format("announces {} bytes; allowed: {}, which is {} and {} for each byte of the archive; save it "
                        "with numpy.savez, which does not pack",
                        entry.unpacked, allowed, format_bytes(kUnpackedArrayFloor), kUnpackedFactor));
+  require_data_memory(shown, fmt::format("announces {} bytes", entry.unpacked), static_cast<double>(entry.unpacked));
   std::vector<std::byte> unpacked;
   if (entry.deflated) unpacked = inflated(packed, entry.unpacked, shown);
   const std::span<const std::byte> array = entry.deflated ? std::span<const std::byte>(unpacked) : packed;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/mapped_file.h"
+#include "files/data_memory.h"
 #include "files/file_kind.h"
 #include "files/media.h"
 #include "plimsoll/error.h"
@@ -21,6 +22,8 @@ constexpr int64_t kMaxPictureFileBytes = int64_t{1} << 30;
 constexpr int64_t kMaxDecodedBytes = int64_t{512} << 20;
 // Scans of a progressive JPEG, at most: the decoder goes over the picture once for each. Encoders write about ten.
 constexpr int64_t kMaxScans = 128;
+// Bytes of a pixel at most: four numbers of 16 bits as decoded, and three of a Picture.
+constexpr double kMaxPixelBytes = 14;
 constexpr size_t kSignature = 8;
 
 using Bytes = std::span<const uint8_t>;
@@ -195,6 +198,10 @@ Picture read_picture(const std::filesystem::path& path) {
   const MappedFile file = MappedFile::open(path);
   const Looked looked = look_through(file, path);
   const Bytes bytes = bytes_of(file);
+  require_data_memory(
+      path.string(), fmt::format("says {} x {} pixels", looked.sides.width, looked.sides.height),
+      static_cast<double>(looked.sides.width) * static_cast<double>(looked.sides.height) * kMaxPixelBytes +
+          2.0 * static_cast<double>(file.size()));
   std::vector<uint8_t> copied(bytes.begin(), bytes.end());
   file.require_whole();
   Picture picture = decode_picture(path, copied, looked.png);

@@ -16,6 +16,7 @@
 #include "base/file_error.h"
 #include "base/quoted.h"
 #include "base/trimmed.h"
+#include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -23,6 +24,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxSeriesFileBytes = 4 * GiB;
+// Memory of a series beside its values.
+constexpr size_t kSeriesBytes = 100;
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -135,6 +138,9 @@ class Reader {
       if (result_.channels == 0) result_.channels = channels_;
       if (channels_ != result_.channels)
         throw Wrong{fmt::format("has {} channels; the file's series have {}", channels_, result_.channels)};
+      bytes_ += kSeriesBytes + sizeof(float) * series.values.size();
+      require_data_memory(file_.string(), fmt::format("has {} series up to line {}", result_.series.size() + 1, line_),
+                          static_cast<double>(bytes_));
       result_.series.push_back(std::move(series));
     } catch (const Wrong& wrong) {
       bad_(fmt::format("{}:{}: the series {}", file_.string(), line_, wrong.what));
@@ -185,6 +191,7 @@ class Reader {
   std::map<std::string, int64_t, std::less<>> class_index_;  // a file may have 2^16 classes and millions of series
   int64_t line_ = 0;
   int64_t channels_ = 0;  // of the series read last
+  size_t bytes_ = 0;      // that the series take
   bool in_data_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "files/data_memory.h"
 #include "job/missing_data.h"
 #include "plimsoll/error.h"
 
@@ -37,6 +38,8 @@ int64_t vocabulary_of(const Job& job) {
     if (each.key == "data.tokenizer_file")
       throw UserError(fmt::format("{}: {} does not exist; {}", each.key, each.file.lexically_normal().string(),
                                   remedy_for(job, each)));
+  DataMemory memory(job.data.memory_budget);
+  const DataMemory::Scope scope(memory);
   return vocabulary_of(job, *make_tokenizer(job.data.tokenizer, job.data.tokenizer_file));
 }
 

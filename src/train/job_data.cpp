@@ -6,6 +6,7 @@
 #include "data/slices/slice_samples.h"
 #include "data/stimuli/stimuli_samples.h"
 #include "data/tokenizers/tokenizer.h"
+#include "files/data_memory.h"
 #include "job/vocabulary.h"
 #include "plimsoll/error.h"
 #include "train/micro_batches.h"
@@ -49,6 +50,8 @@ std::unique_ptr<SampleSource> open_slices(const Job& job, const DataProgress& pr
 
 std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress) {
   const std::string& type = job.data.type;
+  DataMemory memory(job.data.memory_budget);
+  const DataMemory::Scope scope(memory);
   if (type == "series")
     return series_samples(job.data, {job.model.gesture.channels, job.model.gesture.num_classes}, job.seed);
   if (type == "clips") return open_clips(job, progress);

@@ -14,6 +14,7 @@
 #include "checkpoint/sliced_state.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
+#include "files/data_memory.h"
 #include "job/job_units.h"
 #include "job/missing_data.h"
 #include "job/origin.h"
@@ -263,6 +264,8 @@ class Run {
       say_what_is_left_out();
       return;
     }
+    DataMemory memory(job_.data.memory_budget);
+    const DataMemory::Scope scope(memory);
     const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
     vocabulary_of(job_, *tokenizer);  // throws where it is too small
     origin_ = job::origin_of(job_, tokenizer.get());

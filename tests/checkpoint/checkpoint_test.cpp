@@ -161,6 +161,21 @@ TEST_F(CheckpointTest, RefusesAFileCutShortAnywhere) {
   EXPECT_THAT(refusal(file_, state), HasSubstr("truncated"));
 }
 
+// The checksums were right: nothing but the loss of the file's end can be told, and then tensors have been written to.
+TEST_F(CheckpointTest, AFileThatIsCutWhileItIsCopiedLeavesNothingToTrainOn) {
+  write_checkpoint(file_, sample_info(),
+                   {{"a", at::randn({100'000})}, {"b", at::ones({3})}, {"c", at::ones({2}, at::kLong)}});
+  const NamedTensors state = {{"a", at::zeros({100'000})}, {"b", at::zeros({3})}, {"c", at::ones({2}, at::kLong)}};
+  const std::string said = user_error_of([&] {
+    read_checkpoint(file_, sample_info().origin, state,
+                    [&](const CheckpointInfo&) { std::filesystem::resize_file(file_, 4096); });
+  });
+  EXPECT_THAT(said, HasSubstr("has lost some of them while it was read"));
+  EXPECT_TRUE(state[0].second.isnan().all().item<bool>());
+  EXPECT_TRUE(state[1].second.isnan().all().item<bool>());
+  EXPECT_TRUE(at::equal(state[2].second, at::zeros({2}, at::kLong)));
+}
+
 TEST_F(CheckpointTest, AFlippedBitIsRefusedOrChangesNothing) {
   const NamedTensors saved = sample_state(1);
   write_checkpoint(file_, sample_info(), saved);

@@ -105,6 +105,21 @@ TEST_F(BadSamples, ASeriesThatIsCutOff) {
   expect_refused_then_left_out("cut.ts:11");
 }
 
+TEST_F(BadSamples, AFileThatTakesMoreThanTheBudgetForData) {
+  std::string good = "@problemName waves\n@timeStamps false\n@univariate true\n@classLabel true up down\n@data\n";
+  for (int i = 0; i < 3; ++i) good += "1,2,3,4,5,6:up\n6,5,4,3,2,1:down\n";
+  put("good.ts", good);
+  put("large.ts", good + "1,2,3,4,5,6:up\n");
+  // A series takes 124 bytes while its file is read, and 24 afterwards. The six of good.ts leave 856 of 1000 bytes.
+  put_job(
+      "model: {type: gesture_ssm, channels: 1, num_classes: 2, hidden_dim: 16, d_state: 8, num_layers: 1, head_dim: 8, "
+      "chunk_size: 4}\n"
+      "data: {type: series, files: [good.ts, large.ts], length: 6, validation_fraction: 0.2, memory_budget: 1000}\n");
+  expect_refused_then_left_out(
+      "large.ts: has 7 series up to line 12, 868 bytes in memory; allowed: 856 bytes, which is "
+      "data.memory_budget 1000 B less 144 bytes of other files");
+}
+
 TEST_F(BadSamples, AVolumeThatIsCutOff) {
   const TempFolder made;
   box_slices(made);

@@ -218,6 +218,59 @@ TEST(Media, BoundsPixelsBeforeTheyAreDecoded) {
   EXPECT_THAT(user_error_of([&] { read_frames(jpeg, {100}, 8, 8); }), HasSubstr("jpeg.avi"));
 }
 
+/// An MP4 of a stream of 64 x 64 pixels whose index has chunks x samples packets of a byte each: every chunk is the
+/// same bytes of the file. A packet lasts `ticks` / 1000 seconds.
+std::string mp4_of_the_same_bytes(uint32_t chunks, uint32_t samples, uint32_t ticks) {
+  const auto big = [](uint32_t number, int bytes) {
+    std::string text;
+    for (int shift = 8 * bytes - 8; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift & 0xff);
+    return text;
+  };
+  const auto box = [&](const std::string& name, const std::string& body) {
+    return big(static_cast<uint32_t>(body.size()) + 8, 4) + name + body;
+  };
+  const auto full = [&](const std::string& name, const std::string& body) { return box(name, big(0, 4) + body); };
+  const std::string unity = big(0x10000, 4) + big(0, 12) + big(0x10000, 4) + big(0, 12) + big(0x40000000, 4);
+  const std::string start = box("ftyp", "isom" + big(512, 4) + "isom") + box("mdat", std::string(samples, 'x'));
+  const uint32_t first = static_cast<uint32_t>(start.size()) - samples, count = chunks * samples;
+  std::string offsets;
+  for (uint32_t i = 0; i < chunks; ++i) offsets += big(first, 4);
+  const std::string picture =
+      box("jpeg", big(0, 6) + big(1, 2) + big(0, 16) + big(64, 2) + big(64, 2) + big(0x480000, 4) + big(0x480000, 4) +
+                      big(0, 4) + big(1, 2) + std::string(32, '\0') + big(24, 2) + big(0xffff, 2));
+  const std::string table = full("stsd", big(1, 4) + picture) +
+                            full("stts", big(1, 4) + big(count, 4) + big(ticks, 4)) +
+                            full("stsc", big(1, 4) + big(1, 4) + big(samples, 4) + big(1, 4)) +
+                            full("stsz", big(1, 4) + big(count, 4)) + full("stco", big(chunks, 4) + offsets);
+  const std::string media = full("mdhd", big(0, 8) + big(1000, 4) + big(count * ticks, 4) + big(0, 4)) +
+                            full("hdlr", big(0, 4) + "vide" + big(0, 12) + std::string(1, '\0')) +
+                            box("minf", full("vmhd", big(0, 8)) + box("stbl", table));
+  const std::string track =
+      full("tkhd", big(0, 8) + big(1, 4) + big(0, 8) + big(0, 16) + unity + big(64 << 16, 4) + big(64 << 16, 4)) +
+      box("mdia", media);
+  return start + box("moov", full("mvhd", big(0, 8) + big(1000, 4) + big(count * ticks, 4) + big(0x10000, 4) +
+                                              big(0x1000000, 4) + big(0, 8) + unity + big(0, 24) + big(2, 4)) +
+                                 box("trak", track));
+}
+
+// An index that leads to the same bytes again and again has more packets than the file has bytes.
+TEST(Media, BoundsThePacketsOfAFile) {
+  TempFolder folder;
+  const auto endless = put_file(folder / "endless.mp4", mp4_of_the_same_bytes(200, 1000, 40));
+  EXPECT_THAT(user_error_of([&] { read_frames(endless, {7000}, 8, 8); }),
+              AllOf(HasSubstr("endless.mp4 has more packets than its "), HasSubstr(" bytes can hold")));
+}
+
+// Packets without a length in time or bytes worth the name: FFmpeg reads them to tell the stream.
+TEST(Media, BoundsThePacketsThatTellTheStreams) {
+  TempFolder folder;
+  const auto probed = put_file(folder / "probed.mp4", mp4_of_the_same_bytes(400, 1000, 0));
+  for (const auto& read :
+       std::vector<std::function<void()>>{[&] { describe_video(probed); }, [&] { read_frames(probed, {1}, 8, 8); }})
+    EXPECT_THAT(user_error_of(read),
+                HasSubstr("probed.mp4 has more than 100000 packets before its streams are known; it is damaged"));
+}
+
 TEST(Media, SaysWhereAVideoIsCutShort) {
   TempFolder folder;
   encode_video(folder / "film.avi", steps_of_grey(80));

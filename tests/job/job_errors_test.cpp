@@ -126,6 +126,7 @@ TEST(JobErrors, RangesHoldForEveryNumber) {
       {"micro_batch_size", {"0", "1048577"}},
       {"gradient_accumulation_steps", {"0", "1048577", "{0: 0}", "{-1: 1, 0: 1}", "{0: a}", "[1]"}},
       {"memory_budget", {"0", "-1", "8G", "lots", "9000PiB", "[1GiB]"}},
+      {"data.memory_budget", {"0", "-1", "8G", "lots", "9000PiB", "[1GiB]"}},
       {"max_grad_norm", {"-1", "inf"}},
       {"max_steps", {"0", "1000000001"}},
       {"max_epochs", {"0", "auto"}},

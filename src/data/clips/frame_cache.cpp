@@ -11,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/content_hash.h"
 #include "base/file_error.h"
+#include "files/data_memory.h"
 #include "files/media.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -73,8 +74,9 @@ void decode_clips(const VideoFile& video, const std::vector<CachedClip>& clips, 
   int64_t there = std::ssize(clips) - std::ssize(missing);
   done(there);
   // Several clips in one pass over the video: a seek decodes from the key frame before it.
+  const auto decoded = static_cast<int64_t>(std::min<double>(kDecodedAtOnce, data_memory_left()));
   const auto at_once =
-      static_cast<size_t>(std::clamp<int64_t>(std::min(kDecodedAtOnce / clip_bytes, kMostPictures / frames), 1, 1024));
+      static_cast<size_t>(std::clamp<int64_t>(std::min(decoded / clip_bytes, kMostPictures / frames), 1, 1024));
   for (size_t first = 0; first < missing.size(); first += at_once) {
     const std::span group = std::span(missing).subspan(first, std::min(at_once, missing.size() - first));
     std::vector<double> seconds;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -15,6 +16,7 @@
 #include "data/pictures/picture_plane.h"
 #include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
+#include "files/data_memory.h"
 #include "files/picture.h"
 #include "plimsoll/error.h"
 
@@ -28,6 +30,9 @@ constexpr int64_t kForBaselines = 256;  // samples trained on, of each structure
 template <typename Plane>
 class Kept {
  public:
+  /// Keeps at most `room` bytes.
+  explicit Kept(size_t room) : room_(room) {}
+
   template <typename Read>
   std::shared_ptr<const Plane> get(const std::filesystem::path& file, const Read& read) const {
     {
@@ -36,7 +41,7 @@ class Kept {
     }
     const auto plane = std::make_shared<const Plane>(read());  // two threads may do the same
     const std::scoped_lock lock(mutex_);
-    if (bytes_ + bytes_of(*plane) <= kKeptBytes / 2 && planes_.emplace(file, plane).second) bytes_ += bytes_of(*plane);
+    if (bytes_ + bytes_of(*plane) <= room_ && planes_.emplace(file, plane).second) bytes_ += bytes_of(*plane);
     return plane;
   }
 
@@ -47,7 +52,15 @@ class Kept {
   mutable std::mutex mutex_;
   mutable std::map<std::filesystem::path, std::shared_ptr<const Plane>> planes_;
   mutable size_t bytes_ = 0;
+  size_t room_;
 };
+
+/// Bytes for the planes of pictures that are kept, and for those of masks.
+size_t room_for_kept(const DataConfig& config) {
+  return std::min(kKeptBytes,
+                  static_cast<size_t>(config.memory_budget.value_or(std::numeric_limits<int64_t>::max())) / 2) /
+         2;
+}
 
 struct Sample {
   size_t task = 0;
@@ -63,7 +76,11 @@ class PictureSamples final : public SampleSource {
         normalise_(config.pictures.normalise),
         augment_(config.slices.augment),
         seed_(seed),
-        tasks_(picture_tasks(config)) {
+        budget_(config.memory_budget),
+        threads_(std::max<int64_t>(1, config.num_workers)),
+        tasks_(picture_tasks(config)),
+        pictures_(room_for_kept(config)),
+        masks_(room_for_kept(config)) {
     find_samples(config, tokenizer, progress);
   }
 
@@ -136,13 +153,23 @@ class PictureSamples final : public SampleSource {
     return task.value ? number == *task.value : number > mask.threshold;
   }
 
+  /// Half of the budget is for planes that are kept; the threads that read share the other half.
+  template <typename Read>
+  auto with_budget(const Read& read) const {
+    DataMemory memory(budget_);
+    const DataMemory::Scope scope(memory);
+    if (budget_) keep_data_memory(static_cast<double>(*budget_ - *budget_ / 2 / threads_));
+    return read();
+  }
+
   std::shared_ptr<const PicturePlane> picture_of(const Sample& sample) const {
     const PictureTask& task = tasks_[sample.task];
-    return pictures_.get(task.image,
-                         [&] { return read_plane(task.image, shape_.image_size, shape_.channels, normalise_); });
+    return pictures_.get(task.image, [&] {
+      return with_budget([&] { return read_plane(task.image, shape_.image_size, shape_.channels, normalise_); });
+    });
   }
   std::shared_ptr<const MaskPlane> mask_of(const PictureTask& task) const {
-    return masks_.get(task.mask, [&] { return read_mask(task.mask, shape_.image_size); });
+    return masks_.get(task.mask, [&] { return with_budget([&] { return read_mask(task.mask, shape_.image_size); }); });
   }
   void put_mask(const Sample& sample, const SliceView& view, std::span<uint8_t> to) const {
     const PictureTask& task = tasks_[sample.task];
@@ -278,6 +305,8 @@ class PictureSamples final : public SampleSource {
   std::string normalise_;
   double augment_;
   uint64_t seed_;
+  std::optional<int64_t> budget_;
+  int64_t threads_;
   std::vector<PictureTask> tasks_;
   std::vector<SlicePrompt> prompts_;
   std::vector<std::string> structures_;

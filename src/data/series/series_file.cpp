@@ -10,6 +10,7 @@
 
 #include "base/quoted.h"
 #include "data/series/series_table.h"
+#include "files/data_memory.h"
 #include "files/npz.h"
 #include "plimsoll/error.h"
 
@@ -59,6 +60,8 @@ TsFile from_arrays(const NpyArray& vectors, const std::string& name, const NpyAr
     file.classes.push_back(std::to_string(number));
   }
   const int64_t each = most * file.channels;
+  require_data_memory(name, fmt::format("has {} series of {} vectors", count, most),
+                      static_cast<double>(vectors.bytes.size()) + 4.0 * static_cast<double>(vectors.count()));
   for (int64_t i = 0; i < count; ++i) {
     TsSeries series;
     series.line = i;

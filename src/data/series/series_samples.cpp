@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "data/series/hilbert.h"
 #include "data/series/series_file.h"
+#include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -131,12 +132,15 @@ class SeriesSamples final : public SampleSource {
       std::erase_if(file.series, [&](const TsSeries& series) {
         return !fits(series, fmt::format("{}{}{}", name, file.before_number, series.line), bad);
       });
+      keep_data_memory(bytes_as_read(file));
       there.emplace_back(name, std::move(file));
     }
     std::vector<Series> all;
     if (!there.empty() && classes_.empty()) learn_classes(there);
     for (auto& [name, file] : there) {
-      require_room(file, name);
+      keep_data_memory(-bytes_as_read(file));  // each series is freed when it is filled up
+      const double bytes = require_room(file, name);
+      keep_data_memory(bytes);
       const std::vector<int64_t> numbers = labels_of(file, name);
       for (TsSeries& series : file.series) {
         series.values.resize(static_cast<size_t>(config_.length * shape_.channels),
@@ -147,8 +151,15 @@ class SeriesSamples final : public SampleSource {
     return all;
   }
 
-  /// A series of one vector may be filled up to many: what that takes is bounded by the file.
-  void require_room(const TsFile& file, const std::string& name) const {
+  static double bytes_as_read(const TsFile& file) {
+    double bytes = 0;
+    for (const TsSeries& series : file.series) bytes += 4.0 * static_cast<double>(series.values.size());
+    return bytes;
+  }
+
+  /// Returns the bytes of the file's series in memory. A series of one vector may be filled up to many: these bytes are
+  /// bounded by the file.
+  double require_room(const TsFile& file, const std::string& name) const {
     std::error_code error;
     const auto there = static_cast<double>(std::filesystem::file_size(name, error));
     const double allowed = static_cast<double>(kFilledUpFloor) + kFilledUpFactor * (error ? 0 : there);
@@ -160,6 +171,9 @@ class SeriesSamples final : public SampleSource {
           "bytes, which is {} and {} for each byte of the file; set a smaller data.length, or leave the "
           "long series out",
           name, file.series.size(), bytes, config_.length, allowed, format_bytes(kFilledUpFloor), kFilledUpFactor));
+    require_data_memory(
+        name, fmt::format("has {} series, filled up to data.length {}", file.series.size(), config_.length), bytes);
+    return bytes;
   }
 
   void check_channels(const TsFile& file, const std::string& name) const {

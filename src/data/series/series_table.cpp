@@ -13,6 +13,7 @@
 
 #include "base/quoted.h"
 #include "files/csv_file.h"
+#include "files/data_memory.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -116,6 +117,9 @@ class Reader {
       }
       values_.push_back(static_cast<float>(*value));
     }
+    bytes_ += sizeof(float) * channels_.size();
+    require_data_memory(table_.place(), fmt::format("has {} channels up to this line", channels_.size()),
+                        static_cast<double>(bytes_));
   }
 
   void finish() {
@@ -151,6 +155,7 @@ class Reader {
   bool open_ = false, any_ = false;
   std::string name_, label_text_, wrong_;
   std::vector<float> values_;
+  size_t bytes_ = 0;  // that the values of all series take
   int64_t first_line_ = 0;
   double last_time_ = 0;
 };

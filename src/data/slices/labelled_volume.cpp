@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "files/data_memory.h"
 #include "files/nifti_grid.h"
 #include "plimsoll/error.h"
 
@@ -60,11 +61,14 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
                     structures.size(), kMostStructures));
   image_ = read_nifti(image);
   const int64_t voxels = image_.voxels();
+  const double image_bytes = static_cast<double>(image_.bytes.size());
   stream_nifti(
       labels, sizeof structure_[0],
       [&](const NiftiVolume& layout) {
         check_labels(layout, labels);
         check_same_grid(image_, image, layout, labels);
+        require_data_memory(labels.string(), fmt::format("its image {} has {} voxels", image.string(), voxels),
+                            image_bytes + static_cast<double>(voxels) * sizeof structure_[0]);
         structure_.reserve(static_cast<size_t>(voxels));
       },
       [&](int64_t, const NiftiVolume& numbers, int64_t count) {

@@ -28,6 +28,8 @@ class LabelledVolume {
   LabelledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
                  const std::unordered_map<int64_t, int64_t>& structures, int axis);
 
+  /// Memory of its voxels.
+  size_t bytes() const { return image_.bytes.size() + structure_.size() * sizeof structure_[0]; }
   int64_t slices() const { return image_.sizes[static_cast<size_t>(axis_)]; }
 
   // A slice is enlarged or reduced to size x size pixels, its longer side (in millimetres) filling it, centred.

@@ -13,6 +13,7 @@
 #include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
 #include "data/slices/slice_split.h"
+#include "files/data_memory.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -116,6 +117,7 @@ class SliceSamples final : public SampleSource {
       if (progress) progress(static_cast<double>(i) / static_cast<double>(count));
       try {
         volumes_.emplace_back(config.files[i], config.slices.labels[i], structures, config.slices.axis.front() - 'x');
+        keep_data_memory(static_cast<double>(volumes_.back().bytes()));
       } catch (const UserError& error) {
         if (!config.skip_bad) throw;
         skipped_.emplace_back(error.what());

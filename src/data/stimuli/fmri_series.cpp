@@ -17,6 +17,7 @@
 #include "base/quoted.h"
 #include "base/trimmed.h"
 #include "data/stimuli/bad_file.h"
+#include "files/data_memory.h"
 #include "files/nifti.h"
 #include "files/nifti_grid.h"
 #include "files/npy.h"
@@ -78,6 +79,8 @@ FmriSeries read_table(const std::filesystem::path& path) {
     if (std::ssize(cells) != series.voxels)
       throw bad_file(path,
                      fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
+    require_data_memory(path.string(), fmt::format("has {} values up to line {}", series.values.size(), number),
+                        sizeof(float) * static_cast<double>(series.values.size() + cells.size()));
     for (std::string_view cell : cells) series.values.push_back(*number_of(cell));
     ++series.volumes;
   }
@@ -174,6 +177,9 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
     chosen = chosen_by(mask, read_npy(mask), path, array);
   }
   series.voxels = std::ssize(chosen);
+  require_data_memory(path.string(), fmt::format("has {} volumes of {} voxels", series.volumes, chosen.size()),
+                      static_cast<double>(array.bytes.size()) +
+                          sizeof(float) * static_cast<double>(chosen.size()) * static_cast<double>(series.volumes));
   series.values.reserve(chosen.size() * static_cast<size_t>(series.volumes));
   for (int64_t v = 0; v < series.volumes; ++v)
     for (const size_t i : chosen) series.values.push_back(static_cast<float>(array.at(places[i] * series.volumes + v)));
@@ -200,6 +206,8 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
                                      scan.volumes(), series.voxels, masked ? " within the mask" : "", bytes,
                                      unpacked_limit(scan.file_bytes()), format_bytes(kUnpackedFloor), kUnpackedFactor,
                                      masked ? "set a smaller data.fmri_mask" : "set data.fmri_mask"));
+  require_data_memory(path.string(), fmt::format("announces {} volumes of {} voxels", scan.volumes(), series.voxels),
+                      bytes);
   // Addresses of all values; memory grows with the volumes that are really there.
   series.values.reserve(static_cast<size_t>(bytes) / sizeof(float));
   std::vector<float> volume(masked ? static_cast<size_t>(scan.layout().voxels()) : 0);

@@ -12,6 +12,7 @@
 #include "data/stimuli/stimulus_features.h"
 #include "data/stimuli/stimulus_labels.h"
 #include "data/stimuli/stimulus_media.h"
+#include "files/data_memory.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -44,6 +45,7 @@ class StimuliSamples final : public SampleSource {
                                   config_.fmri.string(), config_.mask.empty() ? "" : " within data.fmri_mask",
                                   series_.voxels, config_.mask.empty() ? "voxels that vary" : "voxels", shape.voxels,
                                   series_.voxels));
+    keep_data_memory(sizeof(float) * static_cast<double>(series_.values.size()));
     read_labels();
     choose_volumes(config);
     prepare_responses();

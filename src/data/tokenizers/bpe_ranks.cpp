@@ -12,12 +12,14 @@
 #include <tuple>
 
 #include "base/hash.h"
+#include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
+constexpr int kRanksBytesOfByte = 32;             // memory of a byte of the file, at most (bpe_ranks.h)
 constexpr int64_t kMaxRankFileBytes = 256 * MiB;  // GPT-2's has 0.8 MiB; a larger file is some other file
 
 constexpr std::array<int8_t, 256> make_base64_values() {
@@ -99,6 +101,10 @@ BpeRanks BpeRanks::read(const std::filesystem::path& file) {
   if (!error && bytes > static_cast<uintmax_t>(kMaxRankFileBytes))
     throw UserError(fmt::format("data.tokenizer_file: {} has {}: it is not a rank file", file.string(),
                                 format_bytes(static_cast<int64_t>(bytes))));
+  if (!error)
+    require_data_memory(file.string(),
+                        fmt::format("has {} bytes, which take at most {} each", bytes, kRanksBytesOfByte),
+                        kRanksBytesOfByte * static_cast<double>(bytes));
   std::ifstream stream(file, std::ios::binary);
   std::string text(error ? 0 : static_cast<std::size_t>(bytes), '\0');
   if (error || !stream.read(text.data(), static_cast<std::streamsize>(text.size())))

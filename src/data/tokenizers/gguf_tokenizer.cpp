@@ -10,11 +10,17 @@
 #include "data/tokenizers/bpe_ranks.h"
 #include "data/tokenizers/byte_letters.h"
 #include "data/tokenizers/gpt2_tokenizer.h"
+#include "files/data_memory.h"
 #include "files/gguf.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors_header.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr int kGgufBytesOfByte = 32;  // memory of a byte of the lists, at most (gguf_tokenizer.h)
+
+}  // namespace
 
 std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path) {
   if (path.empty()) throw UserError("data.tokenizer_file: tokenizer 'gguf' needs a GGUF file");
@@ -27,6 +33,13 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   if (!letters || !merges || letters->empty() || std::ssize(*letters) > kMaxVocabularyTokens ||
       merges->size() > letters->size())
     throw corrupt_file(file.path(), "its tokenizer lacks tokens or merges, or has too many");
+  size_t bytes = 0;
+  for (const auto* list : {&*letters, &*merges})
+    for (const std::string_view text : *list) bytes += sizeof text + text.size();
+  require_data_memory(
+      path.string(),
+      fmt::format("has {} bytes of tokens and merges, which take at most {} each", bytes, kGgufBytesOfByte),
+      kGgufBytesOfByte * static_cast<double>(bytes));
   // The merges make tokens that follow each other, in this order; so a token's number says when it is merged, and a
   // token that no merge makes, before them or behind, is a single byte or never found.
   const auto made_by = [&](size_t merge) {

@@ -17,12 +17,14 @@
 #include "data/tokenizers/piece_cache.h"
 #include "data/tokenizers/subword_model.h"
 #include "data/tokenizers/text_steps.h"
+#include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
+constexpr int kJsonBytesOfByte = 64;         // memory of a byte of the file, at most (huggingface_tokenizer.h)
 constexpr int64_t kLargestFile = 128 * MiB;  // the largest known, Gemma's, has 33 MiB
 
 /// Whether U+2581 stands behind something else in a token: then tokens go on over spaces.
@@ -197,6 +199,9 @@ std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::pat
   if (path.empty()) throw UserError("data.tokenizer_file: tokenizer 'huggingface' needs a tokenizer.json");
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return open_huggingface_tokenizer(path / "tokenizer.json");
+  if (const auto bytes = std::filesystem::file_size(path, error); !error)
+    require_data_memory(path.string(), fmt::format("has {} bytes, which take at most {} each", bytes, kJsonBytesOfByte),
+                        kJsonBytesOfByte * static_cast<double>(bytes));
   const nlohmann::json json = read_json_file(path, kLargestFile);
   const MappedFile file = MappedFile::open(path);
   const uint64_t hash = hash_bytes({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},

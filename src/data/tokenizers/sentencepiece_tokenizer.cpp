@@ -11,6 +11,7 @@
 #include "base/file_error.h"
 #include "base/hash.h"
 #include "data/tokenizers/sentencepiece_check.h"
+#include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -22,11 +23,13 @@ void SetMinLogLevel(int level);
 namespace plimsoll {
 namespace {
 
+constexpr int kModelBytesOfByte = 64;  // memory of a byte of the file, at most (sentencepiece_tokenizer.h)
 constexpr std::uintmax_t kMaxModelFileBytes = 64 * MiB;  // Mistral's has 0.5 MiB, Gemma's 4
 constexpr std::string_view kSpace = "\xe2\x96\x81";      // U+2581, which stands for a space in pieces
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";
-constexpr size_t kMaxBlockBytes = size_t{64} * KiB;  // of text that the library is given at a time
-constexpr int kNothing = 4;                          // above the library's highest level: results say what went wrong
+constexpr size_t kMaxBlockBytes = size_t{64} * KiB;   // of text that the library is given at a time
+constexpr size_t kMaxStretchBytes = size_t{1} * MiB;  // of text without a place to cut, of which the library has all
+constexpr int kNothing = 4;                           // above the library's highest level: results say what went wrong
 
 // A protobuf message may be given in parts, of which the last holds for each field: normalizer_spec {add_dummy_prefix:
 // false, remove_extra_whitespaces: false} (sentencepiece_model.proto).
@@ -41,6 +44,8 @@ std::string read_model(const std::filesystem::path& file) {
         fmt::format("{}: has {} bytes, more than any SentencePiece model; data.tokenizer_file names a .model "
                     "file",
                     file.string(), size));
+  require_data_memory(file.string(), fmt::format("has {} bytes, which take at most {} each", size, kModelBytesOfByte),
+                      kModelBytesOfByte * static_cast<double>(size));
   std::string bytes(size, '\0');
   std::ifstream stream(file, std::ios::binary);
   if (!stream.read(bytes.data(), std::ssize(bytes))) throw_file_error("read", file, errno);
@@ -118,12 +123,22 @@ struct SentencePieceTokenizer::Impl {
     return 0;
   }
 
-  /// Encodes valid UTF-8, block by block if it can be cut: the library takes about 100 bytes a byte.
+  /// Where a text is cut that goes on for kMaxStretchBytes without a place where it may be: behind its last line break
+  /// there or, without one, its last character. The pieces beside the cut may be others than those of the whole text.
+  static std::size_t forced_cut(std::string_view text) {
+    std::size_t end = kMaxStretchBytes;
+    if (const std::size_t line = text.rfind('\n', end - 1); line != std::string_view::npos) return line + 1;
+    while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    return end;
+  }
+
+  /// Encodes valid UTF-8, block by block: the library takes about 100 bytes a byte. A forced cut is counted from the
+  /// last place where the text may be cut, so that a text that comes in parts has the same.
   void encode_text(std::string_view text, std::vector<int32_t>& tokens) const {
     while (!text.empty()) {
       size_t end = kMaxBlockBytes, cut = 0;
-      while (end < text.size() && (cut = last_cut(text.substr(0, end))) == 0 && !crosses_words) end *= 2;
-      if (cut == 0) cut = text.size();
+      while (end < text.size() && (cut = last_cut(text.substr(0, end))) == 0 && end < kMaxStretchBytes) end *= 2;
+      if (cut == 0) cut = end < text.size() ? forced_cut(text) : text.size();
       encode_block(text.substr(0, cut), tokens);
       text.remove_prefix(cut);
     }

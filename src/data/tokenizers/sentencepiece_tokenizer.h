@@ -3,7 +3,8 @@
 //
 // Bounds: a file has at most 64 MiB and is checked before the library loads it (sentencepiece_check.h). Reading takes
 // memory for at most 64 bytes a byte of the file. Rules for characters make at most 16 bytes of a byte of text.
-// Encoding takes memory for about 100 bytes a byte of the longest stretch that cannot be cut, or of 64 KiB.
+// Encoding takes memory for about 100 bytes a byte of a block of 64 KiB, or of a stretch of at most 1 MiB without a
+// place to cut: a longer one is cut at a line break or a character.
 //
 // A model is read with two of its rules off: no space is put before a text, and spaces beside others stay. So a text
 // can be cut and put together again. What a model's own file would give for "text" is encode(" text") here.

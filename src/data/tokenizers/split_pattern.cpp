@@ -15,20 +15,31 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kLongestPattern = 16384;
-constexpr uint32_t kMaxQuickSteps = 2'000;    // of an attempt that is not timed
 constexpr uint32_t kMaxSteps = 10'000'000;    // of any attempt; a run of n spaces takes up to n of Llama 3's pattern
 constexpr uint32_t kMaxHeapKib = 256 * 1024;  // of the interpreter
-constexpr size_t kMaxStarts = 64;             // places where one timed attempt may begin
+// Steps of an attempt that is not timed. A step may go over the whole text: fewer for a long one.
+constexpr uint32_t kMinQuickSteps = 32, kMaxQuickSteps = 2'000;
+constexpr size_t kMaxQuickBytes = size_t{1} << 28;
+// An attempt with too few steps is repeated with so many times as many, after a look at the time: the last of them
+// takes at most about so many times as long as those before it.
+constexpr uint32_t kMoreSteps = 2;
+constexpr size_t kMaxStarts = 64;  // places where one timed attempt may begin
 constexpr size_t kMaxScanned =
     size_t{1} << 31;  // bytes that a timed attempt goes over, if a step goes over a whole text
 
 constexpr double kSpareSeconds = 1, kSecondsPerByte = 1e-6;
-constexpr uint32_t kSampled = 64;  // every so many quick attempts, one is timed and stands for all
-// Most seconds that one attempt counts for.
-constexpr double kMaxSecondsCounted = 1, kMaxSampleCounted = 0.01;
 
 UserError refused(const std::string& name, const std::string& why) {
   return UserError(fmt::format("{}: {}", name, why), UserError::Kind::failure);
+}
+
+uint32_t quick_steps(size_t text_bytes) {
+  return static_cast<uint32_t>(std::clamp<size_t>(kMaxQuickBytes / (text_bytes + 1), kMinQuickSteps, kMaxQuickSteps));
+}
+
+void set_steps(pcre2_match_context* context, uint32_t steps) {
+  pcre2_set_match_limit(context, steps);
+  pcre2_set_depth_limit(context, steps);
 }
 
 /// \s spelt out as Unicode's White_Space: PCRE2's has U+180E more.
@@ -77,8 +88,9 @@ struct SplitPattern::Compiled {
   Pcre2Match match;
   Pcre2MatchContext quick, thorough;
   double seconds = 0;  // of all attempts, as far as they were timed
-  double bytes = 0;    // of all texts
-  uint32_t attempts = 0;
+  double bytes = 0;    // of all texts before this one
+  double tick = coarse_seconds();
+  double processor_seconds = thread_seconds();  // at that tick
 
   int attempt(std::string_view text, size_t at, size_t last_start, pcre2_match_context* context, uint32_t options) {
     pcre2_set_offset_limit(context, last_start);
@@ -86,14 +98,32 @@ struct SplitPattern::Compiled {
                        PCRE2_NO_UTF_CHECK | options, match.get(), context);
   }
   /// The same, timed.
-  int timed(std::string_view text, size_t at, size_t last_start, pcre2_match_context* context, double most,
-            double stands_for) {
+  int timed(std::string_view text, size_t at, size_t last_start, pcre2_match_context* context) {
     const double begin = thread_seconds();
     int result = attempt(text, at, last_start, context, 0);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = attempt(text, at, last_start, context, PCRE2_NO_JIT);
-    seconds += stands_for * std::min(thread_seconds() - begin, most);
+    seconds += thread_seconds() - begin;
     return result;
   }
+  /// The same, timed by the ticks of a coarse clock: an attempt shorter than a tick has one with the probability that
+  /// its length says, so many short ones are counted as long as they are. Of other work on the machine only the part of
+  /// this thread counts.
+  int sampled(std::string_view text, size_t at, pcre2_match_context* context) {
+    if (coarse_seconds() != tick) see_tick();
+    const int result = attempt(text, at, at, context, 0);
+    if (coarse_seconds() != tick) {
+      const double tick_before = tick, processor_before = processor_seconds;
+      see_tick();
+      // Another thread may have begun: its processor time is no successor of the last one's.
+      seconds += std::clamp(processor_seconds - processor_before, 0.0, tick - tick_before);
+    }
+    return result;
+  }
+  void see_tick() {
+    tick = coarse_seconds();
+    processor_seconds = thread_seconds();
+  }
+  static double coarse_seconds() { return clock_seconds(CLOCK_MONOTONIC_COARSE); }
 };
 
 SplitPattern::SplitPattern(const std::string& pattern, std::string name)
@@ -116,12 +146,8 @@ SplitPattern::SplitPattern(const std::string& pattern, std::string name)
   compiled.quick.reset(pcre2_match_context_create(nullptr));
   compiled.thorough.reset(pcre2_match_context_create(nullptr));
   check(compiled.match && compiled.quick && compiled.thorough, "no memory for PCRE2's match data");
-  for (pcre2_match_context* each : {compiled.quick.get(), compiled.thorough.get()}) {
-    const uint32_t steps = each == compiled.quick.get() ? kMaxQuickSteps : kMaxSteps;
-    pcre2_set_match_limit(each, steps);
-    pcre2_set_depth_limit(each, steps);
+  for (pcre2_match_context* each : {compiled.quick.get(), compiled.thorough.get()})
     pcre2_set_heap_limit(each, kMaxHeapKib);
-  }
 }
 
 SplitPattern::~SplitPattern() = default;
@@ -130,31 +156,34 @@ SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 /// Finds the next match from `at` on; returns whether there is one, which PCRE2's match data then has.
 ///
 /// PCRE2 limits the steps of one attempt at one place, and neither the places nor the bytes that a step goes over. So
-/// the first attempt is at one place and short: published patterns match there. Any other is timed, and begins at a
-/// bounded number of places before its time is looked at.
+/// the first attempt is at one place and short: published patterns match there. Any other is timed, begins at a bounded
+/// number of places, and has few steps first and more after its time was looked at.
 bool SplitPattern::next_match(std::string_view text, size_t at) const {
   Compiled& compiled = *compiled_;
   const auto watch = [&] {
-    if (compiled.seconds > kSpareSeconds + kSecondsPerByte * compiled.bytes)
-      throw refused(name_,
-                    fmt::format("the pattern {} cannot be matched: it takes more than {:.1f} seconds for {}; "
-                                "use a pattern that takes less",
-                                compiled.shown, compiled.seconds, format_bytes(static_cast<int64_t>(compiled.bytes))));
+    // Bytes that are matched: a place where the pattern goes no further has the spare seconds.
+    if (compiled.seconds > kSpareSeconds + kSecondsPerByte * (compiled.bytes + static_cast<double>(at)))
+      throw refused(name_, fmt::format("the pattern {} cannot be matched: it takes more than {:.1f} seconds for {}; "
+                                       "use a pattern that takes less",
+                                       compiled.shown, compiled.seconds,
+                                       format_bytes(static_cast<int64_t>(compiled.bytes) + std::ssize(text))));
   };
-  int result = PCRE2_ERROR_NOMATCH;
-  if (++compiled.attempts % kSampled == 0) {
-    result = compiled.timed(text, at, at, compiled.quick.get(), kMaxSampleCounted, kSampled);
-    watch();
-  } else {
-    result = compiled.attempt(text, at, at, compiled.quick.get(), 0);
-  }
+  int result = compiled.sampled(text, at, compiled.quick.get());
+  watch();
+  uint32_t steps = quick_steps(text.size());
   while (result < 0) {
-    const size_t starts = std::clamp<size_t>(kMaxScanned / (text.size() + 1), 1, kMaxStarts);
+    set_steps(compiled.thorough.get(), steps);
+    const size_t starts =
+        steps < kMaxQuickSteps ? 1 : std::clamp<size_t>(kMaxScanned / (text.size() + 1), 1, kMaxStarts);
     size_t last = std::min(at + starts, text.size());
     while (last < text.size() && (static_cast<unsigned char>(text[last]) & 0xc0u) == 0x80u) ++last;
-    result = compiled.timed(text, at, last, compiled.thorough.get(), kMaxSecondsCounted, 1);
+    result = compiled.timed(text, at, last, compiled.thorough.get());
     watch();
     if (result >= 0) break;
+    if ((result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT) && steps < kMaxSteps) {
+      steps = std::min(kMaxSteps, steps * kMoreSteps);
+      continue;
+    }
     if (result != PCRE2_ERROR_NOMATCH)
       throw refused(name_, fmt::format("the pattern {} cannot be matched: {}; use a pattern that takes less",
                                        compiled.shown, pcre2_error_text(result)));
@@ -168,7 +197,7 @@ bool SplitPattern::next_match(std::string_view text, size_t at) const {
 }
 
 void SplitPattern::each_match(std::string_view text, const std::function<void(size_t begin, size_t end)>& visit) const {
-  compiled_->bytes += static_cast<double>(text.size());
+  set_steps(compiled_->quick.get(), quick_steps(text.size()));
   for (size_t at = 0; at <= text.size() && next_match(text, at);) {
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(compiled_->match.get());
     const size_t begin = ends[0], end = ends[1];
@@ -178,8 +207,9 @@ void SplitPattern::each_match(std::string_view text, const std::function<void(si
     else if (end < text.size())
       at = end + first_character(text.substr(end)).bytes;
     else
-      return;
+      break;
   }
+  compiled_->bytes += static_cast<double>(text.size());
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,9 @@
 #include "job/keys/keys.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
 
 #include "base/glob.h"
 #include "base/quoted.h"
@@ -146,12 +149,11 @@ Key strategy() {
           }};
 }
 
-Key memory_budget() {
-  return {{"memory_budget", "auto | bytes (8GiB, 8GB, 8589934592)", "auto",
-           "upper limit in bytes of the device memory that training uses; auto: the memory of the device, or on this "
-           "machine the available memory less 10 %"},
-          [](const Value& value, Job& job) {
-            job.budget.device.reset();
+/// An amount of memory, or "auto" for none.
+Key budget_or_auto(std::string name, std::string meaning, std::function<void(Job&, std::optional<int64_t>)> set) {
+  return {{std::move(name), "auto | bytes (8GiB, 8GB, 8589934592)", "auto", std::move(meaning)},
+          [set = std::move(set)](const Value& value, Job& job) {
+            set(job, std::nullopt);
             if (value.is("auto")) return;
             constexpr std::string_view allowed = "auto, an amount above 0 such as 8GiB, 8GB, 8589934592";
             if (value.node->kind != Node::Kind::scalar) value.refuse(allowed);
@@ -162,8 +164,25 @@ Key memory_budget() {
               value.refuse_since(fmt::format("is wrong: {}", error.what()));
             }
             if (bytes == 0) value.refuse(allowed);
-            job.budget.device = bytes;
+            set(job, bytes);
           }};
+}
+
+Key memory_budget() {
+  return budget_or_auto(
+      "memory_budget",
+      "upper limit in bytes of the device memory that training uses; auto: the memory of the device, or on this "
+      "machine the available memory less 10 %",
+      [](Job& job, std::optional<int64_t> bytes) { job.budget.device = bytes; });
+}
+
+Key data_memory_budget() {
+  return budget_or_auto(
+      "data.memory_budget",
+      "upper limit in bytes of the host memory that files of data and tokenizers take; a file that takes more is an "
+      "error before it is read. Texts are not counted. auto: the limits of each format, a constant and a multiple of "
+      "the file's size",
+      [](Job& job, std::optional<int64_t> bytes) { job.data.memory_budget = bytes; });
 }
 
 // An amount of another memory than the device's.
@@ -262,6 +281,7 @@ std::vector<Key> data_keys() {
       integer("data.prefetch", &D::prefetch, {1, 1024}, "batches that are prepared ahead, in host memory"),
       boolean("data.skip_bad", &D::skip_bad,
               "leave out samples that cannot be read, and count them; false: stop at the first one"),
+      data_memory_budget(),
   };
 }
 

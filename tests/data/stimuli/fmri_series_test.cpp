@@ -178,6 +178,11 @@ TEST(FmriSeries, ReadsTables) {
   EXPECT_THAT(refusal("1,2\n3,x\n"), HasSubstr("line 2, cell 2: 'x' is not a number"));
   EXPECT_THAT(refusal("1,2\n3,\n"), HasSubstr("line 2, cell 2: '' is not a number"));
   EXPECT_THAT(refusal("a,b\n"), HasSubstr("no time points"));
+  // Lines of 2^20 cells are read, longer ones are not looked at cell by cell.
+  EXPECT_THAT(refusal(("1" + std::string((1 << 20) - 1, ',') + "\n").c_str()), HasSubstr("line 1, cell 2: ''"));
+  EXPECT_THAT(refusal(("1" + std::string(1 << 20, ',') + "\n").c_str()),
+              HasSubstr("line 1 has more than 1048576 cells"));
+  EXPECT_THAT(refusal(("1\n1" + std::string(1 << 20, ';')).c_str()), HasSubstr("line 2 has more than 1048576 cells"));
   // A time point, not names: it is not lost in silence.
   EXPECT_THAT(refusal("1,n/a,3\n1,2,3\n"), AllOf(HasSubstr("a.csv: line 1, cell 2: 'n/a'"), HasSubstr("names")));
   EXPECT_EQ(read_fmri(put_file(folder / "a.csv",

@@ -197,6 +197,9 @@ TEST_F(HostileTokenizer, PatternsThatTakeForEverAreNamed) {
   // Few steps, each over the whole text: at each place no match, or a match of one byte.
   EXPECT_THAT(error_of("a*b", std::string(2 << 20, 'a')), HasSubstr("'a*b' cannot be matched"));
   EXPECT_THAT(error_of("a(?=[^z]*+z)|a", std::string(1 << 19, 'a')), HasSubstr("cannot be matched"));
+  // Many steps, each over the whole text: one attempt took minutes, whether it found a match or not.
+  EXPECT_THAT(error_of("(?:(?=a*)){900}a", std::string(4 << 20, 'a')), HasSubstr("cannot be matched"));
+  EXPECT_THAT(error_of("(?:a|a){15}(?=a*!)", std::string(4 << 20, 'a')), HasSubstr("cannot be matched"));
 }
 
 TEST_F(HostileTokenizer, ConstructsThatBreakCharactersOrTheSearchAreRefused) {

@@ -1,0 +1,47 @@
+#include "files/data_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+thread_local DataMemory* current = nullptr;
+
+}  // namespace
+
+DataMemory::Scope::Scope(DataMemory& memory) : before_(current) {
+  current = &memory;
+}
+
+DataMemory::Scope::~Scope() {
+  current = before_;
+}
+
+void require_data_memory(const std::string& file, const std::string& announces, double bytes) {
+  const double left = data_memory_left();
+  if (bytes <= left) return;
+  const std::string others =
+      current->kept_ > 0 ? fmt::format(" less {:.0f} bytes of other files", current->kept_) : std::string();
+  throw UserError(
+      fmt::format("{}: {}, {:.0f} bytes in memory; allowed: {:.0f} bytes, which is data.memory_budget {}{}; "
+                  "set a larger data.memory_budget, or a smaller file",
+                  file, announces, bytes, left, format_bytes(*current->budget_), others),
+      UserError::Kind::failure);
+}
+
+double data_memory_left() {
+  if (current == nullptr || !current->budget_) return std::numeric_limits<double>::infinity();
+  return std::max(0.0, static_cast<double>(*current->budget_) - current->kept_);
+}
+
+void keep_data_memory(double bytes) {
+  if (current != nullptr) current->kept_ += bytes;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,50 @@
+// Declares the count of the memory that files of data take, against the budget that a job gives (data.memory_budget).
+//
+// Readers of whole files call require_data_memory() before they allocate, several calls below the data set that knows
+// the budget. So the count belongs to a thread while a DataMemory::Scope lives; without one nothing is counted.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace plimsoll {
+
+/// A count of the bytes that a data set holds of its files. For one thread at a time.
+class DataMemory {
+ public:
+  /// Without a budget only the bounds of each format hold.
+  explicit DataMemory(std::optional<int64_t> budget) : budget_(budget) {}
+
+  /// Counts the bytes that readers on this thread ask for in `memory`, until the scope ends. Scopes nest.
+  class Scope {
+   public:
+    explicit Scope(DataMemory& memory);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    DataMemory* before_;
+  };
+
+ private:
+  friend void require_data_memory(const std::string& file, const std::string& announces, double bytes);
+  friend double data_memory_left();
+  friend void keep_data_memory(double bytes);
+
+  std::optional<int64_t> budget_;
+  double kept_ = 0;  // bytes
+};
+
+/// Throws UserError (failure) with the file, what it announces and what is allowed, if `bytes` more than the kept ones
+/// exceed the budget of the thread's DataMemory. Called before the bytes are allocated; `announces` begins with a verb.
+void require_data_memory(const std::string& file, const std::string& announces, double bytes);
+
+/// Returns the bytes that are left of the budget, at least 0; infinity if there is no budget.
+double data_memory_left();
+
+/// Counts `bytes` as kept from now on, beside what the next files take.
+void keep_data_memory(double bytes);
+
+}  // namespace plimsoll
