@@ -6,6 +6,8 @@
     scripts/fuzz.py --seconds 0              replays the corpus only
     scripts/fuzz.py --total 120 --seed 1     two minutes of fuzzing in all, from the same seed
     scripts/fuzz.py --coverage               replays with line coverage of the readers (build/fuzz-coverage)
+    scripts/fuzz.py --coverage --report bench/results/fuzzing.md
+                                             writes the table of that file anew: coverage, and the runs in build/fuzz
 
 Inputs that reach new code are kept in build/fuzz/corpus/TARGET for the next run; an input of a find is written to
 build/fuzz/finds. `build/fuzz/TARGET_fuzz FILE` repeats it. The script fails if there is a find. Limits of a run: 1024 MiB
@@ -118,8 +120,33 @@ def show(results):
               f"  {each.find or '-'}")
 
 
-def coverage(targets, sanitized):
+def keep(results, folder):
+    """Adds runs to the list that a report sums up; replays are left out."""
+    with open(folder / "runs.jsonl", "a") as file:
+        for each in results:
+            file.write(json.dumps({"target": each.target, "executions": each.runs, "seconds": round(each.seconds, 1),
+                                   "edges": each.coverage, "find": each.find}) + "\n")
+
+
+def write_report(path, lines, folder):
+    """Writes the table of a report between its two marks."""
+    begin, end = "<!-- scripts/fuzz.py --report -->", "<!-- end -->"
+    rows = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    table = ["| target | executions | minutes | edges | lines of the reader's own files, % |", "|---|---|---|---|---|"]
+    for target, text in lines.items():
+        runs = [row for row in rows if row["target"] == target]
+        table.append(f"| {target} | {sum(row['executions'] for row in runs)} | {sum(row['seconds'] for row in runs) / 60:.1f} | "
+                     f"{max((row['edges'] for row in runs), default=0)} | {text} |")
+    total = [row for row in rows if row["target"] in lines]
+    table.append(f"| all | {sum(row['executions'] for row in total)} | {sum(row['seconds'] for row in total) / 60:.1f} | | |")
+    text = path.read_text()
+    head, rest = text.split(begin)
+    path.write_text(head + begin + "\n" + "\n".join(table) + "\n" + end + rest.split(end)[1])
+
+
+def coverage(targets, sanitized, report):
     """Percent of lines of each reader's own files over the corpus and what fuzzing has kept."""
+    texts = {}
     folder = ROOT / "build/fuzz-coverage"
     build(folder, True, targets)
     version = re.search(r"clang\+\+(-\d+)?$", compiler()).group(1) or ""
@@ -142,7 +169,10 @@ def coverage(targets, sanitized):
         for name in OWN[target]:
             lines = files[str(ROOT / "src" / name)]
             parts.append(f"{name} {lines['percent']:.0f}")
-        print(f"{target:<18}{', '.join(parts)}", flush=True)
+        texts[target] = ", ".join(parts)
+        print(f"{target:<18}{texts[target]}", flush=True)
+    if report:
+        write_report(report, texts, sanitized)
 
 
 def main():
@@ -154,6 +184,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the mutations; 0: another one each time")
     parser.add_argument("--no-build", action="store_true", help="run the programs as they are")
     parser.add_argument("--coverage", action="store_true", help="replay with line coverage")
+    parser.add_argument("--report", type=Path, help="with --coverage: the file whose table is written anew")
     arguments = parser.parse_args()
     all_targets = sorted(each.name.removesuffix("_fuzz.cpp") for each in SOURCES.glob("*_fuzz.cpp"))
     unknown = [each for each in arguments.targets if each not in all_targets]
@@ -162,7 +193,7 @@ def main():
     targets = arguments.targets or all_targets
     folder = ROOT / "build/fuzz"
     if arguments.coverage:
-        return coverage(targets, folder)
+        return coverage(targets, folder, arguments.report)
     if not arguments.no_build:
         build(folder, False, targets)
     # A target without its library (libtorch) is left out.
@@ -171,6 +202,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(lambda target: fuzz(target, folder, seconds, arguments.seed), targets))
     show(results)
+    if seconds:
+        keep(results, folder)
     if any(each.find for each in results):
         die("there are finds; inputs are in build/fuzz/finds, logs in build/fuzz/logs")
     print(f"==> fuzz: {len(results)} targets, {sum(each.runs for each in results)} executions, no finds")

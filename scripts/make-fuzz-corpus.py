@@ -330,6 +330,7 @@ def make_lists(arrays):
     put("labels", "runs", "face 0\nhouse 0\nface 1\n", vectors)
     put("labels", "names", "# a comment\n1 left hippocampus\n37\tright amygdala\n", "left*")
     put("clip_list", "parts", "# videos\na.mp4\ta cat\nb.mp4\ta dog\t1.5\t3\r\nb.mp4\ta dog again\t10\t30\n")
+    put("clip_list", "overlap", "a.mp4\ta cat\t0\t3\na.mp4\ta cat\t1\t4\n")
     put("picture_list", "table", "image,mask,structure,value,split\na.png,b.png,nucleus,1,train\nc.png,d.png,,3,test\n",
         "1 nucleus\n2 wall\n")
     put("picture_list", "lines", '{"image": "a.png", "mask": "b.png", "prompt": "find it", "answer": "here"}\n'

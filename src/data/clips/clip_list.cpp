@@ -107,7 +107,7 @@ void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
       throw UserError(fmt::format(
           "{}: this part of {} overlaps that of {}, or is less than a clip ({} s) from it; what is held out "
           "of one would be learned from the other: make them the same or further apart",
-          other.place, other.file.filename().string(), one.place, gap));
+          other.place, one_line(other.file.filename().string()), one.place, gap));
     }
   }
 }

@@ -90,6 +90,11 @@ TEST(ClipList, RefusesPartsThatOverlap) {
   EXPECT_NO_THROW(check_overlaps({part(0, 2), part(2, 4), part(0, 2)}, 0));
   EXPECT_THAT(user_error_of([&] { check_overlaps({part(3, 5), part(0, 4)}, 0); }), HasSubstr("overlaps"));
   EXPECT_THAT(user_error_of([&] { check_overlaps({part(0, -1), part(1, 2)}, 0); }), HasSubstr("overlaps"));
+  const CaptionedVideo odd{"a\x1b[2J.mp4", "x", 0, 3, "list:1"};
+  EXPECT_THAT(user_error_of([&] {
+                check_overlaps({odd, odd, {odd.file, "x", 1, 4, "list:2"}}, 0);
+              }),
+              HasSubstr("list:2: this part of a?[2J.mp4 overlaps"));
 }
 
 // What is held out of one ends where the other, which is trained on, begins.
