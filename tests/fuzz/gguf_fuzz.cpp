@@ -3,7 +3,9 @@
 
 #include "fuzz.h"
 #include "weights/families.h"
+#include "weights/gguf_source.h"
 #include "weights/source.h"
+#include "weights/tensor_names.h"
 
 using namespace plimsoll;
 
@@ -26,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         fuzz::touch(each.data(), each.size());
     });
   }
-  fuzz::reads(input, [&] { weights::read_architecture(path); });
+  fuzz::reads(input, [&] { weights::layout_of("gguf", weights::read_gguf_architecture(path).config); });
   fuzz::reads(input, [&] {
     const auto source = weights::open_source(path);
     for (const auto& [name, tensor] : source->tensors()) {
