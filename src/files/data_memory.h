@@ -39,6 +39,7 @@ class DataMemory {
 
 /// Throws UserError (failure) with the file, what it announces and what is allowed, if `bytes` more than the kept ones
 /// exceed the budget of the thread's DataMemory. Called before the bytes are allocated; `announces` begins with a verb.
+/// Readers that ask for each line compare with data_memory_left() first, which takes nanoseconds.
 void require_data_memory(const std::string& file, const std::string& announces, double bytes);
 
 /// Returns the bytes that are left of the budget, at least 0; infinity if there is no budget.

@@ -139,8 +139,9 @@ class Reader {
       if (channels_ != result_.channels)
         throw Wrong{fmt::format("has {} channels; the file's series have {}", channels_, result_.channels)};
       bytes_ += kSeriesBytes + sizeof(float) * series.values.size();
-      require_data_memory(file_.string(), fmt::format("has {} series up to line {}", result_.series.size() + 1, line_),
-                          static_cast<double>(bytes_));
+      if (const auto bytes = static_cast<double>(bytes_); bytes > data_memory_left())
+        require_data_memory(file_.string(),
+                            fmt::format("has {} series up to line {}", result_.series.size() + 1, line_), bytes);
       result_.series.push_back(std::move(series));
     } catch (const Wrong& wrong) {
       bad_(fmt::format("{}:{}: the series {}", file_.string(), line_, wrong.what));

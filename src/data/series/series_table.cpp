@@ -118,8 +118,8 @@ class Reader {
       values_.push_back(static_cast<float>(*value));
     }
     bytes_ += sizeof(float) * channels_.size();
-    require_data_memory(table_.place(), fmt::format("has {} channels up to this line", channels_.size()),
-                        static_cast<double>(bytes_));
+    if (const auto bytes = static_cast<double>(bytes_); bytes > data_memory_left())
+      require_data_memory(table_.place(), fmt::format("has {} channels up to this line", channels_.size()), bytes);
   }
 
   void finish() {

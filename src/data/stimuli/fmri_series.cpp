@@ -79,8 +79,10 @@ FmriSeries read_table(const std::filesystem::path& path) {
     if (std::ssize(cells) != series.voxels)
       throw bad_file(path,
                      fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
-    require_data_memory(path.string(), fmt::format("has {} values up to line {}", series.values.size(), number),
-                        sizeof(float) * static_cast<double>(series.values.size() + cells.size()));
+    if (const size_t values = series.values.size() + cells.size();
+        sizeof(float) * static_cast<double>(values) > data_memory_left())
+      require_data_memory(path.string(), fmt::format("has {} values up to line {}", values, number),
+                          sizeof(float) * static_cast<double>(values));
     for (std::string_view cell : cells) series.values.push_back(*number_of(cell));
     ++series.volumes;
   }

@@ -226,6 +226,16 @@ TEST_F(PictureSamplesTest, SayWhichFileIsBadAndLeaveItOutWhereTheyMay) {
   EXPECT_THAT(refusal(), HasSubstr("no mask shows 10000 pixels"));
 }
 
+// Half of the budget is for pictures that are kept, the other half for those that are being read.
+TEST_F(PictureSamplesTest, KeepToTheBudgetOfData) {
+  config_.memory_budget = int64_t{1} << 20;
+  const Batch within = all(*open(), Split::train);
+  config_.memory_budget = kSceneSide * kSceneSide * 14;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(".png: says "), HasSubstr("which is data.memory_budget ")));
+  config_.memory_budget.reset();
+  EXPECT_EQ(numbers<float>(within, 0), numbers<float>(all(*open(), Split::train), 0));
+}
+
 TEST_F(PictureSamplesTest, KnowTheirBaselines) {
   config_.slices.structures = {"bright square"};
   const auto baselines = open()->all_baselines();
