@@ -13,6 +13,8 @@
 #include <limits>
 #include <optional>
 
+#include "base/process_start.h"
+
 namespace plimsoll {
 namespace {
 
