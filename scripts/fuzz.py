@@ -194,10 +194,14 @@ def main():
     folder = ROOT / "build/fuzz"
     if arguments.coverage:
         return coverage(targets, folder, arguments.report)
-    if not arguments.no_build:
+    if not torch_folder() and "checkpoint" in targets:
+        print("==> fuzz: without libtorch (scripts/setup.sh torch) the target checkpoint is left out")
+        targets.remove("checkpoint")
+    if not arguments.no_build and targets:
         build(folder, False, targets)
-    # A target without its library (libtorch) is left out.
     targets = [each for each in targets if (folder / f"{each}_fuzz").is_file()]
+    if not targets:
+        die("no target is built")
     seconds = arguments.seconds if arguments.total is None else arguments.total / len(targets)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(lambda target: fuzz(target, folder, seconds, arguments.seed), targets))

@@ -3,6 +3,7 @@
 pip runs code of a source archive even to download it. This module only reads bytes, and compares their sha256 hash with a known one.
 """
 import hashlib
+import http.client
 import json
 import os
 import shutil
@@ -83,6 +84,8 @@ class Index:
             if digest.hexdigest() != sha256:
                 raise IndexFailure(f"{name} has sha256 {digest.hexdigest()}; allowed: {sha256}")
             shutil.move(part, to)
+        except (OSError, http.client.HTTPException) as error:
+            raise IndexFailure(f"{name} of {project} is not downloaded: {error}") from error
         finally:
             if os.path.exists(part):
                 os.remove(part)

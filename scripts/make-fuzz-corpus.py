@@ -283,10 +283,6 @@ def make_tables():
 def make_jobs():
     for file in sorted((ROOT / "examples").glob("*/*.yaml")):
         put("job", f"{file.parent.name}-{file.stem}", file.read_text(), "optimizer.name=sgd\nmax_steps=7")
-    words = sorted((ROOT / "examples").glob("*/their-words"))
-    for file in words:
-        if file.is_file() and file.stat().st_size < 6000:
-            put("job", f"{file.parent.name}-their-words", file.read_text(errors="replace"), "")
     put("job", "anchors", "model: &m {type: decoder, hidden_size: 64}\ndata: {type: synthetic}\noptimizer: {betas: [0.9, 0.99]}\n"
         "memory_budget: 1GiB\ngradient_accumulation_steps: {0: 4, 2: 2}\n", "seed=3\ndata.files=[a.txt, b.txt]\nfp16=true")
     put("job", "config", "model: {type: decoder, config: config.json}\ndata: {type: text, files: notes.txt}\n", "")

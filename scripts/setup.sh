@@ -138,7 +138,10 @@ pip_install() { # files of scripts/requirements
     TMPDIR="$PWD/$venv/tmp" scripts/wheels.sh install "$venv/bin/python" "${@/#/$requirements/}" || status=$?
     ((status != 0)) || break
     # A wheel with another hash stays one; the line above says all.
-    ((status != 3)) || exit 1
+    ((status != 3)) || {
+      rm -rf "$venv/tmp"
+      exit 1
+    }
     say "torch: attempt $attempt of 3 failed"
     sleep $((attempt * 5))
   done

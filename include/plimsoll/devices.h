@@ -41,7 +41,7 @@ struct DeviceSpec {
   double memory_bandwidth = 0;  ///< bytes a second
   DenseRates rates;
   double host_link = 0;       ///< bytes a second, one way, of the link itself: copies reach 75 to 90 %
-  std::string peer_link;      ///< id of the usual link between such devices of one machine (plimsoll/links.h)
+  std::string peer_link;      ///< id of the usual link between such devices of one machine (LinkSpec)
   std::string bridge;         ///< id of the NVLink bridge that connects two of them; empty: the device has none
   double launch_seconds = 0;  ///< from the host's call to the kernel's start, typical
 

@@ -74,32 +74,34 @@ Job read_job(const std::filesystem::path& file, const std::vector<std::string>& 
 Job parse_job(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
               const std::vector<std::string>& overrides = {});
 
+/// Returns whether the samples of the job are sequences of tokens.
 inline bool is_language_model(const Job& job) {
   return job.model.type == "decoder" || job.model.type == "mamba";
 }
 
-/// Of a language model's job: where its vocabulary's size is kept.
+/// Returns the setting of the vocabulary's size, in rows of the embedding. `job` is that of a language model.
 inline int64_t& rows_of_embedding(Job& job) {
   return job.model.type == "mamba" ? job.model.mamba.vocab_size : job.model.decoder.vocab_size;
 }
 
-/// "tokens" or "samples".
+/// Returns the unit of the job's throughput: "tokens" or "samples".
 inline std::string unit_of(const Job& job) {
   return is_language_model(job) ? "tokens" : "samples";
 }
 
-/// Units of a sample: of a sequence its tokens.
+/// Returns the number of those units in a sample.
 inline int64_t units_of_sample(const Job& job) {
   return is_language_model(job) ? job.data.sequence_length : 1;
 }
 
-/// So many samples in words: "4 x 512 tokens", "4 samples".
+/// Returns a number of samples in words: "4 x 512 tokens", "4 samples".
 inline std::string samples_in_words(const Job& job, int64_t samples) {
   const std::string count = std::to_string(samples);
   return is_language_model(job) ? count + " x " + std::to_string(job.data.sequence_length) + " tokens"
                                 : count + " samples";
 }
 
+/// A file or folder that a key names and that does not exist.
 struct MissingFile {
   std::string key;  ///< of the job file: "data.files"
   std::filesystem::path file;

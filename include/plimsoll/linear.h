@@ -1,5 +1,5 @@
 // A linear layer that can be adapted and quantised: use it in a model of your own in place of torch::nn::Linear, and
-// `lora` and `quantize` (plimsoll/fine_tuning.h) find it by its name.
+// `lora` and `quantize` (plimsoll/options.h) find it by its name.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -196,6 +196,7 @@ struct HotOp {
   bool timed = false;  ///< all were; else some are predicted: the floor, and the overhead of an op
 };
 
+/// The ops of a step by their time.
 struct HotOps {
   std::vector<HotOp> ops;    ///< by falling seconds
   double seconds = 0;        ///< of all ops of a step

@@ -182,7 +182,8 @@ class Training {
 void save_training(Training& training, const std::filesystem::path& file);
 
 /// Reads a file of save_training() into a started training of the same step. Its next step has the bits that the saved
-/// training's would have had. Reads all of it or, on any error, nothing. Throws UserError (failure) for a file that is
+/// training's would have had. Reads all of it or, on an error, nothing; if another program cuts the file meanwhile,
+/// floating-point numbers become not-a-number and whole numbers 0. Throws UserError (failure) for a file that is
 /// missing, damaged or none of Plimsoll's, and UserError (usage) that names the differences if it is of another model
 /// or optimizer.
 void load_training(Training& training, const std::filesystem::path& file);

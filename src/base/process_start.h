@@ -7,8 +7,7 @@
 namespace plimsoll {
 
 /// Returns when the process began, in ticks of the kernel's clock since the machine's start (field 22 of
-/// /proc/PID/stat, see proc(5)). Returns nothing if there is no such process, or all that is left of it is an exit code
-/// that nobody has asked for.
+/// /proc/PID/stat, see proc(5)). Returns nothing if there is no such process, or if it has ended.
 std::optional<int64_t> process_start_of(int64_t pid);
 
 }  // namespace plimsoll

@@ -42,13 +42,13 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state,
                       const SlicedState& sliced);
 
-/// Reads a checkpoint into `state`: all of it or, on any error, nothing. A second copy of `state` is not made for that:
-/// if another program cuts the file after its checksums were verified, all of `state` becomes not-a-number (whole
-/// numbers: 0), so that no training goes on with half of it. Throws UserError (failure) for a file that is
-/// missing, truncated, corrupt or no checkpoint of ours; UserError (usage) that names every difference (up to a few) in
-/// settings, tensor names, sizes and dtypes where it is another job's, by `origin`. Optimizer state of other formats is
-/// converted where that is exact (checkpoint_state.h). `accept` sees the description
-/// before any tensor is written to, and may throw.
+/// Reads a checkpoint into `state`: all of it or, on an error, nothing. There is one exception, because a second copy
+/// of `state` would take its memory again: if another program cuts the file after its checksums were verified, all of
+/// `state` becomes not-a-number (whole numbers: 0), so that no training goes on with half of it. Throws UserError
+/// (failure) for a file that is missing, truncated, corrupt or no checkpoint of ours; UserError (usage) that names
+/// every difference (up to a few) in settings, tensor names, sizes and dtypes where it is another job's, by `origin`.
+/// Optimizer state of other formats is converted where that is exact (checkpoint_state.h). `accept` sees the
+/// description before any tensor is written to, and may throw.
 CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state,
                                const std::function<void(const CheckpointInfo&)>& accept = {});

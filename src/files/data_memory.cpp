@@ -26,8 +26,10 @@ DataMemory::Scope::~Scope() {
 void require_data_memory(const std::string& file, const std::string& announces, double bytes) {
   const double left = data_memory_left();
   if (bytes <= left) return;
-  const std::string others =
+  std::string others =
       current->kept_ > 0 ? fmt::format(" less {:.0f} bytes of other files", current->kept_) : std::string();
+  if (current->reserved_ > 0)
+    others += fmt::format(" less {} bytes for files that are kept or read at the same time", current->reserved_);
   throw UserError(
       fmt::format("{}: {}, {:.0f} bytes in memory; allowed: {:.0f} bytes, which is data.memory_budget {}{}; "
                   "set a larger data.memory_budget, or a smaller file",
@@ -37,7 +39,7 @@ void require_data_memory(const std::string& file, const std::string& announces, 
 
 double data_memory_left() {
   if (current == nullptr || !current->budget_) return std::numeric_limits<double>::infinity();
-  return std::max(0.0, static_cast<double>(*current->budget_) - current->kept_);
+  return std::max(0.0, static_cast<double>(*current->budget_ - current->reserved_) - current->kept_);
 }
 
 void keep_data_memory(double bytes) {

@@ -14,7 +14,8 @@ namespace plimsoll {
 class DataMemory {
  public:
   /// Without a budget only the bounds of each format hold.
-  explicit DataMemory(std::optional<int64_t> budget) : budget_(budget) {}
+  /// `reserved`: bytes of the budget for files that are kept or that other threads read, at most the budget.
+  explicit DataMemory(std::optional<int64_t> budget, int64_t reserved = 0) : budget_(budget), reserved_(reserved) {}
 
   /// Counts the bytes that readers on this thread ask for in `memory`, until the scope ends. Scopes nest.
   class Scope {
@@ -34,7 +35,8 @@ class DataMemory {
   friend void keep_data_memory(double bytes);
 
   std::optional<int64_t> budget_;
-  double kept_ = 0;  // bytes
+  int64_t reserved_ = 0;  // bytes
+  double kept_ = 0;       // bytes
 };
 
 /// Throws UserError (failure) with the file, what it announces and what is allowed, if `bytes` more than the kept ones

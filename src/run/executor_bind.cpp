@@ -85,7 +85,7 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
   const std::vector<FreeGap> gaps = largest_free_gaps(plan);
   for (size_t i = 0; i < plan.trace.ops.size(); ++i) {
     ops_.push_back(bind_op(static_cast<int32_t>(i)));
-    // Scratch that nobody planned for goes where nothing lives.
+    // Scratch that is not in the plan goes to memory in which no buffer lives.
     if (BoundOp& op = ops_.back(); op.workspace == nullptr && op.op->exchange == CopyStage::none && gaps[i].bytes > 0) {
       op.workspace = arena.data() + gaps[i].offset;
       op.workspace_bytes = gaps[i].bytes / kArenaAlignment * kArenaAlignment;

@@ -82,7 +82,7 @@ std::string problem_of(std::string_view message, const Rules& rules) {
   return "";
 }
 
-/// Whether the input names what was opened: by the last component of its path.
+/// Returns whether the input has the last component of the path that was opened.
 bool names(std::string_view input, const std::filesystem::path& opened) {
   // A path in escapes ("\x2f") cannot be looked for.
   return input.find('\\') != std::string_view::npos || input.find(opened.filename().string()) != std::string_view::npos;

@@ -77,7 +77,7 @@ class PictureSamples final : public SampleSource {
         augment_(config.slices.augment),
         seed_(seed),
         budget_(config.memory_budget),
-        threads_(std::max<int64_t>(1, config.num_workers)),
+        readers_(std::max<int64_t>(1, config.num_workers) + 1),
         tasks_(picture_tasks(config)),
         pictures_(room_for_kept(config)),
         masks_(room_for_kept(config)) {
@@ -153,12 +153,11 @@ class PictureSamples final : public SampleSource {
     return task.value ? number == *task.value : number > mask.threshold;
   }
 
-  /// Half of the budget is for planes that are kept; the threads that read share the other half.
+  /// Half of the budget is for planes that are kept; the threads that may read share the other half.
   template <typename Read>
   auto with_budget(const Read& read) const {
-    DataMemory memory(budget_);
+    DataMemory memory(budget_, budget_ ? *budget_ - *budget_ / 2 / readers_ : 0);
     const DataMemory::Scope scope(memory);
-    if (budget_) keep_data_memory(static_cast<double>(*budget_ - *budget_ / 2 / threads_));
     return read();
   }
 
@@ -306,7 +305,7 @@ class PictureSamples final : public SampleSource {
   double augment_;
   uint64_t seed_;
   std::optional<int64_t> budget_;
-  int64_t threads_;
+  int64_t readers_;  // threads that may read at the same time: the workers, and the one that evaluates
   std::vector<PictureTask> tasks_;
   std::vector<SlicePrompt> prompts_;
   std::vector<std::string> structures_;

@@ -20,8 +20,8 @@ constexpr uint32_t kMaxHeapKib = 256 * 1024;  // of the interpreter
 // Steps of an attempt that is not timed. A step may go over the whole text: fewer for a long one.
 constexpr uint32_t kMinQuickSteps = 32, kMaxQuickSteps = 2'000;
 constexpr size_t kMaxQuickBytes = size_t{1} << 28;
-// An attempt with too few steps is repeated with so many times as many, after a look at the time: the last of them
-// takes at most about so many times as long as those before it.
+// An attempt with too few steps is repeated with this factor more, after a look at the time. So the last attempt takes
+// at most about this factor longer than those before it.
 constexpr uint32_t kMoreSteps = 2;
 constexpr size_t kMaxStarts = 64;  // places where one timed attempt may begin
 constexpr size_t kMaxScanned =

@@ -21,7 +21,7 @@ std::vector<JobInput> inputs_of(const Job& job) {
     if (!job.checkpoint.directory.empty())
       for (const auto& [step, file] : checkpoints_in(job.checkpoint.directory))
         inputs.push_back({fmt::format("the checkpoint of step {}", step), file});
-  } catch (const UserError&) {  // a folder that cannot be listed: whoever trains hears of it
+  } catch (const UserError&) {  // training reports a folder that cannot be listed
   }
   const ModelConfig& model = job.model;
   inputs.insert(inputs.end(), {{"model.weights", model.weights},
