@@ -105,6 +105,8 @@ class StimuliSamples final : public SampleSource {
                                   series_.volumes));
     if (config_.text_embeddings.empty()) return;  // words are data.text_features
     vectors_ = read_label_vectors(config_.text_embeddings, labels_.names);
+    keep_data_memory(sizeof(float) * static_cast<double>(vectors_.size()) *
+                     static_cast<double>(vectors_.front().size()));
     if (std::ssize(vectors_.front()) != shape_.text_features)
       throw UserError(fmt::format(
           "data.text_embeddings: the vectors in {} have {} values, and model.text.features is "

@@ -11,6 +11,7 @@
 #include "base/content_hash.h"
 #include "base/file_error.h"
 #include "data/stimuli/mel_spectrogram.h"
+#include "files/data_memory.h"
 #include "files/media.h"
 #include "files/media_cache.h"
 #include "plimsoll/error.h"
@@ -59,6 +60,9 @@ void decode(const std::filesystem::path& file, const ClipGrid& grid, const std::
                            {{kSeconds, fmt::format("{}", info.seconds)}});
   progress(0);
   const double step = std::min(grid.seconds_per_frame, info.seconds);  // a short file has its middle looked at
+  if (info.audio)
+    require_data_memory(file.string(), fmt::format("has {:.0f} seconds of sound", info.seconds),
+                        info.seconds * kMelSampleRate * sizeof(float));
   const std::vector<float> sound = info.audio ? read_audio(file, kMelSampleRate) : std::vector<float>();
   const std::vector<float> mel = log_mel(sound, mels, grid.seconds_per_mel, grid.bands);
   std::array<uint64_t, 2> hashes = {content_hash(std::as_bytes(std::span(mel))), 0};

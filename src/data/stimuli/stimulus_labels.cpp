@@ -14,6 +14,7 @@
 #include "base/file_error.h"
 #include "base/quoted.h"
 #include "data/stimuli/bad_file.h"
+#include "files/data_memory.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 
@@ -71,6 +72,10 @@ std::vector<std::vector<float>> read_label_vectors(const std::filesystem::path& 
     if (tensor.dtype != DType::float32 || tensor.sizes.size() != 1 || tensor.sizes[0] < 1)
       throw bad_file(path, fmt::format("the tensor {} is {} [{}]; a label's vector is float32 [features]",
                                        in_quotes(name), name_of(tensor.dtype), fmt::join(tensor.sizes, ", ")));
+    if (vectors.empty())
+      require_data_memory(path.string(),
+                          fmt::format("has vectors of {} values for {} labels", tensor.sizes[0], names.size()),
+                          sizeof(float) * static_cast<double>(tensor.sizes[0]) * static_cast<double>(names.size()));
     std::vector<float> vector(static_cast<size_t>(tensor.sizes[0]));
     std::memcpy(vector.data(), tensor.bytes.data(), tensor.bytes.size());
     if (!std::ranges::all_of(vector, [](float value) { return std::isfinite(value); }))

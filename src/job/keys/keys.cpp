@@ -180,7 +180,7 @@ Key data_memory_budget() {
   return budget_or_auto(
       "data.memory_budget",
       "upper limit in bytes of the host memory that files of data take, and apart from them a tokenizer's; a file that "
-      "takes more is an error before that memory is allocated. Texts, sound and embeddings of labels are not counted. "
+      "takes more is an error before that memory is allocated. Texts are not counted. "
       "auto: the limits of each format, a constant and a multiple of the file's size",
       [](Job& job, std::optional<int64_t> bytes) { job.data.memory_budget = bytes; });
 }

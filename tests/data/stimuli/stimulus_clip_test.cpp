@@ -6,6 +6,8 @@
 #include <array>
 
 #include "base/content_hash.h"
+#include "files/data_memory.h"
+#include "files/encoded_video.h"
 #include "files/media_files.h"
 
 namespace plimsoll {
@@ -42,6 +44,19 @@ TEST_F(StimulusClipTest, IsDecodedOnceForAGrid) {
   EXPECT_EQ(decoding_, 0);
   open({.seconds_per_frame = 1, .side = 8, .seconds_per_mel = 0.5, .bands = 5});
   EXPECT_GT(decoding_, 0);
+}
+
+TEST_F(StimulusClipTest, SoundKeepsToTheBudgetOfData) {
+  video_ = folder_ / "film.mkv";
+  encode_video(video_, std::vector<int>(20, 128), 2);
+  const auto open_within = [&](int64_t budget) {
+    DataMemory memory(budget);
+    const DataMemory::Scope scope(memory);
+    open();
+  };
+  EXPECT_THAT(user_error_of([&] { open_within(100'000); }),
+              AllOf(HasSubstr("film.mkv"), HasSubstr("2 seconds of sound")));
+  EXPECT_NO_THROW(open_within(int64_t{1} << 20));
 }
 
 TEST_F(StimulusClipTest, WhatIsKeptIsCheckedToTheBit) {

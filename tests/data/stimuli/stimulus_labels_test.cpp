@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "files/data_memory.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"
 
@@ -40,6 +41,23 @@ TEST(StimulusLabels, ManyRunsAreReadInTimeNearLinear) {
   std::string text;
   for (int i = 0; i < 2'000'000; ++i) text += "rest " + std::to_string(i) + "\n";
   EXPECT_EQ(read_stimulus_labels(put_file(folder / "a.txt", text)).runs.size(), 2'000'000u);
+}
+
+TEST(LabelVectors, KeepToTheBudgetOfData) {
+  const TempFolder folder;
+  const std::vector<float> face = {1, 2, 3}, rest = {4, 5, 6};
+  SafetensorsWriter writer(folder / "v.safetensors",
+                           {{"face", DType::float32, {3}, {}}, {"rest", DType::float32, {3}, {}}});
+  writer.write("face", std::as_bytes(std::span(face)));
+  writer.write("rest", std::as_bytes(std::span(rest)));
+  writer.commit();
+  const auto read = [&](int64_t budget) {
+    DataMemory memory(budget);
+    const DataMemory::Scope scope(memory);
+    return read_label_vectors(folder / "v.safetensors", {"rest", "face"});
+  };
+  EXPECT_THAT(read(24), ElementsAre(rest, face));
+  EXPECT_THAT(user_error_of([&] { read(23); }), HasSubstr("has vectors of 3 values for 2 labels"));
 }
 
 TEST(LabelVectors, AreThoseOfTheNames) {
