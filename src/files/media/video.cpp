@@ -46,7 +46,11 @@ class Scaler {
     if (context_ == nullptr) throw MediaError("has pictures of a format that cannot be made RGB");
     const bool full_range = frame.color_range == AVCOL_RANGE_JPEG || format == AV_PIX_FMT_YUVJ420P ||
                             format == AV_PIX_FMT_YUVJ422P || format == AV_PIX_FMT_YUVJ444P;
-    sws_setColorspaceDetails(context_, sws_getCoefficients(frame.colorspace), full_range,
+    // A damaged stream may have a number here that the enumeration does not have; libswscale takes any number.
+    int color_space = 0;
+    static_assert(sizeof color_space == sizeof frame.colorspace);
+    std::memcpy(&color_space, &frame.colorspace, sizeof color_space);
+    sws_setColorspaceDetails(context_, sws_getCoefficients(color_space), full_range,
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
     if (sws_scale(context_, frame.data, frame.linesize, 0, frame.height, picture_->data, picture_->linesize) <= 0)
       throw MediaError("has a picture that cannot be scaled");
