@@ -110,8 +110,8 @@ struct MissingFile {
 /// Files and folders that keys of `data` name and that do not exist. None of synthetic data.
 std::vector<MissingFile> missing_data(const Job& job);
 
-/// What to do about the first of them, for the end of a message: "run 'make text', which fetches it"; where nothing is
-/// known that makes it, from where relative paths start.
+/// Returns the remedy for a missing file, for the end of a message: "run 'make text', which fetches it". Of a file that
+/// no known command makes, it names the folder that relative paths start from.
 std::string remedy_for(const Job& job, const MissingFile& missing);
 
 /// Throws UserError (usage) where something is missing, with the first, its key, and what to do. Of data.files a job

@@ -67,7 +67,7 @@ struct MambaConfig {
   bool conv_bias = true;         ///< on that convolution
   bool projection_bias = false;  ///< on the mixer's projections in and out
   int64_t chunk_size = 128;      ///< tokens that the scan takes at a time; of no effect on results but their rounding
-  /// What steps of the scan are held between.
+  /// Bounds of the steps of the scan.
   double least_step = 0, most_step = std::numeric_limits<double>::infinity();
   bool tie_embeddings = true;  ///< the head uses the embedding's weight
   double norm_eps = 1e-5;
@@ -115,7 +115,7 @@ struct MaskDecoderConfig {
   int64_t intermediate_size = 64;  ///< of the prompt tokens' feed-forward
 };
 
-/// What the parts of the loss count for; 0 leaves the part out.
+/// Weights of the parts of the loss; 0 leaves a part out.
 struct SegmentationLossConfig {
   double bce = 1;   ///< binary cross entropy, mean over pixels
   double dice = 1;  ///< 1 - Dice of the probabilities
@@ -151,7 +151,7 @@ struct VisionConfig {
   bool pre_norm = false;            ///< a norm before the first block
   bool final_norm = true;           ///< a norm after the last
   bool cropped = false;             ///< pixels at the right and below that fill no patch are not looked at
-  /// Of red, green and blue in [0, 1]: the encoder sees (colour - mean) / std.
+  /// Mean and standard deviation of red, green and blue in [0, 1]. The encoder sees (color - mean) / std.
   std::array<double, 3> image_mean = {0.5, 0.5, 0.5}, image_std = {0.5, 0.5, 0.5};
 };
 
@@ -181,7 +181,7 @@ struct ResidualConfig {
   int64_t decoder_depth = 2;  ///< blocks of the decoder
 };
 
-/// What each part of the loss, a mean of squares in float32, counts for; 0 leaves out the part and what only it needs.
+/// Weights of the parts of the loss, each a mean of squares in float32. 0 leaves out a part and all that only it needs.
 struct FmriLossConfig {
   double fmri = 1.0;       ///< voxels from stimuli
   double video = 0.25;     ///< frames from voxels
@@ -216,7 +216,8 @@ struct ModelConfig {
   std::optional<DType> dtype;    ///< of the weights: float32 | bfloat16 | float16; empty: as the precision has it
   std::filesystem::path weights;  ///< a file or folder of weights to start from; empty: weights at random
   std::filesystem::path config;   ///< decoder, mamba: a config.json that says the architecture; empty: beside weights
-  /// The same for a part: the language model of prompt_segmentation and video_llm, the frames' encoder of video_llm.
+  /// Weights and config.json of a part: the language model of prompt_segmentation and video_llm, the frames' encoder of
+  /// video_llm.
   std::filesystem::path llm_weights, llm_config, vision_weights, vision_config;
   DecoderConfig decoder;
   MambaConfig mamba;

@@ -149,8 +149,8 @@ std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::p
 /// For a message about a folder that stands where a checkpoint's file should: which file in it to name.
 std::string checkpoint_advice(const std::filesystem::path& folder);
 
-/// Which steps are timed, and the file for them. Costs two readings of the clock an op in these steps (some 0.1 µs) and
-/// 24 bytes of memory; the other steps cost nothing.
+/// The steps of a profile, and its file. Each op of these steps costs two readings of the clock (about 0.1 µs) and 24
+/// bytes of memory; the other steps cost nothing.
 struct ProfileOptions {
   /// Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing show. Some 300 bytes an op and
   /// step; whole or absent.

@@ -36,8 +36,8 @@ struct JobSettings {
   AccumulationSchedule accumulation;  ///< micro batches a step, by the epoch from which on they hold
   int64_t devices = 1;                ///< each with the micro batches above, and a plan like this one; effective batch:
                                       ///< sequences() x devices
-  /// That the step is planned for: `device` is empty if none was stated and the device does not say what it has, and
-  /// batches_ahead_bytes are off `host`.
+  /// Budget of the plan. `device` is empty if none was stated and the device does not say what it has;
+  /// batches_ahead_bytes are taken off `host`.
   Budget budget;
   int64_t parameters = 0;           ///< how many numbers the model learns
   int64_t batches_ahead_bytes = 0;  ///< of host memory, for micro batches that are prepared ahead; they come off
@@ -71,7 +71,7 @@ struct PlannedJob {
   PlanOptions plan_options;      ///< that plan_job() made the plan under, but for on_schedule; for observe_passes()
 };
 
-/// What a job is planned for.
+/// The device that a job is planned for, with its budget.
 struct PlanTarget {
   std::string device = "cpu";  ///< whose casts and scratch: cpu | cuda | rocm | mps | xpu
   bool here = true;            ///< it is this machine's: kernels can be tried out on it
@@ -81,13 +81,13 @@ struct PlanTarget {
   bool thorough = true;       ///< false: whether the job fits is asked, and for a plan that shows it; the
                               ///< best one may take less time
   bool bfloat16 = true;       ///< it computes in bfloat16; otherwise float16 is the type of mixed precision
-  /// How many times as fast as float32's its products of 16 bits were measured to be; 0: not measured.
+  /// Measured speed of matmuls of 16 bits, as a multiple of float32's; 0: not measured.
   double bfloat16_products = 0, float16_products = 0;
   /// Times of ops may be on file that a run has contradicted: those of the job are made again.
   bool times_contradicted = false;
-  /// What plan_job() may measure on this machine: memory and time, of all plans for this target and its copies
-  /// together. nullptr: a run is about to take the memory, and everything is measured that the machine has the memory
-  /// for.
+  /// Memory and time that plan_job() may take for measurements on this machine, of all plans for this target and its
+  /// copies together. nullptr: a run is about to take the memory, and everything is measured that the machine has the
+  /// memory for.
   std::shared_ptr<MeasureAllowance> measuring;
   int64_t rank = 0;                    ///< of several, whose plan it is; ranks differ in their slices only
   std::shared_ptr<Exchange> exchange;  ///< with the other ranks, whose memory is planned; null: as between CPU ranks of
@@ -117,9 +117,8 @@ PlanTarget target_of(const Job& job);
 /// tokenizer's file, if it has one, for its size.
 Step step_of(const Job& job, int64_t micro_batch_size);
 
-/// What Training is asked for by the job: the budget as stated, 32-true where the precision is open, and accumulation
-/// where a step may have more than one micro batch (pin the choices left open with pinned(), or it is recorded for
-/// whatever they may become).
+/// Returns the options of a Training for the job: the budget as stated, 32-true if the precision is open, and
+/// accumulation if a step may have more than one micro batch. pinned() fixes choices that are left open.
 TrainingOptions options_of(const Job& job);
 
 /// The micro batches that the planner weighs for a batch: its divisors and, where these lie more than a factor of two
@@ -151,7 +150,7 @@ struct ModelChange {
   double step_seconds = 0, tokens_per_second = 0;  ///< predicted
 };
 
-/// Where model_changes() stands.
+/// Progress of model_changes().
 struct ModelChangesProgress {
   int64_t done = 0, of = 0;  ///< changes, the job as it is among them
   std::string change;        ///< that is planned now, as an override
@@ -191,7 +190,7 @@ struct HotOp {
   std::string modules;   ///< what their modules have in common: "layers.*.attention"; empty: nothing
   int64_t runs = 0;      ///< in a step
   double seconds = 0;    ///< of all runs
-  /// Of all runs: the larger of arithmetic by the rate of their kind and traffic by its bandwidth, nothing else.
+  /// Seconds of all runs by the device's rates alone: the larger of arithmetic and traffic.
   double floor_seconds = 0;
   bool timed = false;  ///< all were; else some are predicted: the floor, and the overhead of an op
 };
@@ -205,7 +204,7 @@ struct HotOps {
   double wait_seconds = 0;   ///< that a step waits for copies beside, as predicted
 };
 
-/// Of a planned job's step, by its schedule: what runs again and what is copied counts. `segment`: one run of that
+/// Returns the ops of a planned job's step by their time. Recomputed ops and copies count. `segment`: one run of that
 /// segment alone; empty: a whole step of the first epoch. Times are those of planned.settings.cost. Throws UserError
 /// for a segment that the schedule does not have.
 HotOps hot_ops(const PlannedJob& planned, const std::string& segment = {});
@@ -227,7 +226,7 @@ struct Advice {
 /// The overrides as they are typed, with quotes for a shell where one would take them apart.
 std::string change_of(const Advice& advice);
 
-/// Where changes_that_fit() stands.
+/// Progress of changes_that_fit().
 struct AdviceProgress {
   int64_t planned = 0;    ///< changes
   int64_t found = 0;      ///< of these that fit

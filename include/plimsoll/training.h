@@ -45,14 +45,14 @@ class StepInputs {
   std::map<std::string, at::Tensor> tensors_;
 };
 
-/// What an evaluation gives for one micro batch.
+/// Result of an evaluation for one micro batch.
 struct Evaluation {
   at::Tensor loss;  ///< as Step::loss
   /// Tensors of floating type by name, to be summed over an evaluation's micro batches: counts, sums of products.
   std::vector<std::pair<std::string, at::Tensor>> sums;
 };
 
-/// What is trained: a model, what a micro batch consists of, and the loss.
+/// A training step: the model, the inputs of a micro batch, and the loss.
 struct Step {
   /// Makes the model. Called on the plan device: parameters and buffers take no memory, their initialisation is
   /// recorded.
@@ -60,7 +60,7 @@ struct Step {
   std::vector<InputSpec> inputs;
   /// The mean loss of a micro batch: a scalar of floating type, in float32 where precision is low.
   std::function<at::Tensor(torch::nn::Module& model, const StepInputs& inputs)> loss;
-  /// What is computed for evaluation in place of the loss alone; empty: the loss.
+  /// Computes loss and sums for an evaluation; empty: the loss alone.
   std::function<Evaluation(torch::nn::Module& model, const StepInputs& inputs)> evaluation = {};
   /// The metrics that the sums over all micro batches (float64) come to, by name, in the order they are to be shown.
   std::function<std::vector<std::pair<std::string, double>>(const std::map<std::string, at::Tensor>& sums)> metrics =

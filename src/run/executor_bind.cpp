@@ -45,7 +45,7 @@ std::byte* Executor::place_of(BufferId buffer) const {
   return plan_.offsets[buffer] < 0 ? nullptr : address_in(plan_.trace.buffers[buffer].memory, plan_.offsets[buffer]);
 }
 
-// What lies with the host is the CPU's, and so are the ops that the plan has run there.
+// Buffers in host memory belong to the CPU's backend, and so do the ops that the plan runs there.
 Backend& Executor::backend_of(const Op& op) const {
   return op.on_host ? cpu_backend() : backend_;
 }

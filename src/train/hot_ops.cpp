@@ -119,8 +119,8 @@ class Groups {
   HotOps result_;
 };
 
-/// How often each segment runs in a step of the first epoch, by name, as Training::step runs them; those that do not
-/// are absent.
+/// Returns the runs of each segment in a step of the first epoch, by name, as Training::step makes them. Segments that
+/// do not run are absent.
 std::vector<std::pair<std::string, int64_t>> segments_of_a_step(const Trace& trace, const JobSettings& settings) {
   const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
   const bool several = count > 1, in_last = several && trace.segment("last") != nullptr;

@@ -22,7 +22,7 @@ at::Tensor unpacked(const Packed&, const at::Tensor&, bool) {
 
 namespace {
 
-/// The same file with right checksums of its header and tensors, if it can be read; else "".
+/// Returns the file with right checksums of its header and tensors, or "" if it cannot be read.
 std::string with_checksums(std::string_view bytes) {
   try {
     const SafetensorsFile file = SafetensorsFile::open(fuzz::write("mutated.safetensors", bytes));

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       [&] {
         const weights::Architecture read = weights::read_architecture(file);
         weights::layout_of(read.family, read.config);
-        // What was read can be written, and read again.
+        // An architecture that was read can be written, and read again.
         const weights::Architecture again =
             weights::architecture_of(weights::config_json_of(read, "float32", 128), "config.json");
         fuzz::require(again.family == read.family && again.config.num_layers == read.config.num_layers &&

@@ -65,7 +65,7 @@ int32_t character(std::string_view text, size_t& bytes) {
   return code < kFirst[bytes] ? (bytes = 1, -1) : code;
 }
 
-/// What is wrong with a message; "" if nothing is.
+/// Returns the fault of a message; "" if it has none.
 std::string problem_of(std::string_view message, const Rules& rules) {
   if (message.empty()) return "the message is empty";
   if (message.size() > rules.longest) return "the message has " + std::to_string(message.size()) + " bytes";

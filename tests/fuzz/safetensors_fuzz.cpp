@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     opened.verify();
     opened.require_whole();
   });
-  // What was read can be written, and read again.
+  // A file that was read can be written, and read again.
   if (size < 8) return 0;
   fuzz::reads(input, [&] {
     const int64_t data_bytes = 64;

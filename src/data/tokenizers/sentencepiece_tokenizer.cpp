@@ -123,8 +123,9 @@ struct SentencePieceTokenizer::Impl {
     return 0;
   }
 
-  /// Where a text is cut that goes on for kMaxStretchBytes without a place where it may be: behind its last line break
-  /// there or, without one, its last character. The pieces beside the cut may be others than those of the whole text.
+  /// Returns the cut of a text that has no allowed place for one in its first kMaxStretchBytes: behind the last line
+  /// break there or, without one, the last character. The pieces beside the cut may differ from those of the whole
+  /// text.
   static std::size_t forced_cut(std::string_view text) {
     std::size_t end = kMaxStretchBytes;
     if (const std::size_t line = text.rfind('\n', end - 1); line != std::string_view::npos) return line + 1;

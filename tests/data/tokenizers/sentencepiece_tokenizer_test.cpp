@@ -142,7 +142,7 @@ TEST_F(SentencePieceTest, ALongStretchWithoutAPlaceToCutIsCut) {
     parts.insert(parts.end(), rest.begin(), rest.end());
     EXPECT_EQ(tokenizer.encode("the left box " + text), parts);
   }
-  // Where it is cut: behind the line break; within a word, which is no piece then.
+  // The cut is behind the line break, or within a word, which is no piece then.
   std::string words = "x";
   while (words.size() < kStretch + 4000) words += "left";
   for (const auto& [text, at] : {std::pair(lines, size_t{700'001}), std::pair(words, kStretch)}) {
