@@ -47,7 +47,7 @@ struct DecoderConfig {
   double attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: scores stay as they are
   double logit_softcap = 0;      ///< c: logits become c tanh(logit / c); 0: logits stay as they are
   int64_t sliding_window = 0;    ///< positions that a token attends to, itself included; 0: all
-  /// N: only the first of every n layers has the window; the others attend to all positions.
+  /// n: only the first of every n layers has the window; the others attend to all positions.
   int64_t sliding_window_every = 1;
   double dropout = 0.0;  ///< [0, 1): on attention output and feed-forward output
   double norm_eps = 1e-5;

@@ -52,7 +52,7 @@ struct SlicesConfig {
 struct PicturesConfig {
   std::filesystem::path images, masks;  ///< folders; a picture and its mask have the same name
   std::filesystem::path list;  ///< CSV or JSON lines with picture, mask and more for each sample; empty: the folders
-  /// Picture: mean 0 and deviation 1 for each; imagenet: that data set's mean and deviation.
+  /// picture: mean 0 and deviation 1 for each; imagenet: that data set's mean and deviation.
   std::string normalise = "picture";
 };
 
