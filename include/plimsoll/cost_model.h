@@ -54,8 +54,8 @@ struct CostModel {
   double peer_link = 0;     ///< bytes a second that a rank sends to the other ranks while it receives as many
   double peer_latency = 0;  ///< seconds of an exchange between ranks that moves nothing
   double host_bytes = 0;    ///< bytes a second that an op on the host reads and writes; 0: no op runs on the host
-  /// Copies cost the device's ops no time. false: the device's cores do both, so the op that starts a copy takes the
-  /// copy's time too, and ops on the host take device time.
+  /// true: copies cost the device's ops no time. false: the device's cores do both, so the op that starts a copy takes
+  /// the copy's time too, and ops on the host take time of the device's cores.
   bool copies_overlap = true;
   bool exchanges_overlap = false;  ///< true: exchanges between ranks may overlap ops. false: the cores that run the ops
                                    ///< make them, or nothing is known of the link

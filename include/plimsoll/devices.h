@@ -19,8 +19,8 @@ struct DenseRates {
   double fp32 = 0;  ///< full single precision: vector units, or matrix units that keep all bits (AMD Instinct)
   double tf32 = 0;  ///< matrix units, fp32 in memory
   double fp16 = 0;  ///< matrix units if there are any, sums in fp32: half the advertised figure on GeForce
-  double bf16 = 0;  ///< matrix units if there are any, sums in fp32
-  double fp8 = 0;   ///< matrix units if there are any, sums in fp32
+  double bf16 = 0;  ///< matrix units if there are any, sums in fp32: half the advertised figure on GeForce
+  double fp8 = 0;   ///< matrix units if there are any, sums in fp32: half the advertised figure on GeForce
   double int8 = 0;  ///< sums in int32
 };
 
@@ -49,7 +49,7 @@ struct DeviceSpec {
   double launch_seconds = 0;  ///< typical seconds from the host's call to the kernel's start
 
   /// Sources, "figures: source", one entry for each group of figures. "derived" marks figures that were computed,
-  /// "estimated" those that are a judgement.
+  /// "estimated" those that are estimates.
   std::vector<std::string> sources;
 };
 

@@ -30,7 +30,7 @@ struct DecoderConfig {
   int64_t num_layers = 4;
   int64_t num_heads = 4;
   int64_t num_kv_heads = 0;           ///< 0: the same as num_heads; otherwise a divisor of num_heads (GQA)
-  int64_t head_dim = 0;               ///< 0: hidden_size / num_heads; even if positions are "rope"
+  int64_t head_dim = 0;               ///< 0: hidden_size / num_heads; an even number if positions are "rope"
   int64_t intermediate_size = 0;      ///< 0: 4 x hidden_size (gelu), 8/3 x hidden_size rounded up to 64 (gated)
   std::string norm = "rmsnorm";       ///< rmsnorm | layernorm
   std::string positions = "rope";     ///< rope | learned
@@ -41,7 +41,7 @@ struct DecoderConfig {
   bool qkv_bias = false;              ///< biases on the query, key and value projections (Qwen 2)
   bool mlp_bias = false;              ///< biases on the feed-forward projections
   bool qk_norm = false;               ///< queries and keys of each head are normalized (RMSNorm, Qwen 3)
-  bool post_norms = false;       ///< attention and feed-forward outputs are normalized before they are added (Gemma 2)
+  bool post_norms = false;  ///< attention and feed-forward outputs are normalized again before they are added (Gemma 2)
   bool embedding_scale = false;  ///< embeddings are multiplied by sqrt(hidden_size) (Gemma)
   double query_scale = 0;        ///< scores are divided by its square root; 0: by that of head_dim
   double attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: scores stay as they are
@@ -105,8 +105,8 @@ struct ImageEncoderConfig {
   std::array<int64_t, 4> widths = {16, 32, 48, 64};
   std::array<int64_t, 4> depths = {1, 1, 2, 1};  ///< blocks of each stage
   std::array<int64_t, 3> num_heads = {2, 3, 4};  ///< heads of the last three stages; each divides the stage's width
-  std::array<int64_t, 3> windows = {
-      4, 4, 4};  ///< height and width in tokens of the windows of the last three stages; maps are padded to a multiple
+  /// Height and width in tokens of the windows of the last three stages; maps are padded to a multiple.
+  std::array<int64_t, 3> windows = {4, 4, 4};
   int64_t expansion = 4;  ///< width inside a block, in multiples of its stage's width
 };
 
@@ -221,7 +221,7 @@ struct ModelConfig {
   std::string type = "decoder";  ///< decoder | mamba | fmri_autoencoder | gesture_ssm | prompt_segmentation | video_llm
   std::optional<DType> dtype;    ///< weight dtype: float32 | bfloat16 | float16; empty: set by the precision
   std::filesystem::path weights;  ///< file or folder with initial weights; empty: random weights
-  /// Decoder, mamba: a config.json with the architecture; empty: the one next to the weights.
+  /// decoder, mamba: a config.json with the architecture; empty: the one next to the weights.
   std::filesystem::path config;
   /// Weights and config.json of a part of the model. llm_: the language model of prompt_segmentation and video_llm;
   /// vision_: the frame encoder of video_llm.

@@ -33,7 +33,7 @@ std::string_view name_of(Precision precision);
 enum class Choice : uint8_t { off, on, automatic };
 
 /// Storage format of the optimizer's running means. Bytes of each value, in the order of the list: the parameter's, 4,
-/// 2, 1.008, 0.516. Tensors with fewer than 4096 elements stay float32 in formats of fewer bits, because they cost
+/// 2, 1.008, 0.516. Tensors with fewer than 4096 elements keep float32 if a format of fewer bits is set: they cost
 /// nothing.
 enum class StateDtype : uint8_t {
   as_parameters,  ///< "parameters": the dtype of the parameter

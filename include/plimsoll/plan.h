@@ -19,9 +19,8 @@ namespace plimsoll {
 /// A set of limits for the tree search for offsets and for the short searches before it.
 struct TreeSearchParameters {
   size_t max_boxes = 3000;  ///< buffers, at most, of a problem that is searched
-  int64_t max_meetings =
-      int64_t{1}
-      << 22;  ///< ordered pairs of buffers that are live at the same time, at most, of a problem that is searched
+  /// Ordered pairs of buffers that are live at the same time, at most, of a problem that is searched.
+  int64_t max_meetings = int64_t{1} << 22;
   size_t max_infeasible_states = size_t{1} << 20;  ///< states remembered as infeasible; each takes tens of bytes
   int orders = 4;                                  ///< orders of buffers to try, 1 to 4
   /// Single-buffer placements of the short search before the tree search; at most an eighth of the effort.
@@ -103,13 +102,13 @@ struct Breakdown {
 
 /// A count of the bytes in use.
 struct MemoryUse {
-  int64_t arena = 0;      ///< highest byte of the device's arena that any op so far could use
+  int64_t arena = 0;      ///< highest byte of the device's arena that was assigned to an op so far
   int64_t touched = 0;    ///< highest byte of the device's arena that was written to
   int64_t workspace = 0;  ///< largest sum of bytes that kernels allocated outside the arena at one time
   int64_t peak = 0;       ///< largest sum of arena and workspace at one time
-  int64_t host = 0;       ///< highest byte of the host's arena that any copy or op so far could use
-  int64_t disk = 0;  ///< highest byte of the disk's arena that any copy or op so far could use. It is not host memory:
-                     ///< pages are written back and dropped
+  int64_t host = 0;       ///< highest byte of the host's arena that was assigned to a copy or an op so far
+  int64_t disk = 0;  ///< highest byte of the disk's arena that was assigned to a copy or an op so far. It is not host
+                     ///< memory: pages are written back and dropped
   /// Allocations by kernels outside the arenas since start(), over the whole process, other trainings included.
   int64_t outside_allocations = 0;
   /// Returns the counted peak, in bytes.

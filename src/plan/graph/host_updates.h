@@ -19,8 +19,8 @@ namespace plimsoll {
 ///  - It belongs to the update and allocates no result.
 ///  - It writes only parameters and state, at least one state buffer in host memory, and uses nothing on disk.
 ///  - No other op of the update uses what it writes, so an update of several ops stays on the device.
-///  - No later op of its segment uses a parameter on the device that it writes.
-///  - It may overwrite a gradient (libtorch's fused kernels divide it by its scale in place) that no later op reads.
+///  - No later op of its segment uses a parameter that it writes on the device.
+///  - No later op reads a gradient that it overwrites (libtorch's fused kernels divide it by its scale in place).
 std::vector<char> host_updates(const Trace& trace);
 
 }  // namespace plimsoll

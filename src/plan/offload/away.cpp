@@ -19,8 +19,8 @@ bool is_training(std::string_view segment) {
 double runs_of(const Trace& trace, std::string_view segment, int64_t micro_batches) {
   const bool several = micro_batches > 1;
   const bool ragged = several && trace.segment("remainder") != nullptr;
-  const bool in_last =
-      several && trace.segment("last") != nullptr;  // updates run in `last`, or in the remainder if there is one
+  // Updates run in `last`, or in the remainder if there is one.
+  const bool in_last = several && trace.segment("last") != nullptr;
   if (segment == "accumulate") return static_cast<double>(several ? micro_batches - (ragged || in_last ? 2 : 1) : 0);
   if (segment == "remainder") return ragged ? 1 : 0;
   if (segment == "last") return in_last && !ragged ? 1 : 0;

@@ -148,8 +148,8 @@ double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
 std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned,
                                                      bool by_value) const {
   std::optional<OffloadAnswer> best;
-  std::map<std::pair<KeptValues, std::vector<char>>, int64_t>
-      considered;  // excess by proposal: some proposals are equal
+  // Excess bytes by proposal: some proposals are equal.
+  std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
   const auto consider = [&](const KeptValues& kept, std::vector<char> moved) -> int64_t {
     const auto [at, added] = considered.try_emplace({kept, moved});
     if (!added) return at->second;

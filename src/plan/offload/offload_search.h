@@ -42,7 +42,8 @@ class OffloadSearch {
 
   /// Returns the choice with the least bytes on the device, whatever its time. `pinned` as in cheapest().
   OffloadAnswer leanest(int64_t host_limit, const KeptValues* pinned = nullptr) const;
-  /// Returns the same without block checkpointing, which cheapest() with `by_value` leaves out.
+  /// Returns the choice with the least bytes on the device without block checkpointing: among the choices that
+  /// cheapest() with `by_value` tries.
   OffloadAnswer leanest_by_value(int64_t host_limit) const;
 
   /// Returns a lower bound of the additional seconds of any choice that fits, compared with keep-all.

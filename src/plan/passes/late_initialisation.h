@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-/// Returns the trace with each op of segment "initialize" that writes no persistent buffer moved directly before the
-/// first op there that uses its result, after its own inputs. Results and random numbers do not change.
+/// Returns the trace in which each op of segment "initialize" that writes no persistent buffer runs directly before the
+/// first op there that uses its result. The ops that it depends on run before it. Results and random numbers do not
+/// change.
 Trace initialise_late(Trace trace);
 
 }  // namespace plimsoll

@@ -17,7 +17,7 @@ struct KernelPlacement {
   int64_t height = std::numeric_limits<int64_t>::max();
 };
 
-/// Free gap that a box gets.
+/// Rule for the free gap that a box gets.
 enum class Gap : uint8_t { lowest, tightest };
 
 /// A set of the boxes placed so far, sorted by offset, in chunks of 64. Chunks that cannot matter are skipped; the

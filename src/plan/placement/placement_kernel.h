@@ -1,10 +1,9 @@
 // Declares the reduction of a placement problem to its kernels, the parts that need a search.
 //
-//     +-----------------------+      A box that is live together with every other box of its group can be at the bottom
-//     |  d  |  e  |     g     |      without loss (a: what is below it may as well be above it). The rest splits at
-//     times
-//     |-----+--+--+-----+-----|      that no box crosses (d, b, e | g, f), and each part is reduced again. A part that
-//     |    b   |        |  f  |      can neither be peeled nor split is a kernel.
+//     +-----------------------+      A box that is live together with every other box of its group can be at the
+//     |  d  |  e  |     g     |      bottom without loss (a: what is below it may as well be above it). The rest
+//     |-----+--+--+-----+-----|      splits at times that no box crosses (d, b, e | g, f); each part is reduced again.
+//     |    b   |        |  f  |      A part that can neither be peeled nor split is a kernel.
 //     +-----------------------+
 //     |           a           |
 //     +-----------------------+

@@ -76,8 +76,8 @@ class RecomputeSearch {
   /// Returns the choice that recomputes nothing.
   RecomputeAnswer keep_everything() const;
 
-  /// Returns block checkpointing: each block within `module` (empty: every block) keeps only the values that other ops
-  /// outside it read.
+  /// Returns block checkpointing: each block within `module` (empty: every block) keeps only the values that ops
+  /// outside the block read.
   RecomputeAnswer drop_blocks(const std::string& module = "") const;
 
  private:

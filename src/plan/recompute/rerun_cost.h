@@ -31,9 +31,8 @@ class RerunCost {
 
   const TrainingGraph& graph_;
   KeptValues kept_;
-  std::vector<int32_t>
-      wants_;  // by value: 1 for its own use in backward, plus the number of recomputed steps that read it
-  std::vector<char> again_;  // by step: it is recomputed
+  std::vector<int32_t> wants_;  // by value: its readers, which are backward (counted once) and recomputed steps
+  std::vector<char> again_;     // by step: it is recomputed
   int64_t total_ = 0;
   std::vector<int32_t> work_;  // values
   // For undo(): the value of the last keep(), and the steps that are not recomputed any more.
