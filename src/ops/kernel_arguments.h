@@ -72,8 +72,8 @@ struct CappedSoftmax {
 
 /// The arguments of the cross entropy of rows of logits with their targets, in float32 (float64 for float64).
 struct CrossEntropy {
-  Rows logits;             ///< with `gradient`: overwritten with softmax - one_hot, or 0 for an ignored row
-  const int64_t* targets;  ///< in [0, width), or ignore_index
+  Rows logits;             ///< logits; with `gradient` overwritten by softmax - one_hot, or 0 for an ignored row
+  const int64_t* targets;  ///< class indices in [0, width), or ignore_index
   int64_t target_stride;
   int64_t ignore_index;
   void* losses;  ///< accumulator, one per row; written; 0 for an ignored row

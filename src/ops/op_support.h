@@ -55,7 +55,7 @@ inline at::Tensor matrix_rows(const at::Tensor& matrix) {
   return matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1) ? matrix : contiguous_copy(matrix);
 }
 
-/// Returns the tensor itself if it is rows one stride apart, else a contiguous copy.
+/// Returns the tensor itself if it is rows of one constant stride, else a contiguous copy.
 inline at::Tensor as_rows(const at::Tensor& tensor) {
   return row_stride(tensor.sizes(), tensor.strides()) ? tensor : contiguous_copy(tensor);
 }

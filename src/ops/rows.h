@@ -13,7 +13,7 @@ namespace plimsoll::ops {
 
 using Dims = std::span<const int64_t>;
 
-/// Returns the elements from one row to the next if [..., width] is rows one constant stride apart, each of contiguous
+/// Returns the elements from one row to the next if [..., width] is rows at one constant stride, each of contiguous
 /// elements. Returns nullopt if a kernel that needs rows must copy first.
 inline std::optional<int64_t> row_stride(Dims sizes, Dims strides) {
   const size_t dims = sizes.size();

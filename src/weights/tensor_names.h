@@ -18,14 +18,14 @@ namespace plimsoll::weights {
 /// A tensor of the file that holds some rows of our parameter.
 struct Piece {
   std::string name;
-  std::vector<int64_t> sizes;  ///< in the file
+  std::vector<int64_t> sizes;  ///< sizes in the file
   bool transposed = false;     ///< the file has [in, out], as in GPT-2; ours is [out, in]
   int64_t interleaved_heads =
       0;  ///< number of heads whose rows (i, i + D/2) are adjacent in the file (GGUF); 0: same order as ours
 
   std::vector<int64_t> here = {};  ///< our sizes of the same values in the same order; empty: `sizes`
 
-  const std::vector<int64_t>& ours() const { return here.empty() ? sizes : here; }  ///< before `transposed`
+  const std::vector<int64_t>& ours() const { return here.empty() ? sizes : here; }  ///< our sizes before `transposed`
   int64_t rows() const { return transposed ? sizes[1] : ours()[0]; }                ///< rows of our parameter
 };
 

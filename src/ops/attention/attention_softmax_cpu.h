@@ -19,7 +19,7 @@ struct ScoreBlock {
   int64_t keys, lanes;
   double scale, cap;   ///< a score is scale x, or with cap > 0 cap tanh(scale x / cap)
   bool causal;         ///< query i sees the keys j <= i,
-  int64_t window;      ///< with a window > 0 only the keys with j > i - window
+  int64_t window;      ///< tokens; > 0: of these only the keys with j > i - window
   int64_t lead;        ///< the first key of the block minus its first query
   bool pairs = false;  ///< write bfloat16 pairs, for products of pairs
 };

@@ -8,8 +8,8 @@
 namespace plimsoll::cuda {
 
 /// The scores of several heads, and of the queries that share a key head. Row r belongs to query r % queries and to
-/// matrix r / queries. The logsumexp of two matrices are `logsumexp_stride` elements apart. `softmax.logsumexp` points
-/// to the first query of matrix 0.
+/// matrix r / queries. From a matrix to the next, logsumexp has a stride of `logsumexp_stride` elements.
+/// `softmax.logsumexp` points to the first query of matrix 0.
 struct ScoreRows {
   ops::CappedSoftmax softmax;  ///< cap 0: none
   int64_t rows, queries, logsumexp_stride;

@@ -17,7 +17,7 @@ namespace plimsoll::ops {
 struct FusedSchedule {
   FusedProgram program;
   std::vector<int32_t> registers;  ///< register of each value; values in use at the same time have different ones
-  std::vector<int32_t> loads;      ///< by value: the step before which an input is loaded; -1: before the first block
+  std::vector<int32_t> loads;      ///< step before which each input is loaded; -1: before the first block
   int32_t count = 0;               ///< number of registers
 };
 
@@ -26,13 +26,13 @@ FusedSchedule schedule_fused(FusedProgram program);
 struct FusedTensor {
   void* data = nullptr;
   DType dtype = DType::float32;
-  std::array<int64_t, kMostFusedDimensions> strides{};  ///< in elements; 0: broadcast
+  std::array<int64_t, kMostFusedDimensions> strides{};  ///< strides in elements; 0: broadcast
 };
 
 struct FusedCall {
   const FusedSchedule* schedule = nullptr;
   int dimensions = 0;
-  std::array<int64_t, kMostFusedDimensions> sizes{};  ///< outermost first
+  std::array<int64_t, kMostFusedDimensions> sizes{};  ///< sizes, outermost first
   std::array<FusedTensor, kMostFusedInputs> inputs;
   std::array<FusedTensor, kMostFusedOutputs> outputs;
 

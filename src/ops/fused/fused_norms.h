@@ -10,7 +10,8 @@ namespace plimsoll {
 
 /// Returns one op with the results of `first` and `second`, bit for bit on the CPU; nullopt if no kernel exists for the
 /// pair. Only name, arguments, results and call of the op are set. A pair needs sums of two tensors of one shape, whose
-/// rows are one stride apart. No other op may read the result between the two ops.
+/// rows have one constant stride. No other operand may be in the buffer of the sum, except an operand of the sum in
+/// place.
 std::optional<Op> fused_norm(const Op& first, const Op& second, PointwiseDevice device);
 
 }  // namespace plimsoll

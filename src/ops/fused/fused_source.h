@@ -15,7 +15,7 @@ namespace plimsoll::ops {
 struct FusedLayout {
   std::vector<DType> inputs;
   std::vector<DType> outputs;
-  std::vector<bool> scalar;  ///< by input: one element is used for all
+  std::vector<bool> scalar;  ///< true for an input whose one element is used for all
   int dimensions = 1;        ///< 1: each output, and each input that is not scalar, is one contiguous run
   bool operator==(const FusedLayout&) const = default;
 };

@@ -6,8 +6,8 @@
 //     rms_norm_backward_add  dx, dweight = rms_norm_backward(grad_y, x, weight, rstd);      sum = grad + dx
 //
 // Every value is rounded to the type that it has between the two operators, so on the CPU the bits are theirs. `sum` is
-// rows one stride apart. It may share the memory of an operand of the sum, element for element, and must not overlap
-// other operands.
+// rows of one constant stride. It may share the memory of an operand of the sum, element for element, and must not
+// overlap other operands.
 //
 // The functions check arguments for the kernels of every device (UserError) and return results that are not filled yet.
 #pragma once

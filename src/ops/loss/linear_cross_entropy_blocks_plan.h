@@ -50,8 +50,7 @@ struct LossBlocks {
   int64_t turned;     ///< x transposed, strips of 64 tokens: float32 [width, …] or pairs [width / 2, …]
   int64_t rows;       ///< x packed: float32, or pairs of tokens
   int64_t weight;     ///< a panel of the weight packed: float32, or pairs of its rows
-  int64_t gradients;  ///< a panel's logit gradients, dtype [panel, lanes]: for the weight's gradient, in float32 also
-                      ///< for x's
+  int64_t gradients;  ///< logit gradients of a panel, dtype [panel, lanes], for the weight (float32: also for x)
   int64_t pairs;      ///< the bfloat16 gradients as pairs [panel / 2, lanes]: for x's gradient
   int64_t grad_x;     ///< float32 [rows, columns]
   int64_t low;  ///< rounding error of the gradient [vocabulary, width], for sums of more than two chunks in 16 bits

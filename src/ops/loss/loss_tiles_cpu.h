@@ -51,7 +51,7 @@ void target_gradient(const LogitGradients& args, int64_t row, int64_t lane);
 /// A sum stored as two 16-bit values: itself and its rounding error. `low` may be null and then counts as 0.
 struct SplitRows {
   MutableHeadRows high;
-  void* low;  ///< as `high`, in rows of the same stride
+  void* low;  ///< rounding errors of `high`, in rows of the same stride; or null
 };
 /// Loads the sums as float32 [count, columns], zeros beyond the width.
 void load_split(const SplitRows& from, int64_t columns, float* to);

@@ -25,9 +25,9 @@ namespace plimsoll::ops {
 struct UpdateCall {
   UpdateTensors tensors;
   at::Tensor step, learning_rate;
-  std::vector<double> numbers;  ///< in the schema's order
+  std::vector<double> numbers;  ///< values of UpdateOp::numbers, in the schema's order
   int64_t seed = 0;
-  int64_t first_element = 0;  ///< of Draw (counter_random.h)
+  int64_t first_element = 0;  ///< first element of a slice; see Draw (counter_random.h)
 };
 
 struct UpdateOp {

@@ -13,7 +13,7 @@ struct SsdShape {
   int64_t batch, time, heads, width;  ///< sizes of x [batch, time, heads, width]
   int64_t groups, state;              ///< sizes of B and C [batch, time, groups, state]
   int64_t chunk;                      ///< positions per chunk
-  bool reverse;                       ///< from the end to the beginning
+  bool reverse;                       ///< true: run from the end to the beginning
 
   PLIMSOLL_HOST_DEVICE int64_t chunks() const { return div_up(time, chunk); }
   PLIMSOLL_HOST_DEVICE int64_t longest() const {

@@ -18,7 +18,7 @@ inline int64_t ssd_panel_bytes = int64_t{64} << 20;
 
 /// The tiles of a panel for each of its chunks; L positions, H heads, G groups, N state, P width.
 enum class SsdTile : uint8_t {
-  // float32, or float64
+  // Tiles of float32, or float64.
   steps,           ///< dt [H, L]
   sums,            ///< sums of dt A, up to and including each position [H, L]
   local,           ///< the amount that the chunk adds to the states, or to their gradients [G, N, H / G, P]
@@ -32,7 +32,7 @@ enum class SsdTile : uint8_t {
   step_gradients,  ///< [H, L]
   sum_gradients,   ///< gradients of `sums` [H, L]
   given,           ///< the term that position j adds to the state, times its gradient [H, L]
-  // of the operands' type
+  // Tiles of the operands' type.
   b,                ///< [G, L, N]
   c,                ///< [G, L, N]
   grouped,          ///< x or dy, weighted [G, L, H / G, P]
