@@ -38,20 +38,22 @@ std::string near_to(const std::string& pattern, const std::vector<std::string>& 
   return fmt::format("'{}'", fmt::join(nearest_few(pattern, candidates, kPathsShown), "', '"));
 }
 
-// All patterns of a key as the model at hand has them, names of other programs replaced: "[layers.*.mlp.up, '*.out']".
+// Returns all patterns of a key with names of other programs replaced by the model's own: "[layers.*.mlp.up, '*.out']".
 std::string translated(const std::vector<std::string>& patterns, const std::vector<std::string>& candidates) {
   std::vector<std::string> all;
   for (const std::string& pattern : patterns) {
     const auto own = own_names(pattern, candidates);
     for (const std::string& each : own && !own->empty() ? *own : std::vector<std::string>{pattern}) {
-      const std::string written = each.starts_with('*') ? "'" + each + "'" : each;  // a star opens an alias in YAML
+      const std::string written =
+          each.starts_with('*') ? "'" + each + "'" : each;  // a leading star starts an alias in YAML
       if (std::ranges::find(all, written) == all.end()) all.push_back(written);
     }
   }
   return fmt::format("[{}]", fmt::join(all, ", "));
 }
 
-// `pattern` matches none of `candidates`: where other programs have a layer of that name, says what it is called here.
+// Throws UserError if `pattern`, which matches none of `candidates`, is a layer name of other programs that the model
+// has under its own name.
 void refuse_foreign(const char* key, const std::string& pattern, const std::vector<std::string>& patterns,
                     const std::vector<std::string>& candidates) {
   const auto own = own_names(pattern, candidates);
@@ -84,7 +86,8 @@ void set_trained(const char* key, const std::vector<std::string>& patterns, bool
   }
 }
 
-// A name of no linear layer, nor of anything else, for a key that takes linear layers: "lm_head" is a parameter here.
+// Throws UserError for a pattern that names neither a linear layer nor another module, under a key for linear layers.
+// "lm_head" is a parameter here, so the message says that.
 [[noreturn]] void refuse_not_linear(const char* key, const std::string& pattern, const Parts& parts) {
   std::vector<std::string> candidates;
   for (const auto& [name, tensor] : parts.parameters) candidates.push_back(name);
@@ -94,7 +97,7 @@ void set_trained(const char* key, const std::vector<std::string>& patterns, bool
   refuse_unmatched(key, pattern, {pattern}, parts);
 }
 
-/// The linear layers that the patterns name, in the model's order.
+/// Returns the linear layers that the patterns name, in the model's order.
 std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, const std::vector<std::string>& patterns,
                                                             const Parts& parts) {
   std::vector<bool> chosen(parts.linears.size(), false);
@@ -116,7 +119,7 @@ std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, con
                                                 "what can be adapted and quantised"
                                               : "near to it: " + near_to(pattern, names)));
   }
-  // A layer that stands under several names is one.
+  // A layer with several names is one layer.
   std::vector<std::pair<std::string, LinearImpl*>> found;
   std::set<const LinearImpl*> known;
   for (size_t i = 0; i < chosen.size(); ++i)
