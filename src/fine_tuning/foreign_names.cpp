@@ -115,7 +115,7 @@ std::optional<std::vector<std::string>> own_names(const std::string& pattern, co
   if (name == nullptr) return std::nullopt;
   if (name->ours.front().empty()) return std::vector<std::string>{"*"};
   // If `ours` lists a head and an embedding, or a layer of one kind and a fused one, the first that the model has is
-  // used. If one name stands for several layers ("dense"), all are used.
+  // used. If one name means several layers ("dense"), all are used.
   const bool all = name->name == "dense" || name->name == "c_proj" || name->ours.front() == "qkv";
   std::vector<std::string> patterns;
   for (const std::string_view ours : name->ours) {

@@ -83,8 +83,8 @@ struct CrossEntropy {
 };
 
 /// The arguments of an addition of rows of `part` to a sum stored as `high` + `low`. The two values are of the same
-/// 16-bit (or wider) type, so many additions lose nothing to rounding. `low` without data is read as zero and not
-/// written.
+/// 16-bit (or wider) type, and a long series of additions loses nothing to rounding. `low` without data is read as zero
+/// and not written.
 struct SplitAdd {
   ConstRows part;
   Rows high;

@@ -70,7 +70,7 @@ void CheckpointWeights::add(const std::string& name) {
   const at::ScalarType type = scalar_type_of(options_.dtype && is_floating(held) ? *options_.dtype : held);
   const auto make = [=, this]() -> at::Tensor {
     if (!codes && !merged && type == scalar_type_of(held)) return tensor_of(stored(name));
-    // Of the types only float64 has more bits than the float32 in which updates are computed.
+    // Only float64 has more bits than the float32 in which updates are computed.
     if (!codes && !merged && held == DType::float64) return tensor_of(stored(name)).to(type);
     at::Tensor weight = codes ? taken_apart(owner) : whole(name);
     if (merged) weight = with_adapter(owner, weight);

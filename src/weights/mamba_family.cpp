@@ -14,7 +14,7 @@ namespace plimsoll::weights {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kMostState = 4096, kMostExpand = 16;  // as in the job file
+constexpr int64_t kMostState = 4096, kMostExpand = 16;  // the bounds of the job file
 
 }  // namespace
 

@@ -17,7 +17,7 @@ namespace {
 // The range of slice `rank` in a whole tensor. All slices have `elements` elements, some of which may be behind the
 // end.
 struct SliceRange {
-  int64_t begin = 0, count = 0;  // in the whole tensor, flattened
+  int64_t begin = 0, count = 0;  // elements of the flattened whole tensor
 
   SliceRange(int64_t whole, int64_t elements, int64_t rank)
       : begin(std::min(whole, rank * elements)), count(std::min(elements, whole - begin)) {}

@@ -70,7 +70,7 @@ void draw_chunk(const Draw& draw, int64_t begin, Drawn& to);
 struct Rounding {
   bool stochastic = false;
   Draw draw;
-  const Drawn* drawn = nullptr;  ///< the bits that `draw` gives for the chunk, if already drawn; else null
+  const Drawn* drawn = nullptr;  ///< bits of `draw` for the chunk, if already drawn; else null
 };
 
 /// An extra tensor of a parameter that keeps small updates from being lost.

@@ -28,7 +28,7 @@ template <typename To, typename Scalar>
 PLIMSOLL_HOST_DEVICE To spread(Scalar value) {
   return To{} + value;
 }
-/// Returns 2^(exponent - 127); 0 gives zero and 255 infinity.
+/// Returns 2^(exponent - 127); zero for 0 and infinity for 255.
 PLIMSOLL_HOST_DEVICE float power_of_two(uint32_t exponent) {
   return __builtin_bit_cast(float, exponent << 23);
 }
@@ -52,7 +52,7 @@ struct SmallFloat {
   static constexpr int kRandom = kCut - 16;
 
   /// Returns the codes of magnitudes `y`, scaled so that they are in range. Below the smallest normal value codes are
-  /// evenly spaced; adding that value to such magnitudes gives them the spacing of normal values.
+  /// evenly spaced; such magnitudes get the spacing of normal values by adding that value.
   template <typename Float>
   PLIMSOLL_HOST_DEVICE static Word<Float> encode(Float y, Word<Float> random) {
     const Float smallest = spread<Float>(power_of_two(least));
@@ -105,7 +105,7 @@ PLIMSOLL_HOST_DEVICE Float rounded_to_bfloat16(Float x, Word<Float> random) {
 }
 template <typename Float>
 PLIMSOLL_HOST_DEVICE Float rounded_to_float16(Float x, Word<Float> random) {
-  // Below 2^-14 float16 values are evenly spaced; adding 2^-14 gives all of them one exponent.
+  // Below 2^-14 float16 values are evenly spaced; after adding 2^-14 all of them have one exponent.
   const Word<Float> bits = bits_of<Float>(x), sign = bits & 0x80000000u;
   const Float y = float_of<Float>(bits & 0x7fffffffu), smallest = spread<Float>(0x1p-14f);
   const auto small = y < smallest;

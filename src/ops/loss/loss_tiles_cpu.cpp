@@ -39,7 +39,7 @@ PLIMSOLL_INLINE void logit_tile_of(const LogitTile& tile) {
       float* at = tile.scores + row * tile.lanes + lane;
       Floats score = load(static_cast<const float*>(at));
       if (cap > 0) score = lanes::tanh(score * inner) * cap;
-      score = rounded_to<T>(score);  // so that no probability computed from the stored logits is above 1
+      score = rounded_to<T>(score);  // probabilities of the stored logits are then at most 1
       store(at, score);
       if (tile.logits) store_rounded(static_cast<T*>(tile.logits) + row * tile.stride + lane, score);
       greatest = larger(score, greatest);  // a NaN is never the largest; it shows in the sum

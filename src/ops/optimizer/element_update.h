@@ -147,7 +147,7 @@ void update_chunk(const ElementUpdate& one, int64_t begin, ChunkBuffers<Number>&
 
 /// Calls `update(Number* parameter, const Number* gradient, Number* first, Number* second, int64_t first_index, int64_t
 /// count)` for every chunk of all updates, on several threads. `first` and `second` are null if there is no such state.
-/// Threads share the chunks of all updates, so many small ones keep them as busy as a large one.
+/// Threads share the chunks of all updates, so small updates keep them as busy as a large one does.
 template <typename Number, typename Update>
 void for_each_chunk(std::span<const ElementUpdate> all, const Update& update) {
   c10::SmallVector<int64_t, 64> ends;  // by update: number of chunks of it and of those before it

@@ -2,7 +2,7 @@
 // positions, N state and P width (ops/scan/ssd_kernels_cpu.h):
 //
 //     y = [weights | arriving C] [x ; H]  +  D x                      [L, L + N] [L + N, P]
-//     H' = kept H + B^T (leaving x)                                   [N, L] [L, P], all heads of a group at once
+//     H' = kept H + B^T (leaving x)                                   [N, L] [L, P], all heads of a group together
 //
 // Both factors of a product are of the operands' type. Its sums and the states between chunks are float32 (float64 for
 // float64).
