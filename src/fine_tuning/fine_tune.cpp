@@ -86,8 +86,8 @@ void set_trained(const char* key, const std::vector<std::string>& patterns, bool
   }
 }
 
-// Throws UserError for a pattern that names neither a linear layer nor another module, under a key for linear layers.
-// "lm_head" is a parameter here, so the message says that.
+// Throws UserError for a pattern that names no module, under a key for linear layers. The message says if other
+// programs use the name for a parameter of the model, as "lm_head".
 [[noreturn]] void refuse_not_linear(const char* key, const std::string& pattern, const Parts& parts) {
   std::vector<std::string> candidates;
   for (const auto& [name, tensor] : parts.parameters) candidates.push_back(name);

@@ -19,10 +19,11 @@ struct FineTuneTypes {
   std::optional<c10::ScalarType> frozen_linear;
 };
 
-/// Applies `how` to the model in place. Sets requires_grad from the frozen patterns, adds adapters to our linear layers
-/// and quantises their weights in blocks. Throws UserError in four cases: a pattern matches nothing (the message names
-/// the nearest paths); a pattern of `lora` or `quantize` matches no plimsoll::Linear; a weight would be both trained
-/// and quantised; no trainable parameter is left.
+/// Applies `how` to the model in place. Adapters freeze all parameters; then the patterns of `freeze` and `train` set
+/// requires_grad, in this order. Adds adapters to our linear layers and quantises their weights in blocks. Throws
+/// UserError if a pattern matches nothing (the message names the nearest paths), or one of `lora` or `quantize` matches
+/// no plimsoll::Linear. Throws UserError if a weight would be both trained and quantised, or if no trainable parameter
+/// is left.
 void fine_tune(torch::nn::Module& model, const FineTuning& how, const FineTuneTypes& types);
 
 }  // namespace plimsoll::model

@@ -78,8 +78,9 @@ class SafetensorsWriter {
                     std::map<std::string, std::string> metadata = {});
 
   /// Writes the next bytes of tensor `name`. Tensors are written in declared order, each in any number of pieces.
-  /// Throws UserError (failure) if the disk refuses the write. Throws InternalError if it is another tensor's turn, if
-  /// there are too many bytes and, at a tensor's last byte, if its content does not have the declared hash.
+  /// Throws UserError (failure) if the disk refuses the write. Throws InternalError if it is another tensor's turn or
+  /// if there are too many bytes. At a tensor's last byte it also throws InternalError if the content does not have the
+  /// declared hash.
   void write(std::string_view name, std::span<const std::byte> bytes);
 
   /// Moves the file to its place. Throws InternalError if bytes are missing; UserError (failure) if the disk refuses.

@@ -21,8 +21,8 @@ struct Architecture {
 };
 
 /// Returns the architecture in the config.json of `path` (the file, or its folder). Throws UserError that names the
-/// file, and the key at fault if there is one. Causes: an unknown family (the message lists the known ones), a setting
-/// that Plimsoll's decoder does not have, a size that is missing, not a whole number or out of bounds.
+/// file, and the key at fault if there is one. Causes: an unknown family (the message lists the known ones), or a
+/// setting that Plimsoll's decoder does not have. A size may also be missing, not a whole number or out of bounds.
 Architecture read_architecture(const std::filesystem::path& path);
 
 /// Returns the architecture in the parsed file; `name` is its name in messages.

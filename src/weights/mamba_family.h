@@ -12,8 +12,8 @@
 namespace plimsoll::weights {
 
 /// Returns the settings in the config.json of `path` (the file, or its folder). Throws UserError that names the file,
-/// and the key at fault if there is one. Causes: another family, a setting that Plimsoll's layers do not have, a size
-/// that is missing, not a whole number or out of bounds, heads and groups that do not divide.
+/// and the key at fault if there is one. Causes: another family, a setting that Plimsoll's layers do not have, or heads
+/// and groups that do not divide. A size may also be missing, not a whole number or out of bounds.
 MambaConfig read_mamba_config(const std::filesystem::path& path);
 
 /// Returns the settings in the parsed file; `name` is its name in messages.

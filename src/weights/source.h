@@ -46,8 +46,8 @@ class Source {
 bool is_gguf(const std::filesystem::path& path);
 
 /// Opens a folder with model.safetensors or model.safetensors.index.json, a .safetensors file, or a GGUF file. Throws
-/// UserError (failure) that names the file at fault. Causes: it is missing, truncated or corrupt; an index names a file
-/// outside its folder, one that does not exist, or one that does not hold the tensors of the index.
+/// UserError (failure) that names the file at fault. Causes: it is missing, truncated or corrupt. An index may also
+/// name a file outside its folder, one that does not exist, or one without the tensors of the index.
 std::unique_ptr<Source> open_source(const std::filesystem::path& path);
 
 }  // namespace plimsoll::weights

@@ -1,5 +1,5 @@
-// Declares the families of vision transformers whose weights are read in the format of Hugging Face's transformers:
-// ViT, and the encoders of CLIP and SigLIP, alone or next to their text encoders.
+// Declares the families of vision transformers whose weights are read in the format of Hugging Face's transformers.
+// They are ViT, and the encoders of CLIP and SigLIP, alone or next to their text encoders.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct VisionArchitecture {
 /// preprocessor_config.json next to it. Without that file, they are the defaults of the family's image processor.
 ///
 /// The encoder's result is the last hidden state as in transformers: after the last norm for ViT and SigLIP, before it
-/// for CLIP (there the norm belongs to the pooling of the class token). Throws UserError that names the file, and the
-/// key at fault if there is one. Causes: another family (the message lists the known ones), a setting that the encoder
-/// does not have, a size that is missing, not a whole number or out of bounds.
+/// for CLIP. In CLIP that norm belongs to the pooling of the class token. Throws UserError that names the file, and the
+/// key at fault if there is one. Causes: another family (the message lists the known ones), or a setting that the
+/// encoder does not have. A size may also be missing, not a whole number or out of bounds.
 VisionArchitecture read_vision_architecture(const std::filesystem::path& path);
 
 /// Returns the tensors of such an encoder: the first config.depth of its `depth_in_file` blocks. Later blocks, parts

@@ -51,7 +51,7 @@ struct Wanted {
 };
 
 /// Returns the weights of `state` that a file can have. A rank with a slice of a weight, or of its companion, copies it
-/// from the whole tensor; elements after the end of the whole become 0.
+/// from the whole tensor. Elements after the end of the whole become 0.
 std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& sliced = {});
 
 }  // namespace plimsoll

@@ -8,8 +8,9 @@
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 
-// If kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own. 32 registers hold 16
-// vectors of sums, which hide the latency of two multiply-adds a cycle; 16 registers of half the width hold 6.
+// If kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own. Its 32 registers hold
+// 16 vectors of sums, which hide the latency of two multiply-adds a cycle. The 16 registers of half the width hold only
+// 6.
 #if PLIMSOLL_HAS_VARIANTS
 #include <immintrin.h>
 #define PLIMSOLL_AVX512 [[gnu::target("arch=x86-64-v4")]]

@@ -10,10 +10,10 @@
 //
 // Rounding is stochastic: random bits are added below the last bit that is kept, and the rest is cut off. A mean that
 // decays by a thousandth a step therefore does decay on average, although a thousandth is far below the last bit. A
-// square that is not zero is never rounded to zero, because the update divides by it (the zero-point problem: Li, Chen
-// and Zhu 2023, "Memory efficient optimizers with 4-bit states"). The range of squares is that of the other mean,
-// squared. An update that is small compared with its block's largest may therefore be rounded up to one learning rate,
-// not above.
+// square that is not zero is never rounded to zero, because the update divides by it. That is the zero-point problem
+// (Li, Chen and Zhu 2023, "Memory efficient optimizers with 4-bit states"). The range of squares is that of the other
+// mean, squared. An update that is small compared with its block's largest may therefore be rounded up to one learning
+// rate, not above.
 //
 // Every value has at most four significant bits: float32 and bfloat16 hold it exactly.
 #pragma once

@@ -1,5 +1,5 @@
-// Implements the conversion of float32 to values of 8, 4 and 16 bits (formats.h): one at a time for GPU kernels, or a
-// vector at a time for the CPU's. `Float` is float or a GNU vector of floats; `Word` holds its bits.
+// Implements the conversion of float32 to values of 8, 4 and 16 bits (formats.h). GPU kernels convert one value at a
+// time, the CPU's a vector. `Float` is float or a GNU vector of floats; `Word` holds its bits.
 #pragma once
 
 #include <cstdint>

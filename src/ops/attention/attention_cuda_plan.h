@@ -15,7 +15,7 @@ namespace plimsoll::ops {
 /// 8, at most 256. Every other attention is computed in blocks of queries whose scores are held.
 bool flash_takes(const AttentionShape& shape, DType dtype);
 
-/// Returns true if a flash kernel can read [batch, tokens, heads, width] of these strides in place, and libtorch then
+/// Returns true if a flash kernel can read [batch, tokens, heads, width] of these strides in place. libtorch then also
 /// lays out a gradient like it in that order of dimensions. `offset` is the first element.
 bool flash_reads(Dims sizes, Dims strides, int64_t offset);
 
@@ -23,10 +23,10 @@ bool flash_reads(Dims sizes, Dims strides, int64_t offset);
 /// results. Each request is rounded up to `alignment`. `multiprocessors`: of the device; 0: unknown, the maximum of all
 /// devices.
 ///
-/// Forward (flash_api.cpp, num_splits_heuristic): if heads and blocks of queries are too few for the device, keys are
-/// split, and the parts' results are held in float32. Backward, deterministic: it holds one float32 sum of the queries'
-/// gradient for each of ceil(multiprocessors / (batch heads)) shares. With grouped heads it also holds a key and value
-/// gradient a query head.
+/// Forward (flash_api.cpp, num_splits_heuristic): keys are split if heads and blocks of queries are too few for the
+/// device. The results of the parts are held in float32. Backward, deterministic: it holds one float32 sum of the
+/// queries' gradient for each of ceil(multiprocessors / (batch heads)) shares. With grouped heads it also holds a key
+/// and value gradient a query head.
 int64_t flash_forward_scratch(const AttentionShape& shape, int multiprocessors, int64_t alignment);
 int64_t flash_backward_scratch(const AttentionShape& shape, int multiprocessors, int64_t alignment);
 

@@ -34,8 +34,8 @@ HeadRows const_rows_of(const HeadTensor& tensor, const AttentionShape& shape, in
   return {rows.data, rows.dtype, rows.stride, rows.count, rows.width};
 }
 
-/// Calls `each(Range)` for the blocks of keys that some query of a block sees, among those that begin in [begin, end),
-/// a multiple of a block.
+/// Calls `each(Range)` for the blocks of keys in [begin, end) that some query of a block sees. `begin` is a multiple of
+/// a block.
 template <typename Each>
 void for_keys(const AttentionShape& shape, const Range& queries, int64_t begin, int64_t end, const Each& each) {
   const int64_t first = shape.window > 0 ? std::max<int64_t>(0, queries.begin - shape.window + 1) : 0;

@@ -19,9 +19,9 @@ struct ScoreRows {
 /// the scores), and each row's logsumexp.
 void launch_capped_softmax(const ScoreRows& args, const ops::Rows& probabilities, cudaStream_t stream);
 
-/// Recomputes the probabilities from scores and logsumexp, and turns `grad`, their gradient, into that of the scores: p
-/// (grad - mean) (1 - (c / cap)^2) scale. `mean` is the mean of a row's gradients under its probabilities. Both results
-/// may overwrite their sources.
+/// Recomputes the probabilities from scores and logsumexp. Turns `grad`, their gradient, into the gradient of the
+/// scores: p (grad - mean) (1 - (c / cap)^2) scale. `mean` is the mean of a row's gradients under its probabilities.
+/// Both results may overwrite their sources.
 void launch_capped_softmax_backward(const ScoreRows& args, const ops::ConstRows& grad, const ops::Rows& probabilities,
                                     const ops::Rows& grad_scores, cudaStream_t stream);
 

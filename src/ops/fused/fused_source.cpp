@@ -239,8 +239,8 @@ class Writer {
     return text + "  }\n}\n";
   }
 
-  // Returns the kernel with a pack of contiguous elements a thread, read and written 16 bytes at a time; the rest is
-  // processed one by one.
+  // Returns the kernel with a pack of contiguous elements a thread, read and written 16 bytes at a time. The remaining
+  // elements are processed one by one.
   std::string wide() const {
     const int64_t width = fused_vector_width(layout_);
     std::string text = fmt::format("\nextern \"C\" __global__ void plimsoll_fused_wide({}) {{\n", parameters());

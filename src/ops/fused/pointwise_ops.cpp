@@ -193,8 +193,8 @@ class Translation {
     }
     if (!any || !widest) return false;
     if (!is_reduced(result)) return true;
-    // For a scalar next to 16-bit operands: on the CPU libtorch keeps it in float32 if it is the second operand of a
-    // product or a quotient; on CUDA, if it is a constant of the call.
+    // libtorch keeps a scalar next to 16-bit operands in float32 in two cases. On the CPU it is the second operand of a
+    // product or a quotient; on CUDA it is a constant of the call.
     for (size_t i = 0; i < operands.size(); ++i) {
       const View& view = operands[i].view;
       const bool single = view.buffer == kNoBuffer || (view.sizes.empty() && !translated_.result.sizes.empty());

@@ -1,6 +1,6 @@
-// Declares the results of two fused operators that each read their operands once: a sum with the rms_norm of it, and
-// rms_norm's backward with the sum that its dx enters. passes/fuse_norms makes each from two ops. They are operators
-// for replay, below autograd:
+// Declares the results of two fused operators that each read their operands once. One is a sum with the rms_norm of it,
+// the other rms_norm's backward with the sum that its dx enters. passes/fuse_norms makes each from two ops. They are
+// operators for replay, below autograd:
 //
 //     add_rms_norm           sum = a + b;      y, rstd = rms_norm(sum, weight)
 //     rms_norm_backward_add  dx, dweight = rms_norm_backward(grad_y, x, weight, rstd);      sum = grad + dx

@@ -1,4 +1,4 @@
-// Implements rotary position embedding. A thread processes a few pairs of one token in several heads, so the sine and
+// Implements rotary position embedding. A thread processes a few pairs of one token in several heads. The sine and
 // cosine of an angle are computed once for all these heads.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Declares how linear_cross_entropy is cut into blocks that stay in a core's caches, and the layout of its scratch, for
-// the kernels and for estimates of their workspace. No libtorch.
+// Declares how linear_cross_entropy is cut into blocks that stay in a core's caches, and the layout of its scratch. The
+// kernels and the estimates of their workspace share it. No libtorch.
 //
 // Tokens are the lanes: a chunk's logits are held transposed, [vocabulary, tokens]. A token's largest logit and its sum
 // of exponentials are then taken lane by lane. All three products read x and the weight in memory order. Every sum has

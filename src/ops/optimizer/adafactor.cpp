@@ -67,7 +67,7 @@ void run_adafactor(const UpdateCall& call, const Draw& draw) {
   auto* row_means = call.tensors.state[0].values.mutable_data_ptr<float>();
   auto* column_means = call.tensors.state[1].values.mutable_data_ptr<float>();
 
-  // Sums of squares by row and column. Each part has its own column sums, and sums of the rows that it touches: a row
+  // Sums of squares by row and column. Each part has its own column sums, and sums of the rows that it touches. A row
   // that two parts share has one sum in each.
   const auto options = parameter.options().requires_grad(false);
   const Tensor column_sums = at::zeros({parts, shape.columns}, options.dtype(at::kFloat));

@@ -56,8 +56,8 @@ __device__ inline float number_at(const ops::Values& values, int64_t i, int64_t 
   }
 }
 
-/// Calls `number(r, c, j)` for each row of a tile and for the lane's columns of it, j = 0 .. 3, and then `done(r)`; the
-/// whole warp calls together.
+/// Calls `number(r, c, j)` for each row of a tile and for the lane's columns of it, j = 0 .. 3. Calls `done(r)` after
+/// each row. The whole warp calls together.
 template <typename OfNumber, typename OfRow>
 __device__ inline void for_each_in_tile(const Adafactor& in, int64_t tile, const OfNumber& number, const OfRow& done) {
   const int64_t first_row = tile / in.across * in.rows_of_tile, first_column = tile % in.across * 128;

@@ -3,11 +3,12 @@
 // The random bits of stochastic rounding depend on a seed, the number of updates before and the element. They are the
 // same for any number of threads, for any order of the operators, and after resuming.
 //
-// The tensors of a call determine the formats: float32, bfloat16, float16 (and float64, for parameters of that type);
-// with scales, uint8 for 8 bits and int8 for 4 bits (formats.h). The parameter's companion keeps small updates of
-// 16-bit parameters: none, the same type (Kahan's compensated sum), int16 (the lower half of a float32) or float32
-// (master). Values of 8 and 4 bits are rounded stochastically. Values of 16 bits are if UpdateRounding says so,
-// otherwise they are rounded to nearest. A parameter with a companion is always rounded to nearest.
+// The tensors of a call determine the formats. Without scales they are float32, bfloat16, float16 (and float64, for
+// parameters of that type). With scales they are uint8 for 8 bits and int8 for 4 bits (formats.h). The parameter's
+// companion keeps small updates of 16-bit parameters. It is absent, of the same type (Kahan's compensated sum), int16
+// (the lower half of a float32) or float32 (master). Values of 8 and 4 bits are rounded stochastically. Values of 16
+// bits are if UpdateRounding says so, otherwise they are rounded to nearest. A parameter with a companion is always
+// rounded to nearest.
 //
 // The gradient is not changed; the operators divide it by `grad_scale` as they read it. If `skipped` is not 0, nothing
 // changes.

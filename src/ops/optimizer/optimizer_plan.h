@@ -22,7 +22,7 @@ struct AdafactorTiles {
 };
 
 /// Returns the bytes of scratch. It holds, in this order: sums of squares of the update (float64), sums by row and
-/// tile, sums by tile and column, the rows' factors, and the step's numbers (float32).
+/// tile, sums by tile and column, the rows' factors, the step's numbers. All but the first are float32.
 inline int64_t adafactor_scratch_bytes(const ops::MatrixShape& shape) {
   const AdafactorTiles tiles(shape);
   return AdafactorTiles::kSquareParts * 8 +

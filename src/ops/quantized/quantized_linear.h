@@ -14,9 +14,9 @@ struct QuantizedTensors {
   at::Tensor second;  ///< float32 [groups + 1] if the scales are doubly quantised; else undefined
 };
 
-/// Quantises `weight` [rows, width] of a floating type in blocks of 64 along its rows. `format`: "nf4" (NormalFloat4,
-/// Dettmers et al. 2023, "QLoRA", section 3) or "int8" (scaled by the block's largest, Dettmers et al. 2022, "8-bit
-/// Optimizers via Block-wise Quantization"). Throws UserError for other formats and shapes.
+/// Quantises `weight` [rows, width] of a floating type in blocks of 64 along its rows. `format` is "nf4" (NormalFloat4,
+/// Dettmers et al. 2023, "QLoRA", section 3) or "int8". "int8" is scaled by the block's largest (Dettmers et al. 2022,
+/// "8-bit Optimizers via Block-wise Quantization"). Throws UserError for other formats and shapes.
 QuantizedTensors quantize_weight(const at::Tensor& weight, const std::string& format, bool double_scales);
 
 /// Returns the weight [rows, width] in `dtype`, rounded once.

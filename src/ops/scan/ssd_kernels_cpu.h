@@ -1,8 +1,8 @@
 // Declares the arithmetic of the state-space scan on raw memory: no tensors, no allocation, no threads. The operator
 // cuts the work into heads and chunks and calls these functions from at::parallel_for.
 //
-// The notation: a_t = dt_t A; s_i is the sum of a over a chunk's positions up to i; H is the state [state, width] that
-// enters a chunk and H' the state that leaves it (Dao and Gu 2024, section 6):
+// The notation (Dao and Gu 2024, section 6): a_t = dt_t A. s_i is the sum of a over a chunk's positions up to i. H is
+// the state [state, width] that enters a chunk, and H' the state that leaves it:
 //
 //     y_i = sum_{j <= i} exp(s_i - s_j) dt_j (C_i . B_j) x_j  +  exp(s_i) C_i H  +  D x_i
 //     H'  = exp(s_last) H  +  sum_j exp(s_last - s_j) dt_j B_j^T x_j

@@ -54,9 +54,9 @@ void launch_ssd_narrow_states(const SsdPanel& panel, const void* states, void* t
 void launch_ssd_add_through(const SsdPanel& panel, const void* product, const ops::SsdTensor& rows, const void* d,
                             void* out, cudaStream_t stream);
 
-/// Computes the backward of the weights within a chunk: the gradient of scores, summed over the heads of a group, and,
-/// in `products`, each product times its score and decay. The first L rows of `left` [L + N, L] become the weights; the
-/// last N become B_j leaving.
+/// Computes the backward of the weights within a chunk. It yields the gradient of scores, summed over the heads of a
+/// group. In `products`, each product is multiplied by its score and decay. The first L rows of `left` [L + N, L]
+/// become the weights; the last N become B_j leaving.
 void launch_ssd_weigh_back(const SsdPanel& panel, const void* scores, const void* b, const void* steps,
                            const void* sums, void* products, void* score_gradients, void* left, cudaStream_t stream);
 /// Computes the sums of the rows and columns of `products`, the first terms of the gradients of dt and of the sums.
@@ -72,7 +72,7 @@ void launch_ssd_leaving_back(const SsdPanel& panel, const void* part, const void
 /// Computes the gradient of B or C, [batch, time, groups, state]: `sums` + `product`.
 void launch_ssd_store_sum(const SsdPanel& panel, const void* sums, const void* product, void* out, cudaStream_t stream);
 
-/// The arguments of the last kernel: it computes the gradient of dt [batch, time, heads], S, and each chunk's share of
+/// The arguments of the last kernel. It computes the gradient of dt [batch, time, heads], S, and each chunk's share of
 /// the gradients of A and D [batch x chunks, heads], S.
 struct SsdFinish {
   const void *steps, *sums, *step_gradients, *sum_gradients, *given;

@@ -30,10 +30,10 @@ constexpr int64_t kSmallestEstimateSize = kEstimateSizes.back();
 ///
 /// The smaller matmuls are parts of the large one: they keep its strides. oneDNN chooses blocks by the alignment of the
 /// strides and by the remainders of the sizes. Its scratch is that of the blocks, which stop growing below 4096. One
-/// part therefore keeps the remainders of the sizes by 1024; a second has the round sizes, with which its blocks are
-/// largest; a third has half of them. The estimate is the largest of the three. If the scratch grows from half of
-/// `size` to `size` by at least the rows or columns of an operand or of the result, it is a copy, and the estimate
-/// grows linearly with that size. Smaller growth is that of blocks.
+/// part therefore keeps the remainders of the sizes by 1024. A second part has the round sizes, with which its blocks
+/// are largest; a third has half of them. The estimate is the largest of the three. If the scratch grows from half of
+/// `size` to `size` by at least the rows or columns of a matrix, it is a copy. The estimate then grows linearly with
+/// that size. Smaller growth is that of blocks.
 std::optional<int64_t> estimated_product_scratch(
     const ops::LibraryProduct& product, int64_t size,
     const std::function<std::optional<int64_t>(const ops::LibraryProduct&)>& measure);

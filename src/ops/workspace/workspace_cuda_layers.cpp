@@ -55,8 +55,8 @@ int64_t matrices_copy(const View& heads) {
   return heads.strides[3] == 1 && heads.strides[2] >= heads.sizes[3] ? 0 : kScratch.bytes_of(heads);
 }
 
-/// Returns the scratch of attention_blocks_cuda.cpp: `queries` buffers of a block's queries; `scores` buffers of its
-/// scores, and as many of 16 bits for 16-bit operands; `sums` buffers of keys in float32.
+/// Returns the scratch of attention_blocks_cuda.cpp. It has `queries` buffers of a block's queries, `scores` buffers of
+/// its scores, and `sums` buffers of keys in float32. With 16-bit operands it has as many buffers of scores in 16 bits.
 int64_t attention_blocks(const AttentionShape& shape, const View& k, const View& v, int64_t queries, int64_t scores,
                          int64_t sums) {
   const ScoreBlocks cut = score_blocks(shape);
