@@ -49,7 +49,7 @@ inline DType dtype_of(const at::Tensor& tensor) {
 inline at::Tensor contiguous_copy(const at::Tensor& tensor) {
   return tensor.unsqueeze(0).contiguous().squeeze(0);
 }
-/// Returns the matrix itself if its rows are contiguous elements, else a contiguous copy. Matrix products read the
+/// Returns the matrix itself if its rows are contiguous elements, else a contiguous copy. Matmuls read the
 /// result in place.
 inline at::Tensor matrix_rows(const at::Tensor& matrix) {
   return matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1) ? matrix : contiguous_copy(matrix);

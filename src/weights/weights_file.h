@@ -16,8 +16,8 @@ namespace plimsoll {
 /// Writes the model's weights of a checkpoint, all or none; quantised weights are dequantised. Merged weights are
 /// summed in float32 and rounded once. The extra bits of 16-bit weights (`optimizer.weight_update`) are used if the
 /// requested type differs from the type that the weights are held in. Holds one weight at a time in memory. Throws
-/// UserError (failure) if the file is damaged or no checkpoint of ours, and UserError (usage) if adapters are to be
-/// merged and it has none.
+/// UserError (failure) if the file is damaged or no checkpoint of ours. Throws UserError (usage) if adapters are to be
+/// merged and the checkpoint has none.
 ExportReport export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                             const ExportOptions& options);
 

@@ -29,7 +29,7 @@ void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const d
 #if PLIMSOLL_HAS_VARIANTS
 namespace {
 
-// The code below computes one tile of rows by vectors, and then all tiles. `Each` is the element that a product
+// The code below computes one tile of rows by vectors, and then all tiles. `Each` is the element that a matmul
 // multiplies and adds.
 
 struct EachFloat {

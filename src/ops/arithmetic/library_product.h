@@ -1,4 +1,4 @@
-// Declares the matrix products that our operators' CPU kernels leave to libtorch, for estimates of their scratch.
+// Declares the matmuls that our operators' CPU kernels leave to libtorch, for estimates of their scratch.
 #pragma once
 
 #include <functional>
@@ -7,14 +7,14 @@
 
 namespace plimsoll::ops {
 
-/// A product that libtorch computes: result [m, n] = left [m, k] x right [k, n], or result + that with `adds`. Only
+/// A matmul that libtorch computes: result [m, n] = left [m, k] x right [k, n], or result + that with `adds`. Only
 /// sizes, strides and dtype of the views are read.
 struct LibraryProduct {
   View left, right, result;
   bool adds = false;
 };
 
-/// A function that returns the bytes that a product allocates from libtorch's allocator in addition to its operands.
+/// A function that returns the bytes that a matmul allocates from libtorch's allocator in addition to its operands.
 /// The library that runs it, and its scratch, depend on the processor, the library's version, the shape and the
 /// threads. No formula covers this. The scratch is measured or, if the matmul is too large for that, estimated
 /// (device/product_scratch).

@@ -37,7 +37,7 @@ using at::Tensor;
 
 constexpr std::array kTypes{DType::float32, DType::bfloat16, DType::float16};
 
-// The sizes of the forward product and of the weight's gradient of a linear layer.
+// The sizes of the forward matmul and of the weight's gradient of a linear layer.
 constexpr int64_t kRows = 256, kDepth = 256, kColumns = 512;
 constexpr double kProductFlops = 2 * 2.0 * kRows * kDepth * kColumns;
 constexpr int64_t kSide = 16, kChannels = 16;

@@ -1,5 +1,5 @@
 // Measures how fast this machine multiplies matrices of float32, bfloat16 and float16 as libtorch dispatches them. The
-// speeds decide which kernels 16-bit products use; `precision: auto` and predictions depend on them. They are measured
+// speeds decide which kernels 16-bit matmuls use; `precision: auto` and predictions depend on them. They are measured
 // because neither a dtype nor a processor's features tell which instructions the libraries use.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace plimsoll::ops {
 
 /// The multiplications and additions per second of one thread.
 struct ProductSpeed {
-  double libtorch = 0;  ///< libtorch's own product
-  double blocks = 0;    ///< the product in float32 blocks (ops/arithmetic/products_cpu.h); for float32, libtorch's own
+  double libtorch = 0;  ///< libtorch's own matmul
+  double blocks = 0;    ///< the matmul in float32 blocks (ops/arithmetic/products_cpu.h); for float32, libtorch's own
   double convolution = 0;  ///< libtorch's convolution
 };
 /// The speeds by type: float32, bfloat16, float16.
@@ -25,8 +25,8 @@ struct ProductSpeeds {
   const ProductSpeed& of(DType dtype) const { return const_cast<ProductSpeeds&>(*this).of(dtype); }
 };
 
-/// The fraction of float32's speed below which 16-bit products go through float32 blocks. If a processor has
-/// instructions for 16-bit products, they are twice as fast as float32 (measured: 1.7). Otherwise they are less than
+/// The fraction of float32's speed below which 16-bit matmuls go through float32 blocks. If a processor has
+/// instructions for 16-bit matmuls, they are twice as fast as float32 (measured: 1.7). Otherwise they are less than
 /// half as fast (measured: 0.03 to 0.45). The gap is wide, so a noisy measurement does not change the choice.
 constexpr double kSlowProduct = 0.8;
 
@@ -36,7 +36,7 @@ constexpr double kSlowProduct = 0.8;
 /// own.
 const ProductSpeeds& product_speeds();
 
-/// Returns true if products of `dtype` go through float32 blocks. That holds for bfloat16 and float16 if libtorch's own
+/// Returns true if matmuls of `dtype` go through float32 blocks. That holds for bfloat16 and float16 if libtorch's own
 /// were measured to be slow, or if PLIMSOLL_16BIT_PRODUCTS is "float32" and not "libtorch". The result is constant for
 /// the life of a process. Throws UserError if the variable has any other value.
 bool float32_products(DType dtype);
@@ -53,7 +53,7 @@ class ProductsScope {
   std::optional<bool> before_;
 };
 
-/// Return the speed, relative to float32's, of the products and convolutions of `dtype` that this process uses; 1 for
+/// Return the speed, relative to float32's, of the matmuls and convolutions of `dtype` that this process uses; 1 for
 /// float32. Rounded to powers of the fourth root of 2, so that noise does not change predictions.
 double relative_product_speed(DType dtype);
 double relative_convolution_speed(DType dtype);

@@ -97,7 +97,7 @@ void product_in_blocks(const Tensor& out, const Tensor& self, const Tensor& a, c
       Tensor sums = result.matrix(height, width);
       if (beta != 0) {
         const Tensor part = self.narrow(0, row, height).narrow(1, column, width);
-        // widened() keeps the order in memory and may store the block transposed; the product's result must not be
+        // widened() keeps the order in memory and may store the block transposed; the matmul's result must not be
         // transposed.
         if (part.stride(1) == 1 || width == 1)
           result.widened(part);
@@ -119,7 +119,7 @@ void product_in_blocks(const Tensor& out, const Tensor& self, const Tensor& a, c
 
 namespace {
 
-/// Returns true if a product, of batches of matrices with `dims` 3, goes through float32.
+/// Returns true if a matmul, of batches of matrices with `dims` 3, goes through float32.
 bool through_float32(const Tensor& a, const Tensor& b, int64_t dims) {
   if (a.scalar_type() != at::kBFloat16 && a.scalar_type() != at::kHalf) return false;
   const bool plain = a.dim() == dims && b.dim() == dims && b.scalar_type() == a.scalar_type() &&
@@ -149,7 +149,7 @@ bool takes_result(const Tensor& out, const Tensor& a) {
   return out.scalar_type() == a.scalar_type() && out.layout() == at::kStrided && out.device() == a.device();
 }
 
-/// Computes a product of matrices, or of batches of matrices.
+/// Computes a matmul of matrices, or of batches of matrices.
 void products(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, double beta, double alpha) {
   const Tensor added = beta != 0 ? self.expand(out.sizes()) : Tensor();
   if (a.dim() == 2) return product_in_blocks(out, added, a, b, beta, alpha);
@@ -183,7 +183,7 @@ Tensor& bmm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   return out;
 }
 
-// Defines products with an added tensor: of matrices (addmm) and of batches (baddbmm).
+// Defines matmuls with an added tensor: of matrices (addmm), and of batches (baddbmm).
 #define PLIMSOLL_ADDED_PRODUCT(name, dims)                                                                          \
   Tensor name(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {      \
     if (!through_float32(self, a, b, dims)) return at::cpu::name(self, a, b, beta, alpha);                          \

@@ -1,5 +1,5 @@
-// Declares how products of 16-bit matrices are cut into float32 blocks, and the scratch that this needs, for the
-// kernels and for estimates of their workspace. No libtorch.
+// Declares how matmuls of 16-bit matrices are cut into float32 blocks, and the scratch of these blocks. The kernels and
+// the estimates of their workspace share it. No libtorch.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace plimsoll::ops {
 
 /// Rows and columns of a result, and depth, that are widened at a time. Each widened element is used in about a
-/// thousand multiply-adds, so widening is a few percent of the product. Three blocks are 12 MiB.
+/// thousand multiply-adds, so widening is a few percent of the matmul. Three blocks are 12 MiB.
 constexpr int64_t kProductBlock = 1024;
 
 /// The alignment of a block's rows, in elements, in either orientation.

@@ -1,4 +1,4 @@
-// Declares products of small matrices that are in cache, for kernels that run on one thread each. Sums are taken in the
+// Declares matmuls of small matrices that are in cache, for kernels that run on one thread each. Sums are taken in the
 // same order on every instruction set.
 #pragma once
 

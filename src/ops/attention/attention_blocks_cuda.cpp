@@ -49,7 +49,7 @@ void for_parts(const AttentionShape& shape, const ScoreBlocks& cut, Work work) {
       work(Part{shape, batch, head, std::min(cut.kv_heads, shape.kv_heads - head)});
 }
 
-/// Returns the heads themselves if their rows are contiguous elements, which a matrix product reads in place; else a
+/// Returns the heads themselves if their rows are contiguous elements, which a matmul reads in place; else a
 /// copy.
 Tensor as_matrices(const Tensor& heads) {
   return heads.stride(3) == 1 && heads.stride(2) >= heads.size(3) ? heads : heads.contiguous();

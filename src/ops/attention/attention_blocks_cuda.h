@@ -9,9 +9,9 @@
 
 namespace plimsoll::ops {
 
-/// Writes `out` [B, Hq, T, D] and `logsumexp` [B, Hq, T]. Scores are float32 (float64 for float64). Products of 16-bit
+/// Writes `out` [B, Hq, T, D] and `logsumexp` [B, Hq, T]. Scores are float32 (float64 for float64). Matmuls of 16-bit
 /// operands use them unconverted, with float32 sums. The probabilities are rounded to the operands' type for the second
-/// product, as in flash kernels. `cap` 0: none. `stream`: the current stream of the operands' device, which is the
+/// matmul, as in flash kernels. `cap` 0: none. `stream`: the current stream of the operands' device, which is the
 /// current device.
 void attention_blocks_forward(const AttentionShape& shape, double scale, double cap, const at::Tensor& q,
                               const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,

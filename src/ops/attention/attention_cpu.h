@@ -5,7 +5,7 @@
 // is updated with each block (T. Dao et al., "FlashAttention"; T. Dao, "FlashAttention-2"). Backward recomputes the
 // scores from the values that forward kept and one number a query. Keys that no query of a block sees are skipped.
 //
-// Products of bfloat16 are products of pairs, with float32 sums, if the machine has them (AVX512-BF16) and the width is
+// Matmuls of bfloat16 are matmuls of pairs, with float32 sums, if the machine has them (AVX512-BF16) and the width is
 // even. Probabilities and the scores' gradients are rounded to bfloat16 for them, as in libtorch's kernels. Otherwise,
 // and for float16, elements are widened to float32 block by block.
 #pragma once

@@ -26,7 +26,7 @@ struct Places {
 BackwardCut backward_cut(const AttentionShape& shape, int threads) {
   const int64_t units = shape.batch * shape.kv_heads;
   BackwardCut cut{.together = true, .key_chunk = shape.keys, .chunks = 1, .key_tasks = units, .query_tasks = 0};
-  // Compares the busiest thread's share relative to the mean share with 7 products relative to 5.
+  // Compares the busiest thread's share relative to the mean share with 7 matmuls relative to 5.
   const int64_t columns = attention_lanes(shape.width);
   const int64_t most_keys =
       std::max(kAttentionBlock, kMostGradientNumbers / columns / kAttentionBlock * kAttentionBlock);

@@ -39,7 +39,7 @@ inline int64_t balanced(int64_t index, int64_t count) {
 /// A division of the backward pass. With `together`, a task is one key head of a sequence and computes all three
 /// gradients. If that leaves threads idle, the gradients of keys and values come first; a task is a chunk of a key
 /// head's keys. The gradients of queries follow; a task is a block of one head. The scores are then computed twice: 7
-/// products instead of 5.
+/// matmuls instead of 5.
 struct BackwardCut {
   bool together;
   int64_t key_chunk;  ///< keys of a task; a multiple of the block, or all keys
@@ -52,8 +52,8 @@ struct BackwardCut {
 BackwardCut backward_cut(const AttentionShape& shape, int threads);
 
 /// The byte offsets of a thread's tiles, each a multiple of a cache line; `total` is the bytes per thread. They are the
-/// same for products of float32 and of bfloat16 pairs, whose tiles are no larger. The plan therefore does not depend on
-/// the machine's products. D is the width, D' the width up to a multiple of 16. "Wide": float64 for float64, else
+/// same for matmuls of float32 and of bfloat16 pairs, whose tiles are no larger. The plan therefore does not depend on
+/// the machine's matmuls. D is the width, D' the width up to a multiple of 16. "Wide": float64 for float64, else
 /// float32.
 struct ForwardTiles {
   int64_t queries;  ///< wide [D, queries], transposed

@@ -21,7 +21,7 @@ struct ScoreBlock {
   bool causal;         ///< query i sees the keys j <= i,
   int64_t window;      ///< tokens; > 0: of these only the keys with j > i - window
   int64_t lead;        ///< the first key of the block minus its first query
-  bool pairs = false;  ///< write bfloat16 pairs, for products of pairs
+  bool pairs = false;  ///< write bfloat16 pairs, for matmuls of pairs
 };
 
 /// Runs one step of the softmax over blocks of keys (M. Milakov and N. Gimelshein, "Online normalizer calculation for

@@ -48,7 +48,7 @@ void for_keys(const AttentionShape& shape, const Range& queries, int64_t begin, 
 template <typename S>
 constexpr bool kIsDouble = std::is_same_v<S, double>;
 
-/// The tiles of a thread, and the products between them: of wide values S, or of pairs.
+/// The tiles of a thread, and the matmuls between them: of wide values S, or of pairs.
 template <typename S>
 class Tiles {
  public:
@@ -57,7 +57,7 @@ class Tiles {
   S* at(int64_t place) const { return reinterpret_cast<S*>(scratch_ + place); }
   Pair* pairs_at(int64_t place) const { return reinterpret_cast<Pair*>(scratch_ + place); }
 
-  /// Returns rows as the left matrix of a product, [tokens, width]. Rows that are not wide are widened at `place`.
+  /// Returns rows as the left matrix of a matmul, [tokens, width]. Rows that are not wide are widened at `place`.
   BlockLeft<S> left(const HeadRows& rows, int64_t place) const {
     if (element_bytes(rows.dtype) == sizeof(S)) return {static_cast<const S*>(rows.data), rows.stride, 1};
     const int64_t columns = attention_lanes(rows.width);
@@ -73,7 +73,7 @@ class Tiles {
     return {reinterpret_cast<const uint16_t*>(pairs), 2, 2 * columns};
   }
 
-  /// Transposes queries for the products with keys.
+  /// Transposes queries for the matmuls with keys.
   void turn(const HeadRows& rows, int64_t lanes, int64_t place) const {
     if (work_.pairs)
       turn_pairs(rows, lanes, pairs_at(place));

@@ -1,4 +1,4 @@
-// Declares one task of attention on the CPU: the work of a thread between the blocks' kernels and products. No tensors.
+// Declares one task of attention on the CPU: the work of a thread between the blocks' kernels and matmuls. No tensors.
 #pragma once
 
 #include "ops/arithmetic/attention_rows_cpu.h"
@@ -18,7 +18,7 @@ struct AttentionWork {
   AttentionShape shape;
   DType dtype;
   double scale, cap;
-  bool pairs;  ///< products of bfloat16 pairs
+  bool pairs;  ///< matmuls of bfloat16 pairs
   HeadTensor q, k, v, out;
   HeadTensor logsumexp;             ///< wide [batch, heads, tokens]
   HeadTensor grad_out, dq, dk, dv;  ///< backward only

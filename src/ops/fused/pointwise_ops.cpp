@@ -20,8 +20,9 @@ bool is_result(DType dtype) {
 struct Operator {
   Opcode opcode;
   std::vector<int> operands;
-  /// The types in which the CPU's kernel has the bits of the formula, rounded once. libtorch takes square roots of
-  /// float32 from MKL and error functions from oneDNN, and rounds some 16-bit results at every step.
+  /// The types in which the CPU's kernel has the bits of the formula, rounded once. For other types it may differ:
+  /// libtorch takes square roots of float32 from MKL and error functions from oneDNN. It also rounds some 16-bit
+  /// results at every step.
   std::string_view on_cpu = "fbh";
 };
 

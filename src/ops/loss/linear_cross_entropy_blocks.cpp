@@ -101,7 +101,7 @@ class Chunk {
     });
   }
 
-  /// Packs x for the products, and records which tokens count.
+  /// Packs x for the matmuls, and records which tokens count.
   void pack() const {
     const HeadRows x = part_of(p_.x, first_, tokens_);
     parallel(div_up(lanes_, kLossBlock), [&](int64_t block) {

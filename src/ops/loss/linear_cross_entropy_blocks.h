@@ -1,4 +1,4 @@
-// Declares linear_cross_entropy on the CPU in blocks of our own products. Logits are read in the cache right after they
+// Declares linear_cross_entropy on the CPU in blocks of our own matmuls. Logits are read in the cache right after they
 // are computed, so the softmax costs no pass over memory.
 #pragma once
 

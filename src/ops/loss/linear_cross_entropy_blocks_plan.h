@@ -2,7 +2,7 @@
 // kernels and the estimates of their workspace share it. No libtorch.
 //
 // Tokens are the lanes: a chunk's logits are held transposed, [vocabulary, tokens]. A token's largest logit and its sum
-// of exponentials are then taken lane by lane. All three products read x and the weight in memory order. Every sum has
+// of exponentials are then taken lane by lane. All three matmuls read x and the weight in memory order. Every sum has
 // one order, for any number of threads.
 #pragma once
 
@@ -30,13 +30,13 @@ inline int64_t loss_lanes(int64_t count) {
   return div_up(count, kLossLanes) * kLossLanes;
 }
 
-/// Returns true if this machine computes the loss in blocks and not by libtorch's products, with or without gradients.
+/// Returns true if this machine computes the loss in blocks and not by libtorch's matmuls, with or without gradients.
 /// The shape must be large enough. There must also be tiles for its instructions: AVX-512, or bfloat16 pairs unless
-/// products have tiles in hardware.
+/// matmuls have tiles in hardware.
 bool loss_in_blocks(const LossShape& shape);
 
 /// The byte offsets of the parts of the scratch. [] is in elements; "packed" is [strips of 64 columns, rows, columns of
-/// the strip]. A pair is two bfloat16 that are neighbours along a product's depth. Parts that are not needed take no
+/// the strip]. A pair is two bfloat16 that are neighbours along a matmul's depth. Parts that are not needed take no
 /// bytes.
 struct LossBlocks {
   LossChunks chunks;

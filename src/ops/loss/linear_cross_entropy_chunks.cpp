@@ -10,7 +10,7 @@ namespace {
 
 using at::Tensor;
 
-/// A sum of the chunks' shares of the weight gradient. Matrix products of 16-bit types have 16-bit results. The sum is
+/// A sum of the chunks' shares of the weight gradient. Matmuls of 16-bit types have 16-bit results. The sum is
 /// stored as two 16-bit values, the gradient and its rounding error, so that many chunks do not lose their small parts.
 class WeightGradient {
  public:

@@ -1,4 +1,4 @@
-// Declares linear_cross_entropy chunk by chunk. The matrix products and the sums over chunks are libtorch's on every
+// Declares linear_cross_entropy chunk by chunk. The matmuls and the sums over chunks are libtorch's on every
 // device. Each device has its own kernels for a chunk's logits.
 #pragma once
 

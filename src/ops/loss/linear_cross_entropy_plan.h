@@ -19,7 +19,7 @@ struct LossChunks {
 constexpr int64_t kLossChunkBytes = 64 * MiB;
 
 /// Returns the maximum bytes of a chunk's logits on a GPU. Every chunk reads and writes the weight's whole gradient.
-/// The cost of that relative to a chunk's products depends only on the chunk's tokens, and is small from a thousand
+/// The cost of that relative to a chunk's matmuls depends only on the chunk's tokens, and is small from a thousand
 /// tokens on. The result is the size of 16-bit logits of 1024 tokens, clamped to 64 to 256 MiB.
 constexpr int64_t cuda_loss_chunk_bytes(int64_t vocabulary) {
   return std::clamp<int64_t>(1024 * 2 * vocabulary, 64 * MiB, 256 * MiB);
@@ -36,7 +36,7 @@ inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t elemen
 }
 
 /// Vocabulary rows of the weight gradient that are computed and added at a time when 16-bit chunks are summed. The
-/// product of a block stays in the cache until it is added.
+/// matmul of a block stays in the cache until it is added.
 constexpr int64_t kLossGradientBlock = 4096;
 
 }  // namespace plimsoll::ops

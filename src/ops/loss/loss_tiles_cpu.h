@@ -1,4 +1,4 @@
-// Declares the work on blocks of logits and of gradients between the products of linear_cross_entropy: no tensors, no
+// Declares the work on blocks of logits and of gradients between the matmuls of linear_cross_entropy: no tensors, no
 // allocation, no threads. It is compiled for several instruction sets; cpu_capability() says which one runs.
 //
 // Blocks are transposed: a row is a row of the weight, and the tokens of a chunk are the lanes, a multiple of 16. Lanes
@@ -13,7 +13,7 @@
 
 namespace plimsoll::ops {
 
-/// A block of logits of some rows of the weight, as a product returns them.
+/// A block of logits of some rows of the weight, as a matmul returns them.
 struct LogitTile {
   float* scores;  ///< [rows, lanes]; overwritten
   int64_t rows, lanes;

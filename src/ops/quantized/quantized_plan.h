@@ -21,11 +21,11 @@ constexpr int64_t kQuantizedBlock = 64;
 constexpr int64_t kScaleGroup = 256;
 
 /// Bytes of a dequantised piece of a weight, on the CPU and on a GPU. A piece must be large enough for its matrix
-/// product to outweigh the start of the product.
+/// matmul to outweigh the start of the matmul.
 constexpr int64_t kQuantizedTileBytes = int64_t{4} << 20, kQuantizedGpuTileBytes = int64_t{32} << 20;
 
-/// Maximum rows of x, or of a gradient, in one of libtorch's products on the CPU. Some kernels copy their operands:
-/// those of 16-bit elements do if the processor has no products of them. This bounds the copy.
+/// Maximum rows of x, or of a gradient, in one of libtorch's matmuls on the CPU. Some kernels copy their operands:
+/// those of 16-bit elements do if the processor has no instructions for them. This bounds the copy.
 constexpr int64_t kQuantizedProductRows = 4096;
 
 PLIMSOLL_HOST_DEVICE int64_t quantized_blocks(int64_t width) {

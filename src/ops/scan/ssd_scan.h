@@ -12,7 +12,7 @@ namespace plimsoll::ops {
 ///
 /// x [batch, time, heads, P], dt [batch, time, heads] (at least 0), A [heads] (below 0), B and C [batch, time, groups,
 /// N], whose groups divide the heads, D [heads]. `reverse` runs from the last position to the first, without a flipped
-/// copy of anything. Matrix products process `chunk` positions at a time: results differ by rounding only.
+/// copy of anything. Matmuls process `chunk` positions at a time: results differ by rounding only.
 ///
 /// x, B and C are of one floating type; dt, A and D are float32 (float64 if x is). Under autocast x, B and C are cast.
 /// All sums are in float32. Returns y [batch, time, heads, P], contiguous, of x's type. For backward it keeps only its

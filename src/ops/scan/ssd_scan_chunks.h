@@ -1,5 +1,5 @@
-// Declares how the state-space scan is cut into chunks and heads, and the scratch of one thread, for the kernels and
-// for estimates of their workspace. No libtorch.
+// Declares how the state-space scan is cut into chunks and heads, and the scratch of one thread. The kernels and the
+// estimates of their workspace share it. No libtorch.
 #pragma once
 
 #include <algorithm>

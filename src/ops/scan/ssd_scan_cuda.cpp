@@ -1,10 +1,10 @@
-// Implements the state-space scan as products of tiles, a panel of chunks at a time. For one chunk and head, with L
+// Implements the state-space scan as matmuls of tiles, a panel of chunks at a time. For one chunk and head, with L
 // positions, N state and P width (ops/scan/ssd_kernels_cpu.h):
 //
 //     y = [weights | arriving C] [x ; H]  +  D x                      [L, L + N] [L + N, P]
 //     H' = kept H + B^T (leaving x)                                   [N, L] [L, P], all heads of a group together
 //
-// Both factors of a product are of the operands' type. Its sums and the states between chunks are float32 (float64 for
+// Both factors of a matmul are of the operands' type. Its sums and the states between chunks are float32 (float64 for
 // float64).
 #include "ops/cuda_op_support.h"
 #include "ops/scan/ssd_scan_launch.h"
@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-/// The part of a scan that both directions share: the current panel and its tiles, and the first products.
+/// The part of a scan that both directions share: the current panel and its tiles, and the first matmuls.
 class Scan {
  public:
   Scan(const ops::PreparedSsd& in, bool backward, cudaStream_t stream)
@@ -123,7 +123,7 @@ class BackwardScan : public Scan {
     launch_ssd_right(panel_, dy_, gradients.const_data_ptr(), data(SsdTile::right), stream_);
     launch_ssd_narrow_states(panel_, states.const_data_ptr(), data(SsdTile::state), stream_);
 
-    // One product computes the terms within the chunks and the terms that x adds to later chunks.
+    // One matmul computes the terms within the chunks and the terms that x adds to later chunks.
     multiply(dy, x.transpose(1, 2), pairs(SsdTile::products, shape_.heads));
     launch_ssd_weigh_back(panel_, data(SsdTile::scores), data(SsdTile::b), data(SsdTile::steps), data(SsdTile::sums),
                           data(SsdTile::products), data(SsdTile::score_gradients), data(SsdTile::left), stream_);

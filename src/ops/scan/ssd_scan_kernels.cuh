@@ -1,4 +1,4 @@
-// Implements the parts of the state-space scan that are no products of matrices: it packs and unpacks tiles
+// Implements the parts of the state-space scan that are no matmuls: it packs and unpacks tiles
 // (ops/scan/ssd_kernels_cpu.h has the formulas). Behind the end of a short chunk operands are 0 and the sums stay
 // constant, so these positions have no effect.
 #pragma once

@@ -2,7 +2,7 @@
 // its workspace (workspace_cuda_rules.h) must agree.
 //
 // Chunks are processed in panels of as many as fit into ssd_panel_bytes (at least one). A panel holds tiles of the
-// operands, all padded with zeros to the length of the longest chunk, and the products of these tiles.
+// operands, all padded with zeros to the length of the longest chunk, and the results of their matmuls.
 #pragma once
 
 #include <algorithm>

@@ -75,7 +75,7 @@ View turned(View matrix) {
   return matrix;
 }
 
-/// Returns the scratch of libtorch's products of matrices that go through float32 blocks; nullopt if they are
+/// Returns the scratch of libtorch's matmuls that go through float32 blocks; nullopt if they are
 /// libtorch's own.
 std::optional<int64_t> matrix_product(const Op& op, size_t left) {
   const View &a = tensor(op, left), &b = tensor(op, left + 1);
@@ -93,7 +93,7 @@ std::vector<int64_t> piece_sizes(int64_t length, int64_t piece) {
   return sizes;
 }
 
-/// The maximum scratch of products that run one after the other.
+/// The maximum scratch of matmuls that run one after the other.
 class MostOfProducts {
  public:
   explicit MostOfProducts(const ProductScratch& scratch) : scratch_(scratch) {}
@@ -107,7 +107,7 @@ class MostOfProducts {
   int64_t most_ = 0;
 };
 
-/// Returns the scratch of the products that linear_cross_entropy_chunks() requests.
+/// Returns the scratch of the matmuls that linear_cross_entropy_chunks() requests.
 int64_t loss_products(const LossShape& shape, const LossChunks& chunks, const View& x, const View& weight,
                       const ProductScratch& scratch) {
   MostOfProducts most(scratch);
@@ -120,7 +120,7 @@ int64_t loss_products(const LossShape& shape, const LossChunks& chunks, const Vi
     most.add(part, turned(rows_of_weight), logits);
     if (shape.wants_x) most.add(logits, rows_of_weight, matrix(shape.dtype, rows, shape.width));
     if (!shape.wants_weight) continue;
-    // The first chunk's product is the gradient; the products of the others are added to it.
+    // The first chunk's matmul is the gradient; the matmuls of the others are added to it.
     const View gradient = matrix(shape.dtype, shape.vocabulary, shape.width);
     if (rows == chunks.rows) most.add(turned(logits), part, gradient);
     const bool is_added = rows != chunks.rows || shape.tokens >= 2 * rows;
@@ -152,7 +152,7 @@ int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int 
   return total + loss_products(shape, chunks, x, weight, scratch);
 }
 
-/// Returns the bytes of a dequantised piece of the weight, and of the products with it.
+/// Returns the bytes of a dequantised piece of the weight, and of the matmuls with it.
 int64_t quantized_linear(const Op& op, const ProductScratch& scratch) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);

@@ -50,7 +50,7 @@ inline AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causa
           number(op, causal_at + 3) > 0};
 }
 
-/// Returns true if matrix products can read the view in place: rows of contiguous elements.
+/// Returns true if matmuls can read the view in place: rows of contiguous elements.
 inline bool is_matrix(const View& view) {
   return view.strides[1] == 1 && view.strides[0] >= view.sizes[1];
 }
