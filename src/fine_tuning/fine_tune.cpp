@@ -44,8 +44,7 @@ std::string translated(const std::vector<std::string>& patterns, const std::vect
   for (const std::string& pattern : patterns) {
     const auto own = own_names(pattern, candidates);
     for (const std::string& each : own && !own->empty() ? *own : std::vector<std::string>{pattern}) {
-      const std::string written =
-          each.starts_with('*') ? "'" + each + "'" : each;  // a leading star starts an alias in YAML
+      const std::string written = each.starts_with('*') ? "'" + each + "'" : each;  // a star opens an alias in YAML
       if (std::ranges::find(all, written) == all.end()) all.push_back(written);
     }
   }

@@ -9,9 +9,8 @@ namespace plimsoll::model {
 namespace {
 
 struct ForeignName {
-  std::string_view name;  ///< last part of the foreign name, in small letters
-  std::array<std::string_view, 3>
-      ours;  ///< last parts of the model's paths that hold the layer; the model may have several
+  std::string_view name;                 ///< last part of the foreign name, in small letters
+  std::array<std::string_view, 3> ours;  ///< last parts of our paths that hold the layer, all of them
   std::string_view meaning;
 };
 

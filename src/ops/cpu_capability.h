@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-/// 1 if kernels are compiled for more than one instruction set (ops/kernel_variants.h), else 0.
+/// Macro: 1 if kernels are compiled for more than one instruction set (ops/kernel_variants.h), else 0.
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define PLIMSOLL_HAS_VARIANTS 1

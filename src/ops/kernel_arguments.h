@@ -63,8 +63,7 @@ struct CappedSoftmax {
   Rows scores;  ///< x; overwritten with the probabilities
   double scale, cap;
   int64_t width;
-  int64_t first_seen;  ///< row 0 sees the columns [first_seen, seen), each further row one further; a value below 0
-                       ///< counts as 0
+  int64_t first_seen;  ///< row 0 sees columns [first_seen, seen), each next row one further; below 0 is 0
   int64_t seen;
   bool causal;      ///< false: every row sees all columns
   void* logsumexp;  ///< accumulator, one per row; written, or read by the backward

@@ -123,7 +123,8 @@ PLIMSOLL_INLINE void swiglu_backward(const ConstRows& grad, const ConstRows& gat
   }
 }
 
-/// 1 + exp(-2u), the divisor of gelu's tanh form, and the derivative of 2u. Beyond 10 gelu is x or 0 to the last bit.
+/// Computes 1 + exp(-2u), the divisor of gelu's tanh form, and the derivative of 2u. Beyond 10 gelu is x or 0 to the
+/// last bit.
 template <typename V>
 PLIMSOLL_INLINE void gelu_parts(const V& x, V& divisor, V& slope) {
   constexpr double kTwice = 1.5957691216057308, kCube = 0.044715;  // 2 sqrt(2 / pi)

@@ -29,7 +29,7 @@ class SafetensorsSource : public Source {
     for (const auto& [name, stored] : files_.back().tensors()) add(name, stored);
   }
 
-  /// The shards that an index lists.
+  /// Opens the shards that an index lists.
   SafetensorsSource(const std::filesystem::path& folder, const std::filesystem::path& index) {
     const nlohmann::json json = read_json_file(index, kLargestIndex);
     const auto map = json.find("weight_map");

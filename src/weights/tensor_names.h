@@ -18,10 +18,9 @@ namespace plimsoll::weights {
 /// A tensor of the file that holds some rows of our parameter.
 struct Piece {
   std::string name;
-  std::vector<int64_t> sizes;  ///< sizes in the file
-  bool transposed = false;     ///< the file has [in, out], as in GPT-2; ours is [out, in]
-  int64_t interleaved_heads =
-      0;  ///< number of heads whose rows (i, i + D/2) are adjacent in the file (GGUF); 0: same order as ours
+  std::vector<int64_t> sizes;     ///< sizes in the file
+  bool transposed = false;        ///< the file has [in, out], as in GPT-2; ours is [out, in]
+  int64_t interleaved_heads = 0;  ///< number of heads with rows (i, i + D/2) adjacent in the file (GGUF); 0: as ours
 
   std::vector<int64_t> here = {};  ///< our sizes of the same values in the same order; empty: `sizes`
 

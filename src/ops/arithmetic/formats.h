@@ -77,7 +77,7 @@ struct Rounding {
 enum class Companion : uint8_t {
   none,
   compensation,  ///< the parameter's type: the value is the sum of both
-  remainder,     ///< int16, of bfloat16: bits of a float32 = (bits of the parameter << 16) + remainder
+  remainder,     ///< int16, for bfloat16: bits of a float32 = (bits of the parameter << 16) + remainder
   master,        ///< float32: the value itself; the parameter is rounded from it
 };
 struct Weights {

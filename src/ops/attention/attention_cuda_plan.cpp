@@ -25,8 +25,7 @@ int64_t splits_of(int64_t blocks, int64_t slots, int64_t key_blocks) {
   if (static_cast<double>(blocks) >= 0.8 * static_cast<double>(slots)) return 1;
   const int64_t most = std::min({int64_t{128}, slots, key_blocks});
   const auto efficiency = [&](int64_t splits) {
-    if (splits > 1 && div_up(key_blocks, splits) == div_up(key_blocks, splits - 1))
-      return 0.0;  // same division as with one split fewer
+    if (splits > 1 && div_up(key_blocks, splits) == div_up(key_blocks, splits - 1)) return 0.0;  // the same division
     const double waves = static_cast<double>(blocks * splits) / static_cast<double>(slots);
     return waves / std::ceil(waves);
   };

@@ -18,8 +18,8 @@ struct ScoreBlock {
   bool is_double;
   int64_t keys, lanes;
   double scale, cap;   ///< a score is scale x, or with cap > 0 cap tanh(scale x / cap)
-  bool causal;         ///< query i sees the keys j <= i,
-  int64_t window;      ///< tokens; > 0: of these only the keys with j > i - window
+  bool causal;         ///< query i sees only the keys j <= i
+  int64_t window;      ///< tokens; if above 0, query i sees only the keys j > i - window
   int64_t lead;        ///< the first key of the block minus its first query
   bool pairs = false;  ///< write bfloat16 pairs, for matmuls of pairs
 };

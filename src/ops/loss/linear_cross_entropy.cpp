@@ -105,7 +105,7 @@ Results autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, i
   return {results[0], results[1], results[2], results[3]};
 }
 
-/// The loss-only operator has no gradient: a caller that needs one calls the other operator.
+/// Computes only the loss, without a gradient: a caller that needs one calls the other operator.
 Tensor loss_autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
                      double softcap) {
   require(!at::GradMode::is_enabled() || !(x.requires_grad() || weight.requires_grad()),

@@ -11,9 +11,8 @@ namespace plimsoll::ops {
 
 template <typename Number>
 struct AdamWStep {
-  Number
-      unscale;  ///< 1 / grad_scale; gradients are multiplied by it, as a division each would cost as much as the rest
-  Number kept;  ///< 1 - learning rate x weight decay
+  Number unscale;          ///< 1 / grad_scale, which multiplies gradients: a division each would double the cost
+  Number kept;             ///< 1 - learning rate x weight decay
   Number beta1, beta2;     ///< decay rates of the means
   Number rest1, rest2;     ///< 1 - beta, computed in float64
   Number step_size;        ///< learning rate / (1 - beta1^step)

@@ -60,8 +60,7 @@ struct ElementUpdate {
   int64_t count = 0;
   Rounding parameter_rounding;
   std::array<Rounding, 2> state_rounding;
-  bool random =
-      false;  ///< some operand is rounded stochastically; all values of an element use the same bits, drawn once
+  bool random = false;  ///< true: stochastic rounding; an element's values share the same bits, drawn once
   Draw draw;
   at::Tensor held;  ///< a copy of the gradient in the parameter's order, if its own order differs
 
@@ -69,7 +68,7 @@ struct ElementUpdate {
 };
 ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw);
 
-/// The values of a chunk: in place if they are of type `Number`, else unpacked into `buffer`.
+/// Returns the values of a chunk: in place if they are of type `Number`, else unpacked into `buffer`.
 template <typename Number>
 Number* opened(const Values& values, int64_t begin, int64_t count, float* narrow, Number* buffer);
 template <>

@@ -41,7 +41,7 @@ struct UpdatedTensors {
   UpdateRounding rounding = {};
 };
 
-/// Tensors of one element: learning_rate float64, the others float32.
+/// The tensors of one element: learning_rate float64, the others float32.
 struct StepScalars {
   at::Tensor learning_rate, grad_scale, skipped;
 };

@@ -74,7 +74,7 @@ inline Block pack(Format format, bool squares, const std::vector<float>& numbers
   return packed;
 }
 
-/// One element of each optimizer: parameter, gradient (already divided by its scale) and means.
+/// An element of each optimizer: parameter, gradient (already divided by its scale) and means.
 struct Element {
   double p, g, first = 0, second = 0;
 };
@@ -97,7 +97,7 @@ inline Element sgd(Element e, double rate, double momentum, double decay) {
   return e;
 }
 
-/// Adafactor on a matrix in row-major order; a vector is one row. Gradients are already divided by their scale.
+/// A plain Adafactor on a matrix in row-major order; a vector is one row. Gradients are already divided by their scale.
 struct Adafactor {
   int64_t rows, columns;
   std::vector<double> p, row_mean, column_mean;

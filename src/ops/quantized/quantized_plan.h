@@ -20,8 +20,8 @@ namespace plimsoll::ops {
 constexpr int64_t kQuantizedBlock = 64;
 constexpr int64_t kScaleGroup = 256;
 
-/// Bytes of a dequantised piece of a weight, on the CPU and on a GPU. A piece must be large enough for its matrix
-/// matmul to outweigh the start of the matmul.
+/// Bytes of a dequantised piece of a weight, on the CPU and on a GPU. A piece must be large enough for its matmul
+/// to outweigh the start of the matmul.
 constexpr int64_t kQuantizedTileBytes = int64_t{4} << 20, kQuantizedGpuTileBytes = int64_t{32} << 20;
 
 /// Maximum rows of x, or of a gradient, in one of libtorch's matmuls on the CPU. Some kernels copy their operands:

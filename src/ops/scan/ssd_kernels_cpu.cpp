@@ -266,8 +266,7 @@ PLIMSOLL_INLINE void state_gradients_of(const SsdOperands& in, const SsdTensor& 
   S *c = tiles.take(l * n), *dy = tiles.take(l * p), *dt = tiles.take(l), *sums = tiles.take(l);
   for (int64_t task = begin; task < end; ++task) {
     const int64_t batch = task / s.heads, head = task % s.heads;
-    S* gradient = static_cast<S*>(out) +
-                  ((task + 1) * s.chunks() - 1) * size;  // gradient of the state that leaves the last chunk
+    S* gradient = static_cast<S*>(out) + ((task + 1) * s.chunks() - 1) * size;  // at the end of the last chunk
     set_zero(gradient, size);
     for (int64_t k = s.chunks() - 1; k > 0; --k, gradient -= size) {
       const Chunk chunk = chunk_of(s, batch, k);
