@@ -10,7 +10,7 @@ namespace {
 
 struct ForeignName {
   std::string_view name;                 ///< last part of the foreign name, in small letters
-  std::array<std::string_view, 3> ours;  ///< last parts of our paths that hold the layer, all of them
+  std::array<std::string_view, 3> ours;  ///< possible last parts of our paths that hold the layer
   std::string_view meaning;
 };
 

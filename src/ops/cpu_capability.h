@@ -16,8 +16,8 @@
 
 namespace plimsoll {
 
-/// The instruction sets in ascending order. avx2 is x86-64-v3 (with FMA); avx512 is x86-64-v4 plus products of bfloat16
-/// pairs.
+/// The instruction sets in ascending order. avx2 is x86-64-v3 (with FMA). avx512 is x86-64-v4, and matmuls of bfloat16
+/// pairs if the processor has them.
 enum class CpuCapability : int8_t { baseline, avx2, avx512 };
 
 /// Returns the name used in PLIMSOLL_CPU_CAPABILITY: "default", "avx2" or "avx512".

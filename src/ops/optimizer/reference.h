@@ -53,7 +53,7 @@ inline int encode(const SmallFloat& small, double x, int exponent, uint32_t rand
   return small.sign && std::signbit(x) ? code + small.sign_code : code;
 }
 
-/// The codes of a tensor in order, and the exponents of its blocks' scales.
+/// The codes of a tensor in order, and the bytes of its blocks' scales.
 struct Block {
   std::vector<int> codes;
   std::vector<int> scales;
