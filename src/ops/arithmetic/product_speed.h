@@ -36,9 +36,10 @@ constexpr double kSlowProduct = 0.8;
 /// own.
 const ProductSpeeds& product_speeds();
 
-/// Returns true if matmuls of `dtype` go through float32 blocks. That holds for bfloat16 and float16 if libtorch's own
-/// were measured to be slow, or if PLIMSOLL_16BIT_PRODUCTS is "float32" and not "libtorch". The result is constant for
-/// the life of a process. Throws UserError if the variable has any other value.
+/// Returns true if matmuls of `dtype` go through float32 blocks: bfloat16 and float16 if libtorch's own were measured
+/// to be slower than the blocks and than kSlowProduct of float32's speed. PLIMSOLL_16BIT_PRODUCTS overrides the
+/// measurement: "float32" (true) or "libtorch" (false). The result is constant for the life of a process. Throws
+/// UserError if the variable has any other value.
 bool float32_products(DType dtype);
 
 /// A scope, for tests, that acts as if PLIMSOLL_16BIT_PRODUCTS were set ("float32" or "libtorch"). Not thread-safe.

@@ -11,8 +11,8 @@
 
 namespace plimsoll::ops {
 
-/// Returns true if libtorch's flash kernels accept the attention: 16-bit types and heads whose width is a multiple of
-/// 8, at most 256. Every other attention is computed in blocks of queries whose scores are held.
+/// Returns true if libtorch's flash kernels accept the attention: 16-bit types, no cap, and heads whose width is a
+/// multiple of 8, at most 256. Every other attention is computed in blocks of queries whose scores are held.
 bool flash_takes(const AttentionShape& shape, DType dtype);
 
 /// Returns true if a flash kernel can read [batch, tokens, heads, width] of these strides in place. libtorch then also
