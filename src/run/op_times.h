@@ -15,7 +15,7 @@ namespace plimsoll {
 
 int64_t unix_seconds_now();
 
-/// What an op's time depends on: its operator, its constants, and its operands' types, sizes and strides.
+/// Returns the key of an op's time: its operator, its constants, and its operands' types, sizes and strides.
 std::string timing_key(const Op& op);
 
 /// The clock and kernels that time ops: the machine's own, or a test's.
