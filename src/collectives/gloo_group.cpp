@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #ifndef USE_C10D_GLOO
-#define USE_C10D_GLOO  // libtorch_cpu.so has it; its headers ask for the word
+#define USE_C10D_GLOO  // libtorch_cpu.so has Gloo; its headers need this macro
 #endif
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
