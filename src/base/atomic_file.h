@@ -38,7 +38,7 @@ class AtomicFile {
   void open_aside();
   void sync_folder() const;
 
-  std::filesystem::path path_;    ///< as the caller named it, for messages
+  std::filesystem::path path_;    ///< name that the caller passed, for messages
   std::filesystem::path target_;  ///< with symbolic links resolved
   std::filesystem::path aside_;   ///< empty: nothing to rename or remove
   int descriptor_ = -1;

@@ -14,7 +14,7 @@ namespace plimsoll {
 
 struct MeasureLimits {
   int64_t bytes = 256 * MiB;  ///< operands, results and scratch of one measurement; one measurement runs at a time
-  double seconds = 3;         ///< of all measurements together
+  double seconds = 3;         ///< limit for all measurements together
 };
 
 /// Clocks of measurements, in seconds; an empty one is the machine's.

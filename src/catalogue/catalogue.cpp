@@ -184,7 +184,8 @@ std::vector<const DeviceSpec*> devices_matching(std::string_view pattern) {
   if (key.empty()) return found;
   for (const DeviceSpec& device : device_catalogue())
     if (key_of(device.id) == key) return {&device};
-  // As written before without the maker's words: "rx 7900" does not match W7900, "nvidia" alone is a vendor.
+  // The pattern as written comes before the one without the maker's words: "rx 7900" does not match W7900, "nvidia"
+  // alone is a vendor.
   for (const std::string& part : {letters_of(pattern), key}) {
     for (const DeviceSpec& device : device_catalogue())
       if (matches(device, part)) found.push_back(&device);

@@ -42,7 +42,7 @@ class Output {
  private:
   bool to_standard_output() const { return target_ == "-"; }
 
-  std::string target_;  ///< as given; empty: no JSON
+  std::string target_;  ///< value of --json; empty: no JSON
 };
 
 }  // namespace plimsoll::cli

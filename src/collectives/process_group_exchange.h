@@ -18,7 +18,7 @@ struct ProcessGroupOptions {
   std::string address;             ///< address of this host for the other ranks; empty: that of its name
   int store_rank = -1;             ///< the rank whose process serves the store; -1: another program
   std::chrono::milliseconds patience = std::chrono::seconds(60);  ///< longest wait for connections
-  std::chrono::milliseconds silence = std::chrono::seconds(3);    ///< as in Rendezvous
+  std::chrono::milliseconds silence = std::chrono::seconds(3);    ///< Rendezvous::silence
 };
 
 /// Makes the exchange; every rank calls it. Sums are made on the owner of a slice in rank order, from pieces of at most

@@ -28,7 +28,7 @@ class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
   /// Publishes that the rank has finished. The rank that serves the store waits for the others, for at most `silence`.
   void stop();
 
-  void note(std::string_view place);         ///< as Exchange::note()
+  void note(std::string_view place);         ///< same as Exchange::note()
   void fail(std::string_view why) noexcept;  ///< returns when the others can read it, or after 2 s
   /// Waits for a send or a receive. Throws UserError (failure) if a rank fails during the wait.
   void wait(const c10::intrusive_ptr<c10d::Work>& work);

@@ -189,8 +189,7 @@ class Reader {
   const std::filesystem::path& file_;
   const BadSeries& bad_;
   TsFile result_;
-  std::map<std::string, int64_t, std::less<>> class_index_;  // a map, because a file may have 2^16 classes and millions
-                                                             // of series
+  std::map<std::string, int64_t, std::less<>> class_index_;  // a file may have 2^16 classes, so no linear search
   int64_t line_ = 0;
   int64_t channels_ = 0;  // channels of the series read last
   size_t bytes_ = 0;      // bytes that the series use

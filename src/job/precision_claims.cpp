@@ -37,7 +37,7 @@ bool goes_with(const std::string& word, const PrecisionClaim& boolean) {
 
 bool contradict(const PrecisionClaim& a, const PrecisionClaim& b) {
   if (a.of == Of::name || b.of == Of::name) {
-    if (a.of == b.of) return false;  // a key that is given twice is refused elsewhere in the reader
+    if (a.of == b.of) return false;  // a key that is given twice is refused by another check of the reader
     return a.of == Of::name ? !goes_with(a.word, b) : !goes_with(b.word, a);
   }
   if (a.of == b.of) return a.yes != b.yes;

@@ -193,7 +193,7 @@ void Executor::run_op(BoundOp& op) {
   }
 }
 
-// Copies outputs to their planned addresses if a kernel made them elsewhere in memory. Most kernels request exactly
+// Copies outputs to their planned addresses if a kernel made them at other addresses. Most kernels request exactly
 // their outputs, in order, and get the planned addresses. Exceptions are two outputs of one size in another order, or a
 // view of another tensor.
 void Executor::settle_outputs(BoundOp& op) {

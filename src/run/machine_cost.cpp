@@ -61,7 +61,7 @@ std::optional<CostModel> load_rates(const std::filesystem::path& file) {
   try {
     CostModel model;
     model.source = "measured";
-    model.copies_overlap = false;  // as measured: the cores that run the ops make the copies
+    model.copies_overlap = false;  // measured rates: the cores that run the ops make the copies
     model.overhead_seconds = json.at("overhead_seconds").get<double>();
     model.host_link = json.at("host_link").get<double>();
     model.disk_link = kTypicalDiskLink;

@@ -338,7 +338,7 @@ struct Training::Impl {
   }
 
   TrainingOptions options;
-  std::map<std::string, c10::ScalarType> declared_types;  // of inputs; in memory they may have a narrower type
+  std::map<std::string, c10::ScalarType> declared_types;  // types of inputs; in memory they may be narrower
   std::map<std::string, int64_t> declared_bounds;         // upper bounds of whole numbers, by input
   Backend* backend;
   Trace recorded;

@@ -25,8 +25,8 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
 std::string shared_cores_cause(double predicted_seconds, double measured_seconds, double load, int cores,
                                int own_threads);
 
-/// Times the plan's contradicted ops again, for at most 10 seconds and within the target's allowance, and then plans the
-/// job again by the new times, with a reason that says it. Calls `on_schedule` as plan_job() does, and before each
+/// Times the plan's contradicted ops again, for at most 10 seconds and within the target's allowance, and then plans
+/// the job again by the new times, with a reason that says it. Calls `on_schedule` as plan_job() does, and before each
 /// timing. Returns false if it did not plan again: no run has contradicted an op, or none was timed, for which it adds
 /// a reason.
 bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,

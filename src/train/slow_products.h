@@ -1,4 +1,4 @@
-// Warns, before the start, about a job that pins a 16-bit precision that costs time.
+// Warns before the start about a job that pins a 16-bit precision that costs time.
 #pragma once
 
 #include <functional>

@@ -1,3 +1,4 @@
+// Declares the function that decodes a picture in memory.
 #pragma once
 
 #include <cstdint>
