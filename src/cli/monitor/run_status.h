@@ -38,7 +38,7 @@ struct RunStatus {
   int64_t budget_bytes = 0;       ///< 0: none
   int64_t planned_bytes = 0;      ///< at the peak
   int64_t used_bytes = 0;         ///< largest value so far
-  int64_t host_budget_bytes = 0;  ///< budget of host memory if it is separate from the device's; 0: none
+  int64_t host_budget_bytes = 0;  ///< budget of host memory, in addition to the device's; 0: none
   int64_t host_planned_bytes = 0;
   std::vector<RoleBytes> roles;     ///< at the planned peak, largest first
   std::vector<RankStatus> ranks;    ///< by rank, at most 1024; empty: there is one rank

@@ -105,7 +105,8 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
   return target;
 }
 
-// Returns the target with the device's budget, if the job has a smaller budget of its own.
+// Returns the target with the budget of the first device of --gpu, if the job has a budget of its own; nullopt if it
+// has none, or if --gpu is not given or --memory is.
 std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, const Job& job) {
   if (arguments.gpus.empty() || !arguments.memory.empty() || !job.budget.device) return {};
   Job open = job;

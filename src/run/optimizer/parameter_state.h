@@ -44,7 +44,7 @@ namespace optimizer {
 /// Kinds of update of a parameter. Muon's and Adafactor's are for matrices.
 enum class Kind : uint8_t { adamw, lion, sgd, adafactor, muon };
 
-/// Smallest number of elements of a tensor whose state may have fewer bits than float32.
+/// Number of elements below which a tensor keeps float32 state, even if state_dtype is 8bit, 4bit or bfloat16.
 constexpr int64_t kFewestShrunk = 4096;
 
 struct ParameterState {
