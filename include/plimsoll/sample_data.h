@@ -16,9 +16,12 @@ namespace plimsoll {
 struct SeriesConfig {
   /// Files whose series are all held out; empty: the fraction data.validation_fraction of the series in data.files.
   std::vector<std::filesystem::path> validation_files;
-  /// For .npy files, which hold no classes: one .npy file of classes for each of data.files, and for each of
-  /// validation_files.
-  std::vector<std::filesystem::path> labels, validation_labels;
+  /// Files whose series are all held out for the test; empty: the fraction data.test_fraction of the series in
+  /// data.files.
+  std::vector<std::filesystem::path> test_files;
+  /// For .npy files, which hold no classes: one .npy file of classes for each of data.files, validation_files and
+  /// test_files.
+  std::vector<std::filesystem::path> labels, validation_labels, test_labels;
   int64_t length = 100;                 ///< vectors of a series
   double train_ratio_of_vectors = 1.0;  ///< (0, 1]: fraction of a series' vectors that a sample has
   bool pad = false;                     ///< shorter series and missing values are filled with the mean
@@ -108,11 +111,15 @@ struct DataConfig {
   std::filesystem::path tokenizer_file;
   int64_t sequence_length = 512;      ///< tokens of a window
   double validation_fraction = 0.05;  ///< [0, 0.5]: the end of the text, held out for evaluation
-  /// Slices, pictures, stimuli; [0, 0.5]: held out in addition to validation, disjoint from it.
+  /// Slices, pictures, series, stimuli; [0, 0.5]: held out in addition to validation, disjoint from it.
   double test_fraction = 0;
   std::string evaluate_on = "validation";  ///< validation | test: part of the data for evaluations and baselines
-  /// Returns the fraction of the data that evaluations use.
-  double evaluated_fraction() const { return evaluate_on == "test" ? test_fraction : validation_fraction; }
+  /// Returns true if there is a held-out part that evaluations use.
+  bool is_evaluated() const {
+    const bool test = evaluate_on == "test";
+    return (test ? test_fraction : validation_fraction) > 0 ||
+           !(test ? series.test_files : series.validation_files).empty();
+  }
   bool shuffle = true;
   int64_t num_workers = 1;          ///< threads that prepare batches; they run until the end
   int64_t prefetch = 4;             ///< batches prepared ahead
