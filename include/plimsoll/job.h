@@ -144,8 +144,8 @@ std::vector<std::string> keys_meant_by(const std::string& path);
 
 /// An option or a key of programs that train on several devices, translated for a job.
 struct DevicesWord {
-  /// key: it is the key `key` with the value `text`. needless: it asks for nothing; `text` says why ("has nothing to do
-  /// here"). refused: it asks for what does not exist; `text` says what to do instead.
+  /// key: it is the key `key` with the value `text`. needless: it requests nothing; `text` says why ("has nothing to do
+  /// here"). refused: it requests what does not exist; `text` says what to do instead.
   enum class Kind : uint8_t { key, needless, refused };
   Kind kind = Kind::needless;
   std::string key;  ///< devices or strategy

@@ -116,7 +116,7 @@ std::vector<std::string> origin_differences(const std::map<std::string, std::str
 }
 
 /// Throws UserError if the checkpoint is of an earlier or later revision of the job's model: no setting of the job can
-/// mend that.
+/// fix that.
 void require_same_revision(const std::map<std::string, std::string>& theirs,
                            const std::map<std::string, std::string>& ours, const std::filesystem::path& checkpoint) {
   const auto revision = [](const std::map<std::string, std::string>& origin) {

@@ -16,8 +16,8 @@ bool pays_for_memory(const Plan& plan) {
   return plan.checkpointed || plan.host_bytes + plan.disk_bytes > 0 || plan.time.norms > 0;
 }
 
-// Returns true if ops wait notably for exchanges. zero3 may then hide more of them: its gathers overlap with ops, those
-// of zero2 come after the last op.
+// Returns true if ops wait for exchanges for more than kNotableWait of the step. zero3 may then hide more of them: its
+// gathers overlap with ops, those of zero2 come after the last op.
 bool waits_for_exchanges(const PlannedJob& planned) {
   const JobSettings& settings = planned.settings;
   if (!settings.cost.exchanges_overlap || settings.accumulation.empty()) return false;
