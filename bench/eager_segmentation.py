@@ -23,16 +23,24 @@ def norm(width):
     return nn.RMSNorm(width, eps=1e-5)
 
 
-class ConvNorm(nn.Module):
+class Conv(nn.Module):
     """On [B, H, W, C]."""
 
     def __init__(self, into, out, kernel, stride=1, groups=1):
         super().__init__()
-        self.conv = nn.Conv2d(into, out, kernel, stride, kernel // 2, groups=groups, bias=False)
+        self.conv = nn.Conv2d(into, out, kernel, stride, kernel // 2, groups=groups)
+
+    def forward(self, x):
+        return self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+
+class ConvNorm(Conv):
+    def __init__(self, into, out, kernel, stride=1, groups=1):
+        super().__init__(into, out, kernel, stride, groups)
         self.norm = norm(out)
 
     def forward(self, x):
-        return self.norm(self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+        return self.norm(super().forward(x))
 
 
 class MbConv(nn.Module):
@@ -87,12 +95,12 @@ class WindowBlock(nn.Module):
 class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem, self.stem_last = ConvNorm(CHANNELS, WIDTHS[0] // 2, 3, 2), ConvNorm(WIDTHS[0] // 2, WIDTHS[0], 3, 2)
+        self.stem, self.stem_last = Conv(CHANNELS, WIDTHS[0] // 2, 3, 2), Conv(WIDTHS[0] // 2, WIDTHS[0], 3, 2)
+        self.first = nn.Sequential(*(MbConv(WIDTHS[0]) for _ in range(DEPTHS[0])))
         layers = []
         for stage, width in enumerate(WIDTHS):
-            for _ in range(DEPTHS[stage]):
-                layers.append(MbConv(width) if stage == 0 else
-                              WindowBlock(width, ENCODER_HEADS[stage - 1], WINDOWS[stage - 1]))
+            if stage > 0:
+                layers.extend(WindowBlock(width, ENCODER_HEADS[stage - 1], WINDOWS[stage - 1]) for _ in range(DEPTHS[stage]))
             if stage + 1 < len(WIDTHS):
                 layers.append(PatchMerge(width, WIDTHS[stage + 1], 2 if stage + 2 < len(WIDTHS) else 1))
         self.stages = nn.Sequential(*layers)
@@ -100,8 +108,8 @@ class Encoder(nn.Module):
         self.neck_last = ConvNorm(WIDTH, WIDTH, 3)
 
     def forward(self, image):
-        x = self.stages(self.stem_last(F.gelu(self.stem(image))))
-        return self.neck_last(self.neck_norm(self.neck(x)))
+        fine = self.first(self.stem_last(F.gelu(self.stem(image))))
+        return fine, self.neck_last(self.neck_norm(self.neck(self.stages(fine))))
 
 
 class LlmBlock(nn.Module):
@@ -202,10 +210,11 @@ class MaskDecoder(nn.Module):
         self.last, self.last_norm = Attention(WIDTH // 2), norm(WIDTH)
         self.upscale, self.upscale_norm = Upscale(WIDTH, WIDTH // 4), norm(WIDTH // 4)
         self.upscale_last = Upscale(WIDTH // 4, WIDTH // 8)
+        self.fine = nn.Linear(WIDTHS[0], WIDTH // 8)
         self.filter = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH), nn.GELU(),
                                     nn.Linear(WIDTH, WIDTH // 8))
 
-    def forward(self, features, prompt):
+    def forward(self, fine, features, prompt):
         batch = features.shape[0]
         asked = torch.cat([self.mask_token.to(prompt.dtype).expand(batch, 1, WIDTH), prompt], 1)
         positions = self.positions.to(features.dtype)
@@ -214,7 +223,7 @@ class MaskDecoder(nn.Module):
             tokens, image = block(tokens, image, asked, positions)
         tokens = self.last_norm(tokens + self.last(tokens + asked, image + positions, image))
         pixels = self.upscale_norm(self.upscale(image.view(batch, SIDE, SIDE, WIDTH)))
-        pixels = F.gelu(self.upscale_last(F.gelu(pixels)))
+        pixels = F.gelu(self.upscale_last(F.gelu(pixels)) + self.fine(fine))
         return torch.bmm(pixels.view(batch, -1, WIDTH // 8), self.filter(tokens[:, 0]).unsqueeze(2)).view(
             batch, 4 * SIDE, 4 * SIDE)
 
@@ -227,9 +236,9 @@ class Segmentation(nn.Module):
         self.prompt_norm = norm(WIDTH)
 
     def forward(self, image, tokens, read_at):
-        features, hidden = self.encoder(image), self.llm(tokens)
+        (fine, features), hidden = self.encoder(image), self.llm(tokens)
         asked = torch.bmm(read_at.to(hidden.dtype).unsqueeze(1), hidden)
-        small = self.mask_decoder(features, self.prompt_norm(self.prompt_projection(asked)))
+        small = self.mask_decoder(fine, features, self.prompt_norm(self.prompt_projection(asked)))
         return F.interpolate(small.float().unsqueeze(1), (IMAGE, IMAGE), mode="bilinear", align_corners=False).squeeze(1)
 
 

@@ -32,6 +32,9 @@ constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums o
 // Counters and settings of a job take a few kilobytes.
 constexpr int64_t kMaxDescriptionBytes = int64_t{16} << 20;
 constexpr size_t kDifferencesShown = 8;
+// Keys of a checkpoint's origin.
+constexpr const char* kModelTypeKey = "model.type";
+constexpr const char* kRevisionKey = "model.revision";
 
 std::string shape_text(DType dtype, const std::vector<int64_t>& sizes) {
   return fmt::format("{} [{}]", name_of(dtype), fmt::join(sizes, ", "));
@@ -111,6 +114,24 @@ std::vector<std::string> origin_differences(const std::map<std::string, std::str
   return found;
 }
 
+/// Throws UserError if the checkpoint is of an earlier or later revision of the job's model: no setting of the job can
+/// mend that.
+void require_same_revision(const std::map<std::string, std::string>& theirs,
+                           const std::map<std::string, std::string>& ours, const std::filesystem::path& checkpoint) {
+  const auto revision = [](const std::map<std::string, std::string>& origin) {
+    const auto found = origin.find(kRevisionKey);
+    return found == origin.end() ? std::string("1") : found->second;
+  };
+  const auto type = theirs.find(kModelTypeKey), wanted = ours.find(kModelTypeKey);
+  if (type == theirs.end() || wanted == ours.end() || type->second != wanted->second) return;
+  if (revision(theirs) == revision(ours)) return;
+  throw UserError(
+      fmt::format("{}: the model {} of this checkpoint is of revision {}; this version of Plimsoll has revision {}. "
+                  "Nothing was loaded. Start a new run in another checkpoint.directory, or use the version that wrote "
+                  "the checkpoint.",
+                  checkpoint.string(), wanted->second, one_line(revision(theirs)), revision(ours)));
+}
+
 std::vector<std::string> setting_differences(const std::map<std::string, std::string>& theirs,
                                              const std::map<std::string, std::string>& ours) {
   // Converted as far as can be, or of no effect on what is stored.
@@ -185,6 +206,7 @@ std::optional<std::string> checkpoint_origin(const std::filesystem::path& path, 
 
 void require_same_model(const std::map<std::string, std::string>& origin, const std::filesystem::path& checkpoint) {
   const std::map<std::string, std::string> theirs = describe_checkpoint(checkpoint).origin;
+  require_same_revision(theirs, origin, checkpoint);
   std::vector<std::string> found = origin_differences(theirs, origin, [](const std::string& key) {
     return key.starts_with("model.") && !key.starts_with("model.loss.") && key != "model.vocab_size";
   });
@@ -252,6 +274,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   if (verified != file.tensors().size())
     throw corrupt_file(path.string(), fmt::format("{} of its {} tensors have no checksum",
                                                   file.tensors().size() - verified, file.tensors().size()));
+  require_same_revision(info.origin, origin, path);
   std::vector<std::string> refused;
   const NamedTensors wholes = with_whole_sizes(state, sliced);
   const std::vector<StateConversion> conversions =

@@ -23,17 +23,26 @@ at::Tensor padded(const at::Tensor& x, int64_t window) {
 
 }  // namespace
 
-ConvNormImpl::ConvNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
+ConvImpl::ConvImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
     : stride_(stride), padding_(kernel / 2), groups_(groups) {
   const double bound = 1 / std::sqrt(static_cast<double>(in / groups * kernel * kernel));
   weight_ = register_parameter("weight", torch::empty({out, in / groups, kernel, kernel}));
   torch::nn::init::uniform_(weight_, -bound, bound);
+  bias_ = register_parameter("bias", torch::zeros({out}));
+}
+
+at::Tensor ConvImpl::forward(const at::Tensor& x) const {
+  return at::conv2d(x.permute({0, 3, 1, 2}), weight_, bias_, stride_, padding_, /*dilation=*/1, groups_)
+      .permute({0, 2, 3, 1});
+}
+
+ConvNormImpl::ConvNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
+    : ConvImpl(in, out, kernel, stride, groups) {
   norm_ = register_module("norm", rms_norm_of(out));
 }
 
-at::Tensor ConvNormImpl::forward(const at::Tensor& x) {
-  const at::Tensor y = at::conv2d(x.permute({0, 3, 1, 2}), weight_, {}, stride_, padding_, /*dilation=*/1, groups_);
-  return norm_(y.permute({0, 2, 3, 1}));
+at::Tensor ConvNormImpl::forward(const at::Tensor& x) const {
+  return norm_->forward(ConvImpl::forward(x));
 }
 
 MbConvImpl::MbConvImpl(int64_t width, int64_t expansion) {
@@ -99,8 +108,8 @@ at::Tensor WindowBlockImpl::forward(const at::Tensor& x) {
 
 ImageEncoderImpl::ImageEncoderImpl(const ImageEncoderConfig& config, int64_t channels, int64_t out) {
   const auto& widths = config.widths;
-  stem_ = register_module("stem", ConvNorm(channels, widths[0] / 2, 3, 2, 1));
-  stem_last_ = register_module("stem_last", ConvNorm(widths[0] / 2, widths[0], 3, 2, 1));
+  stem_ = register_module("stem", Conv(channels, widths[0] / 2, 3, 2, 1));
+  stem_last_ = register_module("stem_last", Conv(widths[0] / 2, widths[0], 3, 2, 1));
   stages_ = register_module("stages", torch::nn::ModuleList());
   merges_ = register_module("merges", torch::nn::ModuleList());
   for (size_t stage = 0; stage < widths.size(); ++stage) {
@@ -122,15 +131,18 @@ ImageEncoderImpl::ImageEncoderImpl(const ImageEncoderConfig& config, int64_t cha
   neck_last_ = register_module("neck_last", ConvNorm(out, out, 3, 1, 1));
 }
 
-at::Tensor ImageEncoderImpl::forward(const at::Tensor& image) {
+ImageFeatures ImageEncoderImpl::forward(const at::Tensor& image) {
+  ImageFeatures features;
   at::Tensor x = stem_last_(at::gelu(stem_(image)));
   for (size_t stage = 0; stage < stages_->size(); ++stage) {
     const auto blocks = std::static_pointer_cast<torch::nn::ModuleListImpl>(stages_->ptr(stage));
     for (const auto& block : *blocks)
       x = stage == 0 ? block->as<MbConvImpl>()->forward(x) : block->as<WindowBlockImpl>()->forward(x);
+    if (stage == 0) features.fine = x;
     if (stage < merges_->size()) x = merges_->ptr(stage)->as<PatchMergeImpl>()->forward(x);
   }
-  return neck_last_(neck_norm_(neck_(x)));
+  features.coarse = neck_last_(neck_norm_(neck_(x)));
+  return features;
 }
 
 }  // namespace plimsoll::model

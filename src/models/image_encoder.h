@@ -9,26 +9,41 @@
 // its batch and layer norms (a normalisation over images does not suit a micro batch of one, and it saves its input
 // alone); attention has no table of relative positions (it would need the whole matrix of scores), the convolutions
 // tell positions; linear layers have no biases. What TinyViT is without these is models/tiny_vit.h.
+//
+// RMSNorm over the channels of a pixel removes their common scale. Without a bias before it, an even patch of
+// brightness v gives v w / |v w|, which depends on the sign of v alone. The stem's convolutions therefore have no norm,
+// and all convolutions have biases.
 #pragma once
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/modulelist.h>
 
+#include "models/image_features.h"
 #include "models/layers.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/models.h"
 
 namespace plimsoll::model {
 
-/// A convolution without bias, padded to keep the size, then a norm. [B, H, W, in] -> [B, ceil(H / stride), …, out].
-class ConvNormImpl : public torch::nn::Module {
+/// A convolution with bias, padded to keep the size. [B, H, W, in] -> [B, ceil(H / stride), …, out].
+class ConvImpl : public torch::nn::Module {
  public:
-  ConvNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups);
-  at::Tensor forward(const at::Tensor& x);
+  ConvImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups);
+  at::Tensor forward(const at::Tensor& x) const;
 
  private:
   int64_t stride_, padding_, groups_;
-  at::Tensor weight_;
+  at::Tensor weight_, bias_;
+};
+TORCH_MODULE(Conv);
+
+/// The same convolution, then a norm.
+class ConvNormImpl : public ConvImpl {
+ public:
+  ConvNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
   Norm norm_{nullptr};
 };
 TORCH_MODULE(ConvNorm);
@@ -79,14 +94,15 @@ class ImageEncoderImpl : public torch::nn::Module {
  public:
   /// `out` channels come from the neck.
   ImageEncoderImpl(const ImageEncoderConfig& config, int64_t channels, int64_t out);
-  /// [B, S, S, channels] -> [B, S / 16, S / 16, out].
-  at::Tensor forward(const at::Tensor& image);
+  /// The features of images [B, S, S, channels].
+  ImageFeatures forward(const at::Tensor& image);
 
  private:
-  ConvNorm stem_{nullptr}, stem_last_{nullptr}, neck_last_{nullptr};
+  Conv stem_{nullptr}, stem_last_{nullptr};
   torch::nn::ModuleList stages_{nullptr}, merges_{nullptr};
   Linear neck_{nullptr};
   Norm neck_norm_{nullptr};
+  ConvNorm neck_last_{nullptr};
 };
 TORCH_MODULE(ImageEncoder);
 

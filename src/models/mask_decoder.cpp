@@ -78,7 +78,7 @@ at::Tensor UpscaleImpl::forward(const at::Tensor& x) {
       .reshape({batch, 2 * height, 2 * width, out_});
 }
 
-MaskDecoderImpl::MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side) {
+MaskDecoderImpl::MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side, int64_t fine_width) {
   const int64_t width = config.width;
   mask_token_ = register_parameter("mask_token", torch::empty({1, 1, width}));
   torch::nn::init::normal_(mask_token_, 0.0, kInitialDeviation);
@@ -90,23 +90,26 @@ MaskDecoderImpl::MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side) 
   upscale_ = register_module("upscale", Upscale(width, width / 4));
   upscale_norm_ = register_module("upscale_norm", rms_norm_of(width / 4));
   upscale_last_ = register_module("upscale_last", Upscale(width / 4, width / 8));
+  fine_ = register_module("fine", Linear(fine_width, width / 8));
   filter_first_ = register_module("filter_first", Linear(width, width));
   filter_ = register_module("filter", Linear(width, width));
   filter_last_ = register_module("filter_last", Linear(width, width / 8));
 }
 
-at::Tensor MaskDecoderImpl::forward(const at::Tensor& features, const at::Tensor& prompt) {
-  const int64_t batch = features.size(0), side = features.size(1), width = features.size(3);
+at::Tensor MaskDecoderImpl::forward(const ImageFeatures& features, const at::Tensor& prompt) {
+  const at::Tensor& coarse = features.coarse;
+  const int64_t batch = coarse.size(0), side = coarse.size(1), width = coarse.size(3);
   const at::Tensor mask_token = mask_token_.to(prompt.scalar_type()).expand({batch, 1, width});
   const at::Tensor asked = at::cat({mask_token, prompt}, 1);
-  const at::Tensor positions = positions_.to(features.scalar_type());
-  at::Tensor tokens = asked, image = features.reshape({batch, side * side, width});
+  const at::Tensor positions = positions_.to(coarse.scalar_type());
+  at::Tensor tokens = asked, image = coarse.reshape({batch, side * side, width});
   for (const auto& block : *blocks_) block->as<TwoWayBlockImpl>()->forward(tokens, image, asked, positions);
   tokens = last_norm_(tokens + last_(tokens + asked, image + positions, image));
   const at::Tensor filter =
       filter_last_(at::gelu(filter_(at::gelu(filter_first_(tokens.select(1, 0))))));  // [B, width / 8]
   const at::Tensor map = image.view({batch, side, side, width});
-  const at::Tensor pixels = at::gelu(upscale_last_(at::gelu(upscale_norm_(upscale_(map)))));
+  const at::Tensor upscaled = upscale_last_(at::gelu(upscale_norm_(upscale_(map))));
+  const at::Tensor pixels = at::gelu(upscaled + fine_(features.fine));
   return at::bmm(pixels.view({batch, 16 * side * side, width / 8}), filter.unsqueeze(2))
       .view({batch, 4 * side, 4 * side});
 }

@@ -1,10 +1,12 @@
 // From image features and prompt tokens to a mask, as SAM does it (Kirillov et al. 2023, "Segment Anything", appendix
-// A).
+// A). As in HQ-SAM (Ke et al. 2023, "Segment Anything in High Quality"), features of the encoder's first stage are
+// added to the upscaled ones: features of 1/16 alone do not tell where a small object ends.
 #pragma once
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/modulelist.h>
 
+#include "models/image_features.h"
 #include "models/layers.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/models.h"
@@ -54,9 +56,10 @@ TORCH_MODULE(Upscale);
 
 class MaskDecoderImpl : public torch::nn::Module {
  public:
-  MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side);
-  /// features [B, side, side, width] and prompt [B, T, width] -> logits [B, 4 side, 4 side].
-  at::Tensor forward(const at::Tensor& features, const at::Tensor& prompt);
+  /// `side` coarse features a side, of config.width channels; `fine_width` channels of the fine ones.
+  MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side, int64_t fine_width);
+  /// features and prompt [B, T, width] -> logits [B, 4 side, 4 side].
+  at::Tensor forward(const ImageFeatures& features, const at::Tensor& prompt);
 
  private:
   at::Tensor mask_token_, positions_;
@@ -64,6 +67,7 @@ class MaskDecoderImpl : public torch::nn::Module {
   CrossAttention last_{nullptr};
   Norm last_norm_{nullptr}, upscale_norm_{nullptr};
   Upscale upscale_{nullptr}, upscale_last_{nullptr};
+  Linear fine_{nullptr};
   Linear filter_first_{nullptr}, filter_{nullptr}, filter_last_{nullptr};
 };
 TORCH_MODULE(MaskDecoder);

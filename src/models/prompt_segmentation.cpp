@@ -55,15 +55,16 @@ PromptSegmentationImpl::PromptSegmentationImpl(const PromptSegmentationConfig& c
   prompt_projection_ = register_module("prompt_projection", Projection(config.llm.hidden_size, width));
   // What is asked for must not be faint beside the mask's own token.
   prompt_norm_ = register_module("prompt_norm", rms_norm_of(width));
-  mask_decoder_ = register_module("mask_decoder", MaskDecoder(config.decoder, feature_side(config)));
+  mask_decoder_ =
+      register_module("mask_decoder", MaskDecoder(config.decoder, feature_side(config), config.encoder.widths[0]));
 }
 
 Segmented PromptSegmentationImpl::forward(const at::Tensor& image, const at::Tensor& tokens,
                                           const at::Tensor& read_at) {
-  const at::Tensor features = tiny_vit_ ? tiny_vit_(image) : encoder_(image);
+  const ImageFeatures features = tiny_vit_ ? tiny_vit_(image) : encoder_(image);
   at::Tensor words = llm_->embed(tokens);
   if (config_.image_tokens > 0) {
-    const at::Tensor seen = image_projection_(pooled(features, image_token_side(config_)));
+    const at::Tensor seen = image_projection_(pooled(features.coarse, image_token_side(config_)));
     words = at::cat({seen.to(words.scalar_type()), words}, 1);
   }
   const at::Tensor hidden = llm_->hidden(words).narrow(1, config_.image_tokens, config_.prompt_length);

@@ -1,7 +1,7 @@
 // A prompt and an image to a mask: a language model reads what is asked for, an image encoder what is there, and a mask
 // decoder brings both together (LISA, Lai et al. 2023; LLaVA, Liu et al. 2023; SAM, Kirillov et al. 2023).
 //
-//     image -> encoder -> features ────────────────────────────┬─> mask decoder -> logits -> bilinear -> mask
+//     image -> encoder -> features of 1/4 and 1/16 ─────────────┬─> mask decoder -> logits -> bilinear -> mask
 //                           └─ (image_projection) ─> llm ─> prompt_projection ─┘
 //     prompt -> embedding ─────────────────────────┘
 #pragma once

@@ -124,10 +124,10 @@ struct StageImpl : torch::nn::Module {
       downsample = register_module("downsample", std::make_shared<MergeImpl>(width, config.widths[stage + 1],
                                                                              stage + 2 < config.widths.size() ? 2 : 1));
   }
-  at::Tensor forward(at::Tensor x) {
+  at::Tensor blocks_of(at::Tensor x) const {
     for (const auto& block : convolutions) x = block->forward(x);
     for (const auto& block : attentions) x = block->forward(x);
-    return downsample ? downsample->forward(x) : x;
+    return x;
   }
   std::vector<std::shared_ptr<MbConvImpl>> convolutions;
   std::vector<std::shared_ptr<BlockImpl>> attentions;
@@ -209,11 +209,18 @@ TinyVitImpl::TinyVitImpl(const ImageEncoderConfig& config, int64_t channels, int
   register_module("neck", neck);
 }
 
-at::Tensor TinyVitImpl::forward(const at::Tensor& image) {
+ImageFeatures TinyVitImpl::forward(const at::Tensor& image) {
+  ImageFeatures features;
   at::Tensor x = stem_last_(at::gelu(stem_(image)));
-  for (const auto& layer : *layers_) x = layer->as<StageImpl>()->forward(x);
+  for (const auto& layer : *layers_) {
+    const auto* stage = layer->as<StageImpl>();
+    x = stage->blocks_of(x);
+    if (!features.fine.defined()) features.fine = x;
+    if (stage->downsample) x = stage->downsample->forward(x);
+  }
   x = neck_norm_(convolved(x, neck_.to(x.scalar_type()), 1, 1));
-  return neck_last_norm_(convolved(x, neck_last_.to(x.scalar_type()), 1, 1));
+  features.coarse = neck_last_norm_(convolved(x, neck_last_.to(x.scalar_type()), 1, 1));
+  return features;
 }
 
 }  // namespace plimsoll::model

@@ -14,6 +14,7 @@
 #include <torch/nn/modules/container/moduledict.h>
 #include <torch/nn/modules/container/modulelist.h>
 
+#include "models/image_features.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/models.h"
 
@@ -62,8 +63,8 @@ class TinyVitImpl : public torch::nn::Module {
  public:
   /// `out` channels come from the neck.
   TinyVitImpl(const ImageEncoderConfig& config, int64_t channels, int64_t out);
-  /// [B, S, S, channels] -> [B, S / 16, S / 16, out].
-  at::Tensor forward(const at::Tensor& image);
+  /// The features of images [B, S, S, channels].
+  ImageFeatures forward(const at::Tensor& image);
 
  private:
   torch::nn::ModuleList layers_{nullptr};

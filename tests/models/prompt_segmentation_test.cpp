@@ -187,6 +187,35 @@ TEST(PromptSegmentation, WindowsSeeOnlyThemselvesAndTheirNeighboursConvolution) 
   EXPECT_FALSE(changed.narrow(1, 5, 7).any().item<bool>());
 }
 
+// Norms over channels remove a pixel's scale: an encoder that begins with one sees the sign of an even patch alone.
+TEST(PromptSegmentation, TheEncoderSeesBrightness) {
+  torch::manual_seed(10);
+  model::ImageEncoder encoder(small_segmentation().encoder, 1, 16);
+  const torch::NoGradGuard no_grad;
+  const auto grey = encoder->forward(torch::full({1, 48, 48, 1}, 1.0)),
+             bright = encoder->forward(torch::full({1, 48, 48, 1}, 2.0));
+  ASSERT_EQ(grey.fine.sizes(), (std::vector<int64_t>{1, 12, 12, 4}));
+  ASSERT_EQ(grey.coarse.sizes(), (std::vector<int64_t>{1, 3, 3, 16}));
+  const auto difference = [](const torch::Tensor& a, const torch::Tensor& b) {
+    return (a - b).norm().item<double>() / a.norm().item<double>();
+  };
+  EXPECT_GT(difference(grey.fine, bright.fine), 0.01);
+  EXPECT_GT(difference(grey.coarse, bright.coarse), 0.01);
+}
+
+TEST(PromptSegmentation, AFineFeatureIsSeenInItsPlaceOfTheMask) {
+  torch::manual_seed(11);
+  model::MaskDecoder decoder(small_segmentation().decoder, 3, 4);
+  const torch::NoGradGuard no_grad;
+  model::ImageFeatures features{.fine = torch::randn({1, 12, 12, 4}), .coarse = torch::randn({1, 3, 3, 16})};
+  const torch::Tensor prompt = torch::randn({1, 1, 16}), before = decoder->forward(features, prompt);
+  ASSERT_EQ(before.sizes(), (std::vector<int64_t>{1, 12, 12}));
+  features.fine[0][5][7].add_(1);
+  const torch::Tensor changed = (decoder->forward(features, prompt) - before).abs()[0] > 0;
+  EXPECT_TRUE(changed[5][7].item<bool>());
+  EXPECT_EQ(changed.sum().item<int64_t>(), 1);
+}
+
 TEST(PromptSegmentation, UpscaleIsATransposedConvolution) {
   torch::manual_seed(9);
   model::Upscale upscale(6, 3);

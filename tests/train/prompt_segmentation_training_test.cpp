@@ -1,13 +1,17 @@
 // Training of prompt segmentation, from files to metric.
 #include <gmock/gmock.h>
 
+#include "checkpoint/checkpoint.h"
 #include "data/slices/slice_files.h"
+#include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
 namespace {
+
+using ::testing::HasSubstr;
 
 Job box_job(const TempFolder& folder) {
   Job job;
@@ -50,6 +54,29 @@ TEST(PromptSegmentationTraining, LearnsInsideThePlan) {
   EXPECT_EQ(report.metrics[0].first, "dice");
   expect_above("dice", report.metrics[0].second, 0.5);
   EXPECT_EQ(report.baselines.size(), 2u);
+}
+
+// Checkpoints of revision 1 name no revision.
+TEST(PromptSegmentationTraining, ACheckpointOfAnEarlierRevisionIsRefused) {
+  const TempFolder folder;
+  Job job = box_job(folder);
+  job.max_steps = 2;
+  job.checkpoint.directory = folder / "checkpoints";
+  train(job);
+  const std::filesystem::path newest = folder / "checkpoints/step-00000002.safetensors";
+  CheckpointInfo info = describe_checkpoint(newest);
+  ASSERT_EQ(info.origin.erase("model.revision"), 1u);
+  write_checkpoint(newest, info, {});
+  job.max_steps = 3;
+  try {
+    train(job);
+    FAIL() << "the checkpoint was accepted";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("step-00000002.safetensors: the model prompt_segmentation of this checkpoint is of "
+                          "revision 1; this version of Plimsoll has revision 2 (biases and no norm"));
+    EXPECT_THAT(error.what(), HasSubstr("Nothing was loaded."));
+  }
 }
 
 TEST(PromptSegmentationTraining, TheMicroBatchDoesNotChangeTheLosses) {

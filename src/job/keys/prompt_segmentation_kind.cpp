@@ -15,6 +15,11 @@ namespace {
 
 using E = ImageEncoderConfig;
 
+/// Told in every checkpoint; it is raised when the tensors or the arithmetic of the model change. A checkpoint that
+/// does not tell it is of revision 1.
+constexpr const char* kRevision =
+    "2 (biases and no norm in the stem of the compact encoder; mask decoder with features at 1/4)";
+
 constexpr IntegerRange kBlocks{1, 1024};
 constexpr IntegerRange kWindow{1, 1024};
 constexpr IntegerRange kImageSize{model::kFeatureStride, int64_t{1} << 14};
@@ -55,7 +60,8 @@ std::vector<Key> segmentation_keys() {
               "16; its layers then need a backward pass even if they are frozen; 0: none"),
       word_at("model.encoder.type", Place<E>([](Job& job) -> E& { return job.model.segmentation.encoder; }), &E::type,
               {"compact", "tiny_vit"},
-              "type of the image encoder; compact: RMSNorm, no biases; tiny_vit: as published, for the weights of "
+              "type of the image encoder; compact: RMSNorm, linear layers without biases; tiny_vit: as published, for "
+              "the weights of "
               "TinySAM, MobileSAM or TinyViT; keeps the attention scores of every window"),
       path("model.encoder.weights", &ModelConfig::vision_weights, "(none)",
            "tiny_vit: weights that the encoder starts from: a safetensors file with the published names "
@@ -133,6 +139,7 @@ std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   const PromptSegmentationConfig& config = job.model.segmentation;
   std::map<std::string, std::string> origin = decoder_origin(config.llm, "model.llm");
+  origin["model.revision"] = kRevision;
   // As checkpoints from before there was another are.
   if (config.encoder.type != "compact") origin["model.encoder.type"] = config.encoder.type;
   origin.insert({{"model.image_size", text(config.image_size)},
