@@ -120,9 +120,9 @@ fuzz: ## Fuzz the readers with clang, FUZZ_SECONDS=60 each (TARGET='job csv' for
 	@scripts/fuzz.py --seconds $(or $(FUZZ_SECONDS),60) $(ARGS) $(TARGET)
 
 .PHONY: fuzz-check
-fuzz-check: ## Replay the inputs of tests/fuzz/corpus, then fuzz two minutes in all
+fuzz-check: ## Replay the inputs of tests/fuzz/corpus, which must pass, then fuzz two minutes in all and print finds
 	@scripts/setup.sh fuzz
-	@scripts/fuzz.py --total 120 --jobs $(TEST_JOBS) --seed 1 $(ARGS)
+	@scripts/fuzz.py --total 120 --jobs $(TEST_JOBS) --seed 1 --known $(ARGS)
 
 .PHONY: bench
 bench: setup ## Build, then run every bench (BENCHES=placement_bench for one)

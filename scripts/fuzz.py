@@ -5,6 +5,7 @@
     scripts/fuzz.py --seconds 600 job csv    two targets for 10 minutes each
     scripts/fuzz.py --seconds 0              replays the corpus only
     scripts/fuzz.py --total 120 --seed 1     two minutes of fuzzing in all, from the same seed
+    scripts/fuzz.py --total 120 --known      the same; only known inputs make the script fail
     scripts/fuzz.py --coverage               replays with line coverage of the readers (build/fuzz-coverage)
     scripts/fuzz.py --coverage --report bench/results/fuzzing.md
                                              writes the table of that file anew: coverage, and the runs in build/fuzz
@@ -12,9 +13,13 @@
 Inputs that reach new code are kept in build/fuzz/corpus/TARGET for the next run; an input of a find is written to
 build/fuzz/finds. `build/fuzz/TARGET_fuzz FILE` repeats it. The script fails if there is a find. Limits of a run: 1024 MiB
 of memory, 1024 MiB in one allocation, 10 seconds.
+
+With --known the corpus is replayed first, and the script fails if one of its inputs is a find. Finds of new inputs are
+printed only: mutations are random, and a change would be refused for a defect that was there before.
 """
 
 import argparse
+import base64
 import concurrent.futures
 import json
 import os
@@ -32,6 +37,7 @@ LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=1024", "-timeout=10", "-print_
 # Bytes of an input; most readers look at little more than a header.
 MAX_BYTES = {"tokenizer_json": 8192, "sentencepiece": 8192, "media": 16384, "picture": 8192}
 DEFAULT_MAX_BYTES = 4096
+PRINTED_BYTES = 16384  # of a new find's input, at most
 # The reader's own files, for coverage.
 OWN = json.loads((SOURCES / "own_files.json").read_text())
 
@@ -72,7 +78,7 @@ def build(folder, coverage, targets):
 class Result:
     def __init__(self, target):
         self.target, self.runs, self.seconds, self.coverage, self.memory, self.find = target, 0, 0.0, 0, 0, ""
-        self.inputs = 0
+        self.inputs, self.input = 0, ""
 
 
 def fuzz(target, folder, seconds, seed):
@@ -108,6 +114,9 @@ def fuzz(target, folder, seconds, seed):
     if done.returncode != 0:
         reason = re.search(r"==> find: .*|.*runtime error: .*|ERROR: \w+Sanitizer: .*|ERROR: libFuzzer: .*", log)
         written = re.findall(r"Test unit written to (\S+)", log)
+        # The machine of a check is often gone afterwards, and the file with it.
+        if written and Path(written[0]).stat().st_size <= PRINTED_BYTES:
+            result.input = base64.b64encode(Path(written[0]).read_bytes()).decode()
         result.find = f"{reason.group(0) if reason else f'exit status {done.returncode}'} ({', '.join(written) or 'no input'})"
     return result
 
@@ -182,6 +191,7 @@ def main():
     parser.add_argument("--total", type=float, help="seconds of fuzzing in all, instead of --seconds")
     parser.add_argument("--jobs", type=int, default=1, help="targets at a time")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations; 0: another one each time")
+    parser.add_argument("--known", action="store_true", help="fail at finds of the corpus only; print those of new inputs")
     parser.add_argument("--no-build", action="store_true", help="run the programs as they are")
     parser.add_argument("--coverage", action="store_true", help="replay with line coverage")
     parser.add_argument("--report", type=Path, help="with --coverage: the file whose table is written anew")
@@ -204,13 +214,24 @@ def main():
         die("no target is built")
     seconds = arguments.seconds if arguments.total is None else arguments.total / len(targets)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        results = list(pool.map(lambda target: fuzz(target, folder, seconds, arguments.seed), targets))
+        run_all = lambda each: list(pool.map(lambda target: fuzz(target, folder, each, arguments.seed), targets))
+        results = run_all(0) if arguments.known else []
+        if any(each.find for each in results):
+            show(results)
+            die("there are finds among the inputs of tests/fuzz/corpus; logs are in build/fuzz/logs")
+        results = run_all(seconds)
     show(results)
     if seconds:
         keep(results, folder)
-    if any(each.find for each in results):
+    found = sum(bool(each.find) for each in results)
+    if found and arguments.known:
+        for each in results:
+            if each.input:
+                print(f"{each.target}: the input in base64: {each.input}")
+        print(f"==> fuzz: NEW FINDS of {found} targets, to be mended: inputs are in build/fuzz/finds, logs in build/fuzz/logs")
+    elif found:
         die("there are finds; inputs are in build/fuzz/finds, logs in build/fuzz/logs")
-    print(f"==> fuzz: {len(results)} targets, {sum(each.runs for each in results)} executions, no finds")
+    print(f"==> fuzz: {len(results)} targets, {sum(each.runs for each in results)} executions, {found or 'no'} finds")
 
 
 if __name__ == "__main__":

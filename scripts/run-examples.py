@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Prepares and trains the small job of every example, and prints what each planned, used and learned.
 
-    scripts/run-examples.py                  all of them
-    scripts/run-examples.py gesture-ssm      some
-    scripts/run-examples.py --json FILE      the figures for machines as well
+    scripts/run-examples.py                       all of them, with the seed of the job
+    scripts/run-examples.py gesture-ssm           some
+    scripts/run-examples.py --seeds 5             seeds 1 to 5: mean and standard deviation of the metric
+    scripts/run-examples.py --seeds 5 --json FILE the figures for machines as well
+    scripts/run-examples.py --readme FILE         writes the table of README.md from such a file; trains nothing
 
-Exit code 1 where a run fails, where memory used is not what was planned within half a percent, or where a metric is not
+Exit code 1 if a run fails, if memory used is not what was planned within half a percent, or if the mean of a metric is not
 better than the baseline that it is shown with first.
 """
 import argparse
 import json
+import os
 import pathlib
+import re
+import statistics
 import subprocess
 import sys
 import time
@@ -18,29 +23,33 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXAMPLES = ["small-lm", "gesture-ssm", "fmri-autoencoder", "prompt-segmentation", "video-llm"]
 TOLERANCE = 0.005
-# From the start, whatever runs of the same job have left: what is resumed at its end trains nothing.
+# From the start, whatever runs of the same job have left: a run that is resumed at its end trains nothing.
 ANEW = ['checkpoint.directory=""', 'log.metrics_file=""']
+# What the metric is measured on, for the table of README.md.
+HELD_OUT = {
+    "small-lm": "the text's last part",
+    "gesture-ssm": "the recordings of the test file",
+    "fmri-autoencoder": "whole runs of the scanner",
+    "prompt-segmentation": "blocks of slices",
+    "video-llm": "clips of the same videos",
+}
+TABLE = re.compile(r"(<!-- run-examples\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def small_job(folder):
     return next(folder / name for name in ("tiny.yaml", "quickstart.yaml") if (folder / name).exists())
 
 
-def run(name, plimsoll, overrides):
-    folder = ROOT / "examples" / name
-    if (folder / "prepare").exists():
-        subprocess.run([str(folder / "prepare")], check=True, stdout=sys.stderr)
-    began = time.monotonic()
-    done = subprocess.run([plimsoll, "train", str(small_job(folder)), "--json", "-", *ANEW, *overrides], stdout=subprocess.PIPE, text=True)
+def plimsoll_json(options, command, name, overrides):
+    job = str(small_job(ROOT / "examples" / name))
+    done = subprocess.run([options.plimsoll, command, job, "--json", "-", *overrides], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"{name}: plimsoll train ended with exit code {done.returncode}")
-    report = json.loads(done.stdout)
-    report["example"], report["wall_seconds"] = name, time.monotonic() - began
-    return report
+        sys.exit(f"{name}: plimsoll {command} ended with exit code {done.returncode}")
+    return json.loads(done.stdout)
 
 
 def metric_of(report):
-    """The first metric with its baselines; the evaluation loss, which is to be below them, where there is none."""
+    """The first metric with its baselines; the evaluation loss, which is to be below them, if there is none."""
     for name, value in report["metrics"].items():
         baselines = [each for each in report["baselines"] if each["metric"] == name]
         if baselines:
@@ -48,38 +57,90 @@ def metric_of(report):
     return "evaluation_loss", report["evaluation_loss"], [b for b in report["baselines"] if b["metric"] == "evaluation_loss"]
 
 
+def run(options, name):
+    """Trains one example with every seed; returns its figures."""
+    folder = ROOT / "examples" / name
+    if (folder / "prepare").exists():
+        subprocess.run([str(folder / "prepare")], check=True, stdout=sys.stderr)
+    plan = plimsoll_json(options, "plan", name, options.override)
+    seeds = [f"seed={seed}" for seed in range(1, options.seeds + 1)] or [None]
+    values, seconds, used, evaluation_losses = [], [], [], []
+    for seed in seeds:
+        began = time.monotonic()
+        report = plimsoll_json(options, "train", name, [*ANEW, *options.override, *([seed] if seed else [])])
+        seconds.append(time.monotonic() - began)
+        metric, value, baselines = metric_of(report)
+        values.append(value)
+        evaluation_losses.append(report["evaluation_loss"])
+        used.append([report["planned_peak_bytes"], report["measured_peak_bytes"]])
+        print(f"{name:20} {seed or '':8} {metric} {value:.4f} {seconds[-1]:6.1f} s", file=sys.stderr, flush=True)
+    # A baseline sees what a seed draws, if it sees that at all: those of the last seed are shown.
+    return {
+        "example": name, "parameters": plan["parameters"], "held_out": HELD_OUT[name], "steps": report["steps"],
+        "precision": report["choices"]["precision"], "metric": metric, "seeds": len(seeds), "values": values,
+        "mean": statistics.mean(values), "deviation": statistics.stdev(values) if len(values) > 1 else None,
+        "evaluation_losses": evaluation_losses, "baselines": {each["name"]: each["value"] for each in baselines},
+        "budget_bytes": report["budget_bytes"], "planned_peak_bytes": used[0][0],
+        "planned_and_used_bytes": used, "wall_seconds": [round(each, 1) for each in seconds],
+    }
+
+
 def better(metric, value, baseline):
     return value < baseline if metric.endswith("loss") else value > baseline
+
+
+def spread(figures):
+    mean = f"{figures['mean']:.3f}"
+    return mean if figures["deviation"] is None else f"{mean} ± {figures['deviation']:.3f}"
+
+
+def write_readme(results):
+    words = {"evaluation_loss": "loss per token", "dice": "Dice", "captions_right": "correct captions"}
+    lines = ["| system | parameters | peak memory | held out | metric, mean ± deviation | baselines |", "|---|---|---|---|---|---|"]
+    for each in results:
+        beside = ", ".join(f"{name} {value:.3f}" for name, value in each["baselines"].items())
+        lines.append(f"| [{each['example']}](examples/{each['example']}/README.md) | {each['parameters']:,} | ".replace(",", " ") +
+                     f"{each['planned_peak_bytes'] / 2**20:.3g} MiB | {each['held_out']} | "
+                     f"{words.get(each['metric'], each['metric'])} {spread(each)} | {beside} |")
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    new = TABLE.sub(lambda found: found.group(1) + "\n".join(lines) + "\n" + found.group(3), text)
+    if new == text and not TABLE.search(text):
+        sys.exit("README.md has no table between '<!-- run-examples.py -->' and '<!-- end -->'")
+    aside = readme.with_name("README.md.new")
+    aside.write_text(new)
+    os.replace(aside, readme)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("examples", nargs="*", default=EXAMPLES)
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="seeds 1 to N; default: the seed of the job")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--readme", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
-    reports = [run(name, options.plimsoll, options.override) for name in options.examples]
+    if options.readme:
+        return write_readme(json.loads(options.readme.read_text()))
+    results = [run(options, name) for name in options.examples]
     good = True
-    print(f"{'example':20} {'planned':>12} {'used':>12} {'seconds':>8}  metric")
-    for report in reports:
-        planned, used = report["planned_peak_bytes"], report["measured_peak_bytes"]
-        name, value, baselines = metric_of(report)
-        beside = ", ".join(f"{each['name']} {each['value']:.4f}" for each in baselines)
+    print(f"{'example':20} {'planned':>12} {'seconds':>8}  metric")
+    for each in results:
         marks = []
-        if abs(used - planned) > TOLERANCE * planned:
+        if any(abs(used - planned) > TOLERANCE * planned for planned, used in each["planned_and_used_bytes"]):
             marks.append("MEMORY IS NOT AS PLANNED")
-        if baselines and value is not None and not better(name, value, baselines[0]["value"]):
+        first = next(iter(each["baselines"].values()), None)
+        if first is not None and not better(each["metric"], each["mean"], first):
             marks.append("NOT BETTER THAN THE BASELINE")
         good = good and not marks
-        said = "no metric" if value is None else f"{name} {value:.4f}"
-        print(f"{report['example']:20} {planned:12} {used:12} {report['wall_seconds']:8.0f}  {said}"
+        beside = ", ".join(f"{name} {value:.4f}" for name, value in each["baselines"].items())
+        print(f"{each['example']:20} {each['planned_peak_bytes']:12} {max(each['wall_seconds']):8.0f}  {each['metric']} {spread(each)}"
               f"{' (' + beside + ')' if beside else ''}{'  ' + ', '.join(marks) if marks else ''}")
-    for report in reports:  # of a step each, or prose
-        for name in ("losses", "reasons", "left_out"):
-            report.pop(name, None)
+    minutes = sum(sum(each["wall_seconds"]) for each in results) / 60
+    print(f"==> examples: {sum(each['seeds'] for each in results)} runs in {minutes:.1f} minutes")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(reports, indent=1) + "\n")
+        options.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     return 0 if good else 1
 
 

@@ -13,10 +13,13 @@ namespace plimsoll {
 
 /// `data.type: series`: sequences of vectors with a class each, in .ts, .csv, .npy and .npz files (data.files).
 struct SeriesConfig {
-  /// Held out whole; empty: the share data.validation_fraction of the files' series.
+  /// Held out whole; empty: the share data.validation_fraction of the series of data.files.
   std::vector<std::filesystem::path> validation_files;
-  /// For .npy files, which hold no classes: a .npy file of classes for each of data.files, and of validation_files.
-  std::vector<std::filesystem::path> labels, validation_labels;
+  /// Held out whole for the test; empty: the share data.test_fraction of the series of data.files.
+  std::vector<std::filesystem::path> test_files;
+  /// For .npy files, which hold no classes: a .npy file of classes for each of data.files, validation_files,
+  /// test_files.
+  std::vector<std::filesystem::path> labels, validation_labels, test_labels;
   int64_t length = 100;                 ///< vectors of a series
   double train_ratio_of_vectors = 1.0;  ///< (0, 1]: how many of them a sample has
   bool pad = false;                     ///< shorter series and missing values are filled up with the mean
@@ -102,10 +105,15 @@ struct DataConfig {
   std::filesystem::path tokenizer_file;
   int64_t sequence_length = 512;      ///< tokens of a window
   double validation_fraction = 0.05;  ///< [0, 0.5]: the end of the text, held out for evaluation
-  double test_fraction = 0;  ///< slices, pictures, stimuli; [0, 0.5]: held out as well, and apart from validation
+  /// Slices, pictures, series, stimuli; [0, 0.5]: held out as well, and apart from validation.
+  double test_fraction = 0;
   std::string evaluate_on = "validation";  ///< validation | test: the part that evaluations and baselines look at
-  /// The share of the data that evaluations look at.
-  double evaluated_fraction() const { return evaluate_on == "test" ? test_fraction : validation_fraction; }
+  /// Returns true if there is a held-out part that evaluations look at.
+  bool is_evaluated() const {
+    const bool test = evaluate_on == "test";
+    return (test ? test_fraction : validation_fraction) > 0 ||
+           !(test ? series.test_files : series.validation_files).empty();
+  }
   bool shuffle = true;
   int64_t num_workers = 1;          ///< threads that prepare batches; they persist
   int64_t prefetch = 4;             ///< batches prepared ahead

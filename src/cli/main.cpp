@@ -113,5 +113,11 @@ int main(int argc, char** argv) {
   plimsoll::cli::open_closed_streams();
   // A write beyond the limit of the user (ulimit -f) fails, and is told as any other, instead of ending the program.
   std::signal(SIGXFSZ, SIG_IGN);
-  return plimsoll::cli::run_and_report(argc, argv);
+  const int code = plimsoll::cli::run_and_report(argc, argv);
+  // All that the program holds is released. Without the destructors of libtorch's registries a command of 0.27 s takes
+  // 0.19 s, and no thread of a library finds them destroyed.
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  _exit(code);
 }

@@ -36,6 +36,12 @@ class SampleSource {
 
   /// On samples held out, by their numbers, from those trained on; may take seconds. None where none is given.
   virtual std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const { return {}; }
+  /// Returns baselines() and those that learn from what a run has read: the training samples order.index(0) to
+  /// order.index(trained - 1), counted over all epochs.
+  virtual std::vector<Baseline> run_baselines(const std::vector<int64_t>& held_out, const WindowOrder& order,
+                                              int64_t trained) const {
+    return baselines(held_out);
+  }
   /// On all that are held out.
   std::vector<Baseline> all_baselines() const;
 

@@ -29,8 +29,10 @@ std::vector<MissingFile> all_files(const Job& job) {
   add_each("data.files", data.files);
   if (data.type == "series") {
     add_each("data.validation_files", data.series.validation_files);
+    add_each("data.test_files", data.series.test_files);
     add_each("data.labels", data.series.labels);
     add_each("data.validation_labels", data.series.validation_labels);
+    add_each("data.test_labels", data.series.test_labels);
   }
   if (data.type == "pictures") {
     add("data.images", data.pictures.images);

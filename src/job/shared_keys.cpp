@@ -134,7 +134,11 @@ std::map<std::string, std::string> samples_keys(const Job& job) {
         {"data.clip_stride", text(clips.clip_stride)},          {"data.prompt", clips.prompt},
         {"data.list", clips.list.filename().string()},
     };
-  if (data.type == "series") return {{"data.validation_files", names_of_files(data.series.validation_files)}};
+  if (data.type == "series")
+    return {
+        {"data.validation_files", names_of_files(data.series.validation_files)},
+        {"data.test_files", names_of_files(data.series.test_files)},
+    };
   return {};
 }
 

@@ -65,7 +65,7 @@ TrainingOptions options_of(const Job& job) {
           ? std::ranges::any_of(*job.gradient_accumulation_steps, [](const auto& entry) { return entry.second > 1; })
           : job.batch_size.value_or(1) > 1;
   options.last_micro_batch = last_micro_batch_of(job);
-  options.evaluate = job.data.evaluated_fraction() > 0 || !job.data.series.validation_files.empty();
+  options.evaluate = job.data.is_evaluated();
   options.gradient_checkpointing = job.gradient_checkpointing;
   if (job.model.type == "video_llm" && job.model.video_llm.llm_checkpointing &&
       job.gradient_checkpointing == Choice::automatic) {

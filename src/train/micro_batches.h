@@ -66,8 +66,8 @@ class MicroBatches {
   Batch evaluation_batch(int64_t index, int64_t& windows) const;
 
   const SampleSource& source() const { return *source_; }
-  /// What the source's metrics are without learning, on the samples that an evaluation reads.
-  std::vector<Baseline> baselines() const;
+  /// Returns the source's baselines on the samples that an evaluation reads, after the run has read `position` windows.
+  std::vector<Baseline> baselines(int64_t position) const;
 
  private:
   /// What the device is to have of samples, `counted` of which count.

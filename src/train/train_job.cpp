@@ -529,7 +529,8 @@ class Run {
                                      .used_host = report_.used.host,
                                      .resident = report_.resident_bytes});
     if (report_.last_evaluation)
-      for (const Baseline& each : data_->baselines()) report_.baselines.push_back({each.metric, each.name, each.value});
+      for (const Baseline& each : data_->baselines(position_))
+        report_.baselines.push_back({each.metric, each.name, each.value});
     report_.steps = training_->steps_done();
     report_.steps_skipped = training_->steps_skipped();
     const size_t skip = step_seconds_.size() > kStepsNotTimed ? kStepsNotTimed : 0;

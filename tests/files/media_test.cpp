@@ -209,6 +209,25 @@ TEST(Media, RefusesCodecsThatAreNotListed) {
   EXPECT_THAT(user_error_of([&] { read_audio(endless, 16000); }), HasSubstr("no audio stream"));
 }
 
+// 16 x 16 pixels: a frame with one strip, a codebook of one even block of brightness 200, and 16 blocks that use it.
+// examples/video-llm has a published video of this codec.
+TEST(Media, ReadsCinepak) {
+  const auto big = [](std::initializer_list<int> numbers) {
+    std::string text;
+    for (const int number : numbers) (text += static_cast<char>(number >> 8)) += static_cast<char>(number & 0xff);
+    return text;
+  };
+  const std::string codebook = big({0x2200, 10}) + std::string(4, '\xc8') + std::string(2, '\0');
+  const std::string blocks = big({0x3200, 20}) + std::string(16, '\0');
+  const std::string strip = big({0x1000, 12 + 30, 0, 0, 16, 16}) + codebook + blocks;
+  const std::string frame = big({0, 10 + 42, 16, 16, 1}) + strip;
+  TempFolder folder;
+  const auto film = put_file(folder / "film.avi", avi_of("cvid", 16, 16, 25, frame));
+  const std::vector<uint8_t> pixels = read_frames(film, {0.5}, 8, 8);
+  ASSERT_EQ(pixels.size(), 8u * 8 * 3);
+  for (const uint8_t each : pixels) ASSERT_NEAR(each, 200, 2);
+}
+
 TEST(Media, BoundsPixelsBeforeTheyAreDecoded) {
   TempFolder folder;
   // Uncompressed pictures of 67 million pixels; 8K has 33 million.

@@ -37,6 +37,22 @@ TEST(GestureJob, ReadsFilesScalesAndAxes) {
   EXPECT_THAT(gesture_job({"data.hilbert_axes=all"}).data.series.hilbert_axes, IsEmpty());
 }
 
+TEST(GestureJob, ReadsTheFilesOfTheTest) {
+  const Job job =
+      gesture_job({"data.test_files=[c.npy, d.npy]", "data.test_labels=[e.npy, f.npy]", "data.evaluate_on=test"});
+  EXPECT_THAT(job.data.series.test_files, ElementsAre("folder/c.npy", "folder/d.npy"));
+  EXPECT_THAT(job.data.series.test_labels, ElementsAre("folder/e.npy", "folder/f.npy"));
+  EXPECT_TRUE(job.data.is_evaluated());
+  EXPECT_TRUE(gesture_job({"data.test_fraction=0.1", "data.evaluate_on=test"}).data.is_evaluated());
+  EXPECT_TRUE(gesture_job({"data.validation_fraction=0"}).data.is_evaluated());  // by data.validation_files
+  EXPECT_THAT(gesture_refusal({"data.evaluate_on=test"}), HasSubstr("nothing is held out for it"));
+  EXPECT_THAT(gesture_refusal({"data.evaluate_on=test"}), HasSubstr("or name data.test_files"));
+  EXPECT_THAT(gesture_refusal({"data.test_files=c.ts", "data.test_fraction=0.1"}),
+              HasSubstr("data.test_fraction is 0.1 and data.test_files names 1 files; remove one"));
+  EXPECT_THAT(gesture_refusal({"data.test_files=c.npy", "data.test_labels=[d.npy, e.npy]"}),
+              HasSubstr("data.test_labels names 2 files and data.test_files 1"));
+}
+
 TEST(GestureJob, ReadsWhatItsUsersWrite) {
   for (const char* yes : {"True", "true", "TRUE", "yes", "On"})
     EXPECT_EQ(gesture_job({std::string("model.share_weights=") + yes}).model.gesture.share_weights, "true") << yes;

@@ -31,6 +31,26 @@ std::vector<std::string> fields_of(const std::string& line) {
   return fields;
 }
 
+// The split that ends a line, taken off its fields.
+std::optional<Split> take_split(std::vector<std::string>& fields, const std::string& place) {
+  if (fields.size() != 3 && fields.size() != 5) return std::nullopt;
+  const std::string word = std::move(fields.back());
+  fields.pop_back();
+  if (word == "train") return Split::train;
+  if (word == "validation") return Split::validation;
+  throw UserError(
+      fmt::format("{}: the split is {}; allowed: train or validation; a part of a video has two times, its "
+                  "start and its end in seconds",
+                  place, in_quotes(word)));
+}
+
+// The same for all names of one file.
+std::string file_key(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::weakly_canonical(path, error);
+  return (error ? path.lexically_normal() : file).string();
+}
+
 double seconds_of(const std::string& text, const std::string& place) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
@@ -59,14 +79,17 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list) {
       throw UserError(fmt::format("{}: a list has at most {} lines of {} bytes", place, kMostLines, kLongestLine));
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || line.front() == '#') continue;
-    const std::vector<std::string> fields = fields_of(line);
+    std::vector<std::string> fields = fields_of(line);
+    const size_t count = fields.size();
+    const std::optional<Split> split = take_split(fields, place);
     if ((fields.size() != 2 && fields.size() != 4) || fields[0].empty() || fields[1].empty() ||
         line.find('\0') != std::string::npos)
       throw UserError(
           fmt::format("{}: a line is a video, a tab and its caption, and of a part of the video a tab, its "
-                      "start, a tab and its end in seconds; this one has {} fields",
-                      place, fields.size()));
-    CaptionedVideo video{list.parent_path() / fields[0], fields[1], 0, -1, place};
+                      "start, a tab and its end in seconds; a tab and train or validation may follow; this one has {} "
+                      "fields",
+                      place, count));
+    CaptionedVideo video{list.parent_path() / fields[0], fields[1], 0, -1, place, split};
     if (fields.size() == 4) {
       video.start = seconds_of(fields[2], place);
       video.end = seconds_of(fields[3], place);
@@ -93,11 +116,7 @@ std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem:
 
 void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
   std::map<std::string, std::vector<const CaptionedVideo*>> by_file;
-  for (const CaptionedVideo& video : videos) {
-    std::error_code error;
-    const std::filesystem::path file = std::filesystem::weakly_canonical(video.file, error);
-    by_file[(error ? video.file.lexically_normal() : file).string()].push_back(&video);
-  }
+  for (const CaptionedVideo& video : videos) by_file[file_key(video.file)].push_back(&video);
   const auto end_of = [](const CaptionedVideo& video) { return video.end < 0 ? HUGE_VAL : video.end; };
   for (auto& [file, parts] : by_file) {
     std::ranges::sort(parts, {}, [&](const auto* each) { return std::pair(each->start, end_of(*each)); });
@@ -110,6 +129,32 @@ void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
           other.place, one_line(other.file.filename().string()), one.place, gap));
     }
   }
+}
+
+void complete_splits(std::vector<CaptionedVideo>& videos) {
+  if (std::ranges::none_of(videos, [](const auto& each) { return each.split.has_value(); })) return;
+  std::map<std::string, const CaptionedVideo*> first_of;
+  bool trained_on = false;
+  for (CaptionedVideo& video : videos) {
+    if (!video.split) video.split = Split::train;
+    trained_on |= video.split == Split::train;
+    const CaptionedVideo& first = *first_of.try_emplace(file_key(video.file), &video).first->second;
+    if (first.split != video.split)
+      throw UserError(
+          fmt::format("{}: {} is in another split than at {}; a held-out video must not be trained on: give "
+                      "all lines of one file the same split",
+                      video.place, one_line(video.file.filename().string()), first.place));
+  }
+  if (!trained_on)
+    throw UserError(
+        fmt::format("{}: every video of the list has the split validation; give the split train to at least "
+                    "one",
+                    videos.front().place));
+}
+
+double held_out_fraction(const CaptionedVideo& video, double fraction) {
+  if (!video.split) return fraction;
+  return video.split == Split::validation ? 1 : 0;
 }
 
 std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& config, double fraction, Split split) {

@@ -5,11 +5,12 @@
 //     |------------- trained on ----------|-- left out-|---- held out ---|
 //
 // Neighbouring pictures look alike: between what is trained on and what is held out a clip's length is left out, or a
-// quarter of what there is to train on where that is less.
+// quarter of what there is to train on where that is less. A list may also hold out whole videos by name.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,17 +23,19 @@ namespace plimsoll {
 struct CaptionedVideo {
   std::filesystem::path file;
   std::string caption;
-  double start = 0;   ///< seconds
-  double end = -1;    ///< seconds; negative: the video's
-  std::string place;  ///< "list.tsv:3", for messages
+  double start = 0;                           ///< seconds
+  double end = -1;                            ///< seconds; negative: the video's
+  std::string place;                          ///< "list.tsv:3", for messages
+  std::optional<Split> split = std::nullopt;  ///< the part that the list gives the whole video to
 };
 
 struct ClipTime {
   double start = 0, end = 0;  ///< seconds
 };
 
-/// The videos of a list: lines of path, tab, caption, and of a part tab, start, tab, end in seconds. Empty lines and
-/// those that begin with # are left out; paths are relative to the list's folder. Throws UserError that names the line.
+/// The videos of a list: lines of path, tab, caption, and of a part tab, start, tab, end in seconds. A line may end
+/// with a tab and the word train or validation. Empty lines and those that begin with # are left out; paths are
+/// relative to the list's folder. Throws UserError that names the line.
 std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list);
 
 /// Videos whose captions are their names.
@@ -43,8 +46,15 @@ std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem:
 /// called.
 void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap);
 
-/// The clips of [start, end), `fraction` of which is held out. Each part that is not empty has at least one clip, which
-/// is as long as the part where that is short.
+/// Gives every video a split, if the list gives one to any: train to those without. Throws UserError if a file is both
+/// trained on and held out, or no video is trained on.
+void complete_splits(std::vector<CaptionedVideo>& videos);
+
+/// The share of the video's time that is held out: 0 or 1 if the list says its split, else `fraction`.
+double held_out_fraction(const CaptionedVideo& video, double fraction);
+
+/// The clips of [start, end), `fraction` of which is held out, 1: all. Each part that is not empty has at least one
+/// clip, which is as long as the part where that is short.
 std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& config, double fraction, Split split);
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 
 #include "base/file_error.h"
 #include "data/clips/captions.h"
+#include "data/clips/clip_baselines.h"
 #include "data/clips/clip_list.h"
 #include "data/clips/frame_cache.h"
 #include "files/media.h"
@@ -33,9 +34,12 @@ class ClipSamples final : public SampleSource {
     std::error_code error;
     std::filesystem::create_directories(config.cache_dir, error);
     if (error) throw_file_error("make the folder", config.cache_dir, error.value());
-    const std::vector<CaptionedVideo> videos =
+    std::vector<CaptionedVideo> videos =
         config.clips.list.empty() ? captioned_by_name(config.files) : read_clip_list(config.clips.list);
-    if (config.validation_fraction > 0) check_overlaps(videos, config.clips.clip_seconds);
+    complete_splits(videos);
+    const auto trained =
+        std::ranges::count_if(videos, [](const auto& each) { return each.split != Split::validation; });
+    if (config.validation_fraction > 0 && !videos.front().split) check_overlaps(videos, config.clips.clip_seconds);
     for (size_t i = 0; i < videos.size(); ++i) {
       const auto report = [&](double fraction) {
         if (progress) progress((static_cast<double>(i) + fraction) / static_cast<double>(videos.size()));
@@ -50,7 +54,7 @@ class ClipSamples final : public SampleSource {
       report(1);
     }
     if (clips_[0].empty())
-      throw UserError(fmt::format("none of the {} videos can be read: {}", videos.size(), skipped_.front()),
+      throw UserError(fmt::format("none of the {} videos to train on can be read: {}", trained, skipped_.front()),
                       UserError::Kind::failure);
   }
 
@@ -92,10 +96,35 @@ class ClipSamples final : public SampleSource {
     std::vector<Baseline> baselines = {{"captions_right", "without the video", blind.captions_right},
                                        {"caption_tokens_right", "without the video", blind.tokens_right}};
     if (std::isfinite(blind.nats)) baselines.push_back({"caption_loss", "without the video", blind.nats});
+    const NearestClips nearest = nearest_clips(evaluated);
+    baselines.push_back({"captions_right", "nearest frame", nearest.by_frame});
+    baselines.push_back({"captions_right", "mean color", nearest.by_color});
     return baselines;
   }
 
  private:
+  NearestClips nearest_clips(const std::vector<int64_t>& evaluated) const {
+    NearestClipSearch search;
+    const auto picture_of = [&](const Clip& clip) {
+      return ClipSummary(read_clip(clip.pictures, shape_.frames, shape_.size), shape_.frames, shape_.size);
+    };
+    const std::vector<Clip>& known = of(Split::train);
+    const int64_t bytes = shape_.frames * shape_.size * shape_.size * kChannels;
+    for (const int64_t i : NearestClipSearch::compared(std::ssize(known), bytes)) {
+      const Clip& clip = known[static_cast<size_t>(i)];
+      search.add(picture_of(clip), clip.caption);
+    }
+    NearestClips right;
+    for (const int64_t i : evaluated) {
+      const Clip& clip = of(Split::validation)[static_cast<size_t>(i)];
+      const NearestCaptions found = search.nearest_to(picture_of(clip));
+      right.by_frame += found.by_frame == clip.caption;
+      right.by_color += found.by_color == clip.caption;
+    }
+    const auto clips = static_cast<double>(std::ssize(evaluated));
+    return {right.by_frame / clips, right.by_color / clips};
+  }
+
   const std::vector<Clip>& of(Split split) const { return clips_[split == Split::train ? 0 : 1]; }
 
   // Each caption once, however many videos have it.
@@ -118,11 +147,11 @@ class ClipSamples final : public SampleSource {
       throw UserError(fmt::format("{}: the part of {} starts at {} s; the video has {:.2f} s", video.place,
                                   video.file.string(), video.start, length),
                       UserError::Kind::failure);
+    const double fraction = held_out_fraction(video, config.validation_fraction);
     std::array<std::vector<Clip>, 2> clips;
     std::vector<CachedClip> all;
     for (const Split split : {Split::train, Split::validation})
-      for (const ClipTime& time :
-           cut_clips(video.start, std::min(end, length), config.clips, config.validation_fraction, split)) {
+      for (const ClipTime& time : cut_clips(video.start, std::min(end, length), config.clips, fraction, split)) {
         all.push_back(cached_clip(config.cache_dir, file, time, shape_.frames, shape_.size));
         clips[split == Split::train ? 0 : 1].push_back({all.back(), caption});
       }

@@ -16,6 +16,7 @@
 
 #include "base/hash.h"
 #include "data/series/hilbert.h"
+#include "data/series/series_baselines.h"
 #include "data/series/series_file.h"
 #include "files/data_memory.h"
 #include "plimsoll/bytes.h"
@@ -54,18 +55,22 @@ class SeriesSamples final : public SampleSource {
       if (!config.skip_bad) refuse(what + "; data.skip_bad: true leaves such series out");
       skipped_.push_back(what);
     };
-    std::vector<Series> all = read(config.files, config_.labels, bad);
-    if (!config_.validation_files.empty()) {
-      train_ = std::move(all);
-      validation_ = read(config_.validation_files, config_.validation_labels, bad);
-    } else {
-      deal_out(std::move(all), config.validation_fraction);
-    }
+    train_ = read(config.files, config_.labels, bad);
+    // Which series are trained on does not depend on evaluate_on.
+    const auto all = static_cast<double>(train_.size());
+    std::vector<Series> test, validation;
+    if (config_.test_files.empty()) test = deal_out(config.test_fraction * all);
+    if (config_.validation_files.empty()) validation = deal_out(config.validation_fraction * all);
+    if (config.evaluate_on == "test")
+      held_out_ = config_.test_files.empty() ? std::move(test) : read(config_.test_files, config_.test_labels, bad);
+    else
+      held_out_ = config_.validation_files.empty() ? std::move(validation)
+                                                   : read(config_.validation_files, config_.validation_labels, bad);
     if (train_.empty()) refuse(fmt::format("{} has no series to train on", config.files.front().string()));
     normalise();
     if (config_.order == "hilbert") {
       for (Series& series : train_) series.order = along_the_curve(series);
-      for (Series& series : validation_) series.order = along_the_curve(series);
+      for (Series& series : held_out_) series.order = along_the_curve(series);
     }
   }
 
@@ -95,25 +100,19 @@ class SeriesSamples final : public SampleSource {
   }
 
   std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
-    if (held_out.empty()) return {};
-    std::vector<int64_t> counts(static_cast<size_t>(shape_.classes));
-    for (const Series& series : train_) ++counts[static_cast<size_t>(series.label)];
-    const int64_t frequent = std::ranges::max_element(counts) - counts.begin();
-    int64_t by_frequency = 0, by_neighbour = 0;
+    std::vector<LabeledSeries> train, evaluated;
+    for (const Series& series : train_) train.push_back({series.values, series.label});
     for (const int64_t i : held_out) {
-      const Series& series = validation_[static_cast<size_t>(i)];
-      by_frequency += series.label == frequent;
-      by_neighbour += series.label == nearest(series).label;
+      const Series& series = held_out_[static_cast<size_t>(i)];
+      evaluated.push_back({series.values, series.label});
     }
-    const auto share = [&](int64_t right) { return static_cast<double>(right) / static_cast<double>(held_out.size()); };
-    return {{"accuracy", "1-nearest neighbour", share(by_neighbour)},
-            {"accuracy", "most frequent class", share(by_frequency)}};
+    return series_baselines(train, evaluated, shape_.channels, shape_.classes);
   }
 
   std::vector<std::string> skipped() const override { return skipped_; }
 
  private:
-  const std::vector<Series>& of(Split split) const { return split == Split::train ? train_ : validation_; }
+  const std::vector<Series>& of(Split split) const { return split == Split::train ? train_ : held_out_; }
 
   std::vector<Series> read(const std::vector<std::filesystem::path>& files,
                            const std::vector<std::filesystem::path>& labels, const BadSeries& bad) {
@@ -241,15 +240,19 @@ class SeriesSamples final : public SampleSource {
     return true;
   }
 
-  // Files are often sorted by class: one in so many, not the end. At least one of two.
-  void deal_out(std::vector<Series> all, double fraction) {
-    const double few = static_cast<double>(all.size()) * fraction;
-    if (few > 0 && few < 1 && all.size() > 1) fraction = 1.0 / static_cast<double>(all.size());
-    for (size_t i = 0; i < all.size(); ++i) {
-      const auto before = std::floor(static_cast<double>(i) * fraction + 1e-9);
-      const auto after = std::floor(static_cast<double>(i + 1) * fraction + 1e-9);
-      (after > before ? validation_ : train_).push_back(std::move(all[i]));
+  /// Takes `count` series, evenly spaced, out of those that are trained on: files are often sorted by class. Takes at
+  /// least one of two if the count is above 0.
+  std::vector<Series> deal_out(double count) {
+    const auto all = static_cast<double>(train_.size());
+    if (count > 0 && count < 1 && all > 1) count = 1;
+    std::vector<Series> taken, left;
+    for (size_t i = 0; i < train_.size(); ++i) {
+      const auto before = std::floor(static_cast<double>(i) * count / all + 1e-9);
+      const auto after = std::floor(static_cast<double>(i + 1) * count / all + 1e-9);
+      (after > before ? taken : left).push_back(std::move(train_[i]));
     }
+    train_ = std::move(left);
+    return taken;
   }
 
   void normalise() {
@@ -269,7 +272,7 @@ class SeriesSamples final : public SampleSource {
       const double deviation = count > 0 ? std::sqrt(squares / static_cast<double>(count)) : 0;
       s.deviation = deviation > 0 ? deviation : 1;
     }
-    for (std::vector<Series>* split : {&train_, &validation_})
+    for (std::vector<Series>* split : {&train_, &held_out_})
       for (Series& series : *split)
         for (size_t i = 0; i < series.values.size(); ++i) {
           float& value = series.values[i];
@@ -346,29 +349,13 @@ class SeriesSamples final : public SampleSource {
     }
   }
 
-  const Series& nearest(const Series& series) const {
-    const Series* best = &train_.front();
-    double least = std::numeric_limits<double>::infinity();
-    constexpr size_t kBlock = 256;  // looked at between comparisons
-    for (const Series& other : train_) {
-      double distance = 0;
-      for (size_t begin = 0; begin < series.values.size() && distance < least; begin += kBlock)
-        for (size_t i = begin; i < std::min(begin + kBlock, series.values.size()); ++i) {
-          const double difference = double{series.values[i]} - other.values[i];
-          distance += difference * difference;
-        }
-      if (distance < least) least = distance, best = &other;
-    }
-    return *best;
-  }
-
   SeriesConfig config_;
   SeriesShape shape_;
   uint64_t seed_;
   int64_t vectors_;
   bool skip_bad_;
   std::vector<std::string> classes_;
-  std::vector<Series> train_, validation_;
+  std::vector<Series> train_, held_out_;
   std::vector<Statistics> statistics_;  // a channel each
   std::vector<std::string> skipped_;
 };

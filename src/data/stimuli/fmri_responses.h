@@ -20,6 +20,19 @@ void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vec
 /// vary over them become 0.
 void standardise(FmriSeries& series, const Volumes& over);
 
+/// Pearson's correlation of predicted and measured values over samples, as the metric `correlation` has it.
+class VoxelCorrelation {
+ public:
+  explicit VoxelCorrelation(int64_t voxels);
+  void add(const std::vector<double>& predicted, const double* measured);
+  /// Returns the mean over the voxels; a voxel whose predictions or measured values do not vary counts as 0.
+  double mean() const;
+
+ private:
+  double samples_ = 0;
+  std::vector<double> x_, y_, xx_, yy_, xy_;  // sums of each voxel
+};
+
 /// Each of `held_out` predicted by the mean of those of `train` that have the same label: Pearson's correlation of
 /// predicted and measured values over `held_out`, 0 where one does not vary; mean over the voxels. `label`: of each
 /// volume.

@@ -30,6 +30,11 @@ struct StimuliShape {
 /// single run the end. Split::validation is the part that config.evaluate_on names. Voxels are standardised by the
 /// volumes that are trained on. `progress` is told what takes long. Throws UserError for files that cannot be read, do
 /// not go together or are not what `shape` asks for.
+///
+/// Baselines of "correlation" on the part held out: the training mean, which is 0; the mean of the volumes trained on
+/// that have the same label; ridge_prediction() from the inputs that the model predicts voxels from, which are a
+/// sample's words, frames and mel frames, fitted to the volumes trained on. Neither the model nor the regression gets
+/// other volumes' voxels as inputs.
 std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
                                               const std::function<void(const std::string&, double)>& progress);
 

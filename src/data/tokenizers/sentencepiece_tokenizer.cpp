@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <unordered_map>
 
 #include "base/file_error.h"
 #include "base/hash.h"
@@ -27,9 +28,9 @@ constexpr int kModelBytesOfByte = 64;  // memory of a byte of the file, at most 
 constexpr std::uintmax_t kMaxModelFileBytes = 64 * MiB;  // Mistral's has 0.5 MiB, Gemma's 4
 constexpr std::string_view kSpace = "\xe2\x96\x81";      // U+2581, which stands for a space in pieces
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";
-constexpr size_t kMaxBlockBytes = size_t{64} * KiB;   // of text that the library is given at a time
-constexpr size_t kMaxStretchBytes = size_t{1} * MiB;  // of text without a place to cut, of which the library has all
-constexpr int kNothing = 4;                           // above the library's highest level: results say what went wrong
+constexpr size_t kMaxStretchBytes = size_t{1} * MiB;  // text without an allowed cut that the library gets whole
+constexpr size_t kMaxKnownWords = 65536, kMaxKnownWordBytes = 64;  // words whose tokens encode() remembers: 16 MiB
+constexpr int kNothing = 4;  // above the library's highest level: results say what went wrong
 
 // A protobuf message may be given in parts, of which the last holds for each field: normalizer_spec {add_dummy_prefix:
 // false, remove_extra_whitespaces: false} (sentencepiece_model.proto).
@@ -114,13 +115,24 @@ struct SentencePieceTokenizer::Impl {
       if (at > 0 && std::string_view(piece).substr(0, at).ends_with(kSpace) == false) crosses_words = true;
   }
 
+  /// Returns true if the text may be cut before byte `at` > 0: a space behind a visible ASCII character. No piece and
+  /// no rule of normalization has both.
+  static bool is_cut(std::string_view text, size_t at) {
+    return text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f;
+  }
+
   std::size_t last_cut(std::string_view text) const {
-    // Before a space that stands behind a visible ASCII character: no piece holds both, and no rule of normalisation
-    // does.
     if (crosses_words) return 0;
     for (size_t at = text.size(); at-- > 1;)
-      if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f) return at;
+      if (is_cut(text, at)) return at;
     return 0;
+  }
+
+  /// Returns the first allowed cut of the text's first kMaxStretchBytes; the text's size if it is shorter and has none.
+  std::size_t first_cut(std::string_view text) const {
+    for (size_t at = 1; !crosses_words && at < std::min(text.size(), kMaxStretchBytes); ++at)
+      if (is_cut(text, at)) return at;
+    return text.size() > kMaxStretchBytes ? forced_cut(text) : text.size();
   }
 
   /// Returns the cut of a text that has no allowed place for one in its first kMaxStretchBytes: behind the last line
@@ -133,23 +145,23 @@ struct SentencePieceTokenizer::Impl {
     return end;
   }
 
-  /// Encodes valid UTF-8, block by block: the library takes about 100 bytes a byte. A forced cut is counted from the
-  /// last place where the text may be cut, so that a text that comes in parts has the same.
+  /// Encodes valid UTF-8 word by word. The library adds the scores of a text's pieces in float32: in a long text the
+  /// sum's rounding decides between segmentations, so that the tokens of a word would depend on the text before it.
   void encode_text(std::string_view text, std::vector<int32_t>& tokens) const {
-    while (!text.empty()) {
-      size_t end = kMaxBlockBytes, cut = 0;
-      while (end < text.size() && (cut = last_cut(text.substr(0, end))) == 0 && end < kMaxStretchBytes) end *= 2;
-      if (cut == 0) cut = end < text.size() ? forced_cut(text) : text.size();
-      encode_block(text.substr(0, cut), tokens);
-      text.remove_prefix(cut);
-    }
-  }
-
-  void encode_block(std::string_view text, std::vector<int32_t>& tokens) const {
+    std::unordered_map<std::string, std::vector<int>> known;
     std::vector<int> ids;
-    const sentencepiece::util::Status status = processor.Encode(std::string(text), &ids);
-    check(status.ok(), "SentencePiece does not encode: " + status.ToString());
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    while (!text.empty()) {
+      const std::string word(text.substr(0, first_cut(text)));
+      text.remove_prefix(word.size());
+      const auto found = known.find(word);
+      if (found == known.end()) {
+        const sentencepiece::util::Status status = processor.Encode(word, &ids);
+        check(status.ok(), "SentencePiece does not encode: " + status.ToString());
+        if (word.size() <= kMaxKnownWordBytes && known.size() < kMaxKnownWords) known.emplace(word, ids);
+      }
+      const std::vector<int>& all = found == known.end() ? ids : found->second;
+      tokens.insert(tokens.end(), all.begin(), all.end());
+    }
   }
 
   sentencepiece::SentencePieceProcessor processor;

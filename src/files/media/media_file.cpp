@@ -43,7 +43,7 @@ int refuse_to_open(AVFormatContext*, AVIOContext** io, const char*, int, AVDicti
 // more, of games and old programs, that a hostile file could choose.
 constexpr const char* kCodecs =
     "h264,hevc,mpeg4,mpeg1video,mpeg2video,mpegvideo,h263,flv,vp8,vp9,libdav1d,av1,theora,vc1,wmv1,wmv2,wmv3,"
-    "msmpeg4v2,msmpeg4,mjpeg,dvvideo,prores,dnxhd,ffv1,huffyuv,ffvhuff,rawvideo,gif,apng,png,"
+    "msmpeg4v2,msmpeg4,mjpeg,dvvideo,prores,dnxhd,ffv1,huffyuv,ffvhuff,cinepak,rawvideo,gif,apng,png,"
     "aac,aac_fixed,ac3,eac3,mp3,mp3float,mp2,mp2float,flac,vorbis,libvorbis,opus,libopus,alac,wmav1,wmav2,"
     "adpcm_ms,adpcm_ima_wav,adpcm_ima_qt,pcm_u8,pcm_s8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,"
     "pcm_dvd,pcm_bluray,pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_alaw,pcm_mulaw";

@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <iterator>
+
 #include "data/series/hilbert.h"
 #include "job/keys/data_kind.h"
+#include "job/keys/held_out_keys.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 
@@ -46,6 +49,13 @@ void check_series(const Job& job, const Places& places) {
   labels_go_with("data.labels", series.labels.size(), "data.files", job.data.files.size());
   labels_go_with("data.validation_labels", series.validation_labels.size(), "data.validation_files",
                  series.validation_files.size());
+  labels_go_with("data.test_labels", series.test_labels.size(), "data.test_files", series.test_files.size());
+  if (!series.test_files.empty() && job.data.test_fraction > 0)
+    refuse(places.of({"data.test_fraction", "data.test_files"}),
+           fmt::format("data.test_fraction is {} and data.test_files names {} files; remove one: each of the two gives "
+                       "the test",
+                       job.data.test_fraction, series.test_files.size()));
+  check_held_out(job, places);
   if (series.order != "hilbert") return;
   const int64_t channels = job.model.gesture.channels;
   for (int64_t axis : series.hilbert_axes)
@@ -64,8 +74,9 @@ void check_series(const Job& job, const Places& places) {
 
 std::map<std::string, std::string> origin_of_series(const Job& job) {
   const SeriesConfig& series = job.data.series;
-  std::map<std::string, std::string> origin = {{"data.order", series.order},
-                                               {"data.pad", fmt::format("{}", series.pad)}};
+  std::map<std::string, std::string> origin = origin_of_held_out(job);
+  origin["data.order"] = series.order;
+  origin["data.pad"] = fmt::format("{}", series.pad);
   if (series.order == "hilbert") {
     origin["data.hilbert_bits"] = fmt::format("{}", series.hilbert_bits);
     origin["data.hilbert_axes"] = fmt::format("{}", fmt::join(series.hilbert_axes, " "));
@@ -86,9 +97,12 @@ DataKind series_kind() {
             ".npy"),
       paths("data.validation_files", &S::validation_files,
             "series: held-out files; none: data.validation_fraction of the samples, evenly spaced"),
+      paths("data.test_files", &S::test_files,
+            "series: files of the final test; none: data.test_fraction of the samples, evenly spaced"),
       paths("data.labels", &S::labels, ".npy files with one integer per series, one file for each .npy of data.files"),
       paths("data.validation_labels", &S::validation_labels,
             "series: labels of data.validation_files, as in data.labels"),
+      paths("data.test_labels", &S::test_labels, "series: labels of data.test_files, as in data.labels"),
       boolean("data.pad", &S::pad,
               "series: fill series shorter than data.length, and missing values, with the mean; false: such series are "
               "bad samples"),
@@ -99,11 +113,13 @@ DataKind series_kind() {
       hilbert_axes(),
   };
   kind.keys.front().help.default_value = "(required)";
+  std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
   kind.check = check_series;
   kind.paths = [](Job& job) {
     std::vector<std::filesystem::path*> paths;
     S& series = job.data.series;
-    for (auto* files : {&series.validation_files, &series.labels, &series.validation_labels})
+    for (auto* files :
+         {&series.validation_files, &series.test_files, &series.labels, &series.validation_labels, &series.test_labels})
       for (std::filesystem::path& path : *files) paths.push_back(&path);
     return paths;
   };

@@ -74,7 +74,9 @@ TEST(ClipList, NamesTheLineThatIsWrong) {
     return user_error_of([&] { read_clip_list(list); });
   };
   EXPECT_THAT(refusal("a.mp4\ta\nb.mp4\n"), AllOf(HasSubstr("list.tsv:2"), HasSubstr("1 fields")));
-  EXPECT_THAT(refusal("a.mp4\ta\t1\n"), HasSubstr("3 fields"));
+  EXPECT_THAT(refusal("a.mp4\ta\t1\t2\ttrain\tx\n"), HasSubstr("6 fields"));
+  EXPECT_THAT(refusal("a.mp4\ta\t1\n"), AllOf(HasSubstr("list.tsv:1"), HasSubstr("the split is '1'; allowed: train")));
+  EXPECT_THAT(refusal("a.mp4\ta\t1\t2\ttest\n"), HasSubstr("the split is 'test'"));
   EXPECT_THAT(refusal("a.mp4\t\n"), HasSubstr("list.tsv:1"));
   EXPECT_THAT(refusal("a.mp4\ta\tsoon\t3\n"), HasSubstr("'soon' is no time"));
   EXPECT_THAT(refusal("a.mp4\ta\t-1\t3\n"), HasSubstr("no time"));
@@ -95,6 +97,29 @@ TEST(ClipList, RefusesPartsThatOverlap) {
                 check_overlaps({odd, odd, {odd.file, "x", 1, 4, "list:2"}}, 0);
               }),
               HasSubstr("list:2: this part of a?[2J.mp4 overlaps"));
+}
+
+TEST(ClipList, GivesWholeVideosASplit) {
+  TempFolder folder;
+  const auto read = [&](const std::string& text) {
+    auto videos = read_clip_list(put_file(folder / "list.tsv", text));
+    complete_splits(videos);
+    return videos;
+  };
+  const auto videos = read("a.mp4\ta\nb.mp4\tb\tvalidation\nc.mp4\tc\t1\t2\ttrain\nd.mp4\td\t1\t2\tvalidation\n");
+  ASSERT_EQ(videos.size(), 4u);
+  std::vector<double> fractions;
+  for (const CaptionedVideo& each : videos) fractions.push_back(held_out_fraction(each, 0.25));
+  EXPECT_THAT(fractions, ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(videos[3].start, 1);
+  EXPECT_EQ(held_out_fraction(read("a.mp4\ta\nb.mp4\tb\n")[1], 0.25), 0.25);
+  // Under another name the file is the same.
+  put_file(folder / "a.mp4", "");
+  std::filesystem::create_symlink(folder / "a.mp4", folder / "link.mp4");
+  EXPECT_THAT(user_error_of([&] { read("a.mp4\ta\nlink.mp4\tb\tvalidation\n"); }),
+              AllOf(HasSubstr("list.tsv:2"), HasSubstr("another split than at"), HasSubstr("list.tsv:1")));
+  EXPECT_NO_THROW(read("a.mp4\ta\t0\t1\tvalidation\nlink.mp4\ta\t3\t4\tvalidation\nb.mp4\tb\n"));
+  EXPECT_THAT(user_error_of([&] { read("a.mp4\ta\tvalidation\n"); }), HasSubstr("at least one"));
 }
 
 // What is held out of one ends where the other, which is trained on, begins.
@@ -246,7 +271,10 @@ TEST(ClipSamples, NameAVideoThatCannotBeRead) {
   EXPECT_EQ(samples->samples(Split::train), 5);
   EXPECT_THAT(samples->skipped(), ElementsAre(HasSubstr("bad.mp4"), HasSubstr("ends at 9 s; the video has 4.00 s")));
   put_file(folder / "list.tsv", "bad.mp4\tbad\n");
-  EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("none of the 1 videos can be read"));
+  EXPECT_THAT(user_error_of([&] {
+                samples_of(config, {2, 8, 16});
+              }),
+              HasSubstr("none of the 1 videos to train on can be read"));
 }
 
 TEST(ClipSamples, ACachedFileThatIsDamagedIsNamed) {
@@ -262,13 +290,41 @@ TEST(ClipSamples, ACachedFileThatIsDamagedIsNamed) {
               AllOf(HasSubstr(".frames"), HasSubstr("damaged"), HasSubstr("delete the file")));
 }
 
-TEST(ClipSamples, BaselinesAreBlind) {
+TEST(ClipSamples, HoldWholeVideosOut) {
+  TempFolder folder;
+  DataConfig config = three_videos(folder);
+  put_file(folder / "list.tsv", "rising.y4m\tdark\nblack.y4m\tdark\tvalidation\nwhite.y4m\tlight\n");
+  const auto samples = samples_of(config, {.frames = 2, .size = 8, .tokens = 16});
+  EXPECT_EQ(samples->samples(Split::train), 8);
+  ASSERT_EQ(samples->samples(Split::validation), 4);
+  const Batch held_out = samples->batch(WindowOrder(4, 0, false), Split::validation, 0, 4);
+  for (size_t i = 0; i < 4 * 2 * 3 * 8 * 8; ++i) ASSERT_NEAR(numbers<float>(held_out, 0)[i], -1, 0.015);
+  // Black is nearest to the start of what rises, whose caption it has.
+  const auto baselines = samples->all_baselines();
+  EXPECT_EQ(baselines.at(baselines.size() - 2).name, "nearest frame");
+  EXPECT_EQ(baselines.at(baselines.size() - 2).value, 1);
+  EXPECT_EQ(baselines.back().name, "mean color");
+  EXPECT_EQ(baselines.back().value, 1);
+  // A list without a readable video to train on.
+  put_file(folder / "bad.mp4", "no video at all");
+  put_file(folder / "list.tsv", "bad.mp4\tdark\nblack.y4m\tdark\tvalidation\n");
+  config.skip_bad = true;
+  EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("none of the 1 videos to train on"));
+}
+
+TEST(ClipSamples, BaselinesAreBlindOrOfTheNearestClip) {
   TempFolder folder;
   const auto samples = samples_of(three_videos(folder), {2, 8, 16});
   const auto baselines = samples->all_baselines();
-  ASSERT_EQ(baselines.size(), 3u);
+  ASSERT_EQ(baselines.size(), 5u);
   EXPECT_EQ(baselines[0].metric, "captions_right");
   EXPECT_DOUBLE_EQ(baselines[0].value, 1.0 / 3);
+  // Black and white are found again; the end of what rises is nearer to white than to its own first half.
+  EXPECT_EQ(baselines[3].name, "nearest frame");
+  EXPECT_EQ(baselines[3].metric, "captions_right");
+  EXPECT_DOUBLE_EQ(baselines[3].value, 2.0 / 3);
+  EXPECT_EQ(baselines[4].name, "mean color");
+  EXPECT_DOUBLE_EQ(baselines[4].value, 2.0 / 3);
 }
 
 }  // namespace

@@ -156,18 +156,59 @@ TEST(SeriesSamples, HoldOutAShareEvenlySpaced) {
   EXPECT_TRUE(fixture.open()->all_baselines().empty());
 }
 
+TEST(SeriesSamples, HoldOutATestApartFromTheValidation) {
+  Fixture fixture;
+  fixture.config.series.validation_files = {};
+  fixture.config.validation_fraction = 0.25;
+  fixture.config.test_fraction = 0.25;
+  const auto validation = fixture.open();
+  fixture.config.evaluate_on = "test";
+  const auto test = fixture.open();
+  EXPECT_EQ(validation->samples(Split::validation), 2);
+  EXPECT_EQ(test->samples(Split::validation), 2);
+  EXPECT_EQ(test->samples(Split::train), 4);
+  const auto values = [](const SampleSource& source, Split split) {
+    return vectors_of(batch_of(source, split, 0, source.samples(split)));
+  };
+  EXPECT_EQ(values(*validation, Split::train), values(*test, Split::train));
+  std::set<float> starts;  // each series begins with another number
+  for (const std::vector<float>& part :
+       {values(*test, Split::train), values(*test, Split::validation), values(*validation, Split::validation)})
+    for (size_t i = 0; i < part.size(); i += 30) starts.insert(part[i]);
+  EXPECT_EQ(starts.size(), 8u);
+  fixture.config.validation_fraction = fixture.config.test_fraction = 0.5;
+  EXPECT_THAT(user_error_of([&] { fixture.open(); }), HasSubstr("no series to train on"));
+}
+
+TEST(SeriesSamples, ReadTheFilesOfThePartThatIsEvaluated) {
+  Fixture fixture;
+  fixture.config.validation_fraction = 0.25;
+  fixture.config.series.validation_files = {};
+  fixture.config.series.test_files = {put_file(fixture.folder / "three.ts", series_file(3, 10, 500))};
+  EXPECT_EQ(fixture.open()->samples(Split::validation), 2);
+  fixture.config.evaluate_on = "test";
+  const auto source = fixture.open();
+  EXPECT_EQ(source->samples(Split::validation), 3);
+  EXPECT_EQ(source->samples(Split::train), 6);  // those of the validation are not trained on
+  EXPECT_GT(vectors_of(batch_of(*source, Split::validation, 0, 1))[0], 50);
+  fixture.config.series.validation_files = {fixture.folder / "nowhere.ts"};
+  EXPECT_EQ(fixture.open()->samples(Split::train), 8);
+}
+
 TEST(SeriesSamples, KnowTheirBaselines) {
   Fixture fixture;
   // Five of class plus and four of minus to learn from; one of each held out.
   fixture.config.files = {put_file(fixture.folder / "nine.ts", series_file(9, 10))};
   fixture.config.series.validation_files = {put_file(fixture.folder / "two.ts", series_file(2, 10))};
   const auto baselines = fixture.open()->all_baselines();
-  ASSERT_EQ(baselines.size(), 2u);
+  ASSERT_EQ(baselines.size(), 3u);
   EXPECT_EQ(baselines[0].metric, "accuracy");
   EXPECT_EQ(baselines[0].name, "1-nearest neighbour");
   EXPECT_EQ(baselines[0].value, 1.0);
-  EXPECT_EQ(baselines[1].name, "most frequent class");
-  EXPECT_EQ(baselines[1].value, 0.5);
+  EXPECT_EQ(baselines[1].name, "1-nearest neighbour, time warping");
+  EXPECT_EQ(baselines[1].value, 1.0);
+  EXPECT_EQ(baselines[2].name, "most frequent class");
+  EXPECT_EQ(baselines[2].value, 0.5);
 }
 
 TEST(SeriesSamples, RefuseOtherShapes) {

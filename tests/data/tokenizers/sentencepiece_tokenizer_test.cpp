@@ -108,6 +108,34 @@ TEST_F(SentencePieceTest, ATextMayBeCutWhereItSays) {
   EXPECT_EQ(SentencePieceTokenizer(file("phrases")).last_cut("the left hippocampus"), 0u);
 }
 
+/// A piece of a model file with a score (sentencepiece_model.proto).
+std::string scored_piece(const std::string& text, float score, char type) {
+  std::string inner = "\x0a" + std::string(1, static_cast<char>(text.size())) + text + "\x15";
+  inner.append(reinterpret_cast<const char*>(&score), sizeof score);
+  inner += std::string("\x18") + type;
+  return "\x0a" + std::string(1, static_cast<char>(inner.size())) + inner;
+}
+
+// The library adds scores in float32: behind a large sum it would not see that "b" and "c" are better than "bc".
+TEST(SentencePiece, TokensOfAWordDoNotDependOnTheTextBeforeIt) {
+  const std::string space = "\xe2\x96\x81";
+  const TempFolder folder;
+  const std::filesystem::path file =
+      put_file(folder / "scored.model", scored_piece("<unk>", 0, 2) + scored_piece("a", -1e9f, 1) +
+                                            scored_piece(space, -1, 1) + scored_piece("bc", -2, 1) +
+                                            scored_piece("b", -0.5f, 1) + scored_piece("c", -0.5f, 1));
+  const SentencePieceTokenizer tokenizer(file);
+  const Tokens alone = tokenizer.encode(" bc");
+  EXPECT_EQ(alone, (Tokens{2, 4, 5}));
+  EXPECT_EQ(tokenizer.last_cut("a bc"), 1u);
+  EXPECT_EQ(tokenizer.encode("a bc"), (Tokens{1, 2, 4, 5}));
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.Load(file.string()).ok());
+  std::vector<int> alike, behind_a;
+  ASSERT_TRUE(library.Encode("bc", &alike).ok() && library.Encode("a bc", &behind_a).ok());
+  EXPECT_NE(Tokens(alike.end() - 2, alike.end()), Tokens(behind_a.end() - 2, behind_a.end()));
+}
+
 // Unknown characters beside one another are one token, and a space may be one of them.
 TEST(SentencePiece, ATextIsNotCutAtASpaceThatNoPieceHas) {
   const auto piece = [](const std::string& text, char type) {

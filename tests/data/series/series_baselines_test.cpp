@@ -1,0 +1,104 @@
+#include "data/series/series_baselines.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace plimsoll {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<float> noise(int64_t count, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(normal(random));
+  return values;
+}
+
+/// The least sum over all paths from (i, j) to the last pair, each path walked on its own.
+double least_path(const std::vector<float>& a, const std::vector<float>& b, int64_t channels, int64_t band, int64_t i,
+                  int64_t j) {
+  const int64_t length = std::ssize(a) / channels;
+  if (i >= length || j >= length || std::abs(i - j) > band) return kInfinity;
+  double here = 0;
+  for (int64_t c = 0; c < channels; ++c)
+    here += std::pow(double{a[static_cast<size_t>(i * channels + c)]} - b[static_cast<size_t>(j * channels + c)], 2);
+  if (i == length - 1 && j == length - 1) return here;
+  return here + std::min({least_path(a, b, channels, band, i + 1, j), least_path(a, b, channels, band, i, j + 1),
+                          least_path(a, b, channels, band, i + 1, j + 1)});
+}
+
+TEST(WarpingDistance, IsThatOfPathsWorkedOutByHand) {
+  const std::vector<float> late = {0, 0, 1}, early = {0, 1, 1};
+  EXPECT_EQ(warping_distance(late, early, 1, 3), 0);
+  EXPECT_EQ(warping_distance(late, early, 1, 1), 0);
+  EXPECT_EQ(warping_distance(late, early, 1, 0), 1);  // without warping
+  EXPECT_EQ(warping_distance(std::vector<float>{2}, std::vector<float>{5}, 1, 1), 9);
+  // Either channel alone warps to 0, in opposite directions; one path for both does not.
+  const std::vector<float> a = {0, 0, 0, 1, 1, 1, 1, 1}, b = {0, 0, 1, 0, 1, 1, 1, 1};
+  EXPECT_EQ(warping_distance(a, b, 2, 4), 2);
+}
+
+TEST(WarpingDistance, IsTheLeastOfAllPaths) {
+  std::mt19937 random(3);
+  for (int64_t length : {1, 2, 5, 7})
+    for (int64_t channels : {1, 3})
+      for (int64_t band = 0; band <= length; ++band) {
+        const std::vector<float> a = noise(length * channels, random), b = noise(length * channels, random);
+        const double wanted = least_path(a, b, channels, band, 0, 0);
+        EXPECT_NEAR(warping_distance(a, b, channels, band), wanted, 1e-9) << length << " " << channels << " " << band;
+        EXPECT_NEAR(warping_distance(a, b, channels, band, wanted * 1.001), wanted, 1e-9);
+        EXPECT_GE(warping_distance(a, b, channels, band, wanted * 0.5), wanted * 0.5);
+      }
+}
+
+TEST(WarpingBand, FollowsTheLimitOfOperations) {
+  EXPECT_EQ(warping_band(40 * 30, 100, 6), 100);    // the whole length
+  EXPECT_EQ(warping_band(600 * 1000, 100, 1), 10);  // 6e5 pairs of 100 x 21 cells
+  EXPECT_EQ(warping_band(1, int64_t{1} << 20, 3), -1);
+  EXPECT_EQ(warping_band(int64_t{1} << 40, 1, 1), -1);
+}
+
+// A pulse is nearer to a flat line than to a pulse at another time, unless time may be warped.
+TEST(SeriesBaselines, TellWhatWarpingSees) {
+  const auto pulse = [](size_t at, float height) {
+    std::vector<float> values(16);
+    values[at] = height;
+    return values;
+  };
+  const std::vector<float> early = pulse(3, 1), flat = pulse(3, 0), low = pulse(3, -1), late = pulse(12, 1),
+                           deep = pulse(10, -1);
+  const std::vector<LabeledSeries> train = {{early, 0}, {flat, 1}, {low, 2}, {low, 2}},
+                                   held_out = {{late, 0}, {deep, 2}, {flat, 1}, {low, 2}};
+  const std::vector<Baseline> baselines = series_baselines(train, held_out, 1, 3);
+  ASSERT_EQ(baselines.size(), 3u);
+  EXPECT_EQ(baselines[0].name, "1-nearest neighbour");
+  EXPECT_EQ(baselines[0].value, 0.5);
+  EXPECT_EQ(baselines[1].name, "1-nearest neighbour, time warping");
+  EXPECT_EQ(baselines[1].value, 1.0);
+  EXPECT_EQ(baselines[2].name, "most frequent class");
+  EXPECT_EQ(baselines[2].value, 0.5);
+  for (const Baseline& each : baselines) EXPECT_EQ(each.metric, "accuracy");
+  EXPECT_TRUE(series_baselines(train, {}, 1, 3).empty());
+}
+
+// Abandoning early keeps the nearest: as the search without it.
+TEST(SeriesBaselines, FindTheNearestByWarping) {
+  std::mt19937 random(5);
+  std::vector<std::vector<float>> values;
+  for (int i = 0; i < 40; ++i) values.push_back(noise(30 * 2, random));
+  std::vector<LabeledSeries> train, held_out;
+  for (size_t i = 0; i < 40; ++i) (i < 25 ? train : held_out).push_back({values[i], static_cast<int64_t>(i % 3)});
+  double right = 0;
+  for (const LabeledSeries& series : held_out) {
+    std::vector<double> distances;
+    for (const LabeledSeries& other : train) distances.push_back(warping_distance(series.values, other.values, 2, 30));
+    right += train[static_cast<size_t>(std::ranges::min_element(distances) - distances.begin())].label == series.label;
+  }
+  EXPECT_EQ(series_baselines(train, held_out, 2, 3).at(1).value, right / 15);
+}
+
+}  // namespace
+}  // namespace plimsoll
