@@ -19,7 +19,7 @@ uint64_t key_of(uint32_t node, int64_t token) {
   return static_cast<uint64_t>(node) << 32 | static_cast<uint64_t>(token);
 }
 
-// `with[i]`: n-grams that are counted i + 1 times.
+// `with[i]`: number of n-grams with count i + 1.
 std::array<double, 3> estimated_discounts(const std::array<int64_t, 4>& with) {
   if (std::ranges::find(with, 0) != with.end()) return kFallbackDiscounts;
   const auto n = [&](size_t i) { return static_cast<double>(with[i]); };
@@ -161,7 +161,7 @@ double NgramModel::probability(std::span<const int64_t> context, int64_t token) 
       node = *next;
     }
     const Node& seen = nodes_[node];
-    if (seen.total == 0) continue;  // stands before the end of pieces only, or before what stands at a start
+    if (seen.total == 0) continue;  // stands before the end of pieces only, or before an n-gram at a start
     uint32_t count = 0;
     if (static_cast<int>(length) + 1 == order_) {
       if (const uint32_t* occurrences = whole_.find(key_of(node, token))) count = *occurrences;
