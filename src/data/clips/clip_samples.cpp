@@ -23,7 +23,7 @@ constexpr int64_t kChannels = 3;
 
 struct Clip {
   CachedClip pictures;
-  size_t caption = 0;  ///< among the captions
+  size_t caption = 0;  ///< index into the captions
 };
 
 class ClipSamples final : public SampleSource {
@@ -162,7 +162,7 @@ class ClipSamples final : public SampleSource {
       clips_[part].insert(clips_[part].end(), clips[part].begin(), clips[part].end());
   }
 
-  // Pictures [frames, height, width, 3] to channels [frames, 3, height, width].
+  // Transposes pictures [frames, height, width, 3] to channels [frames, 3, height, width].
   void fill(const std::vector<uint8_t>& pictures, int64_t area, float* to) const {
     for (int64_t f = 0; f < shape_.frames; ++f) {
       const uint8_t* from = pictures.data() + f * area * kChannels;

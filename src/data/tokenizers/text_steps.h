@@ -2,7 +2,7 @@
 //
 // Bounds: all normalizer steps together add at most 4 bytes a byte of text, and 1 MiB (NormalizedRoom). A file has at
 // most 64 steps of either kind, nested Sequences counted, and at most one ByteLevel and one Metaspace. A pre-tokenizer
-// makes at most 16 bytes a byte of text, holds one piece of each step, and passes it on at once.
+// makes at most 16 bytes a byte of text, holds one piece of each step, and passes it on immediately.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-constexpr size_t kMostSteps = 64;                      ///< of the normalizers, and of the pre-tokenizers, of a file
+constexpr size_t kMostSteps = 64;                      ///< for the normalizers of a file, and for its pre-tokenizers
 constexpr std::string_view kLowLine = "\xe2\x96\x81";  ///< U+2581, which represents a space
 
 /// Properties of all steps together, for cutting long texts (Tokenizer::last_cut).
