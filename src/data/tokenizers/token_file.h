@@ -29,8 +29,8 @@ namespace plimsoll {
 /// A token file, open for reading. Any number of threads may read it.
 class TokenFile {
  public:
-  /// Maps the file and checks its trailer against its size. Throws UserError (its remedy: delete the file, it is made
-  /// again) if the file is truncated or no token file of this version.
+  /// Maps the file and checks its trailer against its size. Throws UserError if the file is truncated or no token file
+  /// of this version; the message says to delete the file, because the next run writes it again.
   explicit TokenFile(const std::filesystem::path& file);
   ~TokenFile();
   TokenFile(TokenFile&& other) noexcept;
