@@ -21,7 +21,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The exchange of the host that a DeviceExchange owns, on one that a test owns.
+/// A host exchange that a DeviceExchange owns, on one that a test owns.
 class BorrowedExchange final : public Exchange {
  public:
   explicit BorrowedExchange(Exchange& host) : host_(host) {}
@@ -89,7 +89,7 @@ TEST_P(DeviceExchangeOf, CopiesOfAnyTypeAreWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceExchangeOf, testing::Values(1, 2, 3, 4, 8));
 
-// The parts of all ranks together are more than the landing places hold.
+// The parts of all ranks together are larger than the landing buffers.
 TEST(DeviceExchange, LargeSumsComeInPieces) {
   EXPECT_THAT(run_devices(3,
                           [](Exchange& e, FakeDeviceGroup& group) {
@@ -102,7 +102,7 @@ TEST(DeviceExchange, LargeSumsComeInPieces) {
               Each(""));
 }
 
-// Operators of the executor get what they allocate from the planned workspace.
+// Operators of the executor allocate from the planned workspace.
 TEST(DeviceExchange, LandingPlacesAreLimited) {
   EXPECT_EQ(ops::device_landing_bytes(1), (64 << 10) + 256);
   EXPECT_EQ(ops::device_landing_bytes(1 << 20), (1 << 20) + (64 << 10));

@@ -64,7 +64,7 @@ TEST_F(GgufTest, ReadsMetadataAndTensors) {
   EXPECT_EQ(source->tensors().at("vector").dtype, DType::float16);
 }
 
-// What gguf 0.17's own dequantize makes of blocks with these bytes.
+// Values of gguf 0.17's own dequantize for blocks with these bytes.
 TEST_F(GgufTest, TakesBlocksApartAsGgmlDoes) {
   struct Case {
     GgmlType type;

@@ -103,7 +103,7 @@ TEST_F(MetricsLogTest, ResumingDropsALineThatACrashCutShort) {
   put("{\"step\":1}\n{\"step\":2,\"lo");
   { MetricsLog log(path_, 5); }
   EXPECT_EQ(get(), "{\"step\":1}\n");
-  put("{\"step\":1}\n{\"step\":2}");  // whole but for its end
+  put("{\"step\":1}\n{\"step\":2}");  // whole except for its end
   { MetricsLog log(path_, 5); }
   EXPECT_EQ(get(), "{\"step\":1}\n{\"step\":2}\n");
 }

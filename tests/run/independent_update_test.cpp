@@ -1,5 +1,5 @@
-// Whole steps of a small model against libtorch's clipping and optimizers in double precision (reference.h). The
-// equality tests compare planned training with the project's own update, and cannot notice an error in it.
+// Tests whole steps of a small model against libtorch's clipping and optimizers in double precision (reference.h). The
+// equality tests compare planned training with the project's own update, and cannot detect an error in it.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>

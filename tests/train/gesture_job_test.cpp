@@ -1,4 +1,4 @@
-// Gestures from their files to an accuracy, inside the plan.
+// Tests gestures from their files to an accuracy, inside the plan.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

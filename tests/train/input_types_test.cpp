@@ -1,4 +1,4 @@
-// Inputs lie in memory in the type that the step computes in, and are cast on the host.
+// Tests that inputs are in memory in the type that the step computes in, and are cast on the host.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>

@@ -1,4 +1,4 @@
-// Plan targets of several ranks.
+// Tests plan targets of several ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The update operators against the plain reference, in every format.
+// Tests the update operators against the plain reference, in every format.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -265,7 +265,7 @@ TEST(UpdateOps, DoNotDependOnTheThreadsAndRepeat) {
   }
 }
 
-// Of a chunk or of a few elements, first or last: the numbers are the same.
+// For a chunk or for a few elements, first or last, the numbers are the same.
 TEST(UpdateOps, AnElementDoesNotDependOnItsNeighbours) {
   torch::manual_seed(8);
   for (const Method& method : methods()) {

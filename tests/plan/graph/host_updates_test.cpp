@@ -1,4 +1,4 @@
-// Updates that run on the host: which copies of operands on the device they get, and when these are renewed.
+// Tests updates that run on the host: their copies of operands on the device, and the renewal of these copies.
 #include "plan/graph/host_updates.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ TEST(HostUpdates, MayRunOnTheHostUnderTheseConditions) {
   const auto buffer = [](const char* name, auto&& change) {
     return updates_on_the_host([&](TraceText& text) { change(text.trace.buffers[text[name]]); });
   };
-  // Each of these changes takes the update of `w` away.
+  // Each of these changes prevents the update of `w` from running on the host.
   EXPECT_EQ(buffer("m", [](Buffer& m) { m.memory = Memory::disk; }), 1);
   EXPECT_EQ(buffer("g", [](Buffer& g) { g.memory = Memory::disk; }), 1);  // read only
   EXPECT_EQ(buffer("m", [](Buffer& m) { m.memory = Memory::device; }), 1);
