@@ -34,8 +34,8 @@ class SampleSource {
   /// Returns samples [first, first + count) of `order`, whose count is samples(split).
   virtual Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const = 0;
 
-  /// Returns the baselines on held-out samples, computed from training samples by their numbers; may take seconds.
-  /// Returns none if the source has none.
+  /// Returns the baselines on the held-out samples with these numbers, computed from the training samples; may take
+  /// seconds. Returns none if the source has none.
   virtual std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const { return {}; }
   /// Returns baselines() and those that learn from what a run has read: the training samples order.index(0) to
   /// order.index(trained - 1), counted over all epochs.

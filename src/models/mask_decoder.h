@@ -1,6 +1,6 @@
 // Declares the decoder from image features and prompt tokens to a mask, as in SAM (Kirillov et al. 2023, "Segment
 // Anything", appendix A). As in HQ-SAM (Ke et al. 2023, "Segment Anything in High Quality"), features of the encoder's
-// first stage are added to the upscaled ones: features of 1/16 alone do not tell where a small object ends.
+// first stage are added to the upscaled ones: features of 1/16 alone do not show the edges of small objects.
 #pragma once
 
 #include <torch/nn/module.h>

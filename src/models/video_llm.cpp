@@ -134,7 +134,7 @@ struct CaptionLoss {
 };
 
 // The mean over a micro batch's tokens would weigh a token by the other captions of its micro batch. A sum divided by
-// the maximum of a batch does not depend on the division into micro batches.
+// the samples' maximum number of tokens does not depend on the division into micro batches.
 CaptionLoss caption_loss(VideoLlmImpl& model, const StepInputs& inputs) {
   CaptionLoss result;
   result.hidden = model.hidden(inputs["frames"], inputs["tokens"]);

@@ -96,7 +96,8 @@ TEST(Links, OfADeviceAreItsOwn) {
   EXPECT_EQ(require_link("bridge", require_device("h100-pcie")).id, "nvlink4-bridge");
   EXPECT_EQ(require_link("nvlink3", require_device("a100-80gb-sxm")).id, "nvlink3");
   EXPECT_EQ(require_link("nvlink", require_device("b200")).id, "nvlink5");
-  EXPECT_EQ(require_link("nvlink5", require_device("a6000")).id, "nvlink5");  // as the question "what if"
+  EXPECT_EQ(require_link("nvlink5", require_device("a6000")).id, "nvlink5");  // for what-if questions, although it has
+                                                                              // no such link
   EXPECT_THAT(message_of([] { require_link("nvlink", require_device("rtx4090")); }),
               AllOf(HasSubstr("RTX 4090 has no NVLink"), HasSubstr("pcie4-x16")));
   EXPECT_THAT(message_of([] { require_link("bridge", require_device("h100-sxm")); }), HasSubstr("no NVLink bridge"));

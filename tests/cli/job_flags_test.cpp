@@ -33,7 +33,7 @@ class JobFlags : public CliTest {
     CLI::App app;
     cli::JobFlags job_flags;
     job_flags.add_to(app);
-    std::ranges::reverse(flags);  // as CLI11 parses them
+    std::ranges::reverse(flags);  // CLI11 parses from the end
     app.parse(flags);
     return job_flags.overrides();
   }
@@ -145,7 +145,7 @@ TEST_F(JobFlags, ReachTheJob) {
   EXPECT_THAT(said({"--image-size", "96"}), HasSubstr("model.image_size"));
   std::filesystem::create_directory(folder() / "elsewhere");
   EXPECT_EQ(run({"plan", "job.yaml", "--data-root", "."}).exit_code, 0);
-  EXPECT_NE(run({"train", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // of a file without the text
+  EXPECT_NE(run({"train", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // the text is in another folder
   const json saving = choices({"--recipe", "saving"});
   EXPECT_EQ(saving["precision"], "bf16-true");
   EXPECT_GT(planned({"--no-gradient-checkpointing"}), planned({"--gradient-checkpointing"}));

@@ -178,7 +178,7 @@ TEST_F(Screens, WiderTerminalsAreUsed) {
   EXPECT_THAT(run(hot).out, HasSubstr("\n  float32["));  // a pipe has lines enough for all operands
 }
 
-// As many kinds of ops as a terminal shows at a time.
+// The trace has the largest number of kinds of ops that a terminal shows at a time.
 TEST_F(Screens, HotOpsFillTheTerminalAndNoMore) {
   for (const unsigned short lines : {24, 30}) {
     const std::string text = show({"trace", "job.yaml", "--hot", "--measure", "0"}, 80, lines).text;

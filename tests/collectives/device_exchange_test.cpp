@@ -49,7 +49,7 @@ DeviceExchangeParts parts_of(Exchange& host, const std::shared_ptr<DeviceGroup>&
   DeviceExchangeParts parts;
   parts.host = std::make_unique<BorrowedExchange>(host);
   parts.group = group;
-  parts.device = c10::kCPU;  // of the fake
+  parts.device = c10::kCPU;  // device of the fake
   parts.wait = [](const c10::intrusive_ptr<c10d::Work>& work) {
     try {
       if (work->wait(std::chrono::seconds(30))) return;

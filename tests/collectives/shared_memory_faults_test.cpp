@@ -30,7 +30,7 @@ std::vector<std::string> with_misdeed(const std::function<void(Exchange&)>& misd
       }
       error = timed_error([&] { exchange->reduce_scatter(sum, source, true); });
     }
-    exchange->fail(error);  // as a program that ends with an error
+    exchange->fail(error);  // exits like a program that ends with an error
     return error;
   });
 }

@@ -163,8 +163,8 @@ T __ldg(const T* from) {
   return *from;
 }
 
-// One rounding for each operation, never joined into a multiply-add: x86-64's baseline has no multiply-add, and nvcc
-// makes them unless it is told as here.
+// One rounding for each operation, never joined into a multiply-add. x86-64's baseline has no multiply-add; nvcc makes
+// them unless such functions are used.
 inline float __fmul_rn(float a, float b) {
   return a * b;
 }

@@ -52,7 +52,7 @@ TEST(Moves, AnyPermutationKeepsEveryByte) {
     SCOPED_TRACE(round);
     std::vector<int64_t> units(1 + random() % 14);
     for (int64_t& each : units) each = static_cast<int64_t>(random() % 13);
-    // What stays in one arena keeps its order in a plan; here it need not.
+    // A plan keeps the order of ranges that stay in one arena; this test does not.
     const bool in_order = round % 2 == 0;
     const std::vector<int64_t> from = places(random, units, in_order), to = places(random, units, in_order);
     for (std::byte& each : arenas->bytes) each = static_cast<std::byte>(random());

@@ -160,7 +160,7 @@ TEST(TinyVit, ComputesWhatItsArchitectureSays) {
   }
 }
 
-// As in TinySAM and MobileSAM: names and sizes of some of its tensors, and the number of parameters.
+// Names and sizes of some tensors, and the number of parameters, are those of TinySAM and MobileSAM.
 TEST(TinyVit, HasThePublishedNames) {
   ImageEncoderConfig config;
   config.widths = {64, 128, 160, 320};

@@ -33,7 +33,7 @@ inline double tolerance(at::ScalarType type) {
   }
 }
 
-/// Expects |got - want| <= tolerance * max(largest of want, least_scale) for all elements, and no NaN.
+/// Expects `|got - want| <= tolerance * max(largest of want, least_scale)` for all elements, and no NaN.
 inline void expect_close(const at::Tensor& got, const at::Tensor& want, double tolerance, const std::string& what,
                          double least_scale = 1e-6) {
   ASSERT_TRUE(got.defined()) << what;

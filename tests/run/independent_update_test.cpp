@@ -65,7 +65,7 @@ struct Run {
   OptimizerConfig optimizer;
   double max_grad_norm = kNoClipping;
   std::vector<int64_t> micro_batches = {kSamples};   ///< samples of each
-  std::vector<double> weights = {1, 1, 1, 1, 1, 1};  ///< of the losses, by step
+  std::vector<double> weights = {1, 1, 1, 1, 1, 1};  ///< factors of the losses, by step
   Choice update_in_backward = Choice::automatic;
 };
 

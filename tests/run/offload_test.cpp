@@ -260,7 +260,7 @@ TEST(OffloadDisk, StateOnDiskIsThatOfEager) {
       decoder_step(config, 2, 64), options, [] { return token_batch(2, 64, 512); }, 3, 2);
 }
 
-// As on a disk that is full: before the first step, and with nothing left behind.
+// The disk is full: the error comes before the first step, and nothing is left behind.
 TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
   const TempFolder folder;
   TrainingOptions options;

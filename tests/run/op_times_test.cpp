@@ -160,7 +160,7 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   read.load(file);
   EXPECT_EQ(read.size(), times.size());
   EXPECT_EQ(read.contradicted(trace), times.contradicted(trace));
-  others.load(file);  // of another number of threads
+  others.load(file);  // measured with another number of threads
   EXPECT_EQ(others.size(), 0u);
   for (const char* text :
        {"", "[]", "{\"machine\": 3}", "{\"times\": {}", "{\"machine\":\"x\",\"threads\":1,\"times\":[1]}"}) {

@@ -26,7 +26,7 @@ StandInHostMemory::Answer in_turn(std::vector<int64_t> answers) {
 class AdaptTest : public ::testing::Test {
  protected:
   AdaptTest() {
-    job_.data.sequence_length = 64;  // so that activations count
+    job_.data.sequence_length = 64;  // long enough that activations matter
     job_.batch_size = 8;
     job_.micro_batch_size.reset();
     job_.gradient_accumulation_steps.reset();
@@ -176,7 +176,7 @@ TEST_F(AdaptTest, AnExplicitBudgetIsNotChanged) {
   EXPECT_THAT(refusal(least_ / 2), HasSubstr("the job needs at least " + format_bytes_up(least_)));
   EXPECT_THAT(watcher_.replans, SizeIs(0));
   EXPECT_THAT(watcher_.steps, SizeIs(0));
-  job_.budget.device = parse_bytes(lower);  // as in the message
+  job_.budget.device = parse_bytes(lower);  // text as in the message
   EXPECT_EQ(refusal(little), "trained");
 }
 

@@ -62,7 +62,7 @@ TEST(Examples, TheLargestAutoencoderFitsOneCard) {
   PlanTarget target = target_of(*find_device("a6000"));
   EXPECT_NEAR(static_cast<double>(*target.budget.device), 47.4 * static_cast<double>(GiB),
               0.05 * static_cast<double>(GiB));
-  // As in `plimsoll plan --gpu a6000`: with host memory if the job has some.
+  // The options are those of `plimsoll plan --gpu a6000`: with host memory if the job has some.
   target.budget.host = job.budget.host;
   target.budget.disk = job.budget.disk;
   target.budget.device = std::min(*target.budget.device, *job.budget.device);

@@ -110,7 +110,7 @@ class GroupUpdates : public ::testing::TestWithParam<std::tuple<std::string, Pre
     options_.precision = std::get<1>(GetParam());
     options_.threads = 2;
   }
-  bool groups() const { return options_.optimizer.name != "adafactor"; }  // whose updates need scratch
+  bool groups() const { return options_.optimizer.name != "adafactor"; }  // updates of adafactor need scratch
 
   void expect_grouped(const GroupedRun& run, int64_t least) const {
     EXPECT_EQ(find_fault(run.plan), "");

@@ -102,7 +102,7 @@ TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
   Job alone = with(job, lean_choices(job).back());
   alone.budget.device = 1;
   job.budget.device = plan_job(alone).plan.minimum_budget_bytes;
-  job.scheduler.name = "constant";  // whose course does not depend on max_steps
+  job.scheduler.name = "constant";  // its course does not depend on max_steps
   job.checkpoint.directory = folder_ / "run";
   job.max_steps = 3;
   Watcher watcher;

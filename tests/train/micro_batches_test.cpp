@@ -110,7 +110,7 @@ TEST_F(MicroBatchesTest, EvaluatesEveryWindowOnceAndFillsUpWithRowsThatDoNotCoun
 
 TEST_F(MicroBatchesTest, EvaluatesNoMoreThanAskedFor) {
   Job job = tiny_job(folder_, 8, /*validation=*/5);
-  job.eval_batches = 1;  // of batch_size 4
+  job.eval_batches = 1;  // a batch of batch_size 4
   EXPECT_EQ(open(job).evaluation_batches(), 2);
 }
 

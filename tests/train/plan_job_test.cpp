@@ -358,7 +358,7 @@ TEST_F(PlanJobTest, SaysWhichScratchIsAnEstimate) {
   EXPECT_THAT(reasons_of(estimated), HasSubstr("planning measures matmuls of at most 1 B,"));
   EXPECT_THAT(estimated.settings.reasons, Contains(Field(&Reason::decision, "not measured")));
 
-  target.measuring = nullptr;  // as a run plans
+  target.measuring = nullptr;  // the settings of a run
   const PlannedJob measured = plan_job(job, target);
   EXPECT_THAT(reasons_of(measured), Not(HasSubstr("not measured")));
   // The plan has the measured figure from here on.
@@ -370,7 +370,7 @@ TEST_F(PlanJobTest, SaysWhichScratchIsAnEstimate) {
 
 TEST_F(PlanJobTest, WithoutTimeNoOpIsTried) {
   Job job = tiny_job(folder_);
-  job.threads = 5;  // as above: its estimates are used by no other test
+  job.threads = 5;  // same as above: its estimates are used by no other test
   PlanTarget target = target_of(job);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
   const PlannedJob planned = plan_job(job, target);

@@ -176,7 +176,7 @@ TEST_F(ResumeTest, TheMetricsGoOnWithoutAGapOrADouble) {
   Job ahead = job;
   ahead.checkpoint.every_n_steps = 2;
   train_until(ahead, 5);
-  // As after a crash in step 6: the last checkpoint is that of step 4, the metrics have step 5.
+  // The state after a crash in step 6: the last checkpoint is that of step 4, the metrics have step 5.
   std::filesystem::remove(checkpoint("run", 5));
   train(job);
   std::vector<int64_t> steps;

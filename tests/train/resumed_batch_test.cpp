@@ -14,7 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kWindows = 40;  // of an epoch
+constexpr int64_t kWindows = 40;  // windows of an epoch
 
 int64_t epoch_of(int64_t position) {
   return position / kWindows;

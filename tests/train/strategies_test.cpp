@@ -18,7 +18,7 @@ struct Plans {
   int64_t needs_2 = 10 * GiB, needs_3 = 2 * GiB;
   double seconds_2 = 1, seconds_3 = 2, seconds_mixed = 1.5;
   bool recomputes_2 = false, exchanges_overlap = false;
-  std::vector<double> parts;  // of the planned jobs
+  std::vector<double> parts;  // one for each planned job
 
   PlannedJob choose(int64_t budget, Strategy strategy = Strategy::automatic) {
     Job job;

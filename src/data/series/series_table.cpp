@@ -155,7 +155,7 @@ class Reader {
   bool open_ = false, any_ = false;
   std::string name_, label_text_, wrong_;
   std::vector<float> values_;
-  size_t bytes_ = 0;  // of the values of all series
+  size_t bytes_ = 0;  // bytes of the values of all series
   int64_t first_line_ = 0;
   double last_time_ = 0;
 };

@@ -201,7 +201,7 @@ class SliceSamples final : public SampleSource {
   SliceShape shape_;
   double augment_;
   uint64_t seed_;
-  std::vector<SlicePrompt> prompts_;  // of each structure
+  std::vector<SlicePrompt> prompts_;  // one for each structure
   std::vector<LabelledVolume> volumes_;
   std::vector<Sample> train_, held_out_;
   std::vector<std::string> skipped_;

@@ -28,8 +28,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // of a line
-constexpr int64_t kMostVoxels = int64_t{1} << 26;     // of a volume: 406 x 406 x 406
+constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // cells of a line
+constexpr int64_t kMostVoxels = int64_t{1} << 26;     // voxels of a volume: 406 x 406 x 406
 
 std::vector<std::string_view> cells_of(std::string_view line) {
   constexpr std::string_view blanks = " \t\r";

@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int kPenalties = 13;
-constexpr int64_t kParts = 5;  // of a single run
+constexpr int64_t kParts = 5;  // parts of a single run
 
 double penalty_of(int number) {
   return std::pow(10.0, -2 + 0.5 * number);

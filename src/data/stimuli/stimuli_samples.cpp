@@ -319,9 +319,9 @@ class StimuliSamples final : public SampleSource {
   StimuliShape shape_;
   FmriSeries series_;
   StimulusLabels labels_;
-  std::vector<std::vector<float>> vectors_;     // of each label
+  std::vector<std::vector<float>> vectors_;     // one for each label
   StimulusFeatures words_, sounds_, pictures_;  // read from files of computed features
-  std::vector<char> usable_;                    // of each volume
+  std::vector<char> usable_;                    // for each volume
   Volumes begin_;                               // for each volume, the first volume of its run
   Volumes train_, held_out_;
   double seconds_ = 0;  // seconds from volume to volume

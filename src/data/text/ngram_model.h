@@ -1,13 +1,13 @@
 // Declares a language model that counts: n-grams with interpolated modified Kneser-Ney smoothing.
 //
-// Source of the formulas: Chen and Goodman, "An empirical study of smoothing techniques for language modeling"
-// (Harvard TR-10-98, 1998), section 3. For a context c of k - 1 tokens and c' without its first token:
+// Source of the formulas: Chen and Goodman, "An empirical study of smoothing techniques for language modeling" (Harvard
+// TR-10-98, 1998), section 3. For a context c of k - 1 tokens and c' without its first token:
 //
 //     P(w | c) = max(0, n(c w) - D(n(c w))) / n(c) + (D1 N1(c) + D2 N2(c) + D3 N3(c)) / n(c) * P(w | c')
 //
-// n of the highest order counts occurrences; n of a lower order counts the different tokens that stand before.
-// N1, N2 and N3 are the tokens that follow c once, twice, and at least three times. Below the first order each token
-// has the same probability.
+// n of the highest order counts occurrences; n of a lower order counts the different tokens before the n-gram. N1, N2
+// and N3 are the tokens that follow c once, twice, and at least three times. Below the first order each token has the
+// same probability.
 #pragma once
 
 #include <cstddef>

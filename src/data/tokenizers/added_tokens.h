@@ -34,7 +34,7 @@ class AddedTokenFinder {
  public:
   struct Sought {
     AddedToken token;
-    std::string content;  ///< the text that stands for the token; a token with an empty content is not found
+    std::string content;  ///< the text of the token; a token with an empty content is not found
   };
 
   AddedTokenFinder() = default;
@@ -47,7 +47,7 @@ class AddedTokenFinder {
 
  private:
   std::vector<AddedToken> tokens_;
-  TokenTrie trie_;                  // of contents; values are indices into tokens_
+  TokenTrie trie_;                  // finds contents; values are indices into tokens_
   std::array<bool, 256> begins_{};  // true for each first byte of a content
 };
 

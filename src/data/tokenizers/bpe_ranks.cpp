@@ -179,7 +179,7 @@ BpeRanks BpeRanks::of_tokens(std::vector<std::string> tokens, const std::string&
 }
 
 void BpeRanks::merge(std::string_view piece, std::vector<int32_t>& out) const {
-  // A part is named by the position of its first byte; end[p] is where it ends, 0 once a merge has taken it up.
+  // A part is named by the position of its first byte; end[p] is its end, 0 once a merge has absorbed it.
   struct Candidate {
     int32_t rank;
     std::size_t left, end;  // the bytes of the pair; stale if no pair of parts begins and ends there any more

@@ -26,7 +26,7 @@ class BpeRanks {
   /// tokens. Throws UserError that names the file and the faulty line.
   static BpeRanks read(const std::filesystem::path& file);
 
-  /// Reads them from text; `name` stands for the file in messages.
+  /// Reads them from text; messages call the file `name`.
   static BpeRanks parse(std::string_view text, const std::string& name);
 
   /// Makes ranks from tokens in order of rank, as other programs store them. An empty token occurs in no text. Single

@@ -15,8 +15,9 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kLongestPattern = 16384;
-constexpr uint32_t kMaxSteps = 10'000'000;    // of any attempt; a run of n spaces takes up to n in Llama 3's pattern
-constexpr uint32_t kMaxHeapKib = 256 * 1024;  // of the interpreter
+constexpr uint32_t kMaxSteps = 10'000'000;    // steps of any attempt; a run of n spaces takes up to n in Llama 3's
+                                              // pattern
+constexpr uint32_t kMaxHeapKib = 256 * 1024;  // heap of the interpreter
 // Steps of an attempt that is not timed. A step may scan the whole text, so a long text gets fewer steps.
 constexpr uint32_t kMinQuickSteps = 32, kMaxQuickSteps = 2'000;
 constexpr size_t kMaxQuickBytes = size_t{1} << 28;

@@ -16,7 +16,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostMerges = size_t{1} << 24;
-constexpr size_t kMostParts = size_t{1} << 31;  // of a piece: positions are numbers of 32 bits
+constexpr size_t kMostParts = size_t{1} << 31;  // parts of a piece: positions are numbers of 32 bits
 constexpr int64_t kLongestWord = 1000;  // characters of a word that WordPiece encodes: its effort grows with their
                                         // square
 constexpr size_t kLongestMark = 64;     // bytes of the mark of a token's position in a word: each character may get one
@@ -75,7 +75,7 @@ class BytePairs final : public SubwordModel {
         parts.push_back(id);
         continue;
       }
-      // As in the package, bytes are added before a pending unknown token.
+      // Bytes are added before a pending unknown token, as in the package.
       if (in_bytes(letter, parts)) continue;
       if (unknown_ < 0) continue;  // without an unknown token the character is left out
       if (!fuse_unknown_) flush();
@@ -129,7 +129,7 @@ class BytePairs final : public SubwordModel {
       if (a < 0 || b < 0 || made < 0)
         fields.refuse(fmt::format("merge {} of {} and {} is not of tokens to a token of the vocabulary", rank,
                                   in_quotes(left), in_quotes(right)));
-      merges_[key(a, b)] = {rank++, made};  // of two equal merges the later is valid, as in the package
+      merges_[key(a, b)] = {rank++, made};  // the later of two equal merges is valid, as in the package
     }
   }
 

@@ -455,7 +455,7 @@ TEST_F(PlanCommand, ElsewhereAreTheGradientsThatAreSaidToBe) {
   EXPECT_GT(elsewhere, 0);
 }
 
-// As under ulimit -f: reported, and not ended by the signal.
+// The error is reported under ulimit -f too, and the program is not ended by the signal.
 TEST_F(PlanCommand, AFileOverTheLimitIsToldAsAFailure) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

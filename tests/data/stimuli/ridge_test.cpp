@@ -60,7 +60,7 @@ TEST(RidgeCoordinates, KeepDotProductsWithTheFittedRows) {
       double wanted = 0, got = 0;
       for (int64_t i = 0; i < width; ++i) wanted += double{table[a * width + i]} * table[b * width + i];
       for (int64_t i = 0; i < 4; ++i) got += (*coordinates)[a * 4 + i] * (*coordinates)[b * 4 + i];
-      EXPECT_NEAR(got, wanted, 1e-2) << a << " " << b;  // of about 300
+      EXPECT_NEAR(got, wanted, 1e-2) << a << " " << b;  // the products are about 300
     }
   EXPECT_FALSE(ridge_coordinates(table, width, fitted, 3).has_value());
   EXPECT_TRUE(ridge_coordinates(std::vector<float>(60), 3, 20, 4)->empty());
@@ -172,7 +172,7 @@ TEST(RidgePrediction, ChoosesALargerPenaltyForNoisierValues) {
 
 TEST(RidgePrediction, OfOneRunLeavesFifthsOut) {
   RidgeSamples samples = samples_of(5, 2, 1, 8);
-  const auto by_runs = ridge_prediction(samples);  // of 12 samples, as the fifths are
+  const auto by_runs = ridge_prediction(samples);  // each run has 12 samples, as each fifth has
   samples.run.assign(60, 3);
   const auto by_fifths = ridge_prediction(samples);
   ASSERT_TRUE(by_runs.has_value() && by_fifths.has_value());

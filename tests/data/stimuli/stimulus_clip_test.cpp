@@ -62,7 +62,7 @@ TEST_F(StimulusClipTest, SoundKeepsToTheBudgetOfData) {
 TEST_F(StimulusClipTest, WhatIsKeptIsCheckedToTheBit) {
   open();
   const std::string whole = get_file(cached());
-  uint64_t header = 0;  // of names and sizes; its description of the tensors is checked against the grid
+  uint64_t header = 0;  // hash of names and sizes; its description of the tensors is checked against the grid
   std::memcpy(&header, whole.data(), sizeof header);
   for (size_t at = sizeof header + header; at < whole.size(); at += 7) {
     std::string damaged = whole;

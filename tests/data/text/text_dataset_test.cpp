@@ -140,7 +140,7 @@ TEST_F(TextDatasetTest, TokenisesAgainWhatHasChanged) {
   progress_of(config({file}, 2), *bytes_);
   put_file(file, "less");
   EXPECT_EQ(TextDataset(config({file}, 2), *bytes_).tokens(Split::train), 5);
-  // As long as before, but changed at another time.
+  // The file has the same length, but was changed at another time.
   put_file(file, "more");
   std::filesystem::last_write_time(file, std::filesystem::last_write_time(file) + std::chrono::hours(1));
   EXPECT_EQ(window_of(TextDataset(config({file}, 2), *bytes_), Split::train, 0).first[0], 'm');

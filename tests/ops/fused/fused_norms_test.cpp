@@ -105,7 +105,7 @@ TEST(FusedNorms, LeavesOtherGradients) {
   ASSERT_TRUE(is_pair(backward(x, dx), add(grad, dx, view(3))));
   ASSERT_TRUE(is_pair(backward(x, dx), add(grad, dx, dx)));
   EXPECT_FALSE(is_pair(backward(x, dx), add(dx, dx, view(3))));         // the op's own result
-  EXPECT_FALSE(is_pair(backward(x, dx), add(grad, view(4), view(3))));  // of neither
+  EXPECT_FALSE(is_pair(backward(x, dx), add(grad, view(4), view(3))));  // adds the result of neither
   EXPECT_FALSE(is_pair(backward(x, dx), add(grad, dx, x)));             // over what is read by the row
   EXPECT_FALSE(is_pair(add(grad, dx, view(3)), backward(x, dx)));
   EXPECT_FALSE(is_pair(backward(x, dx), norm(dx)));

@@ -124,7 +124,7 @@ TEST(ProductScratch, OperandsTakeNoMemory) {
       right{kNoBuffer, DType::float32, 0, {1 << 10, 4}, {4, 1}},
       result{kNoBuffer, DType::float32, 0, {1 << 17, 4}, {4, 1}};
   measured_product_scratch({left, right, result}, 1);
-  EXPECT_LT(most_resident_bytes() - before, 128 * MiB);  // of 512
+  EXPECT_LT(most_resident_bytes() - before, 128 * MiB);  // one of 512
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ TEST(HostUpdates, NoOtherUpdateTouchesTheBuffersThatAnUpdateOnTheHostWrites) {
   EXPECT_EQ(count("u - w,m <- g\nu - v,n <- h w\n"), 1);            // `w` is read by the update of `v`
   EXPECT_EQ(count("u - w,m <- g\nu - w <- h\nu - v,n <- h\n"), 1);  // `w` has an update of two ops
   EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h\n"), 2);            // a gradient may be overwritten by its last reader
-  EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h g\n"), 1);          // but not if another update reads it
+  EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h g\n"), 1);          // only one, because another update reads it
 }
 
 }  // namespace

@@ -225,7 +225,7 @@ TEST(RecomputeSearch, IsExactOnSmallGraphs) {
       limits += answer->cost > 0;
     }
   }
-  EXPECT_GT(limits, 50);  // those for which a value had to be recomputed
+  EXPECT_GT(limits, 50);  // limits at which a value had to be recomputed
 }
 
 // The bound is below every choice, found by the search or not.

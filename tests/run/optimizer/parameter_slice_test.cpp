@@ -169,7 +169,7 @@ TEST(ParameterSlice, UpdatesOfSlicesHaveTheBitsOfTheUpdateOfTheWhole) {
 }
 
 struct SlicedStepResult {
-  std::vector<at::Tensor> values;  // of each parameter: the whole, or the slice if it is sliced
+  std::vector<at::Tensor> values;  // for each parameter the whole, or the slice if it is sliced
   at::Tensor norm, skipped;
 };
 
