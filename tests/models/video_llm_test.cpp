@@ -99,7 +99,7 @@ TEST(VideoLlm, LossAndMetricsAreThoseOfTheLogits) {
   EXPECT_NEAR(evaluation.loss.item<double>(), nats / (2 * kText), 1e-5);
 }
 
-// The text does not see what comes after it, but every frame; the encoder tells where in a picture something is.
+// The text does not see the text after it, but every frame; the encoder tells the position of an object in a picture.
 TEST(VideoLlm, TheTextSeesTheVideo) {
   torch::manual_seed(4);
   const Step step = video_llm_step(small_video_llm(), kFrames, kText, 1);

@@ -22,7 +22,7 @@ constexpr CpuCapability kAll[] = {CpuCapability::baseline, CpuCapability::avx2, 
 PLIMSOLL_VARIANTS(float, multiplied_and_subtracted, (float a, float b), (a, b), { return a * a - b; })
 #pragma GCC pop_options
 
-// One rounding where there are fused multiplications and additions, two where there are none.
+// One rounding with fused multiplications and additions, two without.
 TEST(KernelVariants, TheOneAskedForRuns) {
   const float a = 1 + 0x1p-12f, b = 1 + 0x1p-11f;
   for (const CpuCapability asked : kAll) {

@@ -132,7 +132,7 @@ TEST_F(MetricsLogTest, WhatCannotBeOpenedIsNamed) {
   EXPECT_THAT(failure([&] { MetricsLog log(folder_, 3); }), HasSubstr("directory"));
 }
 
-// A limit on the size of files stands for the full disk.
+// A limit on the size of files replaces the full disk.
 TEST_F(MetricsLogTest, AFullDiskLeavesWholeLines) {
   MetricsLog log(path_);
   log.write(1, {});

@@ -178,7 +178,7 @@ TEST(PlanPage, BuffersComeBackFromTheirArrays) {
 TEST(PlanPage, TheSmallestAreLeftOutAndCounted) {
   const Plan plan = large_plan(100, 500);
   const PageBuffers buffers = page_buffers(plan, 25, 40);
-  // A resident of the peak is drawn even where larger ones have taken the room.
+  // A resident of the peak is drawn even if larger ones have taken the room.
   EXPECT_EQ(buffers.residents.size(), 25u);
   EXPECT_EQ(buffers.drawn.size() + buffers.left_out, 500u);
   EXPECT_LE(buffers.drawn.size(), 40u + 25u);

@@ -51,7 +51,7 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
   const auto& [precision, overlap] = GetParam();
   TrainingOptions options;
   options.precision = precision;
-  options.threads = 1;  // kernels of several wait for one another where cores are shared
+  options.threads = 1;  // kernels of several wait for one another on shared cores
   options.accumulate = true;
   options.cost.copies_overlap = overlap;
   options.cost.overhead_seconds = 1e-7;  // a slow device with a fast link: offload is cheap

@@ -137,7 +137,7 @@ TEST_P(GroupUpdates, AreTheUpdatesOneByOne) {
 }
 
 TEST_P(GroupUpdates, AreSoInEveryFormat) {
-  options_.threads = 1;  // kernels of two wait for one another where other tests compute
+  options_.threads = 1;  // kernels of two wait for one another while other tests compute
   options_.accumulate = true;
   options_.max_grad_norm = 0;
   for (const StateDtype state : {StateDtype::bfloat16, StateDtype::bits8, StateDtype::bits4}) {

@@ -93,7 +93,7 @@ Job small_job(Precision precision) {
   return job;
 }
 
-// The threads that prepare batches cast them, to the bits that libtorch's cast gives.
+// The threads that prepare batches cast them, to the bits of libtorch's cast.
 TEST(InputTypes, BatchesComeInTheStepsType) {
   const Job wide_job = small_job(Precision::fp32_true), narrow_job = small_job(Precision::bf16_true);
   const auto batches_of = [](const Job& job) {

@@ -31,7 +31,7 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
     for (int i = 0; i < 2 * kSteps; ++i) batches_.push_back(shape_.batch());
     options_.precision = std::get<1>(GetParam());
     options_.gradient_checkpointing = std::get<2>(GetParam());
-    options_.threads = 1;  // kernels of several wait for one another where cores are shared
+    options_.threads = 1;  // kernels of several wait for one another on shared cores
   }
 
   SweepRun train(std::optional<int64_t> budget, int micro = 1) {

@@ -113,7 +113,7 @@ TEST(SeriesSamples, DrawVectorsBySeedEpochAndSeriesAlone) {
     EXPECT_EQ(vectors_of(batch), vectors_of(batch_of(*twin, Split::train, position, 1)));
   }
   EXPECT_GT(drawn.size(), 30u);
-  // A batch of several is what its samples are apart.
+  // A batch of several samples equals its samples read separately.
   const std::vector<float> both = vectors_of(batch_of(*source, Split::train, 7, 2, true));
   std::vector<float> apart = vectors_of(batch_of(*source, Split::train, 7, 1, true));
   const std::vector<float> second = vectors_of(batch_of(*source, Split::train, 8, 1, true));

@@ -32,7 +32,7 @@ class TextDatasetTest : public ::testing::Test {
     return config;
   }
 
-  /// The progress of opening it: empty where all was cached.
+  /// Returns the progress of opening it: empty if all was cached.
   std::vector<double> progress_of(const DataConfig& config, const Tokenizer& tokenizer) {
     std::vector<double> fractions;
     TextDataset data(config, tokenizer, [&](double fraction) { fractions.push_back(fraction); });

@@ -48,7 +48,7 @@ TEST(HuggingFaceTokenizer, ByteLevelOnesGiveTextsBack) {
   const auto strings = expected().at("strings").get<std::vector<std::string>>();
   for (const std::string name : {"gpt2", "llama3", "smollm"})
     for (const std::string& text : strings) {
-      if (text.find("<|end") != std::string::npos) continue;  // the mark for the end of a text stands for no bytes
+      if (text.find("<|end") != std::string::npos) continue;  // the mark for the end of a text decodes to no bytes
       const auto tokenizer = tokenizer_of(name);
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << name;
     }

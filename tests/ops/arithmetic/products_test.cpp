@@ -27,7 +27,7 @@ Tensor whole_numbers(at::IntArrayRef sizes, at::ScalarType type) {
   return at::randint(-8, 9, sizes, at::kFloat).to(type);
 }
 
-// The same numbers, lying in memory in another way.
+// Returns the same numbers in another memory layout.
 Tensor laid_out(const Tensor& matrix, int how) {
   switch (how) {
     case 1:  // columns contiguous

@@ -143,7 +143,7 @@ TEST(Attention, CapsItsScores) {
   }
 }
 
-// A window longer than the sequence hides nothing, however long it is said to be.
+// A window longer than the sequence hides nothing, for any length.
 TEST(Attention, AWindowMayBeLongerThanAnySequence) {
   torch::manual_seed(16);
   for (const auto type : kTypes)

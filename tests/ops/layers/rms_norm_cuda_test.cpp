@@ -159,7 +159,7 @@ TEST(CudaRmsNorm, WithSumsGivesTheBitsOfTheOperatorsOneByOne) {
     expect_as_one_by_one(random_rows(37, 72, at::kHalf, extra), random_rows(37, 72, at::kHalf),
                          random_rows(1, 72, at::kFloat)[0], random_rows(37, 72, at::kHalf),
                          random_rows(37, 72, at::kFloat, extra, extra), "a float32 gradient");
-  // Misaligned: one by one, as the rows of the sum that is compared with are where their width is odd.
+  // Misaligned: one by one, as for the rows of the reference sum if their width is odd.
   for (const auto& [extra, shift] : {std::pair{2, 0}, {0, 1}, {5, 3}})
     expect_as_one_by_one(random_rows(37, 71, at::kHalf, extra), random_rows(37, 71, at::kFloat, shift),
                          random_rows(1, 71, at::kFloat)[0], random_rows(37, 71, at::kHalf),

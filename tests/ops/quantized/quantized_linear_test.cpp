@@ -110,7 +110,7 @@ TEST_P(QuantizedLinear, WithDoubleScalesABlockThatIsNotFiniteTakesItsGroupOnly) 
       EXPECT_LT((got - want).norm().item<double>(), 0.15 * want.norm().item<double>());
     }
   }
-  // Not even the mean is left where no block is finite.
+  // Not even the mean is left if no block is finite.
   const Tensor none = torch::full({2, 64}, std::nanf(""));
   EXPECT_TRUE(dequantize_weight(quantize_weight(none, GetParam(), true), 64, at::kFloat).isnan().all().item<bool>());
 }

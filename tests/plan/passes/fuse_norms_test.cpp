@@ -208,10 +208,10 @@ TEST_F(FuseNorms, ASumThatIsReadBetweenIsThereInTime) {
   EXPECT_EQ(names(fused(true)), names(trace_));
 }
 
-// A wait for a copy writes nothing, and yet what it waits for is not there before.
+// A wait for a copy writes nothing, but the copied value does not exist before it.
 TEST_F(FuseNorms, NothingPassesTheCopyOfWhatItReads) {
   only_backward();
-  insert(3, op("other", {}, half(kGradY)));  // the first stays where it is
+  insert(3, op("other", {}, half(kGradY)));  // the first op keeps its position
   EXPECT_THAT(names(fused(true)), ElementsAre("make", "make", "fused: norm_backward, add", "other", "sum"));
   Op wait = op("copy_to_device", {all(kGrad), all(kOut)}, view(kLoss, {}));
   wait.arguments.pop_back();

@@ -155,7 +155,7 @@ TEST_F(FusePointwise, ASingleOpLosesItsScratch) {
   EXPECT_EQ(after.ops[0].workspace_bytes, 0);
 }
 
-// Waiting for the last would keep w alive where most is: only `all` does it.
+// Waiting for the last would keep w live at the peak: only `all` does it.
 TEST_F(FusePointwise, NoMoreBytesAtThePeak) {
   trace_.buffers.push_back({4096, Role::temporary, false, false, "w"});
   trace_.buffers.push_back({65536, Role::temporary, false, false, "large"});

@@ -265,7 +265,7 @@ TEST_F(GroupUpdatesTest, WhatCopiesOrTheHostHasToDoWithStaysWhereItIs) {
                           "copy_to_host"));
 }
 
-// The scalars of all updates go to the host where one of them runs there.
+// The scalars of all updates are copied to the host if one of the updates runs there.
 TEST_F(GroupUpdatesTest, WhatIsOnlyReadMayBeCopiedAway) {
   trace_.buffers[kFree].memory = Memory::host;
   Op start = other({vector_view(kScalar, 1)}, vector_view(kFree, 1), "plimsoll::copy_to_host");

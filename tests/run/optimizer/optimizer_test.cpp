@@ -267,7 +267,7 @@ TEST(Optimizer, LearnsInEveryFormat) {
   }
 }
 
-// The whole update, where one gradient of two is not finite: in 8 bits as well.
+// The whole update, with one of two gradients not finite: in 8 bits as well.
 TEST(Optimizer, SkipsAStepOfEveryKind) {
   const torch::NoGradGuard no_grad;
   for (const char* name : {"adamw", "lion", "sgd", "adafactor", "muon"}) {
