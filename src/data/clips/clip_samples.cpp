@@ -127,7 +127,7 @@ class ClipSamples final : public SampleSource {
 
   const std::vector<Clip>& of(Split split) const { return clips_[split == Split::train ? 0 : 1]; }
 
-  // Each caption once, however many videos have it.
+  // Stores each caption once, for any number of videos with it, and returns its index.
   size_t caption_of(const CaptionedVideo& video, const std::string& prompt, const Tokenizer& tokenizer) {
     const auto [entry, added] = known_captions_.try_emplace(video.caption, captions_.size());
     if (added) captions_.push_back(caption_tokens(tokenizer, prompt, video.caption, shape_.tokens, video.place));

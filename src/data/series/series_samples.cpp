@@ -31,7 +31,7 @@ struct Series {
   int64_t label = 0;
 };
 
-// Memory of a file's series, padded to data.length.
+// Parameters of the upper bound of a file's series in memory, padded to data.length.
 constexpr int64_t kFilledUpFloor = GiB, kFilledUpFactor = 64;
 
 struct Statistics {
@@ -288,7 +288,8 @@ class SeriesSamples final : public SampleSource {
       }
   }
 
-  /// Rounds each coordinate to one of 2^bits steps between its extremes in the training series.
+  /// Returns the order of the vectors along the Hilbert curve. Each coordinate has 2^bits steps between its extremes in
+  /// the training series.
   std::vector<uint32_t> along_the_curve(const Series& series) const {
     std::vector<int64_t> axes = config_.hilbert_axes;
     if (axes.empty())

@@ -42,7 +42,7 @@ class LabelledVolume {
   void image(int64_t slice, int64_t channels, int64_t size, std::span<float> to) const;
   /// Sets 1 for pixels whose nearest voxel belongs to the structure, else 0.
   void mask(int64_t slice, int64_t structure, int64_t size, std::span<uint8_t> to) const;
-  /// Do the same for a slice seen through `view`. Outside of the volume are the least value and no structure.
+  /// Does the same for a slice seen through `view`. Outside of the volume are the least value and no structure.
   void image(int64_t slice, int64_t channels, int64_t size, const SliceView& view, std::span<float> to) const;
   void mask(int64_t slice, int64_t structure, int64_t size, const SliceView& view, std::span<uint8_t> to) const;
   /// Returns the number of pixels of such masks for all `structures`.

@@ -16,9 +16,9 @@ struct TextBaselines {
   double pairs = -1;
 };
 
-/// Counts at most 4 Mi tokens, in windows spread evenly over the training text. Holds 8 bytes for each token of the
-/// vocabulary, and 4 for each pair of a vocabulary of at most 1 024 tokens. `held_out` has at least one window of the
-/// validation split.
+/// Counts at most 4 Mi tokens (at least one window), in windows spread evenly over the training text. Holds 8 bytes for
+/// each token of the vocabulary, and 4 for each pair of a vocabulary of at most 1 024 tokens. `held_out` has at least
+/// one window of the validation split.
 TextBaselines text_baselines(const TextDataset& dataset, const std::vector<int64_t>& held_out);
 
 }  // namespace plimsoll

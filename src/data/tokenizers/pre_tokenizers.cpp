@@ -40,7 +40,7 @@ Behavior behavior_of(const JsonFields& fields, const char* fallback = nullptr) {
   return static_cast<Behavior>(found - words.begin());
 }
 
-/// Joins stretches to pieces as the tokenizers package does, and passes each piece on as soon as its end is known.
+/// A joiner of stretches to pieces, as in the tokenizers package. It passes each piece on as soon as its end is known.
 class Joiner {
  public:
   Joiner(std::string_view text, bool first, Behavior behavior, const PieceVisit& visit)

@@ -30,7 +30,8 @@ std::string without_marks(const std::string& text) {
   });
 }
 
-/// Returns true for a Chinese character of BERT, which is a separate word (as in BERT's tokenizer of the tokenizers package).
+/// Returns true for a Chinese character of BERT, which is a separate word (as in BERT's tokenizer of the tokenizers
+/// package).
 bool is_chinese(int32_t code) {
   constexpr std::array<std::pair<int32_t, int32_t>, 8> ranges = {{{0x4e00, 0x9fff},
                                                                   {0x3400, 0x4dbf},
