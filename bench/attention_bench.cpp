@@ -1,7 +1,7 @@
-// Attention's CPU kernels beside libtorch's flash attention, forward and backward apart, over training shapes. Run it
-// on an idle machine:
-//   OMP_NUM_THREADS=1 attention_bench --benchmark_repetitions=7 --benchmark_enable_random_interleaving=true
-// Where libtorch's operator has no grouped heads or window, it is given the repeated heads and a mask, made beforehand.
+// Measures attention's CPU kernels and libtorch's flash attention, forward and backward separately, over training
+// shapes. Run it on an idle machine:
+//    OMP_NUM_THREADS=1 attention_bench --benchmark_repetitions=7 --benchmark_enable_random_interleaving=true
+// If libtorch's operator has no grouped heads or window, it is given the repeated heads and a mask, made beforehand.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>

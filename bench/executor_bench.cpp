@@ -1,7 +1,8 @@
-// What the executor costs an op beside the op's kernel: segments of ops whose kernels return at once, on operands of 64
-// bytes. "ns/op" is of the whole segment, the dispatcher's boxed call of the empty kernel included; `boxed_call/…` is
-// that call alone, on arguments that are copied anew for each call, as any caller of it would have to.
-//   executor_bench --benchmark_filter=executor
+// Measures the executor's cost of an op in addition to the op's kernel: segments of ops whose kernels return
+// immediately, on operands of 64 bytes. "ns/op" is the whole segment's time for an op, including the dispatcher's boxed
+// call of the empty kernel. `boxed_call/…` is this call alone, on arguments that are copied for each call, as any
+// caller would have to do.
+//    executor_bench --benchmark_filter=executor
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <benchmark/benchmark.h>
@@ -17,14 +18,14 @@ namespace {
 
 using at::Tensor;
 
-// As aten::add.out, aten::add_ and aten::add have their arguments; what they are for is not done.
+// The arguments are those of aten::add.out, aten::add_ and aten::add; the kernels compute nothing.
 Tensor& out_kernel(const Tensor&, const Tensor&, const at::Scalar&, Tensor& out) {
   return out;
 }
 Tensor& in_place_kernel(Tensor& self, const Tensor&, const at::Scalar&) {
   return self;
 }
-// A kernel that makes its output asks the allocator for it: that is all it does.
+// A kernel that makes its output only allocates it.
 Tensor fresh_kernel(const Tensor& self, const Tensor&, const at::Scalar&) {
   return at::detail::empty_cpu(self.sizes(), at::kFloat, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
 }
@@ -43,13 +44,13 @@ TORCH_LIBRARY_IMPL(executor_bench, CPU, m) {
 constexpr int64_t kElements = 16;
 constexpr int kBuffers = 64, kOps = 2000;
 
-enum class Form { out, in_place, fresh, random };  // random: in place, and draws numbers
+enum class Form { out, in_place, fresh, random };  // random: in place, with random numbers
 
 plimsoll::View whole(plimsoll::BufferId buffer) {
   return {buffer, plimsoll::DType::float32, 0, {kElements}, {1}};
 }
 
-// kOps ops, each on other buffers than the one before it.
+// kOps ops; each has other buffers than the one before it.
 plimsoll::Plan plan_of(const char* name, const char* overload, Form form) {
   plimsoll::Plan plan;
   plan.trace.modules = {""};

@@ -1,5 +1,5 @@
-// Our CPU operators beside what libtorch composes for the same work. Run it on an idle machine:
-//   ops_bench --benchmark_min_time=2 --benchmark_filter=loss
+// Measures our CPU operators and libtorch's composition for the same work. Run it on an idle machine:
+//    ops_bench --benchmark_min_time=2 --benchmark_filter=loss
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
@@ -24,7 +24,7 @@ Tensor leaf(at::IntArrayRef sizes, at::ScalarType type, double scale = 1) {
   return (scale * torch::randn(sizes)).to(type).requires_grad_(true);
 }
 
-/// One forward and backward a turn; gradients are returned, not accumulated.
+/// Runs one forward and backward for each iteration; gradients are returned, not accumulated.
 template <typename Forward>
 void forward_backward(benchmark::State& state, const std::vector<Tensor>& inputs, const Forward& forward) {
   Tensor grad;
@@ -47,7 +47,7 @@ void loss(benchmark::State& state) {
   });
 }
 
-/// The three matrix products of the loss head alone.
+/// Runs the three matrix products of the loss head alone.
 void loss_products(benchmark::State& state) {
   const auto type = type_of(state);
   const Tensor x = torch::randn({kTokens, kWidth}).to(type), weight = torch::randn({kVocabulary, kWidth}).to(type);
@@ -67,7 +67,8 @@ void norm(benchmark::State& state) {
                    [&] { return ours ? rms_norm(x, weight) : at::rms_norm(x, {kWidth}, weight, 1e-5); });
 }
 
-/// A residual stream's sum and norm, forward and backward, as one op each way or as two; as a plan's replay calls them.
+/// Runs a residual stream's sum and norm, forward and backward, as one op each way or as two, as a plan's replay calls
+/// them.
 template <bool one>
 void sum_and_norm(benchmark::State& state) {
   using Forward = std::tuple<Tensor, Tensor>(Tensor&, const Tensor&, const Tensor&, const Tensor&, double,

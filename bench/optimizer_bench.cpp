@@ -1,9 +1,9 @@
-// Seconds of an optimizer step: our operators beside libtorch's fused AdamW, which is the kernel of PyTorch's
-// AdamW(fused=True) on the CPU; and those of models with many small parameters, one by one beside groups
+// Measures seconds of an optimizer step. It compares our operators with libtorch's fused AdamW, which is the kernel of
+// PyTorch's AdamW(fused=True) on the CPU. For models with many small parameters it compares single updates with groups
 // (passes/group_updates) and libtorch's one call. All kinds take turns in one process, so that a machine that slows
-// down slows all of them; the median of the rounds counts. Run it on an idle machine, where each thread has a core:
+// down slows all of them; the median of the rounds counts. Run it on an idle machine, with a core for each thread:
 //
-//   optimizer_bench [elements in millions = 64; 0: only small parameters] [rounds = 31] [threads = 2]
+//     optimizer_bench [elements in millions = 64; 0: only small parameters] [rounds = 31] [threads = 2]
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
@@ -28,7 +28,7 @@ constexpr double kRate = 1e-3;
 
 struct Kind {
   std::string name;
-  double bytes = 0;  ///< read and written for an element
+  double bytes = 0;  ///< bytes read and written for an element
   std::function<void()> step;
   std::vector<double> seconds = {};
   double median() const {
@@ -38,7 +38,7 @@ struct Kind {
   }
 };
 
-/// A parameter of its own for each kind, as every step moves it.
+/// A separate parameter for each kind, as every step changes it.
 Kind libtorchs(int64_t elements) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 4; ++i) tensors.push_back(torch::randn({elements / 1024, 1024}).abs() * 1e-3);
@@ -58,7 +58,7 @@ Kind ours(const std::string& name, int64_t elements, const OptimizerConfig& conf
   return {name, bytes, [=] { optimizer->update_one(parameter, 0, scalars); }};
 }
 
-/// Parameters of a model, by their numbers.
+/// Parameters of a model, by their numbers of elements.
 struct Model {
   std::string name;
   std::vector<int64_t> counts;
@@ -139,7 +139,7 @@ Calls one_by_one(const std::vector<SmallParameter>& parameters) {
   return calls;
 }
 
-/// As the pass makes them: large ones alone, those with packed state apart from the others.
+/// Makes the groups of the pass: large parameters alone, those with packed state separate from the others.
 Calls in_groups(const std::vector<SmallParameter>& parameters) {
   Calls calls;
   const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("plimsoll::adamw_group_", "");
@@ -177,7 +177,7 @@ Calls in_groups(const std::vector<SmallParameter>& parameters) {
   return calls;
 }
 
-/// libtorch's fused AdamW takes lists too.
+/// libtorch's fused AdamW also takes lists.
 std::function<void()> libtorchs_lists(const Model& model) {
   std::vector<std::vector<Tensor>> lists(5);
   for (const int64_t count : model.counts) {

@@ -1,6 +1,6 @@
-// Step times of two ranks whose exchanges run beside other ops, next to exchanges in turn, on a network that is made
-// up: each exchange through shared memory takes the time that a link of so many bytes a second would, during which the
-// ranks' cores are free.
+// Measures step times of two ranks whose exchanges overlap with other ops, compared with exchanges in turn. The network
+// is simulated: each exchange through shared memory takes as long as on a link of the given bytes a second. The ranks'
+// cores are free meanwhile.
 //
 //     overlap_bench [LINK_GB_PER_SECOND...]      default: 0.1 0.3 1
 //

@@ -1,4 +1,4 @@
-// How long placement takes and how much it wastes, on training traces and on problems that are hard to pack.
+// Measures the time of placement and the bytes it wastes, on training traces and on problems that are hard to pack.
 #include <benchmark/benchmark.h>
 
 #include "plan/placement/placement_traces.h"

@@ -1,6 +1,6 @@
-// Keeps the cache of measurements (XDG_CACHE_HOME/plimsoll) of a test program apart from the user's: plans depend on
-// the op times in it. Each test begins without op times and rates; the speeds of matmuls, which take seconds to
-// measure, stay.
+// Separates the cache of measurements (XDG_CACHE_HOME/plimsoll) of a test program from the user's: plans depend on the
+// op times in it. Each test begins without op times and rates; the speeds of matmuls, which take seconds to measure,
+// stay.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-// How long random tests go on: where sanitizers make each round ten to twenty times as long, for fewer of them.
+// Declares the number of rounds of random tests: fewer with sanitizers, which make each round ten to twenty times
+// slower.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-/// `count`, or a tenth of it (1 at least) where the tests are compiled with sanitizers.
+/// Returns `count`, or a tenth of it (at least 1) if the tests are compiled with sanitizers.
 constexpr int rounds(int count) {
   return kSanitized ? std::max(1, count / 10) : count;
 }

@@ -1,4 +1,4 @@
-// Files for the tests of src/data: a folder that goes with the test, text in and out, and small rank files.
+// Declares files for the tests of src/data: a folder for the test, text in and out, and small rank files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ inline std::string get_file(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// What the UserError of `action` says; a failed test when there is none.
+/// Returns the message of the UserError of `action`; the test fails if there is none.
 inline std::string user_error_of(const std::function<void()>& action) {
   try {
     action();
@@ -68,7 +68,7 @@ inline std::string base64(std::string_view bytes) {
   return text;
 }
 
-/// A rank file of the 256 single bytes (rank = byte) and then `merged` in that order.
+/// Writes a rank file of the 256 single bytes (rank = byte), then `merged` in this order.
 inline std::string rank_file(const std::vector<std::string>& merged) {
   std::string text;
   for (int byte = 0; byte < 256; ++byte) {

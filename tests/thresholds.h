@@ -1,5 +1,5 @@
-// Thresholds of tests that train: each check records its value, so that scripts/test-seeds.py can show the values of
-// many seeds and instruction sets next to the threshold.
+// Declares thresholds of tests that train: each check records its value, so that scripts/test-seeds.py can show the
+// values of many seeds and instruction sets next to the threshold.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-/// `usual` plus the environment variable PLIMSOLL_TEST_SEED (default 0): the seed of a test whose threshold must hold
-/// for every seed.
+/// Returns `usual` plus the environment variable PLIMSOLL_TEST_SEED (default 0): the seed of a test whose threshold
+/// must hold for every seed.
 inline uint64_t test_seed(uint64_t usual = 0) {
   const char* text = std::getenv("PLIMSOLL_TEST_SEED");
   return usual + (text ? std::strtoull(text, nullptr, 10) : 0);

@@ -1,4 +1,4 @@
-// A model and a loss of your own, trained inside a memory budget: usage: own_model [BUDGET, for example 6MiB]
+// Trains a user-defined model and loss inside a memory budget; usage: own_model [BUDGET, for example 6MiB]
 #include <plimsoll/bytes.h>
 #include <plimsoll/error.h>
 #include <plimsoll/training.h>
@@ -33,7 +33,7 @@ plimsoll::Step circle_step() {
   return step;
 }
 
-// Is a point inside or outside a circle?
+// Tells whether a point is inside or outside a circle.
 std::map<std::string, torch::Tensor> batch() {
   const torch::Tensor points = torch::rand({512, 2}) * 2 - 1;
   return {{"points", points}, {"side", (points.square().sum(1) < 0.6).to(torch::kInt64)}};
@@ -56,7 +56,7 @@ int train(const std::string& budget) {
   std::printf("planned %lld bytes, used %lld bytes\n", static_cast<long long>(plan.peak_bytes),
               static_cast<long long>(training.used().measured_peak()));
 
-  // A second training goes on from a file where the first one was.
+  // A second training continues from a file at the step of the first one.
   const auto file = std::filesystem::temp_directory_path() / "own_model.safetensors";
   plimsoll::save_training(training, file);
   plimsoll::Training again(circle_step(), options);

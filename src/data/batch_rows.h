@@ -1,4 +1,4 @@
-// Fields of a batch that a source fills row by row.
+// Declares helpers for fields of a batch that a source fills row by row.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// Zeros of these sizes.
+/// Returns a field of zeros with these sizes.
 template <typename Number>
 BatchField field_of(const char* name, DType dtype, std::vector<int64_t> sizes) {
   int64_t count = 1;
@@ -18,7 +18,7 @@ BatchField field_of(const char* name, DType dtype, std::vector<int64_t> sizes) {
   return {name, dtype, std::move(sizes), std::vector<std::byte>(static_cast<size_t>(count) * sizeof(Number))};
 }
 
-/// Row `row` of a field, along its first dimension.
+/// Returns row `row` of a field, along its first dimension.
 template <typename Number>
 std::span<Number> row_of(BatchField& field, int64_t row) {
   const auto numbers = static_cast<int64_t>(field.bytes.size() / sizeof(Number)) / field.sizes.front();

@@ -1,12 +1,12 @@
-// Batches in the type in which the device has them.
+// Declares the conversion of batches to the dtype in which the device stores them.
 #pragma once
 
 #include "data/batch.h"
 
 namespace plimsoll {
 
-/// Makes fields of float32 bfloat16, rounded to the nearest as a cast on the device would be, even where halfway; NaNs
-/// stay NaNs. Other fields stay as they are.
+/// Converts fields of float32 to bfloat16. Values are rounded to the nearest, ties to even, as a cast on the device
+/// rounds them; NaNs stay NaNs. Other fields are not changed.
 void cast_to_bfloat16(Batch& batch);
 
 }  // namespace plimsoll

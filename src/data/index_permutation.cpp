@@ -19,7 +19,7 @@ IndexPermutation::IndexPermutation(int64_t count, uint64_t key) : count_(static_
 uint64_t IndexPermutation::once(uint64_t number) const {
   const uint64_t low_mask = (uint64_t{1} << low_bits_) - 1, high_mask = (uint64_t{1} << high_bits_) - 1;
   uint64_t low = number & low_mask, high = number >> low_bits_;
-  // Each half round changes one part by a function of the other part: it can be undone, whatever the function is.
+  // Each half round changes one part by a function of the other part, so it can be undone for any function.
   for (int i = 0; i < kHalfRounds; i += 2) {
     high ^= mix64(low + keys_[static_cast<size_t>(i)]) & high_mask;
     low ^= mix64(high + keys_[static_cast<size_t>(i) + 1]) & low_mask;

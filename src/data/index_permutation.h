@@ -1,4 +1,4 @@
-// Declares a permutation of the whole numbers below N that is computed number by number.
+// Declares a permutation of the integers below N that is computed number by number.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class IndexPermutation {
 
   static constexpr int kHalfRounds = 8;
   uint64_t count_;
-  int low_bits_ = 0;  // of the network's two parts; their sum is the domain's bits
+  int low_bits_ = 0;  // bits of the network's two parts; their sum is the domain's bits
   int high_bits_ = 0;
   std::array<uint64_t, kHalfRounds> keys_;
 };

@@ -19,7 +19,7 @@ Loader::Loader(MakeBatch make_batch, const LoaderOptions& options)
   check(options.prefetch >= 1, "a loader's prefetch is at least 1");
   slots_.resize(static_cast<std::size_t>(options.prefetch));
   try {
-    // More workers than batches in work would only wait.
+    // More workers than batches in progress would only wait.
     for (int64_t i = 0; i < std::min(options.num_workers, options.prefetch); ++i)
       workers_.emplace_back([this] { work(); });
   } catch (...) {

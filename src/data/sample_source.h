@@ -1,4 +1,4 @@
-// Where a job's samples come from, as the training loop asks for them.
+// Declares the interface of a job's samples for the training loop.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,29 @@
 
 namespace plimsoll {
 
-/// The loss itself, where a baseline is of no metric.
+/// Name of the metric for baselines of the loss itself.
 inline constexpr const char* kEvaluationLoss = "evaluation_loss";
 
-/// What a metric is without learning: "the most frequent class", "1-nearest neighbour".
+/// A metric's value without learning: "the most frequent class", "1-nearest neighbour".
 struct Baseline {
-  std::string metric;  ///< as the step's metrics name it, or kEvaluationLoss
+  std::string metric;  ///< name as in the step's metrics, or kEvaluationLoss
   std::string name;
   double value = 0;
 };
 
-/// May be read from any number of threads.
+/// A source of samples. Any number of threads may read it.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
-  /// Samples of that part; for validation there may be none.
+  /// Returns the number of samples of a part; validation may have none.
   virtual int64_t samples(Split split) const = 0;
 
-  /// Samples [first, first + count) of `order`, whose count is samples(split).
+  /// Returns samples [first, first + count) of `order`, whose count is samples(split).
   virtual Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const = 0;
 
-  /// On samples held out, by their numbers, from those trained on; may take seconds. None where none is given.
+  /// Returns the baselines on the held-out samples with these numbers, computed from the training samples; may take
+  /// seconds. Returns none if the source has none.
   virtual std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const { return {}; }
   /// Returns baselines() and those that learn from what a run has read: the training samples order.index(0) to
   /// order.index(trained - 1), counted over all epochs.
@@ -42,14 +43,16 @@ class SampleSource {
                                               int64_t trained) const {
     return baselines(held_out);
   }
-  /// On all that are held out.
+  /// Computes on all held-out samples.
   std::vector<Baseline> all_baselines() const;
 
-  /// What was left out because it cannot be read (`data.skip_bad`), a line each with the file's name.
+  /// Returns the files that were left out because they cannot be read (`data.skip_bad`), one line each with the file's
+  /// name.
   virtual std::vector<std::string> skipped() const { return {}; }
 };
 
-/// config.samples random ones, of which config.validation_fraction are held out; at least one is trained on.
+/// Returns config.samples random samples, of which the fraction config.validation_fraction is held out; at least one is
+/// trained on.
 std::unique_ptr<SampleSource> synthetic_samples(const DataConfig& config, uint64_t seed,
                                                 std::vector<SyntheticField> fields);
 

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-/// In (0, 1].
+/// Returns a number in (0, 1].
 double uniform(SplitMix64& stream) {
   return static_cast<double>((stream.next() >> 11) + 1) * 0x1p-53;
 }
@@ -48,7 +48,7 @@ Batch make_synthetic_batch(const std::vector<SyntheticField>& fields, uint64_t s
     BatchField made{field.name, field.dtype, {batch.samples}, std::vector<std::byte>(bytes * indices.size())};
     made.sizes.insert(made.sizes.end(), field.sizes.begin(), field.sizes.end());
     for (size_t i = 0; i < indices.size(); ++i) {
-      // A stream for each field of each sample, however many numbers it takes.
+      // Each field of each sample has its own random stream, whatever numbers the other fields draw.
       SplitMix64 stream(mix64(mix64(mix64(seed + 1) ^ static_cast<uint64_t>(indices[i])) + f));
       fill(field, stream, count, made.bytes.data() + i * bytes);
     }

@@ -1,4 +1,4 @@
-// Blocks that encoders and decoders are made of, whatever they read: all pre-norm and residual.
+// Declares the pre-norm residual blocks of encoders and decoders.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -13,24 +13,25 @@ namespace plimsoll::model {
 
 struct BlockOptions {
   int64_t width = 0;
-  int64_t num_heads = 1;  ///< of transformer blocks; divides width
-  double dropout = 0;     ///< on what is added
+  int64_t num_heads = 1;  ///< number of attention heads of transformer blocks; divides width
+  double dropout = 0;     ///< dropout probability of each branch before it is added
   double norm_eps = 1e-5;
-  double residual_deviation = 0.02;  ///< of the projections that add to the residual stream
-  int64_t inner = 0;                 ///< width of the feed-forward; 0: 4 x width
-  bool bias = false;                 ///< on all projections
+  double residual_deviation = 0.02;  ///< standard deviation of the initial weights of the projections that add to the
+                                     ///< residual stream
+  int64_t inner = 0;                 ///< width of the feed-forward network; 0: 4 x width
+  bool bias = false;                 ///< all projections have biases
   std::string norm = "rmsnorm";      ///< rmsnorm | layernorm
   std::string activation = "gelu";   ///< gelu | gelu_tanh | quick_gelu
 };
 
-/// gelu (Hendrycks and Gimpel 2016), by its tanh form, or as x sigmoid(1.702 x).
+/// Applies GELU (Hendrycks and Gimpel 2016): exact, by its tanh form, or as x sigmoid(1.702 x).
 at::Tensor activated(const at::Tensor& x, const std::string& activation);
 
-/// `x` with elements dropped, in training where p > 0.
+/// Returns `x` with elements dropped in training if p > 0, else `x`.
 at::Tensor dropped(const at::Tensor& x, double p, bool training);
 
-/// x + down(gelu(up(norm(x)))), 4 x width inside: 8 width^2 + width parameters, with the defaults. Any shape [...,
-/// width].
+/// A feed-forward block, x + down(gelu(up(norm(x)))), for any shape [..., width]. With the defaults it is 4 x width
+/// wide inside and has 8 width^2 + width parameters.
 class ResidualBlockImpl : public torch::nn::Module {
  public:
   explicit ResidualBlockImpl(const BlockOptions& options);
@@ -44,8 +45,8 @@ class ResidualBlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResidualBlock);
 
-/// Attention of every token to every token, then a residual block: 12 width^2 + 2 width parameters, with the
-/// defaults. [B, T, width].
+/// A transformer block for [B, T, width]: attention of every token to every token, then a residual block. With the
+/// defaults it has 12 width^2 + 2 width parameters.
 class EncoderBlockImpl : public torch::nn::Module {
  public:
   explicit EncoderBlockImpl(const BlockOptions& options);
@@ -60,7 +61,7 @@ class EncoderBlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(EncoderBlock);
 
-/// `depth` blocks of a kind, in a list.
+/// Returns a list of `depth` blocks of one kind.
 template <typename Block>
 torch::nn::ModuleList blocks(int64_t depth, const BlockOptions& options) {
   torch::nn::ModuleList list;

@@ -1,4 +1,4 @@
-// What is wrong with a model's configuration, as the job file and the model say it. No libtorch.
+// Declares the error of a model's configuration that the job file and the model report. No libtorch.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 namespace plimsoll::model {
 
 struct ConfigProblem {
-  const char* key;      ///< of the job file
-  std::string message;  ///< what is wrong and what is allowed
+  const char* key;      ///< key of the job file
+  std::string message;  ///< the error and the allowed values
 };
 
 }  // namespace plimsoll::model

@@ -1,11 +1,11 @@
-// Means over the samples of a micro batch that count: the last one of an epoch may be filled up.
+// Declares the mean over the counted samples of a micro batch: the last micro batch of an epoch may have padding.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace plimsoll::model {
 
-/// The mean of `values` [B] over the samples that `counted` [B] has 1 for; 0 where there are none.
+/// Returns the mean of `values` [B] over the samples whose `counted` [B] is 1; 0 if there are none.
 inline at::Tensor counted_mean(const at::Tensor& values, const at::Tensor& counted) {
   return (values * counted).sum() / counted.sum().clamp_min(1);
 }

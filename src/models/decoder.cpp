@@ -44,7 +44,7 @@ ops::RopeFrequencies frequencies_of(const DecoderConfig& config) {
           static_cast<double>(scaling.original_length)};
 }
 
-// Layer `index` of them: only some look back on a window.
+// Layer `index`: only some layers have a sliding window.
 DecoderConfig of_layer(DecoderConfig config, int64_t index) {
   if (index % config.sliding_window_every != 0) config.sliding_window = 0;
   return config;

@@ -1,10 +1,10 @@
-// A decoder-only transformer: pre-norm blocks of causal attention and a feed-forward network.
+// Declares a decoder-only transformer: pre-norm blocks of causal attention and a feed-forward network.
 //
 //     tokens -> embedding (+ learned positions) -> [ x + attention(norm(x)); x + mlp(norm(x)) ] * layers -> norm ->
 //     loss head
 //
-// What families of such models do differently (GPT-2, Llama, Mistral, Gemma 2, Qwen 2 and 3) are keys of its
-// configuration; weights/families.h says which family has which.
+// Model families (GPT-2, Llama, Mistral, Gemma 2, Qwen 2 and 3) differ in keys of the configuration. weights/families.h
+// has the keys of each family.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -16,10 +16,11 @@
 
 namespace plimsoll::model {
 
-/// The configuration with its zeros ("the usual") resolved. Throws UserError for what does not divide.
+/// Returns the configuration with its zeros ("the usual") resolved. Throws UserError for sizes that do not divide.
 DecoderConfig resolved(DecoderConfig config);
 
-/// Causal self-attention with grouped query heads (Ainslie et al. 2023) and rotary positions (Su et al. 2021).
+/// A layer of causal self-attention with grouped query heads (Ainslie et al. 2023) and rotary positions (Su et al.
+/// 2021).
 class AttentionImpl : public torch::nn::Module {
  public:
   explicit AttentionImpl(const DecoderConfig& config);
@@ -32,7 +33,7 @@ class AttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-/// SwiGLU or GeGLU (Shazeer 2020), or GELU (Hendrycks and Gimpel 2016, exact or by tanh) feed-forward network.
+/// A feed-forward network: SwiGLU or GeGLU (Shazeer 2020), or GELU (Hendrycks and Gimpel 2016, exact or by tanh).
 class MlpImpl : public torch::nn::Module {
  public:
   explicit MlpImpl(const DecoderConfig& config);
@@ -60,13 +61,13 @@ TORCH_MODULE(Block);
 class DecoderImpl : public torch::nn::Module {
  public:
   DecoderImpl(const DecoderConfig& config, int64_t sequence_length);
-  /// Mean cross entropy of next-token prediction; tokens and targets int64 [B, T].
+  /// Returns the mean cross entropy of next-token prediction; tokens and targets are int64 [B, T].
   at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets);
 
-  // Its parts, for models that put something else before the tokens. T is at most the sequence_length.
+  // Parts of the model, for models that put other inputs before the tokens. T is at most the sequence_length.
   at::Tensor embed(const at::Tensor& tokens);     ///< int64 [B, T] -> [B, T, hidden], without positions
   at::Tensor hidden(const at::Tensor& embedded);  ///< [B, T, hidden] -> the same, through all layers and the last norm
-  /// Mean cross entropy of what the head makes of [B, T, hidden]; targets int64 [B, T], -100 is ignored.
+  /// Returns the mean cross entropy of the head's logits for [B, T, hidden]. Targets are int64 [B, T]; -100 is ignored.
   at::Tensor loss_of(const at::Tensor& hidden, const at::Tensor& targets);
   const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }  ///< [vocab_size, hidden]
 

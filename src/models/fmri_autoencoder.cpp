@@ -25,7 +25,7 @@ BlockOptions options_of(int64_t width, int64_t num_heads, int64_t depth, double 
           .residual_deviation = kInitialDeviation / std::sqrt(2.0 * static_cast<double>(std::max<int64_t>(1, depth)))};
 }
 
-/// Frames [B, F, 3, size, size] as tokens [B, F x patches, 3 x patch x patch].
+/// Cuts frames [B, F, 3, size, size] into tokens [B, F x patches, 3 x patch x patch].
 at::Tensor patches_of(const at::Tensor& frames, int64_t patch) {
   const int64_t batch = frames.size(0), count = frames.size(1), side = frames.size(3) / patch;
   return frames.view({batch, count, kFrameChannels, side, patch, side, patch})
@@ -33,7 +33,7 @@ at::Tensor patches_of(const at::Tensor& frames, int64_t patch) {
       .reshape({batch, count * side * side, kFrameChannels * patch * patch});
 }
 
-/// [B], in float32 whatever the precision: squares of small differences have no room in 16 bits.
+/// Returns [B] in float32 for any precision: squares of small differences need more than 16 bits.
 at::Tensor mean_squares(const at::Tensor& got, const at::Tensor& wanted) {
   const at::Tensor difference = (got.to(at::kFloat) - wanted.to(at::kFloat)).flatten(1);
   return (difference * difference).mean(1);
@@ -45,7 +45,8 @@ ModalityEncoderImpl::ModalityEncoderImpl(int64_t tokens, int64_t features, const
                                          double eps) {
   embed_ = register_module("embed", Linear(features, config.width, /*bias=*/true, kInitialDeviation));
   positions_ = register_parameter("positions", torch::empty({tokens, config.width}));
-  // As large as what features of deviation 1 are embedded into: else the first norm leaves nothing of where a token is.
+  // Positions start as large as embedded features of deviation 1. With smaller ones, the first norm would leave nothing
+  // of a token's position.
   torch::nn::init::normal_(positions_, 0.0, kInitialDeviation * std::sqrt(static_cast<double>(features)));
   blocks_ = register_module("blocks", blocks<EncoderBlock>(config.depth, options_of(config.width, config.num_heads,
                                                                                     config.depth, dropout, eps)));
@@ -140,10 +141,10 @@ FmriOutputs FmriAutoencoderImpl::forward(const at::Tensor& frames, const at::Ten
 namespace plimsoll {
 namespace {
 
-// Sums over the samples that count, one for each voxel: x is predicted, y measured. kSamples is how many they are.
+// Sums over the counted samples, one for each voxel: x is predicted, y is measured. kSamples is the number of samples.
 constexpr const char *kSamples = "samples", *kX = "x", *kY = "y", *kXX = "xx", *kYY = "yy", *kXY = "xy";
 
-// Below this share of its sum of squares a sum of squared deviations is what rounding left over of a constant.
+// A sum of squared deviations below this share of the sum of squares is the rounding error of a constant.
 constexpr double kConstant = 1e-6;
 
 model::FmriOutputs outputs_of(torch::nn::Module& module, const StepInputs& inputs) {
@@ -167,7 +168,8 @@ Evaluation evaluation_of(torch::nn::Module& module, const StepInputs& inputs) {
   return evaluation;
 }
 
-/// Pearson's, of each voxel over the samples; 0 for what does not vary. The mean over the voxels.
+/// Returns Pearson's correlation of each voxel over the samples, averaged over the voxels. A constant voxel counts as
+/// 0.
 double mean_correlation(const std::map<std::string, at::Tensor>& sums) {
   const double n = sums.at(kSamples).item().toDouble();
   const auto deviations = [&](const char* square, const char* sum) {

@@ -1,4 +1,4 @@
-// Video, audio and text to fMRI voxels and back, over one bottleneck.
+// Declares an autoencoder from video, audio and text to fMRI voxels and back, over one bottleneck.
 //
 //     frames ─ patches ─ video encoder ─┐
 //     mel ──── patches ─ audio encoder ─┼─ fusion ─▶ code ─▶ fMRI decoder ─▶ voxels'
@@ -18,7 +18,7 @@
 
 namespace plimsoll::model {
 
-/// Tokens [B, tokens, features] to a summary [B, width].
+/// An encoder of tokens [B, tokens, features] to a summary [B, width].
 class ModalityEncoderImpl : public torch::nn::Module {
  public:
   ModalityEncoderImpl(int64_t tokens, int64_t features, const ModalityConfig& config, double dropout, double eps);
@@ -32,7 +32,7 @@ class ModalityEncoderImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ModalityEncoder);
 
-/// A code [B, bottleneck] to tokens [B, tokens, features].
+/// A decoder of a code [B, bottleneck] to tokens [B, tokens, features].
 class ModalityDecoderImpl : public torch::nn::Module {
  public:
   ModalityDecoderImpl(int64_t code, int64_t tokens, int64_t features, const ModalityConfig& config, double dropout,
@@ -47,7 +47,7 @@ class ModalityDecoderImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ModalityDecoder);
 
-/// in -> width, residual blocks, norm, width -> out.
+/// A stack: in -> width, residual blocks, norm, width -> out.
 class ResidualStackImpl : public torch::nn::Module {
  public:
   ResidualStackImpl(int64_t in, int64_t out, int64_t depth, const BlockOptions& options, bool bias_of_last);
@@ -60,19 +60,20 @@ class ResidualStackImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResidualStack);
 
-/// What a micro batch comes to.
+/// A micro batch's loss, its parts and its predictions.
 struct FmriOutputs {
   at::Tensor loss;                                        ///< [B], float32: the weighted sum of the parts
-  std::vector<std::pair<std::string, at::Tensor>> parts;  ///< [B] each, by the names of model.loss
-  at::Tensor predicted;  ///< [B, voxels], float32, from the stimuli; undefined where model.loss.fmri is 0
+  std::vector<std::pair<std::string, at::Tensor>> parts;  ///< [B] each, with the names of model.loss
+  at::Tensor predicted;  ///< [B, voxels], float32, from the stimuli; undefined if model.loss.fmri is 0
 };
 
 class FmriAutoencoderImpl : public torch::nn::Module {
  public:
-  /// Throws UserError for a configuration that problem_of() refuses.
+  /// Throws UserError for a configuration that problem_of() rejects.
   explicit FmriAutoencoderImpl(const FmriAutoencoderConfig& config);
 
-  /// Of inputs as fmri_autoencoder_step() declares them. Squares and means are taken in float32 whatever the precision.
+  /// Returns the results for inputs as fmri_autoencoder_step() declares them. Squares and means are computed in float32
+  /// for any precision.
   FmriOutputs forward(const at::Tensor& frames, const at::Tensor& mel, const at::Tensor& words,
                       const at::Tensor& voxels);
 

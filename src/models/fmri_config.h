@@ -1,4 +1,4 @@
-// What a configuration of the fMRI autoencoder must hold to, for the job file and for the model. No libtorch.
+// Checks the configuration of the fMRI autoencoder, for the job file and for the model. No libtorch.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace plimsoll::model {
 
-/// What is wrong with the configuration, if anything.
+/// Returns the first error of the configuration, if any.
 inline std::optional<ConfigProblem> problem_of(const FmriAutoencoderConfig& config) {
   const auto must_divide = [](const char* key, int64_t part, const char* of, int64_t whole) {
     std::optional<ConfigProblem> problem;
@@ -48,7 +48,7 @@ inline std::optional<ConfigProblem> problem_of(const FmriAutoencoderConfig& conf
   return std::nullopt;
 }
 
-/// Tokens of a sample's video, audio and text.
+/// Returns a sample's number of tokens of one modality.
 inline int64_t video_tokens(const FmriAutoencoderConfig& config) {
   const int64_t side = config.video_size / config.video_patch;
   return config.video_frames * side * side;

@@ -1,4 +1,4 @@
-// What a configuration of the gesture classifier must hold to, for the job file and for the model. No libtorch.
+// Checks the configuration of the gesture classifier, for the job file and for the model. No libtorch.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace plimsoll::model {
 
-/// What is wrong with the configuration for sequences of `vectors` vectors, if anything.
+/// Returns the first error of the configuration for sequences of `vectors` vectors, if any.
 inline std::optional<ConfigProblem> problem_of(const GestureSsmConfig& config, int64_t vectors) {
   for (const auto& [key, number] : {std::pair{"model.channels", config.channels},
                                     {"model.num_classes", config.num_classes},

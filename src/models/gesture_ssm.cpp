@@ -22,9 +22,10 @@ at::Tensor mean_pooled(const at::Tensor& x, int64_t factor) {
 
 GestureSsmImpl::GestureSsmImpl(const GestureSsmConfig& config) : config_(config) {
   const auto stages = static_cast<int64_t>(config.pooling_scales.size()) + 1;
-  // Projections into the residual stream start smaller the deeper it is (GPT-2, section 2.3); two a layer.
+  // Projections into the residual stream start smaller the deeper the model is (GPT-2, section 2.3). Each layer has
+  // two.
   const double deviation = kInitialDeviation / std::sqrt(2.0 * static_cast<double>(config.num_layers));
-  // Vectors have few numbers, each of deviation 1: tokens begin with a deviation of 1 too.
+  // Vectors have few numbers, each of deviation 1. Tokens begin with a deviation of 1 too.
   const double embedding = 1 / std::sqrt(static_cast<double>(config.channels + 1));
   embed_ = register_module("embed", Linear(config.channels + 1, config.hidden_dim, /*bias=*/true, embedding));
   layers_ = register_module("layers", torch::nn::ModuleList());
@@ -59,12 +60,12 @@ namespace plimsoll {
 namespace {
 
 struct Answer {
-  at::Tensor loss;     ///< the mean over the samples that count
-  at::Tensor right;    ///< how many of them were put into their class
-  at::Tensor counted;  ///< how many count
+  at::Tensor loss;     ///< mean over the counted samples
+  at::Tensor right;    ///< number of counted samples whose class is predicted
+  at::Tensor counted;  ///< number of counted samples
 };
 
-/// In float32 whatever the precision. Which class is largest is asked for where `right` is wanted.
+/// Computes in float32 for any precision. The largest class is computed only with `wants_right`.
 Answer answer_of(torch::nn::Module& module, const StepInputs& inputs, bool wants_right) {
   at::Tensor logits = static_cast<model::GestureSsmImpl&>(module).forward(inputs["vectors"]);
   if (logits.scalar_type() != at::kDouble) logits = logits.to(at::kFloat);

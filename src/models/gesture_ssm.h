@@ -1,4 +1,4 @@
-// A classifier of point sequences by bidirectional state-space layers.
+// Declares a classifier of point sequences by bidirectional state-space layers.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -9,14 +9,14 @@
 
 namespace plimsoll::model {
 
-/// Vectors ─ embed ─ layers of stage 0 ─ means of pairs ─ layers of stage 1 ─ ... ; the mean over the tokens of every
-/// stage's normed output, side by side, to the classes.
+/// A classifier: vectors ─ embed ─ layers of stage 0 ─ means of pairs ─ layers of stage 1 ─ ... Each stage's normed
+/// output is averaged over its tokens; the concatenated means are projected to the classes.
 class GestureSsmImpl : public torch::nn::Module {
  public:
-  /// For sequences of any length that is at least the product of config.pooling_scales.
+  /// Sequences have any length that is at least the product of config.pooling_scales.
   explicit GestureSsmImpl(const GestureSsmConfig& config);
 
-  /// Vectors [B, T, channels + 1] to the classes' logits [B, num_classes].
+  /// Returns the classes' logits [B, num_classes] for vectors [B, T, channels + 1].
   at::Tensor forward(const at::Tensor& vectors);
 
  private:
@@ -26,8 +26,8 @@ class GestureSsmImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GestureSsm);
 
-/// The mean of `factor` tokens at a time, [B, T, width] to [B, ceil(T / factor), width]; the last of them may be of
-/// fewer.
+/// Returns the means of groups of `factor` tokens, [B, T, width] to [B, ceil(T / factor), width]. The last group may
+/// have fewer tokens.
 at::Tensor mean_pooled(const at::Tensor& x, int64_t factor);
 
 }  // namespace plimsoll::model

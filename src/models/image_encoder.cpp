@@ -15,7 +15,7 @@ Linear linear_without_bias(int64_t in, int64_t out) {
   return Linear(in, out, /*bias=*/false);
 }
 
-/// A map with rows and columns of zeros behind it, to multiples of `window`.
+/// Returns the map padded with rows and columns of zeros at its end, to multiples of `window`.
 at::Tensor padded(const at::Tensor& x, int64_t window) {
   const int64_t below = (window - x.size(1) % window) % window, right = (window - x.size(2) % window) % window;
   return below + right > 0 ? at::constant_pad_nd(x, {0, 0, 0, right, 0, below}) : x;

@@ -1,14 +1,14 @@
-// A hierarchical image encoder of convolutions and windowed attention, shaped as TinyViT (Wu et al. 2022, "TinyViT:
-// Fast Pretraining Distillation for Small Vision Transformers") stands in MobileSAM and TinySAM:
+// Declares a hierarchical image encoder of convolutions and windowed attention. Its shape is that of TinyViT (Wu et al.
+// 2022, "TinyViT: Fast Pretraining Distillation for Small Vision Transformers") in MobileSAM and TinySAM:
 //
 //     image -> stem (1/4) -> MBConv * d0 -> merge (1/8) -> blocks * d1 -> merge (1/16) -> blocks * d2 -> merge (1/16)
 //     -> blocks * d3 -> neck
 //
-// Maps are [B, H, W, C] in memory, so that a convolution of 1x1 is a Linear layer, a window of tokens is a view, and
-// depthwise convolutions see channels_last tensors without a copy. Three things differ from TinyViT: RMSNorm stands for
-// its batch and layer norms (a normalisation over images does not suit a micro batch of one, and it saves its input
-// alone); attention has no table of relative positions (it would need the whole matrix of scores), the convolutions
-// tell positions; linear layers have no biases. What TinyViT is without these is models/tiny_vit.h.
+// Maps are [B, H, W, C] in memory. So a convolution of 1x1 is a Linear layer, a window of tokens is a view, and
+// depthwise convolutions see channels_last tensors without a copy. Three things differ from TinyViT. RMSNorm replaces
+// its batch and layer norms: a normalization over images does not suit a micro batch of one, and RMSNorm saves its
+// input alone. Attention has no table of relative positions, which would need the whole matrix of scores; the
+// convolutions tell positions. Linear layers have no biases. models/tiny_vit.h has TinyViT without these differences.
 //
 // RMSNorm over the channels of a pixel removes their common scale. Without a bias before it, an even patch of
 // brightness v gives v w / |v w|, which depends on the sign of v alone. The stem's convolutions therefore have no norm,
@@ -37,7 +37,7 @@ class ConvImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Conv);
 
-/// The same convolution, then a norm.
+/// A convolution as above, followed by a norm.
 class ConvNormImpl : public ConvImpl {
  public:
   ConvNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups);
@@ -61,7 +61,7 @@ class MbConvImpl : public torch::nn::Module {
 };
 TORCH_MODULE(MbConv);
 
-/// Between stages: a depthwise convolution of `stride` between two linear layers.
+/// The layer between stages: a depthwise convolution of `stride` between two linear layers.
 class PatchMergeImpl : public torch::nn::Module {
  public:
   PatchMergeImpl(int64_t in, int64_t out, int64_t stride);
@@ -74,14 +74,14 @@ class PatchMergeImpl : public torch::nn::Module {
 };
 TORCH_MODULE(PatchMerge);
 
-/// Attention within windows of window x window tokens, a depthwise convolution, a feed-forward network.
+/// A block: attention within windows of window x window tokens, a depthwise convolution, a feed-forward network.
 class WindowBlockImpl : public torch::nn::Module {
  public:
   WindowBlockImpl(int64_t width, int64_t num_heads, int64_t window, int64_t expansion);
   at::Tensor forward(const at::Tensor& x);
 
  private:
-  at::Tensor mixed(const at::Tensor& x);  ///< each token with those of its window
+  at::Tensor mixed(const at::Tensor& x);  ///< attention within each window
 
   int64_t heads_, window_;
   Norm norm_{nullptr}, mlp_norm_{nullptr};
@@ -92,9 +92,9 @@ TORCH_MODULE(WindowBlock);
 
 class ImageEncoderImpl : public torch::nn::Module {
  public:
-  /// `out` channels come from the neck.
+  /// The neck has `out` output channels.
   ImageEncoderImpl(const ImageEncoderConfig& config, int64_t channels, int64_t out);
-  /// The features of images [B, S, S, channels].
+  /// Returns the features of images [B, S, S, channels].
   ImageFeatures forward(const at::Tensor& image);
 
  private:

@@ -7,8 +7,8 @@ namespace plimsoll::model {
 
 /// Features of images of S x S pixels at two resolutions.
 struct ImageFeatures {
-  at::Tensor fine;    ///< [B, S / 4, S / 4, widths[0]]: the first stage's result
-  at::Tensor coarse;  ///< [B, S / 16, S / 16, out]: the neck's result
+  at::Tensor fine;    ///< [B, S / 4, S / 4, widths[0]]: result of the first stage
+  at::Tensor coarse;  ///< [B, S / 16, S / 16, out]: result of the neck
 };
 
 }  // namespace plimsoll::model

@@ -1,4 +1,4 @@
-// Pieces of our models beside plimsoll::Linear.
+// Declares the layers of our models that are not in plimsoll/ headers: norms, and initial weights for plimsoll::Linear.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace plimsoll::model {
 /// Standard deviation of initial weights (GPT-2).
 inline constexpr double kInitialDeviation = 0.02;
 
-/// RMSNorm (Zhang and Sennrich 2019) or LayerNorm (Ba et al. 2016) over the last dimension.
+/// A norm over the last dimension: RMSNorm (Zhang and Sennrich 2019) or LayerNorm (Ba et al. 2016).
 class NormImpl : public torch::nn::Module {
  public:
   NormImpl(const std::string& kind, int64_t size, double eps);
@@ -26,10 +26,10 @@ class NormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Norm);
 
-/// The epsilon of norms that no config sets.
+/// Epsilon of norms that no configuration sets.
 inline constexpr double kNormEps = 1e-5;
 
-/// RMSNorm with that epsilon.
+/// Returns an RMSNorm with this epsilon.
 inline Norm rms_norm_of(int64_t width) {
   return Norm("rmsnorm", width, kNormEps);
 }

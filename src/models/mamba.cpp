@@ -15,11 +15,11 @@
 namespace plimsoll::model {
 namespace {
 
-// Steps at first, and decays: as the authors of Mamba-2 have them.
+// Initial step sizes and decays, as in the authors' code of Mamba-2.
 constexpr double kLeastStep = 1e-3, kMostStep = 0.1;
 constexpr double kLeastDecay = 1, kMostDecay = 16;
 
-/// What exponents and sums over time are computed in.
+/// Converts to the type of exponents and of sums over time: float64 stays, others become float32.
 at::Tensor wide(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
@@ -46,7 +46,7 @@ MambaMixerImpl::MambaMixerImpl(const MixerConfig& config, double residual_deviat
   conv_weight_ = register_parameter("conv_weight", torch::empty({convolved, config.conv_width}));
   torch::nn::init::uniform_(conv_weight_, -bound, bound);
   if (config.conv_bias) conv_bias_ = register_parameter("conv_bias", torch::zeros({convolved}));
-  // softplus(dt_bias) is spread evenly over the logarithms of steps.
+  // softplus(dt_bias) is spread evenly over the logarithms of the step sizes.
   at::Tensor step = torch::empty({config.heads});
   torch::nn::init::uniform_(step, std::log(kLeastStep), std::log(kMostStep));
   step = step.exp();
@@ -82,7 +82,7 @@ at::Tensor MambaMixerImpl::scanned(const Projected& in, bool reverse) {
 
 at::Tensor MambaMixerImpl::normed(const at::Tensor& gated) const {
   if (config_.groups == 1) return norm_->forward(gated);
-  // Each group by itself, with its part of the weight.
+  // Each group is normed separately, with its part of the weight.
   const auto parts = gated.chunk(config_.groups, -1), weights = norm_->weight().chunk(config_.groups, 0);
   std::vector<at::Tensor> done;
   for (size_t i = 0; i < parts.size(); ++i) done.push_back(ops::rms_norm(parts[i], weights[i], config_.norm_eps));

@@ -1,4 +1,4 @@
-// Mamba-2 layers (T. Dao and A. Gu 2024, "Transformers are SSMs"), in one direction or both.
+// Declares Mamba-2 layers (T. Dao and A. Gu 2024, "Transformers are SSMs"), in one direction or both.
 //
 //     x ─ in ─┬─ z ─────────────── silu ─┐
 //             ├─ xBC ─ conv, silu ─ scan ┴ × ─ norm ─ out ─▶        once from the first token to the last,
@@ -17,38 +17,39 @@ namespace plimsoll::model {
 
 struct MixerConfig {
   int64_t hidden = 0;
-  int64_t width = 0;   ///< of the scan
-  int64_t heads = 1;   ///< divides width
-  int64_t state = 1;   ///< numbers that each channel remembers
-  int64_t groups = 1;  ///< of heads that share B and C, and of channels that the gated norm takes together
+  int64_t width = 0;   ///< channels of the scan
+  int64_t heads = 1;   ///< number of heads; divides width
+  int64_t state = 1;   ///< values of state of each channel
+  int64_t groups = 1;  ///< groups of heads that share B and C, and of channels that the gated norm normalizes together
   int64_t conv_width = 4;
   bool conv_bias = true, projection_bias = false;
   int64_t chunk = 128;
-  double least_step = 0, most_step = std::numeric_limits<double>::infinity();  ///< steps are held between them
+  double least_step = 0, most_step = std::numeric_limits<double>::infinity();  ///< bounds to which step sizes are
+                                                                               ///< clamped
   double norm_eps = 1e-5;
 };
 MixerConfig mixer_of(const GestureSsmConfig& config);
 
-/// Tokens [B, T, hidden] mixed along T. With width w, h heads, state n and g groups:
-/// hidden x (3 w + 2 g n + h) + (w + 2 g n) x (conv_width + 1) + w + 3 h parameters, biases of projections beside.
+/// A mixer of tokens [B, T, hidden] along T. With width w, h heads, state n and g groups it has hidden x (3 w + 2 g n +
+/// h) + (w + 2 g n) x (conv_width + 1) + w + 3 h parameters, plus the biases of projections.
 class MambaMixerImpl : public torch::nn::Module {
  public:
   MambaMixerImpl(const MixerConfig& config, double residual_deviation);
 
-  /// In one direction.
+  /// Returns the result of one direction.
   at::Tensor forward(const at::Tensor& x, bool reverse);
 
-  /// forward(x, false) + forward(x, true), with the projections before and after the scan computed once.
+  /// Returns forward(x, false) + forward(x, true), with the projections before and after the scan computed once.
   at::Tensor both(const at::Tensor& x);
 
  private:
   struct Projected {
     at::Tensor gate;  ///< silu(z), [B, T, w]
     at::Tensor xbc;   ///< [B, T, w + 2 g n]
-    at::Tensor dt;    ///< [B, T, h], above 0; float32
+    at::Tensor dt;    ///< [B, T, h], positive, float32
   };
   Projected projected(const at::Tensor& x);
-  at::Tensor scanned(const Projected& in, bool reverse);  ///< gated and normed
+  at::Tensor scanned(const Projected& in, bool reverse);  ///< after the gate and the norm
   at::Tensor normed(const at::Tensor& gated) const;
 
   MixerConfig config_;
@@ -58,10 +59,10 @@ class MambaMixerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(MambaMixer);
 
-/// x + mixer(norm(x)) in both directions: `backward` may be empty, then `forward` is used for both.
+/// A layer x + mixer(norm(x)) in both directions. An empty `backward` uses `forward` for both.
 class BidirectionalBlockImpl : public torch::nn::Module {
  public:
-  /// Registers the mixers that are its own; `shared`, where it is not empty, is another's.
+  /// Registers its own mixers. A non-empty `shared` belongs to another layer.
   BidirectionalBlockImpl(const GestureSsmConfig& config, double residual_deviation, const MambaMixer& shared);
   at::Tensor forward(const at::Tensor& x);
   const MambaMixer& mixer() const { return forward_; }

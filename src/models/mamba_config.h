@@ -1,4 +1,4 @@
-// What a configuration of the state-space language model must hold to, for the job file and for the model. No libtorch.
+// Checks the configuration of the state-space language model, for the job file and for the model. No libtorch.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace plimsoll::model {
 
-constexpr int64_t kMostConvTaps = 4;  ///< that ops/scan/causal_conv1d.h has kernels for
+constexpr int64_t kMostConvTaps = 4;  ///< widest convolution of the kernels of ops/scan/causal_conv1d.h, in taps
 
 inline int64_t scan_width_of(const MambaConfig& config) {
   return config.expand * config.hidden_size;
@@ -19,7 +19,7 @@ inline int64_t heads_of(const MambaConfig& config) {
   return scan_width_of(config) / config.head_dim;
 }
 
-/// What is wrong with it, if anything.
+/// Returns the first error of the configuration, if any.
 inline std::optional<ConfigProblem> problem_of(const MambaConfig& config) {
   for (const auto& [key, number] : {std::pair{"model.hidden_size", config.hidden_size},
                                     {"model.num_layers", config.num_layers},

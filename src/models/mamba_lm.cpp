@@ -54,7 +54,7 @@ MambaLmImpl::MambaLmImpl(const MambaConfig& config) {
   if (const auto problem = problem_of(config)) throw UserError(problem->message);
   embedding_ = register_parameter("embedding", rows(config.vocab_size, config.hidden_size));
   layers_ = register_module("layers", torch::nn::ModuleList());
-  // One projection a layer adds to the residual stream.
+  // Each layer adds one projection to the residual stream.
   const double deviation = kInitialDeviation / std::sqrt(static_cast<double>(config.num_layers));
   for (int64_t i = 0; i < config.num_layers; ++i) layers_->push_back(MambaBlock(config, deviation));
   norm_ = register_module("norm", Norm("rmsnorm", config.hidden_size, config.norm_eps));

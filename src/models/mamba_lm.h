@@ -1,4 +1,4 @@
-// A language model of Mamba-2 layers (T. Dao and A. Gu 2024).
+// Declares a language model of Mamba-2 layers (T. Dao and A. Gu 2024).
 //
 //     tokens -> embedding -> [ x + mixer(norm(x)) ] * layers -> norm -> loss head
 #pragma once
@@ -25,10 +25,11 @@ TORCH_MODULE(MambaBlock);
 
 class MambaLmImpl : public torch::nn::Module {
  public:
-  /// Throws UserError for a configuration that does not divide.
+  /// Throws UserError for a configuration whose sizes do not divide.
   explicit MambaLmImpl(const MambaConfig& config);
   at::Tensor hidden(const at::Tensor& tokens);  ///< int64 [B, T] -> [B, T, hidden], after the last norm
-  /// Mean cross entropy of next-token prediction; tokens and targets int64 [B, T], targets of -100 are ignored.
+  /// Returns the mean cross entropy of next-token prediction. Tokens and targets are int64 [B, T]; targets of -100 are
+  /// ignored.
   at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets);
   const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }  ///< [vocab_size, hidden]
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLongestWave = 10000;
 
-/// Sines and cosines of rows in one half of the channels, of columns in the other: [side x side, width].
+/// Returns sines and cosines of rows in one half of the channels, of columns in the other: [side x side, width].
 at::Tensor sinusoids(int64_t side, int64_t width) {
   const int64_t waves = width / 4;
   const at::Tensor place = torch::arange(side, torch::kFloat).unsqueeze(1);

@@ -1,6 +1,6 @@
-// From image features and prompt tokens to a mask, as SAM does it (Kirillov et al. 2023, "Segment Anything", appendix
-// A). As in HQ-SAM (Ke et al. 2023, "Segment Anything in High Quality"), features of the encoder's first stage are
-// added to the upscaled ones: features of 1/16 alone do not tell where a small object ends.
+// Declares the decoder from image features and prompt tokens to a mask, as in SAM (Kirillov et al. 2023, "Segment
+// Anything", appendix A). As in HQ-SAM (Ke et al. 2023, "Segment Anything in High Quality"), features of the encoder's
+// first stage are added to the upscaled ones: features of 1/16 alone do not show the edges of small objects.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,7 +17,7 @@ namespace plimsoll::model {
 class CrossAttentionImpl : public torch::nn::Module {
  public:
   CrossAttentionImpl(int64_t width, int64_t inner, int64_t num_heads);
-  /// q [B, T, width], k and v [B, S, width] -> [B, T, width].
+  /// Maps q [B, T, width], k and v [B, S, width] to [B, T, width].
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
  private:
@@ -26,12 +26,13 @@ class CrossAttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(CrossAttention);
 
-/// Tokens to each other, tokens to image, a feed-forward network of the tokens, image to tokens; norms after each.
+/// A block of attention among tokens, attention from tokens to image, a feed-forward network of the tokens, and
+/// attention from image to tokens; a norm follows each.
 class TwoWayBlockImpl : public torch::nn::Module {
  public:
   explicit TwoWayBlockImpl(const MaskDecoderConfig& config);
-  /// tokens [B, T, width] and image [B, N, width], both replaced; `asked` is what the tokens were at first, and
-  /// `positions` [N, width] where the image's are: they are added to queries and keys.
+  /// Replaces tokens [B, T, width] and image [B, N, width]. `asked` are the tokens before the first block, and
+  /// `positions` [N, width] are the positions of the image's tokens: they are added to queries and keys.
   void forward(at::Tensor& tokens, at::Tensor& image, const at::Tensor& asked, const at::Tensor& positions);
 
  private:
@@ -41,8 +42,8 @@ class TwoWayBlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(TwoWayBlock);
 
-/// A transposed convolution of kernel and stride 2 over [B, H, W, in] -> [B, 2 H, 2 W, out]: a linear layer whose
-/// results are the four pixels.
+/// A transposed convolution of kernel and stride 2, [B, H, W, in] -> [B, 2 H, 2 W, out]: a linear layer whose results
+/// are the four pixels.
 class UpscaleImpl : public torch::nn::Module {
  public:
   UpscaleImpl(int64_t in, int64_t out);
@@ -56,9 +57,10 @@ TORCH_MODULE(Upscale);
 
 class MaskDecoderImpl : public torch::nn::Module {
  public:
-  /// `side` coarse features a side, of config.width channels; `fine_width` channels of the fine ones.
+  /// The coarse features have `side` tokens a side and config.width channels; the fine features have `fine_width`
+  /// channels.
   MaskDecoderImpl(const MaskDecoderConfig& config, int64_t side, int64_t fine_width);
-  /// features and prompt [B, T, width] -> logits [B, 4 side, 4 side].
+  /// Maps features and prompt [B, T, width] to logits [B, 4 side, 4 side].
   at::Tensor forward(const ImageFeatures& features, const at::Tensor& prompt);
 
  private:

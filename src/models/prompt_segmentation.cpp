@@ -14,19 +14,19 @@ namespace {
 
 constexpr int64_t kIgnoredTarget = -100;
 
-/// [B, side, side, C] averaged to `to` x `to` tokens: [B, to^2, C].
+/// Averages [B, side, side, C] to `to` x `to` tokens: [B, to^2, C].
 at::Tensor pooled(const at::Tensor& features, int64_t to) {
   const int64_t batch = features.size(0), width = features.size(3), part = features.size(1) / to;
   const at::Tensor parts = features.view({batch, to, part, to, part, width});
   return (part > 1 ? parts.mean(at::IntArrayRef{2, 4}) : parts).reshape({batch, to * to, width});
 }
 
-/// [B, S, S] -> [B].
+/// Returns the sums over the pixels of [B, S, S]: [B].
 at::Tensor area(const at::Tensor& images) {
   return images.sum(at::IntArrayRef{1, 2});
 }
 
-/// 2 |A B| / (|A| + |B|) of each image, as near to 1 for two empty ones as one pixel in both makes it.
+/// Returns 2 |A B| / (|A| + |B|) of each image. Numerator and denominator have 1 more, so two empty images give 1.
 at::Tensor dice_of(const at::Tensor& a, const at::Tensor& b) {
   return (area(a * b) * 2 + 1) / (area(a) + area(b) + 1);
 }
@@ -53,7 +53,7 @@ PromptSegmentationImpl::PromptSegmentationImpl(const PromptSegmentationConfig& c
     image_projection_ = register_module("image_projection", Projection(width, config.llm.hidden_size));
   llm_ = register_module("llm", Decoder(config.llm, config.image_tokens + config.prompt_length));
   prompt_projection_ = register_module("prompt_projection", Projection(config.llm.hidden_size, width));
-  // What is asked for must not be faint beside the mask's own token.
+  // Normalizes the prompt's token, so that it is not faint compared with the mask's own token.
   prompt_norm_ = register_module("prompt_norm", rms_norm_of(width));
   mask_decoder_ =
       register_module("mask_decoder", MaskDecoder(config.decoder, feature_side(config), config.encoder.widths[0]));
@@ -68,7 +68,7 @@ Segmented PromptSegmentationImpl::forward(const at::Tensor& image, const at::Ten
     words = at::cat({seen.to(words.scalar_type()), words}, 1);
   }
   const at::Tensor hidden = llm_->hidden(words).narrow(1, config_.image_tokens, config_.prompt_length);
-  // As a product: where the prompt ends differs from sample to sample, the shapes do not.
+  // A product with weights, because the end of the prompt differs from sample to sample and shapes do not.
   const at::Tensor asked = at::bmm(read_at.to(hidden.scalar_type()).unsqueeze(1), hidden);
   const at::Tensor small = mask_decoder_(features, prompt_norm_(prompt_projection_(asked)));
   const int64_t size = config_.image_size;
@@ -87,7 +87,7 @@ at::Tensor PromptSegmentationImpl::loss_of(const Segmented& got, const at::Tenso
   if (weights.dice > 0) add((1 - dice_of(at::sigmoid(got.logits), wanted)) * weights.dice);
   at::Tensor total = counted_mean(each, counts);
   if (weights.text > 0) {
-    // A sum over tokens, so that a step's loss is the same however its samples are cut into micro batches.
+    // A sum over tokens, so that a step's loss does not depend on its division into micro batches.
     const at::Tensor learned = targets.masked_fill(counts.eq(0).unsqueeze(1), kIgnoredTarget);
     const at::Tensor answers = learned.ne(kIgnoredTarget).to(at::kFloat).sum() / counts.sum().clamp_min(1);
     total = total + llm_->loss_of(got.hidden, learned).to(at::kFloat) * answers * weights.text;
@@ -101,7 +101,7 @@ Evaluation evaluation_of(PromptSegmentationImpl& model, const StepInputs& inputs
   const Segmented got = model.forward(inputs["image"], inputs["tokens"], inputs["read_at"]);
   const at::Tensor counts = inputs[kCounted].to(at::kFloat), wanted = inputs["mask"].to(at::kFloat);
   const at::Tensor found = got.logits.gt(0).to(at::kFloat);
-  // No structure is asked for where it is not: only random masks may be empty.
+  // Every sample's structure is in its picture: only random masks may be empty.
   const at::Tensor dice = area(found * wanted) * 2 / (area(found) + area(wanted)).clamp_min(1);
   return {model.loss_of(got, inputs["mask"], inputs["targets"], inputs[kCounted]),
           {{"dice", (dice * counts).sum()}, {"samples", counts.sum()}}};

@@ -1,4 +1,4 @@
-// What a configuration of prompt segmentation must hold to, for the job file and for the model. No libtorch.
+// Checks the configuration of prompt segmentation, for the job file and for the model. No libtorch.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,20 +13,20 @@
 
 namespace plimsoll::model {
 
-/// Pixels a side that a token of the encoder's result stands for.
+/// Side of the square of pixels that one token of the encoder's result covers.
 constexpr int64_t kFeatureStride = 16;
 
-/// Tokens a side of the encoder's result.
+/// Returns the tokens along a side of the encoder's result.
 inline int64_t feature_side(const PromptSegmentationConfig& config) {
   return config.image_size / kFeatureStride;
 }
 
-/// The side of the square that image_tokens make.
+/// Returns the side of the square that image_tokens form.
 inline int64_t image_token_side(const PromptSegmentationConfig& config) {
   return std::llround(std::sqrt(static_cast<double>(config.image_tokens)));
 }
 
-/// What is wrong with the configuration, if anything; the language model's is looked at elsewhere.
+/// Returns the first error of the configuration, if any. The language model has its own check.
 inline std::optional<ConfigProblem> problem_of(const PromptSegmentationConfig& config) {
   using Problem = std::optional<ConfigProblem>;
   const auto must_divide = [](const char* key, int64_t part, const std::string& of, int64_t whole) -> Problem {
@@ -65,7 +65,7 @@ inline std::optional<ConfigProblem> problem_of(const PromptSegmentationConfig& c
   if (decoder.width < 8 || decoder.width % 8 != 0)
     return ConfigProblem{"model.decoder.width",
                          fmt::format("model.decoder.width is {}; it must be a multiple of 8", decoder.width)};
-  // Cross-attention works at half the width.
+  // Cross-attention has half the width.
   if (auto problem =
           must_divide("model.decoder.num_heads", decoder.num_heads, "half of model.decoder.width,", decoder.width / 2))
     return problem;

@@ -14,14 +14,14 @@ namespace {
 
 constexpr double kBatchNormEps = 1e-5, kLayerNormEps = 1e-5, kNeckNormEps = 1e-6;
 
-/// A module that holds one tensor: names have their dots from modules alone.
+/// A module that holds one tensor: only modules add dots to names.
 std::shared_ptr<torch::nn::Module> holder_of(const at::Tensor& weight) {
   auto holder = std::make_shared<torch::nn::Module>();
   holder->register_parameter("weight", weight);
   return holder;
 }
 
-/// The weight of a convolution, as libtorch's own would be drawn.
+/// Makes the weight of a convolution, initialized as libtorch's.
 at::Tensor drawn(int64_t out, int64_t in, int64_t kernel) {
   at::Tensor weight = torch::empty({out, in, kernel, kernel});
   const double bound = 1 / std::sqrt(static_cast<double>(in * kernel * kernel));
@@ -75,7 +75,7 @@ struct BlockImpl : torch::nn::Module {
         local_conv(register_module("local_conv", ConvBatchNorm(width, width, 3, 1, width))),
         mlp(register_module("mlp", std::make_shared<MlpImpl>(width, expansion * width))) {}
 
-  /// Each token with those of its window; what fills the last windows up takes part.
+  /// Attention within windows. The padding of the last windows takes part.
   at::Tensor mixed(const at::Tensor& x) {
     const int64_t batch = x.size(0), width = x.size(3);
     const int64_t below = (window - x.size(1) % window) % window, right = (window - x.size(2) % window) % window;
@@ -102,7 +102,7 @@ struct BlockImpl : torch::nn::Module {
   std::shared_ptr<MlpImpl> mlp;
 };
 
-/// A stage: its blocks, and the way to the next one.
+/// A stage: its blocks, and the layer to the next stage.
 struct StageImpl : torch::nn::Module {
   StageImpl(const ImageEncoderConfig& config, size_t stage) {
     const int64_t width = config.widths[stage];
@@ -119,7 +119,7 @@ struct StageImpl : torch::nn::Module {
         blocks->push_back(attentions.back());
     }
     register_module("blocks", blocks);
-    // The last two stages are of one size, for masks with detail.
+    // The last two stages have the same resolution, for masks with detail.
     if (stage + 1 < config.widths.size())
       downsample = register_module("downsample", std::make_shared<MergeImpl>(width, config.widths[stage + 1],
                                                                              stage + 2 < config.widths.size() ? 2 : 1));
@@ -169,14 +169,14 @@ BiasedAttentionImpl::BiasedAttentionImpl(int64_t width, int64_t num_heads, int64
   proj_ = register_module("proj", linear_with_bias(width, width));
   biases_ = register_parameter("attention_biases", torch::zeros({num_heads, window * window}));
   const at::Tensor place = torch::arange(window, torch::kLong);
-  const at::Tensor apart = (place.unsqueeze(1) - place.unsqueeze(0)).abs();  // rows or columns between two places
+  const at::Tensor apart = (place.unsqueeze(1) - place.unsqueeze(0)).abs();  // rows or columns between two positions
   distances_ = register_buffer(
       "distances", (apart.view({window, 1, window, 1}) * window + apart.view({1, window, 1, window})).reshape({-1}));
 }
 
 at::Tensor BiasedAttentionImpl::forward(const at::Tensor& x) {
   const int64_t windows = x.size(0), tokens = x.size(1), width = x.size(2), head = width / heads_;
-  // A head's query, key and value stand side by side.
+  // Query, key and value of a head are adjacent.
   const auto parts = qkv_(norm_(x)).view({windows, tokens, heads_, 3, head}).permute({3, 0, 2, 1, 4}).unbind(0);
   const at::Tensor bias = at::embedding(biases_.t(), distances_).t().reshape({1, heads_, tokens, tokens});
   const at::Tensor scores = at::matmul(parts[0], parts[1].transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(head)));

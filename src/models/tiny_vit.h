@@ -1,6 +1,6 @@
-// TinyViT (Wu et al. 2022, "TinyViT: Fast Pretraining Distillation for Small Vision Transformers") as the image encoder
-// of MobileSAM and TinySAM: its modules have the names that their weights are published with, so that these can be
-// loaded.
+// Declares TinyViT (Wu et al. 2022, "TinyViT: Fast Pretraining Distillation for Small Vision Transformers") as the
+// image encoder of MobileSAM and TinySAM: its modules have the names that their weights are published with, so that
+// these can be loaded.
 //
 //     image -> patch_embed (1/4) -> layers.0: MBConv * d0, merge (1/8) -> layers.1: blocks * d1, merge (1/16)
 //     -> layers.2: blocks * d2, merge (1/16) -> layers.3: blocks * d3 -> neck
@@ -20,7 +20,7 @@
 
 namespace plimsoll::model {
 
-/// A convolution without bias and a batch norm of fixed statistics. [B, H, W, in] -> [B, ceil(H / stride), …, out].
+/// A convolution without bias, then a batch norm of fixed statistics. [B, H, W, in] -> [B, ceil(H / stride), …, out].
 class ConvBatchNormImpl : public torch::nn::Module {
  public:
   ConvBatchNormImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1);
@@ -32,7 +32,7 @@ class ConvBatchNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ConvBatchNorm);
 
-/// LayerNorm over channels, with the deviation that TinyViT adds.
+/// A LayerNorm over channels, with an epsilon as in TinyViT.
 class ChannelNormImpl : public torch::nn::Module {
  public:
   ChannelNormImpl(int64_t width, double eps);
@@ -44,7 +44,7 @@ class ChannelNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ChannelNorm);
 
-/// Attention among the tokens of a window, with a bias by head and distance. [W, window^2, C] -> the same.
+/// Attention among the tokens of a window, with a bias for each head and distance. [W, window^2, C] -> the same.
 class BiasedAttentionImpl : public torch::nn::Module {
  public:
   BiasedAttentionImpl(int64_t width, int64_t num_heads, int64_t window);
@@ -54,16 +54,16 @@ class BiasedAttentionImpl : public torch::nn::Module {
   int64_t heads_;
   ChannelNorm norm_{nullptr};
   Linear qkv_{nullptr}, proj_{nullptr};
-  at::Tensor biases_;     // [heads, window^2]: of a distance in rows and columns
-  at::Tensor distances_;  // int64 [window^2 x window^2]: which of them two tokens have
+  at::Tensor biases_;     // [heads, window^2]: bias of a distance in rows and columns
+  at::Tensor distances_;  // int64 [window^2 x window^2]: index into biases_ of each pair of tokens
 };
 TORCH_MODULE(BiasedAttention);
 
 class TinyVitImpl : public torch::nn::Module {
  public:
-  /// `out` channels come from the neck.
+  /// The neck has `out` output channels.
   TinyVitImpl(const ImageEncoderConfig& config, int64_t channels, int64_t out);
-  /// The features of images [B, S, S, channels].
+  /// Returns the features of images [B, S, S, channels].
   ImageFeatures forward(const at::Tensor& image);
 
  private:

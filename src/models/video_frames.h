@@ -1,4 +1,4 @@
-// Frames of video, as models read them.
+// Declares the constants of video frames as models read them.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kIgnored = -100;
 
-// The language model's weights in a type of their own.
+// Sets the type of the weights that are made during its lifetime, if the configuration has one.
 class WeightsMadeAs {
  public:
   explicit WeightsMadeAs(const std::optional<DType>& dtype) : previous_(c10::get_default_dtype()) {
@@ -77,7 +77,7 @@ at::Tensor FrameEncoderImpl::patches(const at::Tensor& frames) {
   x = x + positions_;
   if (pre_norm_) x = pre_norm_(x);
   x = through<EncoderBlockImpl>(blocks_, x);
-  // The norm looks at each token by itself: one that nobody reads need not be normed.
+  // The norm is per token, so the unused class token is dropped before it.
   if (class_token_.defined()) x = x.narrow(1, 1, side_ * side_);
   return norm_ ? norm_(x) : x;
 }
@@ -112,14 +112,14 @@ at::Tensor VideoLlmImpl::hidden(const at::Tensor& frames, const at::Tensor& toke
   const int64_t each = seen.size(1), width = seen.size(2);
   const at::Tensor placed = seen.view({batch, count, each, width}) + frame_positions_.unsqueeze(1);
   const at::Tensor text = llm_->embed(tokens);
-  // In the language model's type, whatever the encoder computes in.
+  // Converts to the language model's type, for any type of the encoder.
   const at::Tensor video = projector_(placed.view({batch, count * each, width})).to(text.scalar_type());
   return llm_->hidden(at::cat({video, text}, 1)).narrow(1, count * each, tokens.size(1)).contiguous();
 }
 
 namespace {
 
-/// What rows that only fill up the batch say is ignored.
+/// Returns the targets; those of padding rows are ignored.
 at::Tensor counted_targets(const StepInputs& inputs) {
   const at::Tensor counts = inputs[kCounted].to(at::kLong).unsqueeze(1);
   return inputs["targets"] * counts + (counts - 1) * -kIgnored;
@@ -128,13 +128,13 @@ at::Tensor counted_targets(const StepInputs& inputs) {
 struct CaptionLoss {
   at::Tensor hidden;   ///< [B, T, hidden]
   at::Tensor targets;  ///< int64 [B, T]
-  at::Tensor nats;     ///< of all captions' tokens together
-  at::Tensor tokens;   ///< how many these are
+  at::Tensor nats;     ///< sum over the tokens of all captions
+  at::Tensor tokens;   ///< number of these tokens
   at::Tensor loss;
 };
 
-// The mean over a micro batch's tokens would weigh a token by the captions that it happens to be among; a sum over what
-// a batch can hold at most is the same however it is cut into micro batches.
+// The mean over a micro batch's tokens would weigh a token by the other captions of its micro batch. A sum divided by
+// the samples' maximum number of tokens does not depend on the division into micro batches.
 CaptionLoss caption_loss(VideoLlmImpl& model, const StepInputs& inputs) {
   CaptionLoss result;
   result.hidden = model.hidden(inputs["frames"], inputs["tokens"]);
@@ -147,7 +147,7 @@ CaptionLoss caption_loss(VideoLlmImpl& model, const StepInputs& inputs) {
 
 Evaluation evaluate(VideoLlmImpl& model, const StepInputs& inputs) {
   const CaptionLoss loss = caption_loss(model, inputs);
-  // The logits of one sample at a time: a vocabulary may be large.
+  // Computes the logits of one sample at a time, because a vocabulary may be large.
   std::vector<at::Tensor> said;
   for (int64_t i = 0; i < loss.hidden.size(0); ++i)
     said.push_back(at::linear(loss.hidden.select(0, i), model.llm().head()).argmax(-1));

@@ -1,4 +1,4 @@
-// Video frames into a language model, which goes on with a caption.
+// Declares a language model that reads video frames and continues with a caption.
 //
 //     frames ─ patches ─ vision transformer ─ mean over a grid ─ + frame's position ─ projector ─┐
 //     prompt and caption ─ embedding ────────────────────────────────────────────────────────────┴─ decoder ─ loss on
@@ -19,13 +19,13 @@
 
 namespace plimsoll::model {
 
-/// A vision transformer with an average over a grid of cells at its end.
+/// A vision transformer, then an average over a grid of cells.
 class FrameEncoderImpl : public torch::nn::Module {
  public:
   FrameEncoderImpl(const VisionConfig& config, int64_t image_size, int64_t grid);
   at::Tensor forward(const at::Tensor& frames);  ///< [N, 3, S, S] -> [N, grid x grid, width]
 
-  /// What is averaged: the last hidden state of each patch, row by row, [N, patches, width].
+  /// Returns the values that forward() averages: the last hidden state of each patch, row by row, [N, patches, width].
   at::Tensor patches(const at::Tensor& frames);
 
  private:
@@ -38,7 +38,7 @@ class FrameEncoderImpl : public torch::nn::Module {
 };
 TORCH_MODULE(FrameEncoder);
 
-/// Two layers from the encoder's width to the language model's.
+/// A projector of two layers from the encoder's width to the language model's.
 class ProjectorImpl : public torch::nn::Module {
  public:
   ProjectorImpl(int64_t in, int64_t out);
@@ -53,7 +53,7 @@ class VideoLlmImpl : public torch::nn::Module {
  public:
   VideoLlmImpl(const VideoLlmConfig& config, int64_t frames, int64_t text_tokens);
 
-  /// What the last layer makes of the text after the video: frames [B, F, 3, S, S], tokens int64 [B, T] -> [B, T,
+  /// Returns the last layer's states of the text after the video: frames [B, F, 3, S, S], tokens int64 [B, T] -> [B, T,
   /// hidden].
   at::Tensor hidden(const at::Tensor& frames, const at::Tensor& tokens);
   DecoderImpl& llm() { return *llm_; }

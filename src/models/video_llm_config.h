@@ -1,4 +1,4 @@
-// What a configuration of the video language model must hold to, for the job file and for the model. No libtorch.
+// Checks the configuration of the video language model, for the job file and for the model. No libtorch.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,13 +11,14 @@
 
 namespace plimsoll::model {
 
-/// Cells along a side of the grid that a frame's patches are averaged over; 0 where tokens_per_frame is no square.
+/// Returns the cells along a side of the grid over which a frame's patches are averaged; 0 if tokens_per_frame is no
+/// square.
 inline int64_t grid_of(const VideoLlmConfig& config) {
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(config.tokens_per_frame))));
   return side * side == config.tokens_per_frame ? side : 0;
 }
 
-/// What is wrong with what it sees with, if anything; the language model is checked as every decoder is.
+/// Returns the first error of the vision part, if any. The language model has the check of every decoder.
 inline std::optional<ConfigProblem> problem_of(const VideoLlmConfig& config) {
   for (const auto& [key, number] : {std::pair{"model.image_size", config.image_size},
                                     {"model.tokens_per_frame", config.tokens_per_frame},

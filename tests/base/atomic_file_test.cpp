@@ -149,7 +149,7 @@ TEST_F(AtomicFileTest, NoPermissionIsAnErrorAndTouchesNothing) {
   EXPECT_EQ(read(folder_ / "protected"), "old");
 }
 
-// A limit on the size of files stands for the full disk: the same failed write, with no disk to fill.
+// A limit on the size of files replaces the full disk: the same failed write, with no disk to fill.
 TEST_F(AtomicFileTest, AWriteThatFailsHalfwayLeavesTheOldFile) {
   write_file_atomically(folder_ / "out", "old");
   auto previous = std::signal(SIGXFSZ, SIG_IGN);

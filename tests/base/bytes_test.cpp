@@ -59,7 +59,7 @@ TEST(ParseBytes, RefusesTheRestAndSaysWhatIsAllowed) {
   }
 }
 
-// Whoever writes memory_budget=1.5 means GiB, and would get one byte.
+// memory_budget=1.5 is meant as GiB; read as bytes it would be one byte.
 TEST(ParseBytes, RefusesPartsOfAByte) {
   for (const char* text : {"1.5", "1.5B", "0.5 b", "1.0"}) {
     try {
@@ -82,7 +82,7 @@ TEST(FormatBytesUp, IsReadBackAsNoLess) {
   const auto read_back = [](int64_t bytes) {
     const std::string text = format_bytes_up(bytes);
     EXPECT_GE(parse_bytes(text), bytes) << text;
-    // Never more than a hundredth too much where there are units.
+    // At most a hundredth too much if there are units.
     EXPECT_LE(static_cast<double>(parse_bytes(text)), 1.0101 * static_cast<double>(bytes)) << text << " of " << bytes;
   };
   std::mt19937_64 random(1);

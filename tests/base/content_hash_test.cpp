@@ -14,7 +14,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// XXH3, 64 bits, seed 0, as other programs give it.
+// XXH3, 64 bits, seed 0, with known values of other programs.
 TEST(ContentHash, IsTheSameOnEveryMachine) {
   EXPECT_EQ(content_hash({}), 0x2d06800538d394c2u);
   EXPECT_NE(content_hash(bytes_of("xxhash")), content_hash(bytes_of("xxhasi")));

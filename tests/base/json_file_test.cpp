@@ -34,7 +34,7 @@ TEST(JsonFile, NamesTheFileAndWhatIsTheMatter) {
   EXPECT_THAT(refusal(deep), HasSubstr("nested deeper"));
 }
 
-// The parser has another exception for it than for what is no JSON.
+// The parser has a different exception for this than for text that is no JSON.
 TEST(JsonFile, RefusesNumbersThatNoDoubleHolds) {
   EXPECT_THAT(refusal(R"({"rope_theta": 1e999})"), AllOf(HasSubstr("can be read"), HasSubstr("overflow")));
 }

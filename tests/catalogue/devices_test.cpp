@@ -1,4 +1,4 @@
-// The tables: every device has every figure, and the figures can be true.
+// Tests the tables: every device has every figure, and the figures are plausible.
 #include "plimsoll/devices.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST_P(EveryDevice, HasANameOfEachKind) {
   EXPECT_LE(device.year, 2026);
 }
 
-// Beyond these bounds there is a slip in the unit, or in a column.
+// Figures beyond these bounds have a wrong unit or are in a wrong column.
 TEST_P(EveryDevice, HasFiguresOfTheRightSize) {
   const DeviceSpec& device = GetParam();
   EXPECT_GE(device.memory_bytes, 6 * GiB);

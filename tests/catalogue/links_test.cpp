@@ -96,7 +96,8 @@ TEST(Links, OfADeviceAreItsOwn) {
   EXPECT_EQ(require_link("bridge", require_device("h100-pcie")).id, "nvlink4-bridge");
   EXPECT_EQ(require_link("nvlink3", require_device("a100-80gb-sxm")).id, "nvlink3");
   EXPECT_EQ(require_link("nvlink", require_device("b200")).id, "nvlink5");
-  EXPECT_EQ(require_link("nvlink5", require_device("a6000")).id, "nvlink5");  // as a question: what if
+  EXPECT_EQ(require_link("nvlink5", require_device("a6000")).id, "nvlink5");  // for what-if questions, although it has
+                                                                              // no such link
   EXPECT_THAT(message_of([] { require_link("nvlink", require_device("rtx4090")); }),
               AllOf(HasSubstr("RTX 4090 has no NVLink"), HasSubstr("pcie4-x16")));
   EXPECT_THAT(message_of([] { require_link("bridge", require_device("h100-sxm")); }), HasSubstr("no NVLink bridge"));
@@ -145,7 +146,7 @@ TEST(PeerLink, InOneMachineIsTheLinkOfTheDevice) {
   EXPECT_DOUBLE_EQ(cost_of("a6000", {.ranks = 8, .link = "pcie5"}).peer_link, reached("pcie5-x16"));
 }
 
-// Of 8 devices 1 of 7 peers is behind the bridge.
+// With 8 devices, 1 of 7 peers is behind the bridge.
 TEST(PeerLink, ABridgeConnectsTwo) {
   EXPECT_DOUBLE_EQ(cost_of("a6000", {.ranks = 2, .link = "nvlink3"}).peer_link, reached("nvlink3-bridge"));
   const CostModel eight = cost_of("a6000", {.ranks = 8, .link = "nvlink3"});
@@ -154,7 +155,7 @@ TEST(PeerLink, ABridgeConnectsTwo) {
                    require_link("nvlink3-bridge").latency_seconds + 2 * require_link("pcie4-x16").latency_seconds);
 }
 
-// Of 16 devices on 2 machines 8 of 15 peers are on the other one.
+// With 16 devices on 2 machines, 8 of 15 peers are on the other machine.
 TEST(PeerLink, OfSeveralMachinesIsTheSlowerOfLinkAndNetwork) {
   const CostModel hdr = cost_of("h100-sxm", {.ranks = 16});
   EXPECT_DOUBLE_EQ(hdr.peer_link, reached("infiniband-hdr") / (8.0 / 15));
@@ -194,7 +195,7 @@ TEST(PeerLink, RefusesWhatIsNone) {
               HasSubstr("unknown link"));
 }
 
-// docs/devices.md lists them, a row for each.
+// docs/devices.md lists them, one row for each.
 TEST(Links, StandInTheDocument) {
   std::ifstream file(PLIMSOLL_SOURCE_DIR "/docs/devices.md");
   std::stringstream text;

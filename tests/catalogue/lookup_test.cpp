@@ -1,4 +1,4 @@
-// Names: what people and drivers call a device, and what they mistype.
+// Tests names of devices: those that users and drivers write, and their typing errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST(FindDevice, AnotherDeviceIsNoOtherName) {
        {"", " ", "rtx", "nvidia", "NVIDIA GeForce RTX 4090 Laptop GPU", "a600", "60000", "h1000", "cpu"})
     EXPECT_EQ(id_of(name), "") << name;
   EXPECT_EQ(id_of(std::string(1 << 20, 'a')), "");
-  EXPECT_EQ(id_of("4090\n\x01\xff"), "rtx4090");  // what is no letter does not count
+  EXPECT_EQ(id_of("4090\n\x01\xff"), "rtx4090");  // characters other than letters and digits do not count
 }
 
 TEST(FindDevice, ASharedNameIsTheOneWithLeastMemory) {
@@ -86,7 +86,7 @@ TEST(RequireDevice, NamesTheNearestKnown) {
   EXPECT_EQ(require_device("RTX A6000").id, "a6000");
   EXPECT_THAT(refusal_of("a60000"), AllOf(HasSubstr("'a60000'"), HasSubstr("did you mean a6000")));
   EXPECT_THAT(refusal_of("rtx4009"), HasSubstr("did you mean rtx4090"));
-  // As near as "7600", and it begins as it should.
+  // At the same distance as "7600", and with the right beginning.
   EXPECT_THAT(refusal_of("a600"), HasSubstr("did you mean a6000, "));
   EXPECT_THAT(refusal_of("rtx a600"), HasSubstr("did you mean a6000, "));
   EXPECT_THAT(refusal_of("mi30x"), HasSubstr("mi300x"));
@@ -105,8 +105,8 @@ TEST(RequireDevice, ANameOfSeveralNamesThemAndTakesNone) {
   EXPECT_THAT(refusal_of("h100"), HasSubstr("there are h100-pcie, h100-sxm and h100-nvl"));
   EXPECT_THAT(refusal_of("h100-80gb"), HasSubstr("there are h100-pcie and h100-sxm"));
   EXPECT_THAT(refusal_of("m2"), HasSubstr("there are m2-8gb, m2-16gb and m2-24gb"));
-  EXPECT_THAT(refusal_of("NVIDIA GeForce RTX 3080"), HasSubstr("rtx3080-12gb"));  // as drivers call both
-  EXPECT_EQ(id_of("NVIDIA GeForce RTX 3080"), "rtx3080-10gb");                    // who asks for the driver's gets one
+  EXPECT_THAT(refusal_of("NVIDIA GeForce RTX 3080"), HasSubstr("rtx3080-12gb"));  // the driver's name of both
+  EXPECT_EQ(id_of("NVIDIA GeForce RTX 3080"), "rtx3080-10gb");                    // the driver's name finds one of them
 }
 
 TEST(RequireDevice, OneNameIsOneDevice) {

@@ -1,4 +1,4 @@
-// Checkpoints whose optimizer state has other formats than the job's.
+// Tests checkpoints whose optimizer state has other formats than the job's.
 #include "checkpoint/checkpoint_state.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ struct Trained {
       if (known == name) return tensor;
     throw std::out_of_range(name);
   }
-  /// A mean as float32, whatever its format.
+  /// Returns a mean as float32, from any format.
   at::Tensor mean(const std::string& kind, const std::string& name) const {
     const at::Tensor values = (*this)["optimizer." + kind + "." + name], like = (*this)[name];
     if (values.is_floating_point()) return values.to(at::kFloat);
@@ -114,7 +114,7 @@ TEST_F(CheckpointStateTest, StateOfAnotherOptimizerIsRefused) {
   EXPECT_THAT(refusal(saved, loaded), AllOf(HasSubstr("optimizer.momentum.w"), HasSubstr("optimizer.exp_avg.w")));
 }
 
-// Weights and what they keep beside themselves, as the float32 that both stand for.
+// Returns weights with their companions as the float32 that both represent.
 at::Tensor whole(const Trained& trained, const std::string& name) {
   for (const auto& [known, tensor] : trained.state) {
     if (known == "optimizer.master." + name) return tensor;
@@ -144,7 +144,7 @@ TEST_F(CheckpointStateTest, WeightsStandForTheSameNumbers) {
   }
 }
 
-// A master that lies half way between two bfloat16 numbers, where the roundings differ.
+// A master that is half way between two bfloat16 numbers, where the roundings differ.
 TEST_F(CheckpointStateTest, AMastersTieKeepsItsValue) {
   const Trained saved(config_of(StateDtype::float32, WeightUpdate::master), at::kBFloat16, 0);
   saved["optimizer.master.w"].fill_(1.00390625f);
@@ -167,7 +167,7 @@ TEST_F(CheckpointStateTest, BitsOfWeightsAreNotDropped) {
   }
 }
 
-// Whatever a file has beside a weight: only what can be its companion is read as one.
+// A file may have any tensor next to a weight: only a possible companion is read as one.
 TEST_F(CheckpointStateTest, CompanionsThatAreNoneAreRefused) {
   using W = WeightUpdate;
   struct Case {

@@ -54,7 +54,7 @@ CheckpointInfo sample_info() {
 
 class CheckpointTest : public ::testing::Test {
  protected:
-  /// What reading `file` into `state` says; the state must not have changed.
+  /// Returns the error of reading `file` into `state`; the state must not have changed.
   std::string refusal(const std::filesystem::path& file, const NamedTensors& state,
                       const std::map<std::string, std::string>& origin = sample_info().origin) {
     const NamedTensors before = copy_of(state);
@@ -161,7 +161,7 @@ TEST_F(CheckpointTest, RefusesAFileCutShortAnywhere) {
   EXPECT_THAT(refusal(file_, state), HasSubstr("truncated"));
 }
 
-// The checksums were right: nothing but the loss of the file's end can be told, and then tensors have been written to.
+// The checksums were right: only the loss of the file's end can be detected, and tensors have been written by then.
 TEST_F(CheckpointTest, AFileThatIsCutWhileItIsCopiedLeavesNothingToTrainOn) {
   write_checkpoint(file_, sample_info(),
                    {{"a", at::randn({100'000})}, {"b", at::ones({3})}, {"c", at::ones({2}, at::kLong)}});
@@ -373,7 +373,7 @@ TEST_F(CheckpointFolderTest, DoesNotResumeFromAnOlderOneWhileLaterOnesAreThere) 
   EXPECT_EQ(checkpoint_to_resume(config_), config_.resume);
 }
 
-// What neither the model's tensors nor other keys say, and what another number of would be another training.
+// Settings that neither the model's tensors nor other keys show, and whose change makes another training.
 TEST_F(CheckpointTest, SamplesAndLossesBelongToTheOrigin) {
   Job job;
   job.model.type = "fmri_autoencoder";

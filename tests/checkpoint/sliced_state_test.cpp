@@ -1,4 +1,4 @@
-// Checkpoints of ranks that have slices: the file is that of one rank, and any number of ranks reads it.
+// Tests checkpoints of ranks that have slices: the file is that of one rank, and any number of ranks reads it.
 #include "checkpoint/sliced_state.h"
 
 #include <gmock/gmock.h>
@@ -22,8 +22,8 @@ struct WholeTensor {
   bool sliced;
 };
 
-/// Slices of more than a piece of 1 MiB, slices with padding, one behind the end (of the scales, on four ranks), dtypes
-/// of all sizes.
+/// Tensors with slices of more than a piece of 1 MiB, slices with padding, one after the end (of the scales, on four
+/// ranks), and dtypes of all sizes.
 std::vector<WholeTensor> whole_state() {
   torch::manual_seed(12);
   return {{"weight", at::randn({300, 1100}), true},
@@ -37,7 +37,7 @@ std::vector<WholeTensor> whole_state() {
           {"optimizer.step", at::scalar_tensor(3.0f), false}};
 }
 
-/// What a rank of `exchange` has of it; one rank, if it is null.
+/// Returns the tensors of a rank of `exchange`; of one rank if it is null.
 struct StateOfRank {
   StateOfRank(const std::vector<WholeTensor>& all, Exchange* exchange) {
     sliced.exchange = exchange;
@@ -77,7 +77,7 @@ class SlicedStateTest : public ::testing::Test {
     write_checkpoint(one_, info_, StateOfRank(all_, nullptr).state);
   }
 
-  /// The file that `ranks` ranks write.
+  /// Returns the file that `ranks` ranks write.
   std::filesystem::path written_by(int ranks) const {
     const std::filesystem::path file = folder_ / ("of-" + std::to_string(ranks) + ".safetensors");
     for (const std::string& error : run_ranks(ranks, [&](Exchange& exchange) {

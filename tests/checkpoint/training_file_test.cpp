@@ -1,4 +1,4 @@
-// A training of a program's own in a file: plimsoll/training.h.
+// Tests saving a program's own training to a file: plimsoll/training.h.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>

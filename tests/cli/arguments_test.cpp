@@ -1,4 +1,4 @@
-// What every command shares: help, version, wrong arguments, wrong job files.
+// Tests the common behavior of every command: help, version, wrong arguments, wrong job files.
 #include <regex>
 
 #include "cli/cli_testing.h"
@@ -113,7 +113,7 @@ TEST_F(CommandLine, AnOptionNeedsItsValue) {
   expect_refusal(run({"plan", "job.yaml", "--json"}), 2, HasSubstr("--json"));
 }
 
-// What a script's variable was to hold is missing.
+// A script's variable for the value is empty.
 TEST_F(CommandLine, AnEmptyValueIsNoValue) {
   put_tiny_job();
   for (const std::string option : {"--gpu", "--memory", "--html", "--json", "--recipe", "--dump-passes"})

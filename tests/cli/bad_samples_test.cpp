@@ -1,5 +1,5 @@
-// Damaged files, end to end: without data.skip_bad one message that names the file, and nothing written; with it the
-// file is left out, and counted in the report.
+// Tests damaged files, end to end. Without data.skip_bad there is one message that names the file, and nothing is
+// written. With it the file is left out, and counted in the report.
 #include <cmath>
 
 #include "cli/cli_testing.h"
@@ -58,7 +58,7 @@ class BadSamples : public CliTest {
 
   void put_job(const std::string& rest) const { put("job.yaml", kShort + rest); }
 
-  /// TempFolder's helpers write where they are told; this test's folder is the program's.
+  /// TempFolder's helpers write to a given folder; this test's folder is the program's.
   void move_here(const TempFolder& from) const {
     std::filesystem::copy(from.path(), folder(), std::filesystem::copy_options::recursive);
   }

@@ -1,4 +1,4 @@
-// The two lines that mean one training in every program: plan, train, and what is resumed from before they did here.
+// Tests the two keys that define one training in every program: plan, train, and resuming from older checkpoints.
 #include <sstream>
 
 #include "cli/cli_testing.h"
@@ -75,7 +75,7 @@ TEST_F(BatchMeaning, TheTwoKeysTrainAsTheThreeThatSayTheSame) {
 }
 
 TEST_F(BatchMeaning, ARunOfTheOldMeaningIsNotContinuedWithAnotherBatch) {
-  // What {4, 2} meant: 2 x 2.
+  // The meaning of {4, 2}: 2 x 2.
   const json before = train("batch_size: 4\nmicro_batch_size: 2\n", {"max_steps=3", "scheduler.name=constant"});
   ASSERT_EQ(before["losses"].size(), 3u);
   const Outcome refused = run({"train", put_job("batch_size: 4\ngradient_accumulation_steps: 2\n")});
@@ -84,7 +84,7 @@ TEST_F(BatchMeaning, ARunOfTheOldMeaningIsNotContinuedWithAnotherBatch) {
   EXPECT_THAT(refused.err, AllOf(HasSubstr("step-00000003.safetensors has 12 samples in 3 steps"),
                                  HasSubstr("to continue as before, add micro_batch_size: 2;"),
                                  HasSubstr("to continue with 8 samples, replace batch_size by micro_batch_size: 4")));
-  // As it was, to the bit.
+  // Bit for bit as before.
   const json whole =
       train("batch_size: 4\nmicro_batch_size: 2\n", {"checkpoint.directory=\"\"", "scheduler.name=constant"});
   std::vector<double> losses = before["losses"];
@@ -93,7 +93,7 @@ TEST_F(BatchMeaning, ARunOfTheOldMeaningIsNotContinuedWithAnotherBatch) {
   EXPECT_EQ(rest["resumed_step"], 3);
   for (const json& loss : rest["losses"]) losses.push_back(loss);
   EXPECT_EQ(json(losses), whole["losses"]);
-  // Or with eight, said so.
+  // Or with eight, which is reported.
   const json larger = train("micro_batch_size: 4\ngradient_accumulation_steps: 2\n",
                             {"checkpoint.resume=run/step-00000003.safetensors", "checkpoint.directory=other"});
   EXPECT_EQ(larger["resumed_step"], 3);

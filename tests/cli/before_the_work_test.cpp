@@ -1,4 +1,5 @@
-// What can be told before the work is: that comes in a line before anything is planned, and leaves nothing behind.
+// Tests errors that are known before the work: they are reported in one line before planning, and nothing is left
+// behind.
 #include "cli/cli_testing.h"
 
 namespace plimsoll::cli_testing {
@@ -17,7 +18,8 @@ class BeforeTheWork : public CliTest {
   }
 };
 
-// What the work itself would say comes later: the tokenizer's file is missing, the table is none, the job does not fit.
+// The errors of the work itself would come later: the tokenizer's file is missing, the table is none, the job does not
+// fit.
 TEST_F(BeforeTheWork, AnOutputThatCannotBeWrittenIsRefused) {
   const auto missing = [](const char* option) {
     return AllOf(HasSubstr(option), HasSubstr("the folder no/such does not exist"));
@@ -68,7 +70,7 @@ TEST_F(BeforeTheWork, AKeyWithoutAValueIsSaidSo) {
 
 class UnpreparedData : public BeforeTheWork {
  protected:
-  /// As the repository lies: examples and scripts, and no .data yet.
+  /// Makes the repository's folders: examples and scripts, and no .data yet.
   UnpreparedData() {
     for (const char* each : {"repository/scripts", "repository/examples/small-lm", "repository/examples/brain"})
       std::filesystem::create_directories(folder() / each);

@@ -1,4 +1,4 @@
-// Runs the real program in a folder that goes with the test.
+// Declares helpers that run the real program in a folder for the test.
 #pragma once
 
 #include <fcntl.h>
@@ -31,13 +31,13 @@ namespace plimsoll::cli_testing {
 using Arguments = std::vector<std::string>;
 using nlohmann::json;
 
-constexpr unsigned kLongestRun = 120;  ///< seconds; a program that hangs ends by SIGALRM
+constexpr unsigned kLongestRun = 120;  ///< seconds; a program that hangs is ended by SIGALRM
 
 struct Outcome {
   int exit_code = -1;  ///< -1: ended by a signal
   int signal = 0;
   std::string out, err;
-  int64_t resident_bytes = 0;  ///< the most it had
+  int64_t resident_bytes = 0;  ///< peak resident bytes
 };
 
 inline std::string get_file(const std::filesystem::path& file) {
@@ -60,8 +60,8 @@ class CliTest : public ::testing::Test {
   }
   std::string get(const std::string& name) const { return get_file(folder_ / name); }
 
-  /// Starts the program in the test's folder, standard output and error going to files, and returns its process.
-  /// `in_child` is called in it before the program begins: to set limits, to open or close files.
+  /// Starts the program in the test's folder, with standard output and error in files, and returns its process.
+  /// `in_child` is called in the child before the program begins: to set limits, to open or close files.
   pid_t start(const Arguments& arguments, const std::string& out = "out.txt",
               const std::function<void()>& in_child = {}) const {
     const pid_t child = ::fork();
@@ -107,7 +107,7 @@ class CliTest : public ::testing::Test {
     return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
   }
 
-  /// Waits until `holds` or the process has ended; whether it held.
+  /// Waits until `holds` is true or the process has ended; returns whether it was true.
   static bool wait_for(pid_t child, const std::function<bool()>& holds) {
     while (!holds()) {
       if (ended(child)) return holds();
@@ -116,7 +116,7 @@ class CliTest : public ::testing::Test {
     return true;
   }
 
-  /// The names of the files that a call added to the folder, apart from its standard output and error.
+  /// Returns the names of the files that a call added to the folder, except its standard output and error.
   std::set<std::string> new_files(const std::function<void()>& call) const {
     const std::set<std::string> before = names();
     call();
@@ -126,7 +126,7 @@ class CliTest : public ::testing::Test {
     return added;
   }
 
-  /// A job that trains in a moment: job.yaml and its corpus.
+  /// Writes a job that trains within a second: job.yaml and its corpus.
   void put_tiny_job() const {
     std::string corpus;
     for (int i = 0; i < 400; ++i) corpus += "line " + std::to_string(i * 7919 % 1000) + " of a small text\n";
@@ -173,7 +173,7 @@ inline int64_t sum_of(const json& breakdown) {
   return sum;
 }
 
-/// One message for people: it names the program, fills one line, and standard output stays empty.
+/// Expects one human-readable message: it names the program and has one line; standard output is empty.
 inline void expect_refusal(const Outcome& outcome, int exit_code, const ::testing::Matcher<std::string>& message) {
   EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
   EXPECT_EQ(outcome.out, "");

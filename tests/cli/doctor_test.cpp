@@ -31,7 +31,7 @@ TEST_F(DoctorCommand, MeasuresOnceAndShowsIt) {
   EXPECT_EQ(again["rates"], measured["rates"]);
 }
 
-// What each library and our kernels run with; ours are told to use less by a variable.
+// The instruction set of each library and of our kernels; a variable limits ours.
 TEST_F(DoctorCommand, ShowsInstructionSets) {
   const Outcome whole = run({"doctor", "--threads", "1", "--json", "doctor.json"});
   EXPECT_EQ(whole.exit_code, 0) << whole.err;
@@ -109,13 +109,13 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
   expect_below("difference of final losses, bfloat16 weights", difference({7, 8, 9}), 0.003);
   EXPECT_LT(rows[2]["measured_peak_bytes"], rows[1]["measured_peak_bytes"]);
   EXPECT_EQ(rows[1]["final_loss"], rows[2]["final_loss"]);  // checkpointing changes bytes alone
-  EXPECT_EQ(rows[3]["final_loss"], rows[4]["final_loss"]);  // and so does a stay in host memory
+  EXPECT_EQ(rows[3]["final_loss"], rows[4]["final_loss"]);  // and so does offload to host memory
   EXPECT_LT(rows[4]["measured_peak_bytes"], rows[3]["measured_peak_bytes"]);
   EXPECT_GT(rows[4]["measured_host_bytes"], 0);
   EXPECT_LT(rows[5]["measured_peak_bytes"], rows[4]["measured_peak_bytes"]);
   EXPECT_EQ(rows[5]["final_loss"], rows[4]["final_loss"]);
   EXPECT_THAT(rows[5]["settings"].get<std::string>(), HasSubstr("parameters streamed"));
-  // State of fewer bits, weights of fewer bits, sums of gradients of fewer bits, no sums at all.
+  // State of fewer bits, weights of fewer bits, gradient accumulators of fewer bits, no accumulators at all.
   EXPECT_LT(rows[6]["planned_peak_bytes"], rows[3]["planned_peak_bytes"]);
   EXPECT_LT(rows[7]["planned_peak_bytes"], rows[6]["planned_peak_bytes"]);
   EXPECT_LT(rows[8]["planned_peak_bytes"], rows[7]["planned_peak_bytes"]);

@@ -66,7 +66,7 @@ TEST_F(ExportCommand, NeitherAnotherModelNorOverACheckpoint) {
   EXPECT_EQ(get("run/step-00000003.safetensors"), early);
 }
 
-// What shapes do not show: a checkpoint says some keys only where they are not the default.
+// Settings that shapes do not show: a checkpoint has some keys only if they are not the default.
 TEST_F(ExportCommand, AKeyThatOneSideAloneSaysIsADifference) {
   ASSERT_EQ(run(with("train", {"model.logit_softcap=20"})).exit_code, 0);
   EXPECT_THAT(run(with("export", {"--out", "m.safetensors"})).err,
@@ -92,7 +92,7 @@ TEST_F(ExportCommand, HelpHasExamples) {
   EXPECT_THAT(run({"export", "--help"}).out, HasSubstr("Examples:\n  plimsoll export"));
 }
 
-// Where samples are no sequences they are counted themselves.
+// If samples are no sequences, the samples are counted.
 TEST_F(ExportCommand, SyntheticSamplesOfAnyModelAreTrainedOn) {
   put("fmri.yaml",
       "model: {type: fmri_autoencoder}\ndata: {type: synthetic, samples: 8, validation_fraction: 0.25}\n"

@@ -1,4 +1,4 @@
-// The flags that people know from other programs.
+// Tests the flags that other programs have.
 #include "cli/job_flags.h"
 
 #include <CLI/CLI.hpp>
@@ -28,12 +28,12 @@ class JobFlags : public CliTest {
     all.insert(all.end(), flags.begin(), flags.end());
     return json::parse(run(all).out)["peak_bytes"];
   }
-  /// What the flags are taken for, without a job.
+  /// Returns the overrides that the flags become, without a job.
   static std::vector<std::string> overrides(Arguments flags) {
     CLI::App app;
     cli::JobFlags job_flags;
     job_flags.add_to(app);
-    std::ranges::reverse(flags);  // as CLI11 takes them
+    std::ranges::reverse(flags);  // CLI11 parses from the end
     app.parse(flags);
     return job_flags.overrides();
   }
@@ -43,14 +43,15 @@ TEST_F(JobFlags, AreOverridesOfTheJob) {
   EXPECT_EQ(choices({"--batch-size", "2", "--gradient-accumulation-steps", "3"})["micro_batch_size"], 2);
   EXPECT_EQ(choices({"--batch_size=6", "--gradient_accumulation_steps=3"})["micro_batch_size"], 6);
   EXPECT_EQ(choices({"--use-amp"})["precision"], "bf16-mixed");
-  EXPECT_EQ(choices({"precision=bf16-mixed", "--no_use_amp"})["precision"], "bf16-mixed");  // what is written out holds
+  EXPECT_EQ(choices({"precision=bf16-mixed", "--no_use_amp"})["precision"], "bf16-mixed");  // explicit overrides take
+                                                                                            // precedence
   EXPECT_EQ(choices({"--no-use-amp"})["precision"], "32-true");
   EXPECT_EQ(choices({"--no-use_amp"})["precision"], "32-true");
   EXPECT_EQ(choices({"--recipe", "saving"})["precision"], "bf16-true");
   EXPECT_EQ(choices({"--recipe", "saving", "--use-amp"})["precision"], "bf16-mixed");
 }
 
-// As the keys do, by the same rules (tests/job/job_batch_meaning_test.cpp): the file says 4, 2 at a time.
+// The flags have the keys' rules (tests/job/job_batch_meaning_test.cpp): the file says 4, 2 at a time.
 TEST_F(JobFlags, ReplaceWhatTheFileSaysOfTheBatch) {
   const json three = choices({"--batch-size", "3"});
   EXPECT_EQ(three["micro_batch_size"], 2);
@@ -116,7 +117,7 @@ TEST_F(JobFlags, FalseMeansNotThat) {
   EXPECT_THAT(overrides({"--compile_model=false"}), ElementsAre("compile=false"));
 }
 
-// What is said beside a recipe comes after it, and holds.
+// Overrides in addition to a recipe come after it, and take precedence.
 TEST_F(JobFlags, RecipesAreTheseKeys) {
   EXPECT_THAT(
       overrides({"--recipe", "saving"}),
@@ -127,7 +128,7 @@ TEST_F(JobFlags, RecipesAreTheseKeys) {
               ElementsAre("precision=bf16-mixed", "gradient_checkpointing=false", "precision=32-true"));
 }
 
-// Keys that the job does not have would be refused: each is one.
+// Keys that the job does not have would be rejected: each exists.
 TEST_F(JobFlags, ReachTheJob) {
   const auto said = [&](const Arguments& flags) {
     Arguments all = {"plan", "job.yaml"};
@@ -144,7 +145,7 @@ TEST_F(JobFlags, ReachTheJob) {
   EXPECT_THAT(said({"--image-size", "96"}), HasSubstr("model.image_size"));
   std::filesystem::create_directory(folder() / "elsewhere");
   EXPECT_EQ(run({"plan", "job.yaml", "--data-root", "."}).exit_code, 0);
-  EXPECT_NE(run({"train", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // where the text is not
+  EXPECT_NE(run({"train", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // the text is in another folder
   const json saving = choices({"--recipe", "saving"});
   EXPECT_EQ(saving["precision"], "bf16-true");
   EXPECT_GT(planned({"--no-gradient-checkpointing"}), planned({"--gradient-checkpointing"}));

@@ -1,4 +1,4 @@
-// A GPU that is not here is refused at once; a name of several devices is refused with their names.
+// Tests that a missing GPU is rejected immediately, and that a name of several devices is rejected with their names.
 #include "cli/cli_testing.h"
 
 namespace plimsoll::cli_testing {
@@ -13,7 +13,7 @@ class MissingDevice : public CliTest {
   MissingDevice() { put_tiny_job(); }
 };
 
-// A device that no machine of these tests has. Nothing is planned first: a text that is not there is not missed.
+// A device that no machine of these tests has. The error comes before planning: the missing text is not reported.
 TEST_F(MissingDevice, IsRefusedBeforeAnythingIsPlanned) {
   for (const char* command : {"train", "compare"})
     expect_refusal(
@@ -45,7 +45,7 @@ TEST_F(MissingDevice, ACardWithoutBfloat16IsPlannedWithAWarning) {
               HasSubstr("\nNVIDIA Tesla V100 SXM2 16GB: precision: bf16-mixed is set in the job"));
 }
 
-/// What `make train-small-KIND` asks for first, on a machine that the test makes up.
+/// The first check of `make train-small-KIND`, on a fake machine.
 Outcome what_is_missing(const std::filesystem::path& folder, const std::string& kind, const std::string& environment) {
   const std::string command = environment + " " PLIMSOLL_SOURCE_DIR "/scripts/train-small.sh " + kind + " >" +
                               (folder / "out.txt").string() + " 2>" + (folder / "err.txt").string();

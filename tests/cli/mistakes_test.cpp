@@ -1,5 +1,5 @@
-// One mistake a command line: what comes must say what is wrong, where, and what to write instead, on one line, and the
-// exit code tells whose mistake it is. The job is sound but for what stands in the row.
+// Tests one mistake a command line. The message must say what is wrong, where, and what to write instead, on one line.
+// The exit code tells whose mistake it is. The job is valid except for the row's mistake.
 #include <sys/stat.h>
 
 #include <map>
@@ -62,7 +62,7 @@ TEST_F(Mistakes, CommandsAndOptions) {
   });
 }
 
-// Whoever writes a key of the job file as an option, or an override in two words, is told how it is written.
+// A key of the job file written as an option, or an override in two words: the message shows the right form.
 TEST_F(Mistakes, KeysOnTheCommandLine) {
   put("other.yaml", get("job.yaml"));
   expect_each({
@@ -194,7 +194,7 @@ TEST_F(Mistakes, FilesThatAreNotThereOrAreSomethingElse) {
   });
 }
 
-// Of what is found when training begins the last line counts: what was planned stands before it.
+// For errors at the start of training the last line counts: the plan is printed before it.
 TEST_F(Mistakes, FilesThatTrainingMisses) {
   ASSERT_EQ(run({"train", "job.yaml", "checkpoint.directory=run"}).exit_code, 0);
   std::filesystem::create_directory(folder() / "empty");

@@ -1,4 +1,4 @@
-// Two runs do not write to one folder or one file of metrics.
+// Tests that two runs do not write to one folder or one file of metrics.
 #include <signal.h>
 
 #include <array>
@@ -22,7 +22,7 @@ class OneRunAFolder : public CliTest {
     ::waitpid(first_, &status, 0);
   }
 
-  /// A run without end in folder `run`, with its metrics in m.jsonl, and its messages apart.
+  /// Starts a run without end in folder `run`, with its metrics in m.jsonl, and its messages separate.
   void start_first() {
     first_ = start({"train", "job.yaml", "max_steps=100000000", "log.metrics_file=m.jsonl", "checkpoint.directory=run",
                     "checkpoint.every_n_steps=1000", "checkpoint.keep=0"},
@@ -56,7 +56,7 @@ TEST_F(OneRunAFolder, TheSecondIsToldWhoHoldsTheCheckpoints) {
     const auto line = AllOf(HasSubstr("checkpoint.directory: run is "), names_the_first());
     expect_refusal(run({"train", "job.yaml", "checkpoint.directory=run"}), 2, line);
     expect_refusal(run({"train", "job.yaml", "checkpoint.directory=./run/../run/"}), 2, names_the_first());
-    // Before the budget is looked at.
+    // The check comes before that of the budget.
     expect_refusal(run({"train", "job.yaml", "checkpoint.directory=run", "memory_budget=64KiB"}), 2, line);
   });
   EXPECT_THAT(added, IsEmpty());
@@ -67,7 +67,7 @@ TEST_F(OneRunAFolder, TheSecondIsToldWhoHoldsTheMetrics) {
   start_first();
   const auto line = AllOf(HasSubstr("log.metrics_file: m.jsonl is "), names_the_first());
   expect_refusal(run({"train", "job.yaml", "log.metrics_file=m.jsonl"}), 2, line);
-  // By another name too; and what was made for the run that is refused goes again.
+  // By another name too; and the files that were made for the rejected run are removed again.
   std::filesystem::create_symlink("m.jsonl", folder() / "link.jsonl");
   const auto added = new_files([&] {
     expect_refusal(run({"train", "job.yaml", "log.metrics_file=link.jsonl", "checkpoint.directory=a/b"}), 2,

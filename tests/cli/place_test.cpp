@@ -8,14 +8,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// b lives beside a and c; a and c can share their place: 24 bytes.
+// b is live together with a and c; a and c can have the same bytes: 24 bytes.
 constexpr const char* kBuffers = "id,lower,upper,size\na,0,2,16\nb,1,3,8\nc,2,4,16\n";
 
 class PlaceCommand : public CliTest {
  protected:
   PlaceCommand() { put("buffers.csv", kBuffers); }
 
-  // The offsets in `csv` are sound, and these are the buffers that went in. Their height in bytes.
+  // Checks that the offsets in `csv` are valid, and the buffers those of the input. Returns their height in bytes.
   static int64_t height_of(const std::string& csv, int64_t alignment = 1) {
     const PlacementTable before = parse_placement_csv(kBuffers, "before");
     const PlacementTable after = parse_placement_csv(csv, "after");

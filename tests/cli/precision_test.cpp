@@ -1,4 +1,5 @@
-// `precision: auto` goes by the products that were measured on this machine; what is pinned and slow is said.
+// Tests that `precision: auto` follows the matmul speeds measured on this machine, and that a slow fixed choice is
+// reported.
 #include "cli/cli_testing.h"
 #include "ops/arithmetic/product_speed.h"
 #include "ops/processor.h"
@@ -22,7 +23,7 @@ class MeasuredProducts : public CliTest {
     ::unsetenv("PLIMSOLL_16BIT_PRODUCTS");
   }
 
-  /// As if libtorch's products of 16 bits had been measured to be `speed` times as fast as float32's.
+  /// Writes measurements in which libtorch's matmuls of 16 bits are `speed` times as fast as float32's.
   void measured(double speed) const {
     ops::ProductSpeeds speeds;
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
@@ -33,7 +34,7 @@ class MeasuredProducts : public CliTest {
     std::ofstream(speeds_file()) << ops::products_text(speeds);
   }
 
-  /// The file that a process with the environment of this one keeps its measurement in.
+  /// Returns the file of the measurement of a process with this environment.
   std::filesystem::path speeds_file() const {
     return folder() / "plimsoll" / ("products-" + instruction_masks_in_a_name() + ".json");
   }
@@ -47,7 +48,7 @@ class MeasuredProducts : public CliTest {
   }
 };
 
-// Of a size at which products are what takes the time.
+// With a size at which matmuls take most of the time.
 const Arguments kWide = {"model.hidden_size=256", "data.sequence_length=64"};
 
 TEST_F(MeasuredProducts, DecideWhatAutoTakes) {
@@ -76,7 +77,7 @@ TEST_F(MeasuredProducts, ThatAreSlowAreSaidBeforeTheStart) {
 }
 
 TEST_F(MeasuredProducts, AreMadeOnceAndKept) {
-  // A measurement is kept if its tries agree, which other work on the machine may prevent for a time.
+  // A measurement is kept if its tries agree, which other work on the machine may prevent.
   for (int attempt = 0; attempt < 10 && !std::filesystem::exists(speeds_file()); ++attempt)
     ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
   const std::string first = get_file(speeds_file());

@@ -1,4 +1,5 @@
-// What every command prints on terminals of several sizes: no line is wider than the terminal, which would wrap it.
+// Tests the output of every command on terminals of several sizes: no line is wider than the terminal, which would wrap
+// it.
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -19,7 +20,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Text as it stands on a terminal: escape sequences of the form ESC [ ... letter do not.
+// Returns the text on a terminal: escape sequences of the form ESC [ ... letter are removed.
 std::string without_escapes(const std::string& text) {
   std::string seen;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -32,7 +33,7 @@ std::string without_escapes(const std::string& text) {
   return seen;
 }
 
-// Lines as they stand at last: a carriage return begins one anew.
+// Returns the final lines: a carriage return starts a line again.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines(1);
   const std::string seen = without_escapes(text);
@@ -47,7 +48,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Of all that was drawn, what was drawn over too.
+// Returns the width of the widest line, overdrawn lines included.
 size_t widest(const std::string& text) {
   size_t most = 0;
   std::string line;
@@ -64,7 +65,7 @@ size_t widest(const std::string& text) {
 
 struct Shown {
   int exit_code = -1;
-  std::string text;  ///< all that went to the terminal, standard error's too
+  std::string text;  ///< all text that was sent to the terminal, standard error's too
 };
 
 class Screens : public CliTest {
@@ -79,7 +80,7 @@ class Screens : public CliTest {
     ::unsetenv("XDG_CACHE_HOME");
   }
 
-  /// Runs the program on a terminal of that size. `looks`: SIGINT after so many seconds.
+  /// Runs the program on a terminal of this size. `looks`: SIGINT after this number of seconds.
   Shown show(const Arguments& arguments, unsigned short columns, unsigned short lines, double looks = 0) const {
     winsize size{lines, columns, 0, 0};
     int terminal = -1;
@@ -95,7 +96,7 @@ class Screens : public CliTest {
       if (::chdir(folder().c_str()) == 0) ::execv(argv[0], argv.data());
       ::_exit(127);
     }
-    // From the first that is shown on: on a busy machine it takes a while until then.
+    // Times count from the first shown line: on a busy machine it comes late.
     std::atomic<bool> seen = looks <= 0;
     std::thread interrupter([&] {
       if (looks <= 0) return;
@@ -154,8 +155,7 @@ TEST_F(Screens, NoLineIsWiderThanATerminalOf80Columns) {
 
 TEST_F(Screens, APipeGets100Columns) {
   for (const Arguments& arguments : kCommands) {
-    if (arguments.back() == "30" || arguments.back() == "--help")
-      continue;  // an operator a line; help as it is written
+    if (arguments.back() == "30" || arguments.back() == "--help") continue;  // one operator a line; help is unchanged
     const Outcome outcome = run(arguments);
     EXPECT_LE(widest(outcome.out), 100u) << in_words(arguments) << "\n" << outcome.out;
     EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
@@ -178,7 +178,7 @@ TEST_F(Screens, WiderTerminalsAreUsed) {
   EXPECT_THAT(run(hot).out, HasSubstr("\n  float32["));  // a pipe has lines enough for all operands
 }
 
-// As many kinds of ops as a terminal shows at a time.
+// The trace has the largest number of kinds of ops that a terminal shows at a time.
 TEST_F(Screens, HotOpsFillTheTerminalAndNoMore) {
   for (const unsigned short lines : {24, 30}) {
     const std::string text = show({"trace", "job.yaml", "--hot", "--measure", "0"}, 80, lines).text;
@@ -187,7 +187,7 @@ TEST_F(Screens, HotOpsFillTheTerminalAndNoMore) {
   }
 }
 
-// What scrolled away at the top is said again at the end.
+// Text that scrolled off the top is repeated at the end.
 TEST_F(Screens, TheAnswerIsSeenOnATerminal) {
   const std::vector<std::string> lines = lines_of(show({"plan", "job.yaml", "memory_budget=1GiB"}, 80, 24).text);
   ASSERT_GT(lines.size(), 24u);

@@ -1,4 +1,4 @@
-// What may befall a run at a terminal or on a machine, and must not cost it its steps.
+// Tests events at a terminal or on a machine that must not cost a run its steps.
 #include <signal.h>
 
 #include "cli/cli_testing.h"
@@ -18,7 +18,7 @@ size_t count_of(const std::string& part, const std::string& text) {
   return count;
 }
 
-// A pipe that nobody reads, as standard output or error.
+// A pipe without a reader, as standard output or error.
 void open_broken_pipe_as(int descriptor) {
   int ends[2];
   if (::pipe(ends) != 0 || ::dup2(ends[1], descriptor) != descriptor) ::_exit(126);
@@ -40,7 +40,7 @@ class StoppedRuns : public CliTest {
     return names;
   }
 
-  /// A run that is in the middle of a step of hours: the first epoch's steps are short.
+  /// A run within a step of hours: the first epoch's steps are short.
   pid_t start_a_long_step() const {
     put("long.yaml",
         "threads: 1\n"
@@ -90,7 +90,7 @@ TEST_F(StoppedRuns, TheFirstIsAnsweredAtOnceAndTheSecondEndsTheStep) {
   EXPECT_TRUE(checkpoints().empty());
 }
 
-// The kernel and the shell both send it where a terminal closes.
+// The kernel and the shell both send it when a terminal closes.
 TEST_F(StoppedRuns, ASecondHangUpIsNoSecondWish) {
   const pid_t child = start_a_long_step();
   for (int i = 0; i < 3; ++i) {
@@ -128,7 +128,7 @@ TEST_F(StoppedRuns, AFullDiskUnderTheMetricsEndsNothing) {
   EXPECT_EQ(report["not_written"].size(), 1u);
 }
 
-// The limit of `ulimit -f`: the line that crosses it is taken back, and what was there stays.
+// The limit of `ulimit -f`: the line that crosses it is removed, and the text before it stays.
 TEST_F(StoppedRuns, ALimitOnFilesUnderTheMetricsEndsNothing) {
   constexpr rlim_t limit = 8 << 20;
   put("metrics.jsonl", std::string(limit - 21, ' ') + "\n");
@@ -170,7 +170,7 @@ TEST_F(StoppedRuns, StandardErrorThatIsClosedOrFullEndsNothing) {
   EXPECT_EQ(run_with(full, {"plan", "job.yaml", "data.files=absent.txt"}).exit_code, 0);
 }
 
-// Files would get the numbers of what is closed, and messages would go into them.
+// Files would get the numbers of closed descriptors, and messages would be written into them.
 TEST_F(StoppedRuns, NoFileTakesAClosedStreamsNumber) {
   const Outcome outcome = run_with(
       [] {

@@ -21,7 +21,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The exchange of the host that a DeviceExchange owns, on one that a test owns.
+/// A host exchange that a DeviceExchange owns, on one that a test owns.
 class BorrowedExchange final : public Exchange {
  public:
   explicit BorrowedExchange(Exchange& host) : host_(host) {}
@@ -49,7 +49,7 @@ DeviceExchangeParts parts_of(Exchange& host, const std::shared_ptr<DeviceGroup>&
   DeviceExchangeParts parts;
   parts.host = std::make_unique<BorrowedExchange>(host);
   parts.group = group;
-  parts.device = c10::kCPU;  // of the fake
+  parts.device = c10::kCPU;  // device of the fake
   parts.wait = [](const c10::intrusive_ptr<c10d::Work>& work) {
     try {
       if (work->wait(std::chrono::seconds(30))) return;
@@ -89,7 +89,7 @@ TEST_P(DeviceExchangeOf, CopiesOfAnyTypeAreWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceExchangeOf, testing::Values(1, 2, 3, 4, 8));
 
-// The parts of all ranks together are more than the landing places hold.
+// The parts of all ranks together are larger than the landing buffers.
 TEST(DeviceExchange, LargeSumsComeInPieces) {
   EXPECT_THAT(run_devices(3,
                           [](Exchange& e, FakeDeviceGroup& group) {
@@ -102,7 +102,7 @@ TEST(DeviceExchange, LargeSumsComeInPieces) {
               Each(""));
 }
 
-// Operators of the executor get what they allocate from the planned workspace.
+// Operators of the executor allocate from the planned workspace.
 TEST(DeviceExchange, LandingPlacesAreLimited) {
   EXPECT_EQ(ops::device_landing_bytes(1), (64 << 10) + 256);
   EXPECT_EQ(ops::device_landing_bytes(1 << 20), (1 << 20) + (64 << 10));

@@ -1,4 +1,4 @@
-// Compares the results of an exchange with a serial loop of at::add_, bit for bit.
+// Declares checks that compare the results of an exchange with a serial loop of at::add_, bit for bit.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// A tensor of normal values, the same on every rank for the same seed.
+/// Returns a tensor of normal values, the same on every rank for the same seed.
 inline at::Tensor random_tensor(int64_t elements, at::ScalarType type, int64_t seed) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed));
   return at::randn({elements}, generator, at::kFloat).to(type);
@@ -22,7 +22,7 @@ inline void expect_same_bits(const at::Tensor& got, const at::Tensor& expected, 
   if (!at::equal(got.view(at::kByte), expected.view(at::kByte))) throw InternalError(what + ": other bits");
 }
 
-/// The sum of `ranks` sources of `elements` elements onto `sum`, in rank order.
+/// Adds `ranks` sources of `elements` elements onto `sum`, in rank order.
 inline at::Tensor serial_sum(at::Tensor sum, int ranks, int64_t elements, at::ScalarType type, bool first,
                              int64_t seed) {
   for (int r = 0; r < ranks; ++r) {
@@ -50,7 +50,7 @@ inline void check_sums(Exchange& exchange, int64_t elements, int64_t slice, at::
   const at::Tensor padded = at::zeros({slice * ranks}, sum_type);
   padded.narrow(0, 0, elements).copy_(before);
   const at::Tensor sum = padded.narrow(0, rank * slice, slice).clone();
-  if (first) sum.fill_(3);  // which is overwritten
+  if (first) sum.fill_(3);  // overwritten by the exchange
   exchange.reduce_scatter(sum, source, first);
   padded.narrow(0, 0, elements).copy_(expected);
   expect_same_bits(sum, padded.narrow(0, rank * slice, slice), "reduce_scatter of " + what);
@@ -83,7 +83,7 @@ inline void check_copies(Exchange& exchange, int64_t slice, at::ScalarType type)
   }
 }
 
-/// The pairs of sum and source that are allowed.
+/// Returns the allowed pairs of sum and source.
 inline const std::vector<std::pair<at::ScalarType, at::ScalarType>>& summed_types() {
   static const std::vector<std::pair<at::ScalarType, at::ScalarType>> types = {
       {at::kFloat, at::kFloat},  {at::kDouble, at::kDouble},   {at::kBFloat16, at::kBFloat16},
@@ -93,7 +93,7 @@ inline const std::vector<std::pair<at::ScalarType, at::ScalarType>>& summed_type
   return types;
 }
 
-/// Every dtype pair, `first` true and false, for each number of elements, in even and in uneven slices.
+/// Checks every dtype pair, `first` true and false, for each number of elements, in even and in uneven slices.
 inline void check_all_sums(Exchange& exchange, const std::vector<int64_t>& sizes) {
   for (const auto& [sum, source] : summed_types()) {
     for (const int64_t elements : sizes) {

@@ -1,4 +1,4 @@
-// A group of devices for tests: ranks are threads of this process, tensors are on the CPU.
+// Declares a group of devices for tests: ranks are threads of this process, tensors are on the CPU.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,7 +12,8 @@
 
 namespace plimsoll {
 
-/// Where the ranks of fake groups meet. Each call of a rank waits for the same call of all others, or for abort().
+/// A meeting point of the ranks of fake groups. Each call of a rank waits for the same call of all others, or for
+/// abort().
 class FakeDevices {
  public:
   explicit FakeDevices(int size) : calls_(static_cast<size_t>(size)) {}
@@ -59,17 +60,17 @@ class FakeDevices {
   int64_t come_ = 0, round_ = 0;
 };
 
-/// One rank's group. Work is done by a stream of its own: a thread for each mark.
+/// A rank's group. Its stream, a thread for each mark, does the work.
 class FakeDeviceGroup final : public DeviceGroup {
  public:
   FakeDeviceGroup(std::shared_ptr<FakeDevices> devices, int rank, int size)
       : devices_(std::move(devices)), rank_(rank), size_(static_cast<size_t>(size)) {}
 
-  std::string refusal;          ///< what the next call throws; empty: nothing
-  bool never_reached = false;   ///< the mark, until abort()
-  std::string failure_at_mark;  ///< what reached_mark() throws
-  int64_t largest_part = 0;     ///< bytes that were received from one rank in one call
-  int64_t rounds = 0;           ///< calls of send_and_receive
+  std::string refusal;          ///< message of the exception of the next call; empty: none
+  bool never_reached = false;   ///< the mark that is not reached until abort()
+  std::string failure_at_mark;  ///< message of the exception of reached_mark()
+  int64_t largest_part = 0;     ///< bytes received from one rank in one call
+  int64_t rounds = 0;           ///< number of calls of send_and_receive
   bool connected = false;
 
   void connect() override {

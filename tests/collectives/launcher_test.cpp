@@ -1,4 +1,4 @@
-// Where a rank stands, by the variables of each launcher.
+// Tests a rank's position, by the variables of each launcher.
 #include "plimsoll/ranks.h"
 
 #include <gmock/gmock.h>

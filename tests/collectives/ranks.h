@@ -1,4 +1,4 @@
-// Ranks for tests: threads of this process, or processes of their own.
+// Declares ranks for tests: threads of this process, or separate processes.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@
 
 namespace plimsoll {
 
-/// A zeroed block for `size` ranks; processes that are forked afterwards share it.
+/// Returns a zeroed block for `size` ranks; processes that are forked afterwards share it.
 inline std::shared_ptr<void> shared_block(int size) {
   const auto bytes = static_cast<size_t>(SharedBlock::bytes(size));
   void* block = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -28,7 +28,7 @@ inline std::shared_ptr<void> shared_block(int size) {
   return {block, [bytes](void* at) { ::munmap(at, bytes); }};
 }
 
-/// Runs `work` on `size` threads with an exchange each, and returns what each threw: "" if nothing.
+/// Runs `work` on `size` threads with an exchange each. Returns the message of each thread's exception: "" if none.
 inline std::vector<std::string> run_ranks(int size, const std::function<void(Exchange&)>& work) {
   const auto block = shared_block(size);
   std::vector<std::string> errors(static_cast<size_t>(size));
@@ -50,8 +50,8 @@ inline std::vector<std::string> run_ranks(int size, const std::function<void(Exc
   return errors;
 }
 
-/// Runs `work` in `size` processes at the same time. `work` returns the text that the result has for its rank; a rank
-/// that is killed has "". Ranks that are still there after `limit` are killed.
+/// Runs `work` in `size` processes at the same time. `work` returns its rank's text in the result; a killed rank has
+/// "". Ranks that still run after `limit` are killed.
 inline std::vector<std::string> run_processes(int size, const std::function<std::string(int rank)>& work,
                                               std::chrono::seconds limit = std::chrono::seconds(30)) {
   std::vector<pid_t> pids;
@@ -110,7 +110,7 @@ inline std::vector<std::string> run_processes(int size, const std::function<std:
   return texts;
 }
 
-/// What `action` throws, and the seconds until then: "3.1 MESSAGE"; "" if nothing.
+/// Returns the exception of `action` and the seconds until then: "3.1 MESSAGE"; "" if there is none.
 inline std::string timed_error(const std::function<void()>& action) {
   const auto begin = std::chrono::steady_clock::now();
   try {
@@ -122,7 +122,7 @@ inline std::string timed_error(const std::function<void()>& action) {
   return {};
 }
 
-/// A text of timed_error(): it came within 5 s. Returns the message.
+/// Checks a text of timed_error(): the error came within 5 s. Returns the message.
 inline std::string message_in_time(const std::string& text) {
   const size_t space = text.find(' ');
   if (space == std::string::npos || text.starts_with("ended")) {

@@ -205,7 +205,7 @@ class EndlessGroup final : public DeviceGroup {
   void abort() noexcept override {}
 };
 
-// The device of a rank waits for one whose process is gone.
+// The device of a rank waits for a rank whose process is gone.
 TEST(Meet, ARankThatEndsWhileADeviceWaitsIsNamed) {
   const TempFolder folder;
   const auto texts = run_processes(2, [&](int rank) {
@@ -262,7 +262,7 @@ std::vector<std::string> with_misdeed(int culprit, const std::function<void(Exch
     std::string error;
     for (int step = 0; error.empty(); ++step) {
       exchange->note("step " + std::to_string(step));
-      if (step == 5) ::usleep(1'300'000);  // its place has been published and read
+      if (step == 5) ::usleep(1'300'000);  // its address has been published and read
       if (rank == culprit && step == 5) {
         misdeed(*exchange);
         exchange.reset();

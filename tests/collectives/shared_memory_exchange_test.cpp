@@ -76,7 +76,7 @@ TEST(SharedMemoryExchange, HoldsItsShareOfTheBlock) {
   EXPECT_LT(SharedBlock::bytes(8) / 8, 2 * kExchangeBuffer + (32 << 10));
 }
 
-// A defect of the program: neither a hang nor wrong numbers.
+// A defect of the program: neither a hang nor wrong numbers follow.
 TEST(SharedMemoryExchange, CallsThatDifferAreNamed) {
   const auto errors = run_ranks(3, [](Exchange& e) {
     const at::Tensor whole = at::zeros({6}), half = at::zeros({3});

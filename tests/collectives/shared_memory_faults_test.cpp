@@ -1,4 +1,4 @@
-// Ranks that fail, as processes: the others name them within 5 s.
+// Tests ranks that fail, as processes: the others name them within 5 s.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-/// Three processes exchange for ever; rank 2 does `misdeed` at exchange 5. Returns what the ranks threw.
+/// Three processes exchange without end; rank 2 does `misdeed` at exchange 5. Returns the exceptions of the ranks.
 std::vector<std::string> with_misdeed(const std::function<void(Exchange&)>& misdeed,
                                       SharedMemoryOptions options = {std::chrono::seconds(3), "here"}) {
   const auto block = shared_block(3);
@@ -30,7 +30,7 @@ std::vector<std::string> with_misdeed(const std::function<void(Exchange&)>& misd
       }
       error = timed_error([&] { exchange->reduce_scatter(sum, source, true); });
     }
-    exchange->fail(error);  // as a program does that ends with an error
+    exchange->fail(error);  // exits like a program that ends with an error
     return error;
   });
 }
@@ -69,7 +69,7 @@ TEST(SharedMemoryFaults, ARankThatDoesNotComeIsNamed) {
             "rank 1 has not answered for 0.5 s; it was before its first step");
 }
 
-// A rank that is late but alive is waited for.
+// The ranks wait for a rank that is late but alive.
 TEST(SharedMemoryFaults, ASlowRankIsNoFault) {
   const auto block = shared_block(2);
   const auto texts = run_processes(2, [&](int rank) {

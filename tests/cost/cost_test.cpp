@@ -1,4 +1,4 @@
-// Predicted times of ops and of copies that overlap them, worked out by hand.
+// Tests predicted times of ops and of copies that overlap them, computed by hand.
 #include "cost/cost.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ CostModel one_byte_a_second() {
   return cost;
 }
 
-// A segment "micro" of copies and other ops, each copy of `bytes` between buffers of its own.
+// A segment "micro" of copies and other ops, each copy of `bytes` between its own buffers.
 class CopyTimes : public ::testing::Test {
  protected:
   // Returns the number of the copy, for wait_for().

@@ -1,4 +1,4 @@
-// Predicted times of exchanges between ranks, worked out by hand.
+// Tests predicted times of exchanges between ranks, computed by hand.
 #include <gtest/gtest.h>
 
 #include "plimsoll/cost_model.h"
@@ -95,8 +95,8 @@ Op on_target(Op op, CopyStage stage, BufferId target) {
   return op;
 }
 
-// By hand: start 0.5; two ops of 1.5 s each (0.5 + 100 bytes), the exchange takes 5.5 s beside them; a second one that
-// does not run beside ops comes after it.
+// By hand: start 0.5; two ops of 1.5 s each (0.5 + 100 bytes). The exchange takes 5.5 s and overlaps with them. A
+// second exchange that does not overlap with ops comes after it.
 TEST(ExchangeCost, OpsBesideAnExchangeHideItsTime) {
   Trace trace;
   Op work;

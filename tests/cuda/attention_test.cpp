@@ -1,3 +1,3 @@
-// The tests that the emulated kernels have, on a GPU.
+// Runs the tests of the emulated kernels on a GPU.
 #define PLIMSOLL_ON_GPU
 #include "ops/attention/attention_cuda_test.cpp"

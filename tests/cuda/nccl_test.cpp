@@ -1,4 +1,4 @@
-// A world of one rank on a GPU goes through NCCL.
+// Tests that a world of one rank on a GPU uses NCCL.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Tests of a GPU are skipped where there is none, and fail where there is one that cannot be used.
+// Declares the precondition of GPU tests: skip on a machine without a GPU, fail if the GPU cannot be used.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-/// Empty: device cuda can be used.
+/// Returns the reason why device cuda cannot be used; empty: it can.
 inline std::string why_no_gpu() {
   try {
     backend_for("cuda");
@@ -18,7 +18,7 @@ inline std::string why_no_gpu() {
   }
 }
 
-/// Whether this machine has an NVIDIA device that this build is for.
+/// Returns true if this machine has an NVIDIA device that this build is for.
 inline bool has_gpu() {
 #ifdef PLIMSOLL_HAS_CUDA
   return std::filesystem::exists("/dev/nvidia0");

@@ -1,5 +1,5 @@
-// Training on an NVIDIA device: planned bytes are the used bytes, nothing is allocated once it runs, and the losses are
-// those of the CPU but for rounding. Skipped where there is no device.
+// Tests training on an NVIDIA device: planned bytes are the used bytes, nothing is allocated once it runs, and the
+// losses are those of the CPU except for rounding. Skipped without a device.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -48,7 +48,7 @@ class CudaTraining : public ::testing::Test {
 TEST_F(CudaTraining, LossesAreThoseOfTheCpu) {
   const RunResult cpu = run("cpu", {}), cuda = run("cuda", {});
   ASSERT_EQ(cpu.losses.size(), cuda.losses.size());
-  // Weights are drawn by another generator on a device: the curves are alike, not the numbers.
+  // A device draws weights by another generator: the curves are alike, not the numbers.
   EXPECT_NEAR(cuda.losses.front(), cpu.losses.front(), 0.2);
   EXPECT_TRUE(std::isfinite(cuda.losses.back()));
 }
@@ -87,7 +87,7 @@ TEST_F(CudaTraining, TheArenaIsUsedAsPlannedAndNothingElseIsTaken) {
   }
 }
 
-// What is planned changes bytes, not losses.
+// The plan changes bytes, not losses.
 TEST_F(CudaTraining, LessMemoryGivesTheSameLosses) {
   const int64_t host = int64_t{1} << 30;
   for (const int micro : {1, 2}) {
@@ -104,8 +104,8 @@ TEST_F(CudaTraining, LessMemoryGivesTheSameLosses) {
   }
 }
 
-// By the driver's count: 1 % of the plan, or what memory is given in. Kernels are loaded when they are first used, and
-// their code is the context's: an equal training before has used them all.
+// By the driver's count: 1 % of the plan, or the unit in which memory is allocated. Kernels are loaded when they are
+// first used, and their code belongs to the context: an equal training before has used them all.
 TEST_F(CudaTraining, TheDriverSeesWhatIsPlanned) {
   const auto used = [] {
     const auto gpus = gpus_in_use();

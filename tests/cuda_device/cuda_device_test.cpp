@@ -1,4 +1,4 @@
-// Arena, copies and staging of the CUDA backend, on a runtime of our own that does things late.
+// Tests arena, copies and staging of the CUDA backend, on a fake runtime that does work late.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -57,8 +57,7 @@ TEST_F(CudaDevice, TheArenaGrowsWhereItIs) {
   EXPECT_EQ(arena.touched_bytes(), 101);
 }
 
-// Whoever was given tensors in the arena reads them on a stream of his own, and may be at work on another device by
-// now.
+// A caller that received tensors in the arena reads them on its own stream, and may use another device by now.
 TEST_F(CudaDevice, TheArenaWaitsForOtherStreamsBeforeItGoes) {
   cudaStream_t other = fake::make_stream();
   std::byte seen{};
@@ -106,7 +105,7 @@ TEST_F(CudaDevice, HostMemoryIsLockedWhollyAndOnce) {
     EXPECT_EQ(fake::locked_ranges(), 1);
     arena.grow(6000);  // within the same pages
     EXPECT_EQ(fake::locked_ranges(), 1);
-    arena.grow(20000);  // the whole anew: a copy must not cross a seam
+    arena.grow(20000);  // the whole again: a copy must not cross a seam
     EXPECT_EQ(fake::locked_ranges(), 1);
     fake::refuse_to_lock();
     EXPECT_THROW(arena.grow(90000), MemoryUnavailable);
@@ -131,15 +130,15 @@ TEST_F(CudaDevice, StagingCarriesMoreThanItHolds) {
   }
 }
 
-// Ops that write what they read elsewhere and one more, copies out and back in, places that are used again at once:
-// what comes out is what comes of doing it all in order.
+// Ops that overwrite buffers read by earlier ones, copies out and back in, and places that are reused immediately: the
+// result is that of doing all work in order.
 TEST_F(CudaDevice, CopiesAreOrderedWithOpsHoweverLateTheyAreDone) {
   constexpr int64_t kSlots = 6, kBytes = 64, kPiece = 24;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     fake::reset(seed, 64 * kMiB);
     std::mt19937_64 random(seed);
     CudaArena device(0, stream_, kSlots * kBytes);
-    // Of the host, pinned or not: the disk's arena is not.
+    // Host memory, pinned or not: the disk's arena is not.
     PinnedArena pinned(kSlots * kBytes);
     std::vector<std::byte> paged(kSlots * kBytes, std::byte{5});
     const std::array<std::byte*, 2> hosts{pinned.data(), paged.data()};
@@ -162,7 +161,7 @@ TEST_F(CudaDevice, CopiesAreOrderedWithOpsHoweverLateTheyAreDone) {
           op(device_reference.data());
           continue;
         }
-        // A copy, with ops that touch neither place in between, and then its wait: as a plan has it.
+        // A copy, then ops that touch neither place, then its wait: as in a plan.
         const bool out = action == 2;
         const size_t which = random() % hosts.size();
         std::byte* const host = hosts[which];

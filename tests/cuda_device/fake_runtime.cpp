@@ -15,8 +15,9 @@
 #include <vector>
 
 struct CUevent_st {
-  int64_t recorded = 0, done = 0;  // how often; a wait is for the record that was last when it was put down
-  CUstream_st* stream = nullptr;   // of that record
+  int64_t recorded = 0, done = 0;  // numbers of times; a wait is for the last record at the time when the wait was
+                                   // queued
+  CUstream_st* stream = nullptr;   // stream of this record
 };
 struct CUstream_st {
   struct Task {
@@ -67,7 +68,7 @@ bool ready(const CUstream_st::Task& task) {
   return task.event == nullptr || task.event->done >= task.record;
 }
 
-// One task of a stream, if it may be done.
+// Runs one task of a stream, if it may run.
 bool advance(CUstream_st* stream) {
   if (stream->tasks.empty() || !ready(stream->tasks.front())) return false;
   const CUstream_st::Task task = std::move(stream->tasks.front());
@@ -87,7 +88,7 @@ void drain(CUstream_st* stream) {
   }
 }
 
-// Now and then some of what waits is done.
+// Now and then runs some of the waiting work.
 void progress() {
   World& all = world();
   std::vector<CUstream_st*> streams(all.streams.begin(), all.streams.end());

@@ -1,6 +1,5 @@
-// A CUDA runtime of our own for tests on machines without a device: memory is the host's, and what is put on a stream
-// is done some time later, in an order that is drawn, within what streams and events allow. What waits for too little
-// shows as wrong bytes.
+// Declares a fake CUDA runtime for tests on machines without a device. Its memory is host memory. Work on a stream is
+// done later, in a random order within the rules of streams and events. A missing wait shows as wrong bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,25 +9,26 @@
 
 namespace plimsoll::testing::fake_cuda {
 
-/// Forgets everything; `seed` draws the order, `memory` is what the device has, bytes.
+/// Resets everything; `seed` determines the order, `memory` is the device's memory in bytes.
 void reset(uint64_t seed, int64_t memory = int64_t{1} << 30);
 
-/// Puts work of a test's own on a stream: a kernel.
+/// Puts a test's own work, in the role of a kernel, on a stream.
 void launch(cudaStream_t stream, std::function<void()> kernel);
 
-/// A stream for ops.
+/// Returns a stream for ops.
 cudaStream_t make_stream();
 
-/// Bytes of the device that are mapped now; host ranges that are locked; streams, events and pinned buffers that are
-/// alive; copies to or from memory that is neither the device's nor pinned, which CUDA makes the caller wait for.
+/// Return counts: bytes of the device that are mapped now; host ranges that are locked; streams, events and pinned
+/// buffers that are alive; copies to or from memory that is neither the device's nor pinned, for which CUDA makes the
+/// caller wait.
 int64_t mapped_bytes();
 int64_t locked_ranges();
 int64_t alive();
 int64_t pageable_copies();
 
-/// The next call of cudaHostRegister fails.
+/// Makes the next call of cudaHostRegister fail.
 void refuse_to_lock();
-/// The next mapping is made, and may not be used.
+/// Makes the next mapping succeed, and access to it fail.
 void refuse_access();
 
 }  // namespace plimsoll::testing::fake_cuda

@@ -17,13 +17,14 @@ namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kMostThreads = 1024;
-constexpr size_t kMostShared = 99 << 10;  // bytes that one block may have on sm_86 and sm_89, the least from sm_80 on
+constexpr size_t kMostShared = 99 << 10;  // bytes that one block may have on sm_86 and sm_89, the smallest limit from
+                                          // sm_80 on
 constexpr int kWarp = 32;
 
 enum class State : uint8_t { ready, at_block, at_warp, done };
 
-// A stack that runs one thread after the other. It is begun with a context of its own; from then on it is left and
-// entered by jumps, which, unlike swapcontext, ask nothing of the kernel.
+// A stack that runs one thread after the other. Its first entry uses a new context. From then on it is left and entered
+// by jumps, which, unlike swapcontext, need no system call.
 struct Fibre {
   ucontext_t context;
   jmp_buf left;
@@ -32,7 +33,7 @@ struct Fibre {
   uint3 index{};
   State state = State::done;
   Here here;
-  // Of what it came to a warp's meeting with, and what it leaves with.
+  // The thread's contribution to a warp's meeting, and its result.
   Exchange exchange = Exchange::meet;
   uint32_t mask = 0;
   int source = 0;
@@ -176,13 +177,13 @@ class Machine {
     std::abort();  // it did not
   }
 
-  // Threads that are given up stay where they are: their stacks begin anew.
+  // Abandoned threads are not unwound: their stacks start again.
   [[noreturn]] void throw_error(const std::string& what) {
     for (const auto& fibre : fibres_) fibre->begun = false;
     throw EmulationError(what);
   }
 
-  // A meeting is over when all lanes it is for have come or gone.
+  // A meeting is over when all lanes of its mask have come or ended.
   bool release_warps(size_t threads) {
     bool released = false;
     for (size_t first = 0; first < threads; first += kWarp) {
@@ -229,7 +230,7 @@ class Machine {
         fibre.state = State::ready;
   }
 
-  // Threads that have returned are not waited for.
+  // Threads that have returned do not take part.
   bool release_block(size_t threads) {
     const Fibre* one = nullptr;
     for (size_t t = 0; t < threads; ++t) {

@@ -1,13 +1,13 @@
-// Runs CUDA kernels on the CPU: device_support.cuh includes this in place of nvcc's built-ins when a C++ compiler
+// Runs CUDA kernels on the CPU: device_support.cuh includes this instead of nvcc's built-ins when a C++ compiler
 // compiles kernels and launchers for tests.
 //
-// A block's threads are fibres that run one at a time, and only give way where CUDA makes threads meet: __syncthreads
-// and the _sync operations of a warp. Blocks run one after the other. The order of blocks and threads can be set: a
-// barrier that is missing shows in one order or another. Reported as EmulationError, where a GPU would hang or give
-// garbage: threads that wait at different barriers, lanes that wait for others which never come, a value shuffled from
-// a lane that has none, misaligned wide loads, blocks and shared memory larger than every GPU from sm_80 on has. Not
-// modelled: memory ordering between threads that run at once, and static shared memory's size; static __shared__
-// variables begin with what the block before left there, dynamic shared memory with NaNs.
+// A block's threads are fibers that run one at a time. They yield only at __syncthreads and the _sync operations of a
+// warp. Blocks run one after the other. The order of blocks and threads can be set: a missing barrier shows in one
+// order or another. EmulationError reports errors at which a GPU would hang or compute garbage: threads that wait at
+// different barriers; lanes that wait for others which never come; a value shuffled from a lane that has none;
+// misaligned wide loads; blocks and shared memory larger than the limits of all GPUs from sm_80 on. Not modelled:
+// memory ordering between threads that run at the same time, and static shared memory's size. Static __shared__
+// variables begin with the values of the block before, dynamic shared memory with NaNs.
 #pragma once
 
 #include <vector_types.h>
@@ -36,12 +36,12 @@ inline dim3 blockDim, gridDim;
 
 namespace plimsoll::cuda_on_cpu {
 
-/// What no GPU would have done well. Thrown out of run(); the block's other threads are given up.
+/// An error at which a GPU would hang or compute garbage. Thrown out of run(); the block's other threads are abandoned.
 struct EmulationError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// Of blocks, and of a block's threads from one barrier to the next. Shuffled is the same in every run.
+/// Orders of blocks, and of a block's threads from one barrier to the next. Shuffled is the same in every run.
 enum class Order { ascending, descending, shuffled };
 void set_order(Order order);
 
@@ -54,7 +54,7 @@ void* dynamic_shared();
 void device_check(bool condition, const char* what);
 void meet_block(Here here);
 enum class Exchange : uint8_t { meet, shuffle, ballot };
-/// Of the lanes in `mask`: the value that lane `source` came with, or the lanes that came with one that is not zero.
+/// Return, for the lanes in `mask`, the value of lane `source`, or the lanes whose value is not zero.
 uint64_t meet_warp(uint32_t mask, Exchange exchange, uint64_t value, int source, Here here);
 int lane();
 
@@ -78,7 +78,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu,
   plimsoll::cuda_on_cpu::meet_warp(mask, plimsoll::cuda_on_cpu::Exchange::meet, 0, 0, here);
 }
 
-// `width`, a power of two, cuts the warp into groups; who would read beyond its group keeps its own value.
+// `width`, a power of two, divides the warp into groups; a lane that would read beyond its group keeps its own value.
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
               plimsoll::cuda_on_cpu::Here here = plimsoll::cuda_on_cpu::Here::current()) {
@@ -120,7 +120,7 @@ inline int __all_sync(unsigned mask, int predicate,
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
-// Fibres do not interrupt each other.
+// Fibers do not interrupt each other.
 template <typename T>
 T atomicAdd(T* at, T value) {
   const T before = *at;
@@ -163,8 +163,8 @@ T __ldg(const T* from) {
   return *from;
 }
 
-// One rounding each, never joined into a multiply-add: x86-64's baseline has none, nvcc makes them unless told like
-// this.
+// One rounding for each operation, never joined into a multiply-add. x86-64's baseline has no multiply-add; nvcc makes
+// them unless such functions are used.
 inline float __fmul_rn(float a, float b) {
   return a * b;
 }

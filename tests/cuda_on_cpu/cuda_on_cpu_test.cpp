@@ -131,7 +131,7 @@ TEST(CudaOnCpu, ReducesBlocksAlikeInEveryOrder) {
   }
 }
 
-// Threads from `alive` on return at once; the others still meet.
+// Threads from `alive` on return immediately; the others still meet.
 __global__ void leave_early(int alive, int* out) {
   __shared__ int total;
   if (static_cast<int>(threadIdx.x) >= alive) return;
@@ -196,7 +196,7 @@ TEST(CudaOnCpu, ReportsWhatAGpuWouldHangAt) {
               HasSubstr("shared memory"));
   launch(reads_shared_unwritten, 1, 1, 64, nullptr, numbers);
   EXPECT_TRUE(std::isnan(numbers[0]));
-  // And it goes on working afterwards.
+  // The emulation works after the error.
   launch(number_threads, 1, 1, 0, nullptr, &out);
 }
 
@@ -212,7 +212,7 @@ TEST(CudaOnCpu, ElementTypesConvert) {
     expect_round_trip<cuda::bfloat16>(value);
     expect_round_trip<cuda::float16>(value);
   }
-  // Ties to even: 1 + 2^-8 lies halfway between bfloat16's 1 and 1 + 2^-7.
+  // Ties to even: 1 + 2^-8 is half way between bfloat16's 1 and 1 + 2^-7.
   EXPECT_EQ(cuda::widen(cuda::narrow<cuda::bfloat16>(1.00390625f)), 1.0f);
   EXPECT_EQ(cuda::widen(cuda::narrow<cuda::bfloat16>(1.01171875f)), 1.015625f);
 }

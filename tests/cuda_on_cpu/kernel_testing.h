@@ -1,5 +1,5 @@
-// What the tests of CUDA kernels share. Kernels run on tensors of the CPU (cuda_on_cpu), so their launchers take these
-// tensors' addresses.
+// Declares shared helpers of the tests of CUDA kernels. Kernels run on tensors of the CPU (cuda_on_cpu), so their
+// launchers take these tensors' addresses.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,20 +14,20 @@ namespace plimsoll::ops::testing {
 constexpr cuda_on_cpu::Order kOrders[] = {cuda_on_cpu::Order::ascending, cuda_on_cpu::Order::descending,
                                           cuda_on_cpu::Order::shuffled};
 
-/// Runs blocks and threads in an order for its lifetime.
+/// Sets the order of blocks and threads for its lifetime.
 struct InOrder {
   explicit InOrder(cuda_on_cpu::Order order) { cuda_on_cpu::set_order(order); }
   ~InOrder() { cuda_on_cpu::set_order(cuda_on_cpu::Order::ascending); }
 };
 
-/// Random numbers, [rows, width], the rows `extra` elements further apart than they are long, and the first `shift`
-/// elements behind an aligned address.
+/// Returns random numbers, [rows, width]. Rows are `extra` elements further apart than they are long, and the first
+/// begins `shift` elements after an aligned address.
 inline at::Tensor random_rows(int64_t rows, int64_t width, at::ScalarType type, int64_t extra = 0, int64_t shift = 0) {
   at::Tensor memory = at::randn({shift + rows * (width + extra)}, at::kDouble).to(type);
   return memory.narrow(0, shift, rows * (width + extra)).view({rows, width + extra}).narrow(1, 0, width);
 }
 
-/// A tensor of NaNs: what a kernel leaves out is seen.
+/// Returns a tensor of NaNs, so that elements that a kernel does not write are seen.
 inline at::Tensor unwritten(at::IntArrayRef sizes, at::ScalarType type) {
   return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), type);
 }

@@ -1,4 +1,4 @@
-// What the tests of layers' operators on CUDA share.
+// Declares shared helpers of the tests of layers' operators on CUDA.
 #pragma once
 
 #include "cuda_on_cpu/operator_testing.h"
@@ -6,10 +6,10 @@
 
 namespace plimsoll::ops::testing {
 
-/// Runs the operator on the CPU and by its CUDA kernel, and expects the same results, and the same changes of
-/// arguments, to `tolerance` of the largest value; the same sizes, strides and types; and, with `scratch`, that it
-/// takes the scratch that cuda_layers_workspace_bytes() states. `scratch`: of operands whose products take none of
-/// their own on the CPU.
+/// Runs the operator on the CPU and by its CUDA kernel. Expects the same results and the same changes of arguments,
+/// within `tolerance` of the largest value, and the same sizes, strides and types. With `scratch` it also expects that
+/// the operator allocates the scratch that cuda_layers_workspace_bytes() returns. Set `scratch` for operands whose
+/// matmuls allocate none on the CPU.
 inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments, double tolerance, bool scratch = true,
                              double least_scale = 1e-3) {
   const Arguments here = copied(arguments), there = copied(arguments);
@@ -26,7 +26,7 @@ inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments
   };
   expect_alike(got, want, " result ");
   expect_alike(there, here, " argument ");
-#ifndef PLIMSOLL_ON_GPU  // there it is the executor that measures
+#ifndef PLIMSOLL_ON_GPU  // there the executor measures
   if (!scratch) return;
   Arguments results;
   const int64_t measured = measured_workspace([&] { return call_on_cuda(name, there); }, &results, 256);

@@ -1,5 +1,5 @@
-// Calling the CUDA kernels of our operators on tensors of the CPU. cuda_kernel_tests has the kernels compiled for the
-// CPU (cuda_on_cpu); with PLIMSOLL_ON_GPU (tests/cuda) they run on the machine's GPU, on copies.
+// Declares calls of our operators' CUDA kernels on tensors of the CPU. cuda_kernel_tests has the kernels compiled for
+// the CPU (cuda_on_cpu); with PLIMSOLL_ON_GPU (tests/cuda) they run on the machine's GPU, on copies.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,7 +10,7 @@
 #ifdef PLIMSOLL_ON_GPU
 #include "cuda/needs_gpu.h"
 
-/// At the head of a test.
+/// Begins a test that needs the kernels' device.
 #define PLIMSOLL_NEEDS_GPU()                                                \
   if (const std::string why = ::plimsoll::why_no_gpu(); !why.empty()) {     \
     if (::plimsoll::has_gpu()) FAIL() << "the GPU cannot be used: " << why; \
@@ -24,7 +24,7 @@ namespace plimsoll::ops::testing {
 
 using Arguments = std::vector<c10::IValue>;
 
-/// `name`, with its overload behind a point if it has one.
+/// Returns `name`, with its overload after a point if it has one.
 inline c10::OperatorHandle find_operator(const std::string& name) {
   const size_t point = name.find('.');
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, point).c_str(),
@@ -38,7 +38,7 @@ inline Arguments call_on(c10::DispatchKey key, const std::string& name, const Ar
   return stack;
 }
 
-/// Each tensor, of lists too, with memory of its own on `device`, laid out alike.
+/// Copies each tensor, also those in lists, to its own memory on `device`, with the same layout.
 inline Arguments copied(const Arguments& arguments, c10::DeviceType device = at::kCPU) {
   const auto copy_of = [&](const at::Tensor& tensor) {
     at::Tensor copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
@@ -59,7 +59,7 @@ inline Arguments copied(const Arguments& arguments, c10::DeviceType device = at:
   return copies;
 }
 
-/// Arguments, which it may change, and results of one call, as call() on the CPU.
+/// Calls with arguments, which it may change, and returns the results, as call() on the CPU.
 inline Arguments call_on_cuda(const std::string& name, const Arguments& arguments) {
 #ifdef PLIMSOLL_ON_GPU
   const Arguments there = copied(arguments, at::kCUDA);
@@ -76,10 +76,10 @@ inline Arguments call_on_cuda(const std::string& name, const Arguments& argument
 #endif
 }
 
-/// Expects cuda_updates_workspace_bytes() to be what the allocator saw. Of operands whose products take none
+/// Expects that cuda_updates_workspace_bytes() is the allocator's count. For operands whose matmuls allocate none
 /// themselves.
 inline void expect_cuda_workspace(const std::string& name, const Arguments& arguments) {
-#ifndef PLIMSOLL_ON_GPU  // there it is the executor that measures
+#ifndef PLIMSOLL_ON_GPU  // there the executor measures
   Arguments results;
   const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 256);
   const auto stated = cuda_updates_workspace_bytes(recorded(name, arguments, results));
@@ -88,7 +88,7 @@ inline void expect_cuda_workspace(const std::string& name, const Arguments& argu
 #endif
 }
 
-/// Calls `run` with blocks and threads in one order after the other; on a GPU as they come.
+/// Calls `run` with blocks and threads in one order after the other; on a GPU in the device's order.
 template <typename Run>
 void in_every_order(const Run& run) {
   for (const auto order : kOrders) {

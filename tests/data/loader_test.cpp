@@ -71,8 +71,8 @@ TEST(Loader, TheLastBatchOfAStepMayBeSmaller) {
   EXPECT_THROW(Loader(numbered, {.num_workers = 0, .samples_of_last = 2}), InternalError);
 }
 
-// Batches of all ranks in turn are those of one, also where the last of a step is smaller: it comes to another rank in
-// each step if the ranks do not divide a step's batches.
+// Batches of all ranks in turn are those of one rank, also if the last of a step is smaller: in each step it belongs to
+// another rank if the ranks do not divide a step's batches.
 TEST(Loader, RanksInTurnHaveTheBatchesOfOne) {
   for (int64_t ranks : {2, 3, 4})
     for (int64_t workers : {0, 1, 3})

@@ -55,7 +55,7 @@ TEST(WindowOrder, MayStartAnywhere) {
   }
 }
 
-// The order is part of what a seed means: it must not change from one machine, library or release to the next.
+// The order is part of the meaning of a seed: it must not change from one machine, library or release to the next.
 TEST(WindowOrder, StaysAsItIs) {
   const WindowOrder order(8, 7, true);
   EXPECT_THAT(epoch_of(order, 0), ElementsAre(2, 4, 7, 1, 0, 5, 6, 3));

@@ -53,7 +53,7 @@ TEST_F(CompiledCacheTest, FindsOutEveryDamage) {
   }
   EXPECT_FALSE(put(bytes + "x"));
   EXPECT_TRUE(put(bytes));
-  // Of another key, under this one's name.
+  // Code of another key, under this one's name.
   cache_.keep("b", code(100));
   std::filesystem::copy_file(cache_.file_of("b"), file, std::filesystem::copy_options::overwrite_existing);
   EXPECT_FALSE(cache_.find("a"));

@@ -15,7 +15,8 @@ TEST(CopyThread, CopiesInOrderAndWaits) {
   for (int round = 0; round < 50; ++round) {
     for (std::byte& each : bytes) each = static_cast<std::byte>(random());
     copies.start(middle.data(), bytes.data(), bytes.size());
-    const int64_t second = copies.start(end.data(), middle.data(), middle.size());  // of what the first one brings
+    const int64_t second = copies.start(end.data(), middle.data(), middle.size());  // depends on the result of the
+                                                                                    // first copy
     copies.wait(second);
     ASSERT_EQ(end, bytes);
   }

@@ -1,4 +1,4 @@
-// Memory of devices, by runtimes that may not be here.
+// Tests memory of devices, by runtimes that may be missing on this machine.
 #include "device/device_memory.h"
 #include "device/backend.h"
 
@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// A HIP runtime of our own, compiled for the test.
+// A fake HIP runtime, compiled for the test.
 std::string runtime_that_answers(const TempFolder& folder, const std::string& body) {
   const auto source = folder.path() / "hip.c", library = folder.path() / "libamdhip64.so";
   std::ofstream(source) << "#include <stddef.h>\nint hipMemGetInfo(size_t* free, size_t* total) {" << body << "}\n";
@@ -45,7 +45,7 @@ TEST(DeviceMemory, OfMetalIsUnknownElsewhere) {
 #endif
 }
 
-// cuBLASLt's kernels want what cudaMalloc gives; known on any machine.
+// cuBLASLt's kernels need memory of cudaMalloc; this is known on any machine.
 TEST(PlaceAlignment, IsTheDevices) {
   EXPECT_EQ(place_alignment("cuda"), 256);
   EXPECT_EQ(place_alignment("rocm"), 256);

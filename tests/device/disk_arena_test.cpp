@@ -137,7 +137,7 @@ TEST(DiskArena, WithoutRoomItSaysHowMuchThereIs) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// A disk that fails as it is written to is not at hand; a page without a mapping is refused alike.
+// A disk that fails during a write is hard to provide; a page without a mapping causes the same error.
 TEST(DiskArena, WhatDidNotReachTheDiskIsTold) {
   const TempFolder folder;
   DiskArena arena(folder.path(), 1 * MiB);
@@ -159,7 +159,7 @@ TEST(DiskArena, WhatDidNotReachTheDiskIsTold) {
     }
   };
   expect_told();
-  arena.let_go(page, page, /*written=*/true);  // what goes well later does not make it good
+  arena.let_go(page, page, /*written=*/true);  // a later success does not repair it
   expect_told();
 }
 

@@ -1,4 +1,4 @@
-// Ranges that change places in any permutation, over three arenas.
+// Tests ranges that change places in any permutation, over three arenas.
 #include "device/moves.h"
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ struct Arenas {
   std::byte* at(int64_t unit) { return bytes.data() + unit * kMoveUnit; }
 };
 
-// Places for ranges of so many units, with gaps between them, in a random order or in that of the list; within each
-// arena, as ranges do not reach over the end of one.
+// Returns places for ranges of these sizes in units, with gaps between them, in a random order or in that of the list;
+// within each arena, as ranges do not cross the end of one.
 std::vector<int64_t> places(std::mt19937& random, const std::vector<int64_t>& units, bool in_order) {
   while (true) {
     std::vector<size_t> order(units.size());
@@ -52,7 +52,7 @@ TEST(Moves, AnyPermutationKeepsEveryByte) {
     SCOPED_TRACE(round);
     std::vector<int64_t> units(1 + random() % 14);
     for (int64_t& each : units) each = static_cast<int64_t>(random() % 13);
-    // What stays in one arena keeps its order in a plan; here it need not.
+    // A plan keeps the order of ranges that stay in one arena; this test does not.
     const bool in_order = round % 2 == 0;
     const std::vector<int64_t> from = places(random, units, in_order), to = places(random, units, in_order);
     for (std::byte& each : arenas->bytes) each = static_cast<std::byte>(random());
@@ -65,7 +65,7 @@ TEST(Moves, AnyPermutationKeepsEveryByte) {
                   expected.bytes.begin() + to[i] * kMoveUnit);
     }
     move_on_host(moves);
-    // Where no range came to lie everything is as it was: somebody who stays may have it.
+    // Bytes outside of all new ranges are unchanged: a range that stays may own them.
     ASSERT_EQ(arenas->bytes, expected.bytes);
     *arenas = before;
     move_by_copies(
@@ -112,7 +112,7 @@ TEST(Moves, TwoThatChangePlaces) {
   EXPECT_EQ(std::count(arenas->at(kArenaUnits), arenas->at(kArenaUnits + 4), std::byte{1}), 4 * kMoveUnit);
 }
 
-// Little beside the ranges themselves, whatever they do.
+// Little compared with the ranges themselves, for any moves.
 TEST(Moves, ScratchIsAFewThousandths) {
   EXPECT_LE(scratch_of_moves(int64_t{1} << 40), int64_t{3} << 30);
   EXPECT_GT(scratch_of_moves(1), 0);

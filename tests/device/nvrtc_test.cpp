@@ -1,5 +1,5 @@
-// NVRTC takes no device: every text that fused ops may have is compiled for devices of several generations, where the
-// library is installed.
+// Tests NVRTC, which needs no device: every possible text of fused ops is compiled for devices of several generations,
+// if the library is installed.
 #include "device/nvrtc.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// A compressed video for tests, made by FFmpeg's own encoder: key frames far apart, pictures that refer to later ones.
+// Declares a compressed video for tests, made by FFmpeg's own encoder: key frames far apart, pictures that refer to
+// later ones.
 #pragma once
 
 extern "C" {
@@ -14,9 +15,9 @@ extern "C" {
 
 namespace plimsoll {
 
-/// MPEG-4 in the container that the file's name asks for, 64 x 48, 10 pictures a second, grey as `brightness` says; a
-/// key frame every 12 pictures, two that look ahead between others. With so many seconds of sound, uncompressed at 8000
-/// samples a second, where that is not 0.
+/// Writes MPEG-4 in the container of the file name's ending, 64 x 48, 10 pictures a second, with the grey levels of
+/// `brightness`. There is a key frame every 12 pictures, and two pictures that refer to later ones between others. If
+/// the seconds of sound are not 0, it has this much sound, uncompressed at 8000 samples a second.
 inline void encode_video(const std::filesystem::path& file, const std::vector<int>& brightness, double sound = 0) {
   const auto need = [](bool good) {
     if (!good) throw std::runtime_error("the test's video cannot be encoded");
@@ -68,7 +69,7 @@ inline void encode_video(const std::filesystem::path& file, const std::vector<in
   frame->width = codec->width;
   frame->height = codec->height;
   need(av_frame_get_buffer(frame, 0) >= 0);
-  for (size_t i = 0; i <= brightness.size(); ++i) {  // one more: what the encoder still holds
+  for (size_t i = 0; i <= brightness.size(); ++i) {  // one more: the pictures that the encoder still holds
     const bool last = i == brightness.size();
     if (!last) {
       need(av_frame_make_writable(frame) >= 0);
@@ -93,7 +94,7 @@ inline void encode_video(const std::filesystem::path& file, const std::vector<in
   avformat_free_context(format);
 }
 
-/// AAC in the container that the file's name asks for: a tone at 16000 samples a second.
+/// Writes AAC in the container of the file name's ending: a tone at 16000 samples a second.
 inline void encode_sound(const std::filesystem::path& file, double seconds) {
   const auto need = [](bool good) {
     if (!good) throw std::runtime_error("the test's sound cannot be encoded");
@@ -114,7 +115,7 @@ inline void encode_sound(const std::filesystem::path& file, double seconds) {
   need(avcodec_parameters_from_context(stream->codecpar, codec) >= 0);
   need(avio_open(&format->pb, file.c_str(), AVIO_FLAG_WRITE) >= 0);
   AVDictionary* options = nullptr;
-  av_dict_set(&options, "movflags", "faststart", 0);  // what a file says of itself comes first: it may be cut short
+  av_dict_set(&options, "movflags", "faststart", 0);  // the file's description comes first, because it may be truncated
   need(avformat_write_header(format, &options) >= 0);
   av_dict_free(&options);
   AVPacket* packet = av_packet_alloc();

@@ -1,4 +1,4 @@
-// GGUF files for tests, byte by byte.
+// Declares GGUF files for tests, written byte by byte.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// Collects entries and tensors; text() is the file.
+/// A writer that collects entries and tensors; text() is the file.
 class GgufText {
  public:
   template <typename Number>
@@ -21,7 +21,7 @@ class GgufText {
   }
   static std::string string(std::string_view text) { return bytes<uint64_t>(text.size()) + std::string(text); }
 
-  /// `type` as the format numbers them (4: uint32, 6: float32, 8: string).
+  /// `type` has the format's number (4: uint32, 6: float32, 8: string).
   GgufText& entry(std::string_view key, uint32_t type, const std::string& value) {
     entries_ += string(key) + bytes(type) + value;
     ++entry_count_;
@@ -36,7 +36,7 @@ class GgufText {
     return entry(key, 9, all);
   }
 
-  /// `sizes` row major; `type` as ggml numbers them (0: float32).
+  /// `sizes` are row major; `type` has ggml's number (0: float32).
   GgufText& tensor(std::string_view name, const std::vector<int64_t>& sizes, uint32_t type, std::string data) {
     tensors_ += string(name) + bytes<uint32_t>(static_cast<uint32_t>(sizes.size()));
     for (size_t i = sizes.size(); i-- > 0;) tensors_ += bytes<uint64_t>(static_cast<uint64_t>(sizes[i]));

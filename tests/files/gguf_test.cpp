@@ -64,7 +64,7 @@ TEST_F(GgufTest, ReadsMetadataAndTensors) {
   EXPECT_EQ(source->tensors().at("vector").dtype, DType::float16);
 }
 
-// What gguf 0.17's own dequantize makes of blocks with these bytes.
+// Values of gguf 0.17's own dequantize for blocks with these bytes.
 TEST_F(GgufTest, TakesBlocksApartAsGgmlDoes) {
   struct Case {
     GgmlType type;
@@ -173,7 +173,7 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
   EXPECT_EQ(gpt2->decode(gpt2->encode("The low, 56 of 'em")), "The low, 56 of 'em");
   EXPECT_THAT(gpt2->encode("<im_start>"), ::testing::Not(::testing::Contains(1)));  // spelt out
   EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                                // a byte that it lacks
-  // Where the unknown token is the end of text, which parts documents, such a byte is left out.
+  // If the unknown token is the end of text, which separates documents, such a byte is left out.
   put_file(folder_ / "ends.gguf", with_tokenizer("gpt-2", "<none>").whole("tokenizer.ggml.eos_token_id", 1).text());
   EXPECT_THAT(make_tokenizer("gguf", folder_ / "ends.gguf")->encode("lo\xffw"), ElementsAre(lo, letter('w')));
   EXPECT_NE(gpt2->fingerprint(), make_tokenizer("bytes", "")->fingerprint());

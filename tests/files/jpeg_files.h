@@ -1,4 +1,4 @@
-// JPEG files for tests, made by FFmpeg's own encoder.
+// Declares JPEG files for tests, made by FFmpeg's own encoder.
 #pragma once
 
 extern "C" {
@@ -10,7 +10,8 @@ extern "C" {
 
 namespace plimsoll {
 
-/// A picture of one grey, or with its right half of another: 0 to 255. Colours are stored at half the size.
+/// Returns a picture of one grey level, or with its right half of another: 0 to 255. Colors are stored at half the
+/// size.
 inline std::string jpeg(int width, int height, int left, int right) {
   const auto need = [](bool good) {
     if (!good) throw std::runtime_error("the test's picture cannot be encoded");

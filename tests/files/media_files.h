@@ -1,4 +1,4 @@
-// Small videos and sounds for tests, written by hand: uncompressed, so that what comes out can be told exactly.
+// Declares small videos and sounds for tests, uncompressed, so that decoded values are known exactly.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// A YUV4MPEG2 video of grey pictures, one of each brightness (0 to 255 before video range), `rate` a second.
+/// Writes a YUV4MPEG2 video of grey pictures, one of each brightness (0 to 255 before video range), `rate` a second.
 inline std::string grey_video(const std::vector<int>& brightness, int width, int height, int rate) {
   std::string file = "YUV4MPEG2 W" + std::to_string(width) + " H" + std::to_string(height) + " F" +
                      std::to_string(rate) + ":1 Ip A1:1 C420jpeg\n";
@@ -23,7 +23,7 @@ inline std::string grey_video(const std::vector<int>& brightness, int width, int
   return file;
 }
 
-/// A WAV file of 16-bit samples, channels in turn.
+/// Writes a WAV file of 16-bit samples, channels interleaved.
 inline std::string wav(const std::vector<int16_t>& samples, int channels, int rate) {
   const auto little = [](uint64_t value, int bytes) {
     std::string text;

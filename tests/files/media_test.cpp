@@ -50,7 +50,7 @@ TEST(Media, DescribesAVideo) {
   EXPECT_FALSE(info.audio);
 }
 
-// Each time gets the picture that is shown then, to the grey.
+// Each time gets the picture that is shown then, with the exact grey.
 TEST(Media, ReadsThePicturesThatAreShown) {
   TempFolder folder;
   const std::vector<int> brightness = steps_of_grey(30);
@@ -68,7 +68,7 @@ TEST(Media, SpacesEvenly) {
   EXPECT_TRUE(evenly_spaced(1, 3, 0).empty());
 }
 
-// Key frames lie 1.2 s apart and others refer to later ones: a seek must come out at the same picture as decoding.
+// Key frames are 1.2 s apart and others refer to later ones: a seek must return the same picture as decoding.
 TEST(Media, SeeksToTheSamePictures) {
   TempFolder folder;
   std::vector<int> brightness;
@@ -170,7 +170,8 @@ TEST(Media, BoundsWhatIsAskedFor) {
   EXPECT_THAT(user_error_of([&] { read_frames(large, {0}, 8, 8); }), HasSubstr("large.y4m"));
 }
 
-/// An AVI of `frames` pictures of `width` x `height` in 24 bits, coded as `four` says, whose packets are all `packet`.
+/// Returns an AVI of `frames` pictures of `width` x `height` in 24 bits, with the codec `four`, whose packets are all
+/// `packet`.
 std::string avi_of(const std::string& four, uint32_t width, uint32_t height, uint32_t frames,
                    const std::string& packet) {
   const auto little = [](std::initializer_list<uint32_t> numbers) {
@@ -349,7 +350,7 @@ TEST(Media, SaysWhereSoundIsDamaged) {
               AllOf(HasSubstr("damaged.m4a"), HasSubstr("cut short")));
 }
 
-// Whatever bytes there are: pictures, or an error that names the file.
+// For any bytes, the result is pictures, or an error that names the file.
 TEST(Media, SurvivesDamage) {
   TempFolder folder;
   encode_video(folder / "film.mp4", steps_of_grey(24));

@@ -1,4 +1,4 @@
-// NIfTI files for tests, and ways to spoil them.
+// Declares NIfTI files for tests, and ways to damage them.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// Bytes of a .nii file of `numbers`, x the fastest.
+/// Returns the bytes of a .nii file of `numbers`, x the fastest.
 template <typename Number>
 std::string nifti_bytes(NiftiType type, std::array<int16_t, 3> sizes, const std::vector<Number>& numbers) {
   std::string bytes(352, '\0');
@@ -27,7 +27,7 @@ std::string nifti_bytes(NiftiType type, std::array<int16_t, 3> sizes, const std:
   return bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
 }
 
-/// The same with a field of the header replaced.
+/// Returns the file with a field of the header replaced.
 template <typename Number>
 std::string with_field(std::string bytes, size_t at, Number value) {
   std::memcpy(bytes.data() + at, &value, sizeof(value));

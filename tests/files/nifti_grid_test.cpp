@@ -35,7 +35,7 @@ TEST(NiftiGrid, IsTheSameAsFarAsRoundingGoes) {
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.to_world = {}; }), IsEmpty());
 }
 
-// Measured in voxels: what is nothing to a body scan moves the voxels of a microscope.
+// Measured in voxels: a difference that is negligible for a body scan moves the voxels of a microscope.
 TEST(NiftiGrid, ToleranceGoesByTheVoxel) {
   const auto shifted = [](NiftiVolume& other) { other.to_world[3] += 0.05; };
   EXPECT_THAT(difference(2, shifted), IsEmpty());

@@ -1,4 +1,4 @@
-// NumPy files for tests, byte by byte.
+// Declares NumPy files for tests, written byte by byte.
 #pragma once
 
 #include <zlib.h>
@@ -17,7 +17,7 @@ inline std::string little_endian(uint64_t value, int bytes) {
   return text;
 }
 
-/// A file of that header and data.
+/// Returns a file of this header and data.
 inline std::string npy_of_header(const std::string& header, const std::string& data, int version = 1) {
   const std::string padded = header + "\n";
   return "\x93NUMPY" + little_endian(static_cast<uint64_t>(version), 1) + std::string(1, '\0') +
@@ -34,7 +34,7 @@ std::string npy(const std::string& type, const std::string& shape, const std::ve
                        std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)));
 }
 
-/// A zip archive of these files, deflated or stored.
+/// Returns a zip archive of these files, deflated or stored.
 inline std::string zip(const std::vector<std::pair<std::string, std::string>>& files, bool deflated) {
   std::string archive, directory;
   for (const auto& [name, bytes] : files) {

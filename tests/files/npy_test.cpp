@@ -47,7 +47,7 @@ TEST(Npy, ReadsEveryTypeInBothByteOrders) {
   both("f4", std::vector<float>{-1.5F, 1e-30F});
   both("f8", std::vector<double>{-1.5, 1e300});
   EXPECT_EQ(parse(npy("|b1", "(2,)", std::vector<uint8_t>{0, 1})).at(1), 1);
-  // 1, -2, the least and the greatest number, the least normal one, infinity, not a number.
+  // 1, -2, the least and the largest number, the least normal one, infinity, not a number.
   const NpyArray halves =
       parse(npy("<f2", "(7,)", std::vector<uint16_t>{0x3c00, 0xc000, 1, 0x7bff, 0x400, 0x7c00, 0x7e00}));
   EXPECT_EQ(halves.at(0), 1);
@@ -110,7 +110,7 @@ TEST(Npy, SaysWhatItCannotRead) {
   EXPECT_THAT(refusal("words"), HasSubstr("does not begin as one"));
 }
 
-// Nothing is allocated for what a header claims.
+// Nothing is allocated for a header's claim.
 TEST(Npy, RefusesHostileHeaders) {
   const auto header = [](const std::string& shape) {
     return npy_of_header(npy_header("<f4", shape), std::string(8, 'x'));

@@ -1,4 +1,4 @@
-// Small pictures with masks for tests: a bright square and a dark one, somewhere on noise.
+// Declares small pictures with masks for tests: a bright square and a dark one at random positions on noise.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace plimsoll {
 
 constexpr int64_t kSceneSide = 24;
 
-/// Number 5 in the mask: the bright square, 9: the dark one.
+/// Draws the bright square, value 5 in the mask, and the dark one, value 9.
 struct Scene {
   std::vector<uint16_t> picture, mask;
 };
@@ -33,8 +33,8 @@ inline Scene scene(uint32_t number) {
   return made;
 }
 
-/// `count` pictures and masks in folders, with the names of their numbers; the job's data are these. Only `distinct` of
-/// them differ: picture i is scene i modulo `distinct`.
+/// Writes `count` pictures and masks in folders, with their numbers as names, and returns a job's data with them. Only
+/// `distinct` of them differ: picture i is scene i modulo `distinct`.
 inline DataConfig scenes(const TempFolder& folder, uint32_t count, uint32_t distinct) {
   std::filesystem::create_directories(folder / "images");
   std::filesystem::create_directories(folder / "masks");
@@ -54,7 +54,7 @@ inline DataConfig scenes(const TempFolder& folder, uint32_t count, uint32_t dist
   return config;
 }
 
-/// `count` scenes that all differ.
+/// Writes `count` scenes that all differ.
 inline DataConfig scenes(const TempFolder& folder, uint32_t count) {
   return scenes(folder, count, count);
 }

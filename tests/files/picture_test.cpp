@@ -79,7 +79,7 @@ TEST(Picture, ReadsJpegs) {
     EXPECT_NEAR(picture.numbers[i], 40, 4);
     EXPECT_NEAR(picture.numbers[picture.numbers.size() - 1 - i], 200, 4);
   }
-  // Whatever is left of it, it is refused, not made up.
+  // Any truncated part of it is rejected, and no pixels are invented.
   for (size_t size = 0; size + 2 <= bytes.size(); size += 7) picture_refusal(bytes.substr(0, size));
   EXPECT_THAT(picture_refusal(bytes.substr(0, bytes.size() - 2)), HasSubstr("ends before its picture does"));
   std::string claims = bytes;
@@ -128,7 +128,7 @@ TEST(Picture, RefusesDamageAndClaims) {
   EXPECT_THAT(picture_refusal("\xff\xd8\xff\xe0"), HasSubstr("truncated"));
 }
 
-// Every chunk has a checksum, so that no change goes unseen but those in what belongs to none.
+// Every chunk has a checksum, so every change is detected, except in bytes that belong to no chunk.
 TEST(Picture, SurvivesDamage) {
   const TempFolder folder;
   std::vector<uint16_t> numbers;

@@ -1,4 +1,4 @@
-// PNG files for tests, byte by byte: what comes out can be told exactly.
+// Declares PNG files for tests, written byte by byte, so that decoded values are known exactly.
 #pragma once
 
 #include <zlib.h>
@@ -21,7 +21,7 @@ inline std::string png_chunk(const std::string& type, const std::string& body) {
          big_endian(crc32_z(0, reinterpret_cast<const Bytef*>(all.data()), all.size()), 4);
 }
 
-/// Kinds of colour, as PNG numbers them.
+/// Kinds of color, with PNG's numbers.
 constexpr int kPngGrey = 0, kPngColours = 2, kPngPalette = 3, kPngGreyAlpha = 4, kPngColoursAlpha = 6;
 
 inline std::string png_header(int64_t width, int64_t height, int bits, int colour, bool interlaced = false) {
@@ -38,8 +38,8 @@ inline std::string deflated(const std::string& bytes) {
   return packed;
 }
 
-/// `numbers`: of a pixel's channels one after the other, row by row. A palette has 2^bits colours: number i is red 3 i,
-/// green 5 i, blue 7 i.
+/// Returns a file of `numbers`: a pixel's channels one after the other, row by row. A palette has 2^bits colors: number
+/// i is red 3 i, green 5 i, blue 7 i.
 inline std::string png(int64_t width, int64_t height, int bits, int colour, const std::vector<uint16_t>& numbers) {
   const size_t a_row = numbers.size() / size_t(height);
   std::string rows;

@@ -1,4 +1,5 @@
-// Mapped files that another program cuts while they are read: an error with the file's name, not SIGBUS, and no zeros.
+// Tests mapped files that another program truncates while they are read: an error with the file's name, not SIGBUS, and
+// no zeros.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

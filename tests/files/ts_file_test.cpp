@@ -95,7 +95,7 @@ TEST(TsFile, RefusesWhatIsNoFile) {
   EXPECT_FALSE(user_error_of([&] { read_ts_file(folder.path(), never); }).empty());
 }
 
-// Whatever the bytes: a file is read, or refused as a user's mistake.
+// For any bytes, a file is read, or rejected with a UserError.
 TEST(TsFile, SurvivesDamage) {
   const std::string whole = std::string(kHeader) + "1,2,3:4,5,6:up\n-1.5,2e1,?:0,0,0:down\n";
   std::mt19937 random(1);

@@ -174,7 +174,7 @@ TEST(FineTune, APatternThatMatchesNothingIsRefusedWithTheNearestPaths) {
   EXPECT_THAT(refusal({.quantize = {.modules = {"embedding"}}}), HasSubstr("quantize.modules: 'embedding' matches no"));
 }
 
-// Names of transformers and PEFT are answered with this model's, all of a key at once, as they are to be written.
+// For names of transformers and PEFT the message has this model's names, all of a key together, in the form to write.
 TEST(FineTune, NamesOfOtherProgramsAreAnsweredWithOurs) {
   EXPECT_EQ(refusal({.lora = {.modules = {"q_proj"}}}),
             "lora.modules: 'q_proj' is a name of other programs; in this model it is 'layers.*.attention.qkv', where "
@@ -188,11 +188,11 @@ TEST(FineTune, NamesOfOtherProgramsAreAnsweredWithOurs) {
   EXPECT_THAT(refusal({.lora = {.modules = {"lm_head"}}}),
               AllOf(HasSubstr("'embedding'"), HasSubstr("no linear layer"), HasSubstr("train it whole")));
   EXPECT_THAT(refusal({.freeze = {"model.embed_tokens.weight"}}), HasSubstr("write freeze=[embedding]"));
-  // A name that this model has nothing of stays as it was.
+  // A name without a counterpart in this model stays unchanged.
   EXPECT_THAT(refusal({.lora = {.modules = {"x_proj"}}}), HasSubstr("near to it"));
 }
 
-// Every answer is taken: what is written there matches.
+// Every suggestion is valid: the suggested names match.
 TEST(FineTune, EveryAnswerToAnotherProgramsNameIsTaken) {
   int answered = 0;
   for (const std::string name :

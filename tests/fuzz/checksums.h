@@ -16,7 +16,7 @@ size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed, Mend&&
   return size;
 }
 
-/// Numbers of a file, byte by byte.
+/// Return numbers of a file, byte by byte.
 inline uint64_t little_endian(const uint8_t* at, size_t bytes) {
   uint64_t value = 0;
   for (size_t i = bytes; i-- > 0;) value = value << 8 | at[i];

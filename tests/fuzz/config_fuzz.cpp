@@ -1,4 +1,4 @@
-// A config.json of a decoder, a Mamba or a vision encoder, with the preprocessor_config.json beside it.
+// A config.json of a decoder, a Mamba or a vision encoder, with a preprocessor_config.json next to it.
 #include "fuzz.h"
 #include "weights/families.h"
 #include "weights/mamba_family.h"

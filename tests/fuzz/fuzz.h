@@ -1,4 +1,4 @@
-// Declares what all fuzz targets share: a private folder, the invariants of readers, inputs of several parts.
+// Declares the common parts of all fuzz targets: a private folder, the invariants of readers, inputs of several parts.
 //
 // A target writes its input to files in the private folder and calls a reader in reads(). A find is everything that
 // ends the process: a report of a sanitizer, an exception other than UserError, a message that breaks its rules, a file
@@ -24,15 +24,16 @@ std::filesystem::path write(const std::string& name, std::string_view bytes);
 /// Writes a file that the reader may open only if the input names it.
 std::filesystem::path decoy(const std::string& name, std::string_view bytes);
 
-/// The input as text.
+/// Returns the input as text.
 inline std::string_view text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// The line between two parts of an input.
+/// Separator line between two parts of an input.
 constexpr std::string_view kCut = "\n%%%\n";
 
-/// The input at its first count - 1 lines of "%%%": exactly `count` parts, the last ones empty if there are fewer.
+/// Splits the input at its first count - 1 lines of "%%%" into exactly `count` parts; the last ones are empty if there
+/// are fewer.
 std::vector<std::string> parts(std::string_view input, size_t count);
 
 struct Rules {

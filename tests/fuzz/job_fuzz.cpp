@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (end > 0) overrides.emplace_back(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  // Files that jobs often have beside them: none is read unless the job names it.
+  // Files that are often next to jobs: none is read unless the job names it.
   static const bool once = [] {
     fuzz::decoy("config.json", "{}");
     fuzz::decoy("tokenizer.json", "{}");

@@ -1,4 +1,4 @@
-// Gives media_library.cpp the functions of files/media.
+// Provides the functions of files/media to media_library.cpp.
 #include "files/functions.h"
 
 extern "C" const plimsoll::media::Functions* plimsoll_media_functions(int version);

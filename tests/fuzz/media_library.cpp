@@ -1,5 +1,5 @@
-// Stands for libplimsoll_media: the reader loads this library, and its functions are those that the fuzz target is
-// linked with, which are under the sanitizers.
+// Replaces libplimsoll_media: the reader loads this library, whose functions are those linked into the fuzz target,
+// which are under the sanitizers.
 #include "files/functions.h"
 
 extern "C" const plimsoll::media::Functions* fuzz_media_functions(int version);

@@ -15,7 +15,7 @@ uint32_t big_endian(const uint8_t* at) {
   return uint32_t{at[0]} << 24 | uint32_t{at[1]} << 16 | uint32_t{at[2]} << 8 | at[3];
 }
 
-/// Puts the checksums of a PNG's chunks where they belong.
+/// Writes the right checksums of a PNG's chunks.
 void mend(uint8_t* data, size_t size) {
   if (size < 8 || data[0] != 0x89) return;
   for (size_t at = 8; at + 12 <= size;) {

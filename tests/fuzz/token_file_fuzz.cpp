@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kTrailer = 56, kBlock = 1 << 16;
 
-/// Puts the checksums of one block and of the trailer where they belong.
+/// Writes the right checksums of one block and of the trailer.
 void mend(uint8_t* data, size_t size) {
   if (size < kTrailer + 8) return;
   const auto hash = [&](size_t begin, size_t bytes) {

@@ -85,7 +85,7 @@ TEST(GestureJob, UseCheckpointIsAnotherName) {
             Choice::on);
   EXPECT_THAT(gesture_refusal({"model.use_checkpoint=true", "gradient_checkpointing=false"}),
               HasSubstr("both set the same choice"));
-  // What the command line says replaces what the file says by the other name.
+  // The command line's value replaces the file's value under the other name.
   const auto replaced = parse_job("model: {type: gesture_ssm, use_checkpoint: true}\ndata.type: synthetic\n",
                                   "job.yaml", "", {"gradient_checkpointing=false"});
   EXPECT_EQ(replaced.gradient_checkpointing, Choice::off);

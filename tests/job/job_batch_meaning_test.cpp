@@ -1,4 +1,4 @@
-// What batch_size stands for by what stands beside it, in the file and on the command line, and what is said of it.
+// Tests the meaning of batch_size by the keys next to it, in the file and on the command line, and the notes about it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// "32: 16 x 2", "32" where the rest is open.
+/// Returns "32: 16 x 2", or "32" if the rest is open.
 std::string sizes(const Job& job) {
   if (!job.micro_batch_size) return fmt::format("{}", *job.batch_size);
   return fmt::format("{}: {} x {}", *job.batch_size, *job.micro_batch_size, job.gradient_accumulation_steps->at(0));
@@ -37,7 +37,7 @@ TEST(JobBatchMeaning, AProductIsSaidWithTheWayToTheOther) {
   EXPECT_THAT(parsed("gradient_accumulation_steps: 2").notes,
               ElementsAre("job.yaml:2: gradient_accumulation_steps: 2 without a batch_size is 8 x 2 = 16 samples an "
                           "optimizer step; for 8 in all give micro_batch_size: 4"));
-  // 2 samples cannot be cut into 16: nobody has meant that.
+  // 2 samples cannot be cut into 16: this cannot be meant.
   EXPECT_THAT(parsed("batch_size: 2\ngradient_accumulation_steps: 16").notes,
               ElementsAre("job.yaml:2: batch_size: 2 with gradient_accumulation_steps: 16 is 2 x 16 = 32 samples an "
                           "optimizer step"));
@@ -55,7 +55,7 @@ TEST(JobBatchMeaning, WhatIsTheSameEitherWayIsNotSaid) {
   EXPECT_TRUE(job::batch_size_is_micro_batch(parsed("batch_size: 16\ngradient_accumulation_steps: 2")));
 }
 
-// By what each of them calls it; of DeepSpeed's three names one is the whole.
+// With each program's own names; of DeepSpeed's three names one is the whole batch.
 TEST(JobBatchMeaning, OtherProgramsFilesMeanWhatTheyMeanThere) {
   const std::vector<std::pair<const char*, const char*>> files = {
       {"batch_size: 16\naccumulate_grad_batches: 2", "32: 16 x 2"},
@@ -99,7 +99,7 @@ TEST(JobBatchMeaning, OfTwoOnTheCommandLineTheThirdFollows) {
   EXPECT_EQ(sizes(parsed(three, {"micro_batch_size=4", "gradient_accumulation_steps=4"})), "16: 4 x 4");
   EXPECT_EQ(sizes(parsed(three, {"batch_size=64", "micro_batch_size=4"})), "64: 4 x 16");
   EXPECT_EQ(sizes(parsed(three, {"micro_batch_size=auto", "gradient_accumulation_steps=auto"})), "32");
-  // As advice says it, to be typed back.
+  // In the form of advice, to be typed back.
   EXPECT_EQ(sizes(parsed("batch_size: 16\ngradient_accumulation_steps: 2",
                          {"batch_size=32", "micro_batch_size=auto", "gradient_accumulation_steps=auto"})),
             "32");
@@ -130,7 +130,7 @@ TEST(JobBatchMeaning, AFileThatNamesItsMicroBatchIsChangedByOneNumber) {
               AllOf(HasSubstr("or set batch_size: 64 or"), HasSubstr("micro_batch_size: 8")));
 }
 
-/// What the page says, in its own words: one number or nothing for each of the three.
+/// The meanings on the page, in its own words: one number or nothing for each of the three.
 struct Given {
   std::optional<int64_t> batch, micro, steps;
   bool micro_auto = false;
@@ -151,7 +151,7 @@ struct Given {
     if (steps) all.push_back(fmt::format("gradient_accumulation_steps={}", *steps));
     return all;
   }
-  /// Samples a step; nothing: refused.
+  /// Returns samples a step; nothing if the job is rejected.
   std::optional<int64_t> step() const {
     if (micro && steps) {
       const int64_t product = *micro * *steps;
@@ -204,7 +204,7 @@ TEST(JobBatchMeaning, AnyThreeComeToWhatTheyMean) {
     if (given.micro) {
       ASSERT_EQ(*from_file->micro_batch_size, *given.micro);
     }
-    // What the program says it makes of a file is what the file then says by itself.
+    // A file with the meaning that the program reports has this meaning without a note.
     if (!from_file->micro_batch_size) continue;
     Given spelt_out{*from_file->batch_size, *from_file->micro_batch_size,
                     from_file->gradient_accumulation_steps->at(0)};
@@ -237,7 +237,7 @@ TEST(JobBatchMeaning, OverridesNeverLeaveAnythingInBetween) {
     } catch (const UserError&) {
       continue;
     }
-    // Every number of the command line holds: batch_size as the step or as the micro batch, which is said.
+    // Every number of the command line is kept: batch_size as the step or as the micro batch, which is reported.
     if (line.micro) {
       ASSERT_EQ(job.micro_batch_size, line.micro);
     }

@@ -1,4 +1,4 @@
-// Booleans of other programs: true, and false, which means "not that".
+// Tests booleans of other programs: true, and false, which means "not that".
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,10 +70,10 @@ TEST(JobBooleans, OfTheCommandLineReplaceWhatTheFileSays) {
       {"precision: 16-mixed", {"use_amp=true"}, "16-mixed"},
       {"bf16: false", {"precision=auto"}, "auto"},
       {"bf16: true", {"precision=32-true"}, "32-true"},
-      {"", {"precision=32-true", "bf16=true"}, "bf16-mixed"},  // of several the last holds
+      {"", {"precision=32-true", "bf16=true"}, "bf16-mixed"},  // the last of several is valid
       {"", {"bf16=true", "precision=32-true"}, "32-true"},
       {"", {"bf16=true", "bf16=false"}, "32-true"},
-      {"", {"precision=bf16-mixed", "fp16=true"}, "16-mixed"},  // a recipe's, and what is said beside it
+      {"", {"precision=bf16-mixed", "fp16=true"}, "16-mixed"},  // a recipe's, and the override next to it
   };
   for (const auto& [file, overrides, expected] : jobs)
     EXPECT_EQ(precision(file, overrides), expected) << file << " " << overrides.back();
@@ -110,7 +110,7 @@ TEST(JobBooleans, WhatTheyComeToIsSaid) {
   EXPECT_THAT(parsed("use_amp: true\nfp16: true").notes,
               ElementsAre("job.yaml:2: use_amp (PyTorch's name) is precision: 16-mixed here",
                           "job.yaml:3: fp16 (Hugging Face's name) is precision: 16-mixed here"));
-  EXPECT_THAT(parsed("bf16: false\nfp16: false").notes, IsEmpty());  // nobody has asked for either
+  EXPECT_THAT(parsed("bf16: false\nfp16: false").notes, IsEmpty());  // neither was requested
 }
 
 TEST(JobBooleans, NotTheCpuWantsTheGpuNamed) {

@@ -1,4 +1,4 @@
-// What batch_size stands for with several devices.
+// Tests the meaning of batch_size with several devices.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// "2048 = 64 x 4 x 8": the effective batch, of one device and devices; "256 = 32 x 8" where the micro batch is open.
+/// Returns "2048 = 64 x 4 x 8": the effective batch of one device and of the devices; "256 = 32 x 8" if the micro batch
+/// is open.
 std::string effective(const Job& job) {
   const std::string all = fmt::format("{} = ", *job.batch_size * job.devices);
   if (!job.micro_batch_size) return all + fmt::format("{} x {}", *job.batch_size, job.devices);
@@ -85,7 +86,7 @@ TEST(JobDevicesBatch, ANoteSaysThatItIsLargerAndWhatKeepsIt) {
   EXPECT_THAT(parsed("batch_size: 64\ndevices: 1").notes, IsEmpty());
 }
 
-// What a note proposes keeps the batch, whatever the numbers.
+// The proposal of a note keeps the batch, for any numbers.
 TEST(JobDevicesBatch, WhatIsProposedKeepsTheBatch) {
   for (int batch = 1; batch <= 12; ++batch)
     for (int steps = 1; steps <= 4; ++steps)

@@ -1,4 +1,4 @@
-// What a wrong job file gives: each mistake with its whole message or the part that matters.
+// Tests the errors of a wrong job file: each mistake with its whole message or the relevant part.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// The message for a file whose first line is sound and whose second begins `yaml`; "" where it is accepted.
+/// Returns the message for a file whose first line is valid and whose second begins with `yaml`; "" if it is accepted.
 std::string message(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   try {
     parse_job("data: {files: corpus.txt}\n" + yaml, "job.yaml", "", overrides);
@@ -260,7 +260,7 @@ TEST(JobErrors, AnOptimizersNameAndItsStateAgree) {
   EXPECT_THAT(message("optimizer:\n  name: lion_8bit", {"optimizer.state_dtype=float32"}),
               AllOf(StartsWith("command line: optimizer.state_dtype=float32: "),
                     HasSubstr("optimizer.name is lion_8bit"), HasSubstr("optimizer.state_dtype is float32")));
-  // In whatever order they stand.
+  // For any order of the keys.
   for (const char* text :
        {"optimizer:\n  name: adamw_8bit\n  state_dtype: 4bit", "optimizer:\n  state_dtype: 4bit\n  name: adamw_8bit"})
     EXPECT_THAT(message(text), AllOf(StartsWith("job.yaml:"), HasSubstr("optimizer.name is adamw_8bit"),
@@ -309,7 +309,7 @@ TEST(JobErrors, PatternsOfMuonAreAsShortAsOthers) {
   EXPECT_THAT(message("optimizer.adamw_parameters: ['']"), HasSubstr("allowed: a pattern such as"));
 }
 
-// What the file says of a type that the command line replaces is left unread; what the command line says is not.
+// The file's keys of a type that the command line replaces are ignored; the command line's are not.
 TEST(JobErrors, ATypeMayBeReplacedOnTheCommandLine) {
   EXPECT_EQ(message("data.tokenizer: bytes", {"data.type=synthetic"}), "");
   EXPECT_EQ(message("data.tokenizer: bytes", {"data.type=synthetic", "data.samples=4"}), "");

@@ -1,4 +1,4 @@
-// The types of a job that its other keys say.
+// Tests the types of a job that follow from its other keys.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Random damage to a valid job file gives a Job or a UserError, never anything else.
+// Tests that random damage to a valid job file gives a Job or a UserError, and no other result.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -123,7 +123,7 @@ TEST(JobMutations, GiveAJobOrAUserError) {
     try {
       const Job job = parse_job(text, "job.yaml", "", overrides);
       ++accepted;
-      // What was let through keeps the promises that later code builds on.
+      // An accepted job keeps the promises on which later code depends.
       ASSERT_FALSE(job.data.files.empty()) << text;
       ASSERT_TRUE(job.batch_size && *job.batch_size > 0) << text;
       ASSERT_EQ(job.micro_batch_size.has_value(), job.gradient_accumulation_steps.has_value()) << text;

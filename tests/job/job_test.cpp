@@ -1,4 +1,4 @@
-// What a good job file gives: every key read back, defaults, paths, overrides, batch sizes.
+// Tests valid job files: every key read back, defaults, paths, overrides, batch sizes.
 #include "plimsoll/job.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Job files for tests: parsed from a string, or the message of the parser.
+// Declares helpers that parse job files from a string, or return the parser's message.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a job says where its steps are not those that its learning rate was chosen for.
+// Tests the note for a job whose steps are not those for which its learning rate was chosen.
 #include <gmock/gmock.h>
 
 #include "plimsoll/error.h"
@@ -27,7 +27,7 @@ TEST(LearningRateNote, SaysWhatTheRulesMakeOfIt) {
                         HasSubstr("optimizer.learning_rate=0.0006"), HasSubstr("optimizer.reference_batch_size=128"))));
   EXPECT_THAT(notes({"batch_size=8", "optimizer.name=sgd"}),
               ElementsAre(AllOf(HasSubstr("linear rule"), HasSubstr("optimizer.learning_rate=7.5e-05"))));
-  // What is followed is said no more, and how a step is cut up does not matter.
+  // The note disappears once its advice is followed, and the division of a step does not matter.
   EXPECT_THAT(notes({"batch_size=128", "optimizer.reference_batch_size=128"}), IsEmpty());
   EXPECT_THAT(notes({"micro_batch_size=4"}), IsEmpty());
   EXPECT_THAT(notes({"batch_size=128", "optimizer.reference_batch_size=none"}), IsEmpty());

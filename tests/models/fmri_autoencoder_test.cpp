@@ -117,7 +117,7 @@ std::map<std::string, torch::Tensor> rows(const std::map<std::string, torch::Ten
   return part;
 }
 
-// What fills up the last batch of an evaluation changes nothing, whatever is in it.
+// The padding of an evaluation's last batch changes nothing, for any values.
 TEST(FmriAutoencoder, RowsThatDoNotCountDoNot) {
   torch::manual_seed(4);
   const Step step = fmri_autoencoder_step(small_autoencoder(), 5);

@@ -46,7 +46,7 @@ int64_t parameters_of(const torch::nn::Module& model) {
   return count;
 }
 
-// As the header says; a mixer of width w = 24 with 3 heads.
+// The header's formula; a mixer of width w = 24 with 3 heads.
 TEST(GestureSsm, SharesItsWeightsAsItIsTold) {
   constexpr int64_t mixer = 12 * (3 * 24 + 2 * 6 + 3) + (24 + 2 * 6) * 5 + 24 + 3 * 3;
   constexpr int64_t rest = (4 * 12 + 12) + 3 * 12 + 2 * 12 + (2 * 12 * 5 + 5);  // embedding, norms, head

@@ -1,4 +1,4 @@
-// TinyViT against its architecture written out once more, otherwise: NCHW, whole batch norms, one window at a time.
+// Tests TinyViT against a second implementation of its architecture: NCHW, whole batch norms, one window at a time.
 #include "models/tiny_vit.h"
 
 #include <gmock/gmock.h>
@@ -160,7 +160,7 @@ TEST(TinyVit, ComputesWhatItsArchitectureSays) {
   }
 }
 
-// As TinySAM and MobileSAM have it: names and sizes of some of its tensors, and how many numbers there are.
+// Names and sizes of some tensors, and the number of parameters, are those of TinySAM and MobileSAM.
 TEST(TinyVit, HasThePublishedNames) {
   ImageEncoderConfig config;
   config.widths = {64, 128, 160, 320};

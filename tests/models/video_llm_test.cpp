@@ -78,7 +78,7 @@ TEST(VideoLlm, LossAndMetricsAreThoseOfTheLogits) {
   auto& model = static_cast<model::VideoLlmImpl&>(*module);
   const torch::Tensor logits =
       at::matmul(model.hidden(inputs["frames"], inputs["tokens"]), model.llm().head().transpose(0, 1));
-  // One caption as greedy decoding has it, one row that does not count.
+  // One caption as greedy decoding predicts it, one row that does not count.
   inputs["targets"][0].copy_(logits[0].argmax(-1));
   const torch::Tensor counted = torch::tensor({1.0f, 1.0f, 0.0f});
   inputs.set(kCounted, counted);
@@ -99,7 +99,7 @@ TEST(VideoLlm, LossAndMetricsAreThoseOfTheLogits) {
   EXPECT_NEAR(evaluation.loss.item<double>(), nats / (2 * kText), 1e-5);
 }
 
-// The text does not see what comes after it, but every frame; the encoder tells where in a picture something is.
+// The text does not see the text after it, but every frame; the encoder tells the position of an object in a picture.
 TEST(VideoLlm, TheTextSeesTheVideo) {
   torch::manual_seed(4);
   const Step step = video_llm_step(small_video_llm(), kFrames, kText, 1);

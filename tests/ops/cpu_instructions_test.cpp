@@ -1,5 +1,5 @@
-// What the machine's libraries and our kernels really dispatch to, under the masks that are set: scripts/test-masks.py
-// reads the line that it prints.
+// Prints the instruction sets to which the machine's libraries and our kernels really dispatch, under the masks that
+// are set: scripts/test-masks.py reads the printed line.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -48,13 +48,13 @@ TEST(CpuInstructions, AreThoseThatTheMasksAllow) {
     EXPECT_THAT(used.onednn, Not(HasSubstr("bfloat16")));
     EXPECT_THAT(used.onednn, Not(HasSubstr("AMX")));
   }
-  // Of another maker's processor MKL says nothing of instructions: whether the mask has an effect cannot be seen.
+  // MKL reports no instructions for another maker's processor, so the effect of the mask cannot be seen.
   if (variable("MKL_ENABLE_INSTRUCTIONS") == "AVX2" && used.mkl.find("AVX") != std::string::npos) {
     EXPECT_THAT(used.mkl, Not(HasSubstr("AVX-512")));
   }
 }
 
-// Asked for again it is the same, and standard output is where it was.
+// A second request gives the same result, and standard output is restored.
 TEST(CpuInstructions, LeaveStandardOutputAlone) {
   ::testing::internal::CaptureStdout();
   std::fputs("before ", stdout);

@@ -22,7 +22,7 @@ constexpr CpuCapability kAll[] = {CpuCapability::baseline, CpuCapability::avx2, 
 PLIMSOLL_VARIANTS(float, multiplied_and_subtracted, (float a, float b), (a, b), { return a * a - b; })
 #pragma GCC pop_options
 
-// One rounding where there are fused multiplications and additions, two where there are none.
+// One rounding with fused multiplications and additions, two without.
 TEST(KernelVariants, TheOneAskedForRuns) {
   const float a = 1 + 0x1p-12f, b = 1 + 0x1p-11f;
   for (const CpuCapability asked : kAll) {
@@ -42,7 +42,7 @@ TEST(KernelVariants, TilesAndPairsAreOfAvx512) {
   }
 }
 
-// What docs/optimizers.md promises: an update is the same to the bit wherever it runs.
+// The promise of docs/optimizers.md: an update has the same bits on every machine.
 TEST(KernelVariants, UpdatesAreTheSameToTheBit) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -73,7 +73,7 @@ TEST(KernelVariants, UpdatesAreTheSameToTheBit) {
   }
 }
 
-// So is what its state is kept as.
+// The same holds for the format of its state.
 TEST(KernelVariants, FormatsAreTheSameToTheBit) {
   std::mt19937 random(8);
   std::normal_distribution<float> normal;

@@ -1,4 +1,5 @@
-// What the operator tests share: comparing, calling operators by name, counting the CPU allocator's bytes.
+// Declares shared helpers of the operator tests: comparing, calling operators by name, counting the CPU allocator's
+// bytes.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,7 +16,7 @@ namespace plimsoll::ops::testing {
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
 
-/// The norms' epsilon.
+/// Epsilon of the norms.
 constexpr double kNormEps = 1e-5;
 
 /// Largest relative error of one rounding, or of a short float32 sum.
@@ -32,7 +33,7 @@ inline double tolerance(at::ScalarType type) {
   }
 }
 
-/// |got - want| <= tolerance * max(largest of want, least_scale) everywhere; no NaN.
+/// Expects `|got - want| <= tolerance * max(largest of want, least_scale)` for all elements, and no NaN.
 inline void expect_close(const at::Tensor& got, const at::Tensor& want, double tolerance, const std::string& what,
                          double least_scale = 1e-6) {
   ASSERT_TRUE(got.defined()) << what;
@@ -49,30 +50,30 @@ std::vector<c10::IValue> call(const std::string& name, std::vector<c10::IValue> 
 /// Runs the operator on the CPU and its Meta kernel, and expects the same sizes, strides and dtypes.
 void expect_meta_agrees(const std::string& name, const std::vector<c10::IValue>& arguments);
 
-/// The call as the recorder would write it down, without buffers.
+/// Returns the call as the recorder would record it, without buffers.
 Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
             const std::vector<c10::IValue>& results);
 
-/// Runs the call under a counting CPU allocator and returns the most bytes held beside results, each allocation
+/// Runs the call under a counting CPU allocator. Returns the peak bytes held in addition to results, each allocation
 /// rounded up to 64. `results`, if given, receives the results.
 int64_t measured_workspace(const std::string& name, const std::vector<c10::IValue>& arguments,
                            std::vector<c10::IValue>* results = nullptr);
-/// The same of any call that gives back its results; allocations rounded up to `unit`, a multiple of 64.
+/// Measures any call that returns its results in the same way; allocations are rounded up to `unit`, a multiple of 64.
 int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run, std::vector<c10::IValue>* results,
                            int64_t unit = 64);
 
-/// Expects cpu_workspace_bytes() to be what the allocator saw, on 1 and 2 threads. It may be up to `slack` bytes a
-/// thread less.
+/// Expects that cpu_workspace_bytes() is the allocator's count, on 1 and 2 threads. The count may be up to `slack`
+/// bytes a thread less.
 void expect_workspace(const std::string& name, const std::vector<c10::IValue>& arguments, int64_t slack = 0);
 
-/// Runs on `count` threads for its lifetime.
+/// Sets `count` threads for its lifetime.
 struct Threads {
   explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
   ~Threads() { at::set_num_threads(before); }
   int before;
 };
 
-/// Turns CPU autocast to a type on for its lifetime.
+/// Turns on CPU autocast to a type for its lifetime.
 struct Autocast {
   explicit Autocast(at::ScalarType type);
   ~Autocast();

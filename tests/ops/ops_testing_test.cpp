@@ -1,4 +1,4 @@
-// The shared pieces of ops_testing.h. In a _test.cpp of its own, as the build takes those; its tests are of the pieces.
+// Tests the shared helpers of ops_testing.h, and has their definitions. The build requires a file of tests for these.
 #include "ops/ops_testing.h"
 
 #include <ATen/Parallel.h>
@@ -21,7 +21,7 @@
 namespace plimsoll::ops::testing {
 namespace {
 
-/// Counts what is live; memory of the allocator that was there before.
+/// Counts live bytes; memory that the previous allocator made is passed on to it.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -38,7 +38,7 @@ class CountingAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
-  int64_t unit = 64;  ///< what allocations are rounded up to
+  int64_t unit = 64;  ///< unit to which allocations are rounded up
   int64_t live() const { return live_; }
   int64_t peak() const { return peak_; }
   void restart() { peak_ = live_; }
@@ -67,14 +67,14 @@ class CountingAllocator final : public c10::Allocator {
   int64_t live_ = 0, peak_ = 0;
 };
 
-/// Puts the counting allocator in place while it lives.
+/// Installs the counting allocator for its lifetime.
 struct Counting {
   Counting() : before(c10::GetCPUAllocator()) { c10::SetCPUAllocator(&CountingAllocator::instance(), 200); }
   ~Counting() { c10::SetCPUAllocator(before, 200); }
   c10::Allocator* before;
 };
 
-/// As many threads as OMP_NUM_THREADS says: of more than cores libtorch takes no notice by itself.
+/// Sets as many threads as OMP_NUM_THREADS says: libtorch alone ignores numbers above the cores.
 struct ThreadsAsSaid : ::testing::Environment {
   void SetUp() override {
     const char* said = std::getenv("OMP_NUM_THREADS");
@@ -153,7 +153,7 @@ Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
 
 int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run, std::vector<c10::IValue>* results,
                            int64_t unit) {
-  product_speeds();  // where they are not known yet measuring them takes memory that is not this op's
+  product_speeds();  // unless they are known, measuring them takes memory that is not this op's
   const Counting counting;
   auto& allocator = CountingAllocator::instance();
   allocator.unit = unit;
@@ -199,11 +199,11 @@ Autocast::~Autocast() {
 TEST(OpsTesting, CountsScratchAndNotResults) {
   const at::Tensor x = at::zeros({4, 1000});
   EXPECT_EQ(measured_workspace("plimsoll::swiglu", {x}), 0);
-  // Columns side by side: the kernel copies them to rows first.
+  // Contiguous columns: the kernel copies them to rows first.
   EXPECT_EQ(measured_workspace("plimsoll::swiglu", {at::zeros({1000, 4}).t()}), 16000);
 }
 
-// Without -fopenmp at::parallel_for, a template, is compiled to one thread, and nobody is told.
+// Without -fopenmp at::parallel_for, a template, is compiled to one thread, without any warning.
 TEST(OpsTesting, IsCompiledForThreads) {
   const int before = at::get_num_threads();
   at::set_num_threads(2);

@@ -1,4 +1,4 @@
-// The order of the passes, what each feature makes run, and that the passes run again give the plan.
+// Tests the order of the passes, the passes of each feature, and that running the passes again gives the plan.
 #include "plan/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -213,7 +213,7 @@ TEST(Pipeline, APlanOfOtherChoicesIsAnError) {
   EXPECT_THROW(observe(text.trace, plan, options), InternalError);
 }
 
-// Whatever the planner chose, its choices give the plan again.
+// For any choices of the planner, they give the plan again.
 TEST(Pipeline, RandomPlansComeOutAgain) {
   std::mt19937 random(31);
   std::map<std::string, int> changed;

@@ -231,8 +231,8 @@ u - w <- g
   EXPECT_EQ(remove_dead_ops(text.trace).ops.size(), 4u);
 }
 
-// The validator must see each kind of fault in a plan that was sound.
-// What one segment leaves for another, and what lasts.
+// The validator must see each kind of fault in a plan that was sound: in values that one segment leaves for another,
+// and in lasting values.
 constexpr const char* kAccumulating = R"(
 buffer x 64 persistent
 buffer rate 64 persistent

@@ -1,4 +1,4 @@
-// Random training steps, and what they compute.
+// Declares random training steps, and an interpreter of their results.
 #pragma once
 
 #include <map>
@@ -14,13 +14,13 @@ namespace plimsoll::testing {
 
 struct RandomTraceOptions {
   int blocks = 3;
-  int ops_a_block = 5;      ///< at most
+  int ops_a_block = 5;      ///< maximum
   bool accumulate = false;  ///< a second training segment with the same forward
   bool hazards = true;      ///< in-place writes, ops with two results, random draws, side effects
-  bool roles = false;  ///< w0, w1, … and g0, g1, … are of one size, and the trace says what they are (with_roles)
+  bool roles = false;       ///< w0, w1, … and g0, g1, … are of one size, and the trace has their roles (with_roles)
 };
 
-/// A model of blocks: each reads the output of the one before, most of its values are needed by backward.
+/// Returns a model of blocks: each reads the output of the one before, and backward needs most of its values.
 inline std::string random_step(std::mt19937& random, const RandomTraceOptions& options) {
   std::ostringstream head, forward, backward, update;
   head << "buffer x 640 persistent\nbuffer statistics 64 state\n";
@@ -73,7 +73,7 @@ inline std::string random_step(std::mt19937& random, const RandomTraceOptions& o
     update << "u - w" << b << " <- " << g << "\n";
   }
   const auto with_gradients = [&](const std::string& arrow, const std::string& suffix) {
-    // Buffers of the second segment are others than those of the first, gradients are the same.
+    // Buffers of the second segment differ from those of the first; gradients are the same.
     std::istringstream lines(forward.str() + backward.str());
     std::ostringstream result;
     for (std::string line; std::getline(lines, line);) {
@@ -107,7 +107,7 @@ inline std::string random_step(std::mt19937& random, const RandomTraceOptions& o
   return text + "update\n" + update.str();
 }
 
-/// Says of w0, w1, … that they are parameters, of g0, g1, … that they are gradients.
+/// Marks w0, w1, … as parameters and g0, g1, … as gradients.
 inline void with_roles(Trace& trace) {
   for (Buffer& buffer : trace.buffers) {
     const bool numbered = buffer.label.size() > 1 && std::isdigit(static_cast<unsigned char>(buffer.label[1]));
@@ -116,8 +116,8 @@ inline void with_roles(Trace& trace) {
   }
 }
 
-/// Runs a trace on numbers instead of tensors: what an op writes depends on its operator, its draw, what it reads and,
-/// in place, what was there. Gives the numbers in all persistent buffers at the end.
+/// Runs a trace on numbers instead of tensors. The result of an op depends on its operator, its draw, its inputs and,
+/// in place, the value before. Returns the numbers in all persistent buffers at the end.
 inline std::map<std::string, size_t> results_of(const Trace& trace) {
   std::vector<size_t> numbers(trace.buffers.size(), 0);
   for (size_t b = 0; b < numbers.size(); ++b)

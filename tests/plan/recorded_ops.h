@@ -1,4 +1,4 @@
-// Ops by hand, for tests of passes that look at operands.
+// Declares hand-made ops for tests of passes that look at operands.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace plimsoll::testing {
 
-/// A whole contiguous buffer.
+/// Returns a whole contiguous buffer.
 inline View view(BufferId buffer, std::vector<int64_t> sizes, DType dtype = DType::float32) {
   std::vector<int64_t> strides(sizes.size(), 1);
   for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];

@@ -1,4 +1,4 @@
-// The limits of the searches have their effect, and ones that no search can work with are refused.
+// Tests that the limits of the searches have their effect, and that invalid limits are rejected.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ struct Case {
   std::function<void(SolverParameters&)> change;
 };
 
-/// A case for each of `values`, which are not allowed.
+/// Makes a case for each of `values`, which are not allowed.
 template <typename Member, typename Value>
 void add_cases(std::vector<Case>& cases, const std::string& name, const std::string& allowed, Member member,
                std::vector<Value> values) {

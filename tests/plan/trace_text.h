@@ -1,4 +1,4 @@
-// Small traces from text, for planner tests.
+// Declares small traces from text, for planner tests.
 //
 //     micro                       a segment
 //     f layers.0 h = linear x w   forward in module layers.0: op "linear" reads x and w and makes h
@@ -6,8 +6,8 @@
 //     u w <- g
 //
 // Buffers are declared first: `buffer NAME BYTES [persistent|state|output]`, where persistent is an input that the host
-// writes and state is written once, before anything runs; the others take 64 bytes. `a,b = x` makes two. A
-// word `random` after the module gives the op a random id. An op moves as many bytes as its operands have.
+// writes and state is written once, before anything runs; the others take 64 bytes. `a,b = x` makes two. A word
+// `random` after the module gives the op a random id. An op moves as many bytes as its operands have.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Slices together with what else decides where bytes are: offload, adapters, frozen and quantized weights, loss
-// scaling.
+// Tests slices together with the other features that decide about bytes: offload, adapters, frozen and quantized
+// weights, loss scaling.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct Squeeze {
   std::string name;
   int percent = 100;
   int64_t host = 0, disk = 0;
-  bool overlap = false;  ///< exchanges may run beside other ops: in most of these plans some do
+  bool overlap = false;  ///< exchanges may overlap with other ops: in most of these plans some do
 };
 
 std::ostream& operator<<(std::ostream& out, const Squeeze& each) {

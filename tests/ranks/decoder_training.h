@@ -1,4 +1,4 @@
-// A small decoder that one rank or several ranks train, for comparisons bit by bit.
+// Declares a small decoder that one rank or several ranks train, for comparisons bit by bit.
 #pragma once
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ inline TrainingOptions options_of(const RankCase& of, int ranks, int rank, Strat
   return options;
 }
 
-/// Sets costs as for ranks with a slow network between them: exchanges then run beside other ops.
+/// Sets costs as for ranks with a slow network between them, so that exchanges overlap with other ops.
 inline void overlap_exchanges(TrainingOptions& options) {
   options.cost.exchanges_overlap = true;
   options.cost.peer_link = 1e9;
@@ -102,7 +102,7 @@ inline std::string state_text(Training& training, int ranks, int rank, const std
 }
 
 /// Trains `step` for kSteps steps as the rank of `options.ranks`. Returns losses, norms and state_text() as text, and
-/// what was used if it is not what was planned. `look` sees the training after its last step.
+/// the used bytes if they are not the planned ones. `look` is called with the training after its last step.
 inline std::string train_steps(
     const Step& step, const RankCase& of, const TrainingOptions& options,
     const std::function<void(Training&)>& look = [](Training&) {}) {
@@ -128,7 +128,7 @@ inline std::string train_steps(
   return text;
 }
 
-/// Returns the text of one rank that trains `step` without a limit of memory: what several ranks must return.
+/// Returns the text of one rank that trains `step` without a limit of memory: the expected text of several ranks.
 inline std::string reference_text(const Step& step, const RankCase& of, const std::filesystem::path& folder) {
   return run_ranks(1, folder,
                    [&](int, const auto&) { return train_steps(step, of, options_of(of, 1, 0, Strategy::ddp)); })[0];

@@ -1,7 +1,7 @@
-// Ranks of a training as processes of their own, which share a block of memory.
+// Declares ranks of a training as separate processes, which share a block of memory.
 //
-// The parent never runs libtorch's autograd, whose threads a fork would lose: tests that use this have a program of
-// their own, and do all work in ranks, also that of one rank.
+// The parent never runs libtorch's autograd, whose threads a fork would lose. Tests that use this have a separate
+// program, and do all work in ranks, also the work of one rank.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@
 
 namespace plimsoll::testing {
 
-/// What a rank does; the text that it returns is given to the parent. `exchange` is null where there is one rank.
+/// A rank's work; its text is returned to the parent. `exchange` is null if there is one rank.
 using RankWork = std::function<std::string(int rank, const std::shared_ptr<Exchange>& exchange)>;
 
-/// Runs `work` in `ranks` processes and returns their texts, in rank order; "failed: WHY" of a rank that threw.
+/// Runs `work` in `ranks` processes and returns their texts, in rank order; "failed: WHY" for a rank that threw.
 inline std::vector<std::string> run_ranks(int ranks, const std::filesystem::path& folder, const RankWork& work) {
   const auto bytes = static_cast<size_t>(SharedBlock::bytes(ranks));
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,5 @@
-// The bytes that ranks send in a step: the formula of each strategy, the plan's Op::link_bytes and what is counted.
+// Tests the bytes that ranks send in a step: the formula of each strategy, the plan's Op::link_bytes and the counted
+// bytes.
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
@@ -54,7 +55,7 @@ ModelBytes bytes_of_model(int ranks, Strategy strategy, int64_t weight_bytes, in
   return all;
 }
 
-/// The bytes that plimsoll::gather_ makes whole in one step of `micro_batches` micro batches.
+/// Returns the bytes that plimsoll::gather_ makes whole in one step of `micro_batches` micro batches.
 int64_t gathered_bytes(const Trace& trace, int64_t micro_batches) {
   std::map<std::string, int64_t> times{{"norms", 1}, {"micro", 1}};
   if (micro_batches < 2) {
@@ -76,7 +77,7 @@ int64_t gathered_bytes(const Trace& trace, int64_t micro_batches) {
   return bytes;
 }
 
-/// The bytes of a step.
+/// Returns the bytes of a step.
 struct StepBytes {
   int64_t sent = 0, planned = 0, gathered = 0, runs = 0;
 };

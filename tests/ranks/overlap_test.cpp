@@ -1,4 +1,4 @@
-// Exchanges beside other ops change no bit, and run in the planned bytes.
+// Tests that exchanges that overlap with other ops change no bit, and run in the planned bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

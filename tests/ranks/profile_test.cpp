@@ -1,4 +1,4 @@
-// The profile of a job on two ranks: one file, with the steps of both.
+// Tests the profile of a job on two ranks: one file, with the steps of both.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Steps of several ranks give the bits of one rank with as many micro batches, in the planned bytes.
+// Tests that steps of several ranks give the bits of one rank with as many micro batches, in the planned bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -33,7 +33,7 @@ class Ranks : public ::testing::TestWithParam<RankCase> {
   TempFolder folder_;
 };
 
-// What a rank stores is smaller, as planned, where nothing else is chosen.
+// A rank stores fewer bytes, as planned, unless another strategy is chosen.
 TEST(RankBytes, AreFewerWithEveryStrategy) {
   const TempFolder folder;
   const RankCase of{"float32", 4};

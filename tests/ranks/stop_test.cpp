@@ -1,4 +1,4 @@
-// A stop that reaches one rank before the first step: all ranks end, and none waits for one that is gone.
+// Tests a stop that reaches one rank before the first step: all ranks end, and none waits for one that is gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// zero3 with a part of the parameters whole on every rank.
+// Tests zero3 with a part of the parameters whole on every rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

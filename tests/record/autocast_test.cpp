@@ -1,4 +1,4 @@
-// Autocast on the plan device casts as libtorch's own does.
+// Tests that autocast on the plan device casts as libtorch's own does.
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

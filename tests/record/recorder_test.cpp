@@ -245,13 +245,13 @@ TEST(RecordStep, LibtorchsAttentionIsRefusedByItsOwnName) {
               AllOf(HasSubstr("aten::equal in module 'early' (torch::nn::MultiheadAttention)"),
                     HasSubstr("compares the values of two tensors"), HasSubstr("at::scaled_dot_product_attention"),
                     Not(HasSubstr("'i'"))));
-  // Parameters of the first are read, by whatever means; then it is the other.
+  // Parameters of the first module are read, by any means; then the other module is the one.
   step.loss = [](torch::nn::Module& m, const StepInputs& in) {
     auto& net = static_cast<Attentive&>(m);
     return net.block(net.early->out_proj(net.i(in["x"]))).sum();
   };
   EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("in module 'block.self_attn'"));
-  // What a step calls itself is no module's fault.
+  // The name of a step does not change the modules.
   step.loss = [](torch::nn::Module& m, const StepInputs& in) {
     const Tensor h = static_cast<Two&>(m).first(in["x"]);
     return torch::equal(h, h + 1) ? h.sum() : h.mean();

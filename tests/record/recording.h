@@ -11,7 +11,7 @@
 
 namespace plimsoll::testing {
 
-/// The trace of `function`, called with factory functions on the plan device.
+/// Returns the trace of `function`, called with factory functions on the plan device.
 inline Trace record(const std::function<void(Recorder&)>& function) {
   Recorder recorder;
   recorder.begin_segment("micro");

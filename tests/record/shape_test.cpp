@@ -1,4 +1,4 @@
-// The shapes that the plan device infers are the shapes that the CPU makes.
+// Tests that the shapes that the plan device infers are the shapes of the CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional.h>
@@ -29,7 +29,7 @@ std::vector<Tensor> with_gradients(Tensor output, std::vector<Tensor> leaves) {
   return all;
 }
 
-// One entry an operator family that models use.
+// One entry for each operator family that models use.
 std::vector<Family> families() {
   const auto indices = [](std::vector<int64_t> sizes, int64_t end) { return torch::randint(end, sizes, torch::kLong); };
   return {

@@ -103,7 +103,7 @@ TEST_F(MetricsLogTest, ResumingDropsALineThatACrashCutShort) {
   put("{\"step\":1}\n{\"step\":2,\"lo");
   { MetricsLog log(path_, 5); }
   EXPECT_EQ(get(), "{\"step\":1}\n");
-  put("{\"step\":1}\n{\"step\":2}");  // whole but for its end
+  put("{\"step\":1}\n{\"step\":2}");  // whole except for its end
   { MetricsLog log(path_, 5); }
   EXPECT_EQ(get(), "{\"step\":1}\n{\"step\":2}\n");
 }
@@ -132,7 +132,7 @@ TEST_F(MetricsLogTest, WhatCannotBeOpenedIsNamed) {
   EXPECT_THAT(failure([&] { MetricsLog log(folder_, 3); }), HasSubstr("directory"));
 }
 
-// A limit on the size of files stands for the full disk.
+// A limit on the size of files replaces the full disk.
 TEST_F(MetricsLogTest, AFullDiskLeavesWholeLines) {
   MetricsLog log(path_);
   log.write(1, {});

@@ -1,7 +1,7 @@
-// The page of a plan in a real browser: a probe script in a copy of the page looks at what the page's own scripts have
-// drawn, points at things as a mouse and a keyboard would, and writes what it saw into the document.
+// Tests the page of a plan in a real browser. A probe script in a copy of the page examines the page's drawings, points
+// at elements as a mouse and a keyboard would, and writes its findings into the document.
 //
-// Wants Chromium (Debian: chromium-headless-shell, the smallest, or chromium). Without one the tests are skipped; with
+// Needs Chromium (Debian: chromium-headless-shell, the smallest, or chromium). Without it the tests are skipped; with
 // PLIMSOLL_REQUIRE_BROWSER set they fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::string decoded(const std::string& text) {
   return bytes;
 }
 
-// What every probe can use: the colour of a canvas at a place, pointing at a place, the tooltip.
+// Functions for every probe: the color of a canvas at a place, pointing at a place, the tooltip.
 constexpr const char* kProbe = R"js(
 const seen = {};
 const tipText = () => document.getElementById('tip').hidden ? '' : document.getElementById('tip').innerText;
@@ -90,8 +90,7 @@ class PlanPageInBrowser : public ::testing::Test {
     }
   }
 
-  // Opens `html`, runs `script` in it (it fills `seen`) and returns `seen`, with "fault": what went wrong in any
-  // script.
+  // Opens `html`, runs `script` in it (it fills `seen`) and returns `seen`, with "fault": the errors of all scripts.
   Json look(std::string html, const std::string& script, const std::string& window = "1240,1600") {
     if (folder_.empty()) {
       std::string name = (std::filesystem::temp_directory_path() / "plan_page_XXXXXX").string();
@@ -137,7 +136,7 @@ class PlanPageInBrowser : public ::testing::Test {
 TEST_F(PlanPageInBrowser, DrawsTimelineArenaAndPeak) {
   Plan plan = page_plan();
   plan.budget.device = plan.peak_bytes;  // the budget's line must not hide the marker
-  // The peak's op holds 640 + 2 x 4096 persistent bytes, of them the parameters first, and activations at the top.
+  // The peak's op holds 640 + 2 x 4096 persistent bytes (the parameters first), and activations at the top.
   const std::string constants = "const PEAK = " + std::to_string(plan.peak_bytes) + ";";
   const Json seen = look(to_html(page_of(plan)), constants + R"js(
     seen.drawn = document.documentElement.dataset.drawn;
@@ -377,13 +376,13 @@ TEST_F(PlanPageInBrowser, FitsANarrowWindowAndNoOps) {
   EXPECT_EQ(seen["drawn"], "true");
 }
 
-// Phones, and a tablet: everything is on the page, with all that can be opened open, and nothing beside it. Each part
-// is looked at by itself: what is cut off does not widen the document.
+// Phones, and a tablet: everything is on the page, with all elements open that can be opened, and nothing is outside of
+// it. Each part is examined separately: a clipped part does not widen the document.
 TEST_F(PlanPageInBrowser, APhoneShowsItWhole) {
   Plan plan = page_plan();
   plan.budget.device = plan.peak_bytes + plan.peak_bytes / 3;
   plan.reasons = {{"recompute: mm in layers.*.mlp.up", "16 values, 1.25 GiB, unused for 57 % of the step's ops"}};
-  plan.trace.segments.clear();  // as many as there can be, an op each
+  plan.trace.segments.clear();  // the maximum number, one for each op
   for (const char* name : {"initialize", "norms", "micro", "accumulate", "remainder", "last", "update", "finish"}) {
     const auto at = static_cast<int32_t>(plan.trace.segments.size());
     plan.trace.segments.push_back({name, at, at + 1});
@@ -427,7 +426,7 @@ TEST_F(PlanPageInBrowser, DrawsALargePlan) {
   EXPECT_THAT(std::string(seen["tip"]), HasSubstr("made by"));
 }
 
-// The other tests trust the page to tell of a script that fails.
+// The other tests depend on the page's report of a failing script.
 TEST_F(PlanPageInBrowser, TellsOfAFault) {
   const Plan plan = page_plan();
   std::string html = to_html(page_of(plan));

@@ -47,7 +47,7 @@ int64_t total_of(const Json& points, size_t point) {
   return sum;
 }
 
-// How often `part` occurs in `whole`.
+// Returns the number of occurrences of `part` in `whole`.
 size_t count_of(const std::string& whole, const std::string& part) {
   size_t count = 0;
   for (size_t at = whole.find(part); at != std::string::npos; at = whole.find(part, at + 1)) ++count;
@@ -178,7 +178,7 @@ TEST(PlanPage, BuffersComeBackFromTheirArrays) {
 TEST(PlanPage, TheSmallestAreLeftOutAndCounted) {
   const Plan plan = large_plan(100, 500);
   const PageBuffers buffers = page_buffers(plan, 25, 40);
-  // A resident of the peak is drawn even where larger ones have taken the room.
+  // A resident of the peak is drawn even if larger ones have taken the room.
   EXPECT_EQ(buffers.residents.size(), 25u);
   EXPECT_EQ(buffers.drawn.size() + buffers.left_out, 500u);
   EXPECT_LE(buffers.drawn.size(), 40u + 25u);
@@ -207,7 +207,7 @@ TEST(PlanPage, TimesAreStartsOfOps) {
       0,    1e-9};
   const std::string html = to_html(page);
   EXPECT_THAT(html, HasSubstr("by predicted time</button>"));
-  // What no clock could count takes no time; the last entry is the end of the trace.
+  // Ops whose time rounds to 0 take no time; the last entry is the end of the trace.
   EXPECT_THAT(sums(data_in(html)["ops"]["start"]),
               ElementsAre(0, 1000000, 3000000, 3000000, 3000000, 3000000, 3000000, 3000000, 4000000, 4000000, 4000001));
 }
@@ -230,7 +230,7 @@ TEST(PlanPage, ExchangesHaveALaneAndALegend) {
   EXPECT_EQ(exchanges["bytes"], Json({3 * KiB, 2 * KiB}));
 }
 
-// The rectangle of an exchange that runs beside other ops goes on to the op that waits for it.
+// The rectangle of an exchange that overlaps with other ops continues to the op that waits for it.
 TEST(PlanPage, AnExchangeBesideOthersLastsUntilItIsWaitedFor) {
   Trace trace;
   const auto add = [&](CopyStage stage, BufferId target, int64_t bytes) {

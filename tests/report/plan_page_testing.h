@@ -1,4 +1,4 @@
-// Pages of plans for tests, and their data read back.
+// Declares pages of plans for tests, and a reader of their data.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 
 namespace plimsoll::testing {
 
-// Two blocks, each with a wide intermediate that backward needs, and an update. Ops 0-3 forward, 4-7 backward, 8-9
-// update; the most is live at op 4.
+// Two blocks, each with a wide intermediate that backward needs, and an update. Ops 0-3 are forward, 4-7 backward, 8-9
+// update; the peak is at op 4.
 constexpr const char* kPageTrace = R"(
 buffer x 640 persistent
 buffer w0 4096 persistent
@@ -52,7 +52,8 @@ inline Plan page_plan(int64_t context_bytes = 0) {
   return make_plan(text.trace, options);
 }
 
-// As large as an 80-layer model: many ops and buffers with long names, each living for a while, stacked in rows.
+// A trace as large as an 80-layer model's: many ops and buffers with long names, each live for several ops, stacked in
+// rows.
 inline Plan large_plan(int32_t ops, int32_t buffers) {
   Plan plan;
   Trace& trace = plan.trace;
@@ -93,7 +94,7 @@ inline PlanPage page_of(const Plan& plan) {
   return page;
 }
 
-/// The page's data, as its script reads it.
+/// Returns the page's data, as its script reads it.
 inline nlohmann::json data_in(const std::string& html) {
   const std::string open = "<script type=\"application/json\" id=\"plan-data\">";
   const size_t begin = html.find(open) + open.size();

@@ -73,7 +73,7 @@ TEST_F(RunLockTest, MovesWithItsHolder) {
   EXPECT_EQ(refusal(), "");
 }
 
-// Whatever it says: nobody holds it.
+// With any content, the file is not locked.
 TEST_F(RunLockTest, AFileThatNobodyLocksIsInNobodysWay) {
   for (const std::string text :
        {std::string(), std::string("{"), std::string(100000, '['), std::string("{\"pid\":1}"),
@@ -83,7 +83,7 @@ TEST_F(RunLockTest, AFileThatNobodyLocksIsInNobodysWay) {
   }
 }
 
-// Other programs may write into the folder: what they wrote is not believed, and not shown as it is.
+// Other programs may write into the folder: their content is not trusted, and not shown unescaped.
 TEST_F(RunLockTest, AHolderThatCannotBeReadIsNoLessAHolder) {
   for (const std::string text : {std::string(), std::string("[]"), std::string(R"({"host":7})")}) {
     const RunLock lock = taken();
@@ -112,7 +112,7 @@ TEST_F(RunLockTest, EndsWithTheProcess) {
   EXPECT_EQ(refusal(), "");
 }
 
-// Each goes for the lock as the other gives it back and removes the file: never do both hold one.
+// Each tries to lock when the other unlocks and removes the file: never do both hold one.
 TEST_F(RunLockTest, NeverHasTwoHolders) {
   constexpr int kProcesses = 4, kRounds = 300;
   const std::filesystem::path witness = folder_ / "witness";

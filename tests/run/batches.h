@@ -1,4 +1,4 @@
-// Batches for steps under test.
+// Declares batches for steps under test.
 #pragma once
 
 #include <torch/types.h>
@@ -10,7 +10,7 @@ namespace plimsoll::testing {
 
 using Batch = std::map<std::string, torch::Tensor>;
 
-/// Random tokens and targets, [batch, time], for decoder_step.
+/// Returns random tokens and targets, [batch, time], for decoder_step.
 inline Batch token_batch(int64_t batch, int64_t time, int64_t vocab) {
   return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)},
           {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};

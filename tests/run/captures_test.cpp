@@ -1,4 +1,4 @@
-// Sequences of ops that are handed over to a device.
+// Tests sequences of ops that are handed over to a device.
 #include "run/captures.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-// Takes sequences down without running them, and runs what it took down. Nothing else is asked of it.
+// A device that captures sequences without running them, and runs the captured ones. Its other functions are not
+// called.
 class RecordingBackend final : public Backend {
  public:
   bool takes = true;
@@ -94,7 +95,7 @@ TEST_F(CapturesTest, WhatIsNotSettledGoesOpByOp) {
   EXPECT_EQ(captures_.captured(), 0);
   run();
   run();
-  EXPECT_EQ(captures_.captured(), 0);  // the count began anew
+  EXPECT_EQ(captures_.captured(), 0);  // the count began again
   run();
   EXPECT_EQ(captures_.captured(), 2);
 }
@@ -103,7 +104,7 @@ TEST_F(CapturesTest, CopiesAndOpsOnTheHostStayOutside) {
   trace_.ops[2].copy = CopyStage::start;
   trace_.ops[7].on_host = true;
   for (int i = 0; i < 3; ++i) EXPECT_THAT(run(), ElementsAreArray(all()));
-  EXPECT_EQ(captures_.captured(), 0);  // what is left in between is too short
+  EXPECT_EQ(captures_.captured(), 0);  // the rest between them is too short
 }
 
 TEST_F(CapturesTest, ExchangesBetweenRanksStayOutside) {

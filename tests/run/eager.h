@@ -1,4 +1,4 @@
-// The eager reference: the same step on ordinary CPU tensors, through libtorch's autograd.
+// Declares the eager reference: the same step on ordinary CPU tensors, through libtorch's autograd.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -38,7 +38,7 @@ class EagerStep {
     update_.make_scalars(parameters_);
   }
 
-  /// Takes parameters, buffers and state from a training that has started.
+  /// Copies parameters, buffers and state from a training that has started.
   void copy_from(Training& training) {
     torch::NoGradGuard no_grad;
     std::map<std::string, torch::Tensor> mine;

@@ -1,4 +1,4 @@
-// Trains a step twice, planned and eager, and compares every bit.
+// Declares a check that trains a step twice, planned and eager, and compares every bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace plimsoll::testing {
 
-/// Every bit the same, NaNs and signed zeros too.
+/// Expects that every bit is the same, also in NaNs and signed zeros.
 inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
   const torch::Tensor x = a.contiguous(), y = b.contiguous();

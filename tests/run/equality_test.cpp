@@ -1,4 +1,4 @@
-// Replay equals eager libtorch autograd, bit for bit.
+// Tests that replay equals eager libtorch autograd, bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -54,7 +54,7 @@ TEST_P(AllModes, SmallDecoder) {
       decoder_step(config, 2, 24), options, [] { return token_batch(2, 24, 131); }, 3, GetParam().micro);
 }
 
-// Whichever kernels products of 16 bits take, both take them.
+// Both use the same kernels for matmuls of 16 bits, whichever these are.
 TEST_P(AllModes, SmallDecoderWithProductsInFloat32Blocks) {
   const ops::ProductsScope blocks(true);
   torch::manual_seed(2);

@@ -38,7 +38,7 @@ TEST(ExchangeLane, AfterAFailureNoneIsMade) {
   EXPECT_THROW(lane.wait(second), std::runtime_error);
   static_cast<void>(first);
   EXPECT_EQ(made, 1);
-  EXPECT_TRUE(lane.wait_for_all());  // the step is over: the next one begins anew
+  EXPECT_TRUE(lane.wait_for_all());  // the step is over: the next one begins again
   EXPECT_FALSE(lane.wait_for_all());
   lane.wait(lane.start([&] { ++made; }, nullptr, 0));
   EXPECT_EQ(made, 2);
@@ -54,7 +54,7 @@ TEST(ExchangeLane, ACallHasThePlaceOfItsCaller) {
   EXPECT_EQ(place, "step 12");
 }
 
-// A device's line: it follows what was run when the exchange is started, and lends the scratch.
+// A device's line: it follows the ops before the start of the exchange, and provides the scratch.
 TEST(ExchangeLane, RunsOnTheLineOfTheDevice) {
   struct Line : SideLine {
     explicit Line(std::vector<std::string>& log) : log(log) {}
@@ -74,7 +74,7 @@ TEST(ExchangeLane, RunsOnTheLineOfTheDevice) {
   EXPECT_EQ(log, (std::vector<std::string>{"follow", "scratch", "exchange"}));
 }
 
-// Each start has its turn on the line, also one that is not made: what follows waits for the right ops.
+// Each start has its turn on the line, also a start without an exchange: later work waits for the right ops.
 TEST(ExchangeLane, WhatIsNotMadeTakesItsTurnOnTheLine) {
   struct Line : SideLine {
     Line(std::atomic<int>& followed, std::atomic<int>& ran) : followed(followed), ran(ran) {}

@@ -1,4 +1,4 @@
-// What the user does wrong while a step runs, or does around it: named, and nothing is left behind.
+// Tests user errors while a step runs, or around it: the error is named, and nothing is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -56,7 +56,8 @@ TEST(Failures, AfterARefusedBatchTheNextOneTrains) {
   EXPECT_EQ(training.step({good}, 1e-3).loss, same.step({good}, 1e-3).loss);
 }
 
-// A device may fail before an op's kernel is called: what had not begun is not ended, and the generator is given back.
+// A device may fail before an op's kernel is called: an op that had not begun is not ended, and the generator is
+// restored.
 TEST(Failures, AnOpThatTheDeviceDoesNotBeginLeavesNothingBehind) {
   static testing::WatchedBackend watched(cpu_backend());
   add_backend("watched", watched);
@@ -81,7 +82,7 @@ TEST(Failures, AnOpThatTheDeviceDoesNotBeginLeavesNothingBehind) {
   EXPECT_EQ(watched.begun, watched.ended);
 }
 
-// Then everything that is asked of it fails: what failed first is told, also where the step is profiled.
+// Then every request fails: the first error is reported, also if the step is profiled.
 TEST(Failures, ADeviceThatFailsForGoodIsToldByTheOp) {
   static testing::WatchedBackend watched(cpu_backend());
   add_backend("failing", watched);

@@ -1,4 +1,4 @@
-// The same plans on a device that nothing is known about.
+// Tests the same plans on a device that is unknown to Plimsoll.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -50,7 +50,8 @@ TEST_F(GenericBackend, GivesTheLossesOfTheCpu) {
     EXPECT_TRUE(testing::same_bits(made_up.state.at(name).cpu(), tensor)) << name;
 }
 
-// What is planned is what is taken of the device, but for what its kernels' results are made in before they are copied.
+// The planned bytes are the bytes allocated on the device, except those in which its kernels make results before they
+// are copied.
 TEST_F(GenericBackend, ItsArenaIsAsPlanned) {
   const RunResult made_up = train_on("made_up", {.gradient_checkpointing = Choice::on});
   EXPECT_EQ(made_up.used.arena, made_up.plan.arena_bytes);
@@ -72,7 +73,7 @@ TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
   EXPECT_EQ(tight.norms, whole.norms);
 }
 
-// Whoever was given the state may write to it on streams of their own: from then on the step waits for all of them.
+// A caller that received the state may write to it on its own streams: from then on the step waits for all streams.
 TEST_F(GenericBackend, StateThatWasGivenOutIsWaitedFor) {
   static testing::WatchedBackend watched(backend_for("made_up"));
   add_backend("watched_made_up", watched);

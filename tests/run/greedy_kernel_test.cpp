@@ -1,4 +1,5 @@
-// A kernel that takes more scratch than its rule says, as somebody else's may on a processor that nobody has tried.
+// Tests a kernel that needs more scratch than its rule says, as a kernel of another library may on an untested
+// processor.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -30,8 +31,8 @@ using testing::RunResult;
 using testing::token_batch;
 using testing::train;
 
-int64_t greed = 0;           // bytes beside what the rule of swiglu says, which is nothing
-bool only_for_data = false;  // not for the zeros that kernels are tried out with
+int64_t greed = 0;           // bytes in addition to the rule of swiglu, which is zero
+bool only_for_data = false;  // not for the zeros on which kernels are measured
 int64_t calls = 0;
 
 at::Tensor greedy_swiglu(const at::Tensor& gate_up) {
@@ -46,7 +47,7 @@ at::Tensor greedy_swiglu(const at::Tensor& gate_up) {
   return result;
 }
 
-/// Puts the greedy kernel in the place of swiglu's on the CPU.
+/// Replaces the CPU's kernel of swiglu by the greedy one.
 class Greedy : public ::testing::Test {
  protected:
   void take(int64_t bytes, bool of_data_only = false) {
@@ -79,21 +80,21 @@ TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
   TrainingOptions options;
   options.budget.device = modest.plan.minimum_budget_bytes;
   Training refused(two_layer_decoder(), options);
-  EXPECT_FALSE(refused.plan().fits);  // by the plan that is told before the start
+  EXPECT_FALSE(refused.plan().fits);  // by the plan before the start
   const int64_t tried = calls;
   EXPECT_GT(tried, 0);
   EXPECT_THAT(message_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("needs at least")));
-  EXPECT_EQ(calls, tried);  // nothing of it was run
+  EXPECT_EQ(calls, tried);  // none of it was run
 
   options.budget.device = refused.plan().minimum_budget_bytes;
   EXPECT_GT(*options.budget.device, modest.plan.minimum_budget_bytes + kGreed / 2);
   const RunResult planned = train(two_layer_decoder(), options, 1, 3, 16, 128);
   EXPECT_EQ(planned.losses, modest.losses);
   EXPECT_LE(planned.used.measured_peak(), *options.budget.device);
-  EXPECT_EQ(planned.used.workspace, 0);  // all of its scratch lay in the arena
+  EXPECT_EQ(planned.used.workspace, 0);  // all of its scratch was in the arena
 }
 
-// An op of more than the plan tries out is tried out at the start.
+// An op larger than the plan measures is measured at the start.
 TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
   struct Wide : torch::nn::Module {
     torch::nn::Linear in = register_module("in", torch::nn::Linear(torch::nn::LinearOptions(8, 4096).bias(false)));
@@ -107,7 +108,7 @@ TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
   TrainingOptions options;
   Training modest(step, options);
   options.budget.device = modest.plan().minimum_budget_bytes;
-  // What it takes must show at the peak, which is elsewhere.
+  // Its scratch must show at the peak, which is at another op.
   take(*options.budget.device);
   Training refused(step, options);
   ASSERT_TRUE(refused.plan().fits);
@@ -117,7 +118,7 @@ TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
   EXPECT_GT(refused.plan().minimum_budget_bytes, *options.budget.device);
 }
 
-// What only data brings out is counted in the step that it happens in, and planned from then on; or the run ends.
+// Scratch that only data causes is counted in its step, and planned from then on; or the run ends.
 TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
   Training modest(two_layer_decoder(), {});
   modest.start();

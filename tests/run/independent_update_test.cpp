@@ -1,5 +1,5 @@
-// Whole steps of a small model against libtorch's clipping and optimizers in double precision (reference.h). The
-// equality tests compare planned training with the project's own update, and cannot notice an error in it.
+// Tests whole steps of a small model against libtorch's clipping and optimizers in double precision (reference.h). The
+// equality tests compare planned training with the project's own update, and cannot detect an error in it.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -65,7 +65,7 @@ struct Run {
   OptimizerConfig optimizer;
   double max_grad_norm = kNoClipping;
   std::vector<int64_t> micro_batches = {kSamples};   ///< samples of each
-  std::vector<double> weights = {1, 1, 1, 1, 1, 1};  ///< of the losses, by step
+  std::vector<double> weights = {1, 1, 1, 1, 1, 1};  ///< factors of the losses, by step
   Choice update_in_backward = Choice::automatic;
 };
 

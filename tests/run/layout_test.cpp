@@ -1,5 +1,5 @@
-// Operators whose kernels lay their output out by their input's strides: what they compute is right, and it is where
-// the plan says.
+// Tests operators whose kernels choose the output's layout by their input's strides: their results are right, and at
+// the planned place.
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>

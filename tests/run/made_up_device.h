@@ -1,13 +1,13 @@
-// A device that nobody makes: libtorch's key for MAIA, whose kernels are the CPU's, and whose memory is the host's. It
-// stands for all that Plimsoll knows nothing about.
+// Declares a fake device: libtorch's key for MAIA, with the CPU's kernels and host memory. It represents a device
+// unknown to Plimsoll.
 #pragma once
 
 namespace plimsoll::testing {
 
-/// Registers it with libtorch and, as "made_up", with Plimsoll. Once in a process; again does nothing.
+/// Registers it with libtorch and, as "made_up", with Plimsoll. Only the first call in a process has an effect.
 void add_made_up_device();
 
-/// Kernels that it has run so far, and bytes that its framework's allocator gave out.
+/// Return the kernels that it has run so far, and the bytes that its framework's allocator has returned.
 struct MadeUpUse {
   long kernels = 0;
   long allocated_bytes = 0;

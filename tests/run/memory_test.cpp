@@ -1,4 +1,4 @@
-// Planned bytes are the used bytes.
+// Tests that planned bytes are the used bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -46,8 +46,8 @@ int64_t largest_scratch(const Plan& plan) {
   return bytes;
 }
 
-// The two promises at once, for every precision and accumulation: the arena is used to the byte, kernels take almost
-// nothing beside it; and recomputation changes bytes, not losses.
+// Both promises together, for every precision and accumulation. The arena is used to the byte, and kernels allocate
+// almost nothing outside of it. Recomputation changes bytes, not losses.
 TEST_P(Modes, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   TrainingOptions options;
   options.precision = GetParam().precision;
@@ -57,7 +57,7 @@ TEST_P(Modes, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
     options.gradient_checkpointing = checkpointing;
     const RunResult result = train(four_layer_decoder(), options, GetParam().micro, 20);
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
-    // Written to up to the last byte, but for scratch that a rule gives a kernel for the worst case.
+    // Written to up to the last byte, except for scratch that a rule provides for a kernel's worst case.
     EXPECT_LE(result.used.touched, result.plan.arena_bytes);
     EXPECT_GE(result.used.touched, result.plan.arena_bytes - 2 * largest_scratch(result.plan));
     EXPECT_NEAR(static_cast<double>(result.used.measured_peak()), static_cast<double>(result.plan.peak_bytes),
@@ -80,7 +80,7 @@ std::vector<MemoryCase> memory_cases() {
 
 INSTANTIATE_TEST_SUITE_P(PrecisionAccumulation, Modes, ::testing::ValuesIn(memory_cases()));
 
-// The least budget, scratch included, that start() would say.
+// The minimum budget, scratch included, that start() would report.
 int64_t minimum_of(const Step& step, TrainingOptions options) {
   options.budget.device.reset();
   Training training(step, options);
@@ -110,7 +110,7 @@ TEST(Budget, TheMinimumTrainsAndAByteLessDoesNotFit) {
   EXPECT_LE(training.used().measured_peak(), minimum);
 }
 
-// Whatever the budget: it is kept, it is used well, less of it never costs less, and the losses are the same.
+// Any budget is kept and used well, less of it never costs less, and the losses are the same.
 TEST(Budget, EveryBudgetGivesTheSameLosses) {
   TrainingOptions options;
   options.precision = Precision::bf16_mixed;
@@ -122,14 +122,14 @@ TEST(Budget, EveryBudgetGivesTheSameLosses) {
   ASSERT_LT(least, whole.plan.peak_bytes);
   double seconds = 0, recomputed = 0;
   for (int i = 0; i <= 12; ++i) {
-    // What the first step's scratch turns out to be comes on top of what is planned before it.
+    // The measured scratch of the first step is added to the plan before it.
     options.budget.device = whole.plan.peak_bytes - (whole.plan.peak_bytes - least) * i / 12;
     SCOPED_TRACE(*options.budget.device);
     const RunResult result = train(four_layer_decoder(), options, 1, 4);
     EXPECT_LE(result.used.measured_peak(), *options.budget.device);
     EXPECT_LE(result.plan.peak_bytes, *options.budget.device);
     EXPECT_EQ(result.losses, whole.losses);
-    // The whole micro batch, not what is recomputed of it: under the least budgets fusing is what has to go.
+    // The whole micro batch, not the recomputed part: under the smallest budgets fusing is given up.
     EXPECT_GE(result.plan.time.micro, seconds);
     seconds = result.plan.time.micro;
     recomputed = std::max(recomputed, result.plan.time.recompute);
@@ -137,8 +137,8 @@ TEST(Budget, EveryBudgetGivesTheSameLosses) {
   EXPECT_GT(recomputed, 0);
 }
 
-// Operators without a rule for their scratch, other precisions, dropout, evaluation: the least budget trains and is
-// kept to the byte.
+// Operators without a rule for their scratch, other precisions, dropout, evaluation: training with the minimum budget
+// keeps it to the byte.
 TEST(Budget, RandomDecodersTrainInTheirMinimum) {
   std::mt19937 random(12);
   const auto draw = [&](auto... options) {
@@ -242,7 +242,7 @@ TEST(Training, WrongInputsAreNamed) {
   EXPECT_THROW(training.step({batch}, 1e-3), UserError);  // out of the vocabulary: the kernel refuses
 }
 
-// Once it is known what kernels take, they take nothing beside the arena but what worker threads do.
+// Once the scratch of kernels is known, they allocate nothing outside the arena except for worker threads.
 TEST(Budget, NothingIsAllocatedAfterTheSecondStep) {
   Training training(four_layer_decoder(), {.threads = 1});
   training.start();
@@ -254,7 +254,7 @@ TEST(Budget, NothingIsAllocatedAfterTheSecondStep) {
   EXPECT_EQ(allocations[4], allocations[1]);
 }
 
-// In mixed precision a gradient that is not summed stays in the 16 bits that its product gave.
+// In mixed precision a gradient that is not summed stays in the 16 bits of its matmul.
 TEST(Budget, GradientsOfMixedPrecisionTakeTwoBytes) {
   const Training training(four_layer_decoder(), {.precision = Precision::bf16_mixed});
   const Trace& trace = training.plan().trace;

@@ -1,4 +1,4 @@
-// Two arenas, both used to the byte as planned, and the same losses.
+// Tests two arenas, both used to the byte as planned, and the same losses.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,10 +51,10 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
   const auto& [precision, overlap] = GetParam();
   TrainingOptions options;
   options.precision = precision;
-  options.threads = 1;  // kernels of several wait for one another where cores are shared
+  options.threads = 1;  // kernels of several wait for one another on shared cores
   options.accumulate = true;
   options.cost.copies_overlap = overlap;
-  options.cost.overhead_seconds = 1e-7;  // a slow device with a fast link: much is worth moving
+  options.cost.overhead_seconds = 1e-7;  // a slow device with a fast link: offload is cheap
   for (auto& kind : options.cost.rates) kind.fill({1e9, 1e9});
   const RunResult whole = train(dropout_decoder(), options, 2, 4);
   EXPECT_EQ(whole.plan.host_bytes, 0);
@@ -68,7 +68,7 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
     RunResult result;
     try {
       result = train(dropout_decoder(), options, 2, 4);
-    } catch (const UserError& error) {  // the minimum does not know of scratch that is found before the start
+    } catch (const UserError& error) {  // the minimum does not include scratch that is found before the start
       EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
       EXPECT_EQ(part, 0);
       continue;
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Offload,
                                            std::tuple(Precision::bf16_mixed, true),
                                            std::tuple(Precision::bf16_true, true)));
 
-// Eager knows nothing of host memory: every bit of the state, wherever it lies, is what it would be.
+// Eager has no host memory: every bit of the state, in any memory, is the same.
 TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
   TrainingOptions options;
   options.accumulate = true;
@@ -115,7 +115,7 @@ TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
       step, options, [] { return token_batch(2, 48, 256); }, 3, 2);
 }
 
-// The update where the state lies: with the parameters there too, and with parameters that go there and come back.
+// The update in the memory of the state: with the parameters in it too, and with parameters that are copied out and in.
 TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
   for (const Precision precision : {Precision::bf16_true, Precision::fp32_true}) {
     TrainingOptions options;
@@ -150,7 +150,7 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
   }
 }
 
-// Three arenas: what host memory has no room for lies on disk, and comes and goes from there.
+// Three arenas: buffers that do not fit into host memory are on disk, and are copied in and out.
 TEST(OffloadDisk, ThreeArenasAreUsedAsPlannedAndTheLossesStay) {
   const TempFolder folder;
   TrainingOptions options;
@@ -184,14 +184,14 @@ TEST(OffloadDisk, ThreeArenasAreUsedAsPlannedAndTheLossesStay) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// Parameters that lie elsewhere are updated among backward ops, and leave among them.
+// Offloaded parameters are updated among backward ops, and leave among them.
 TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
   const TempFolder folder;
   const int64_t room = int64_t{1} << 30;
   struct Case {
     const char* name;
     int64_t host, disk;
-    double host_bytes;  // how fast updates on the host are
+    double host_bytes;  // the speed of updates on the host
   };
   for (int accumulate = 0; accumulate < (testing::kSanitized ? 1 : 2); ++accumulate)
     for (const Case& each :
@@ -217,7 +217,7 @@ TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
         RunResult result;
         try {
           result = train(dropout_decoder(), options, micro, 3);
-        } catch (const UserError& error) {  // the minimum does not know of scratch that is found before the start
+        } catch (const UserError& error) {  // the minimum does not include scratch that is found before the start
           EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
           EXPECT_LT(percent, 20);
           continue;
@@ -260,7 +260,7 @@ TEST(OffloadDisk, StateOnDiskIsThatOfEager) {
       decoder_step(config, 2, 64), options, [] { return token_batch(2, 64, 512); }, 3, 2);
 }
 
-// As on a disk that is full: before the first step, and with nothing left behind.
+// The disk is full: the error comes before the first step, and nothing is left behind.
 TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
   const TempFolder folder;
   TrainingOptions options;
@@ -291,7 +291,7 @@ TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
   EXPECT_GT(training.step({token_batch(2, 64, 512)}, 1e-3).loss, 0);
 }
 
-// A disk that fails as it is written to is not at hand; a page without a mapping is refused alike.
+// A disk that fails during a write is hard to provide; a page without a mapping causes the same error.
 TEST(OffloadDisk, WhatTheDiskDoesNotTakeEndsTheStep) {
   const TempFolder folder;
   const int64_t page = sysconf(_SC_PAGESIZE);
@@ -363,7 +363,7 @@ TEST(OffloadStreamed, ADeepDecoderTrainsInAThirdOfItsParametersGradientsAndState
   }
 }
 
-// Doubles its input; takes scratch that only a run on real numbers tells, because it refuses zeros.
+// Doubles its input; needs scratch that only a run on real numbers shows, because it rejects zeros.
 torch::Tensor picky(const torch::Tensor& x) {
   if (x.const_data_ptr<float>()[0] == 0) throw std::runtime_error("zeros");
   torch::empty({768 << 10}, torch::kByte).fill_(1);
@@ -384,8 +384,7 @@ TORCH_LIBRARY_IMPL(plimsoll_offload_test, Meta, library) {
   library.impl("picky", &picky_meta);
 }
 
-// What is learned in the first step makes the plan anew, and more state leaves the device: what changes its place keeps
-// its bytes.
+// Measurements of the first step cause a re-plan, and more state leaves the device: relocated buffers keep their bytes.
 TEST(OffloadAnew, StateThatChangesSidesKeepsItsBytes) {
   Step step;
   step.model = [] {
@@ -421,7 +420,7 @@ TEST(OffloadAnew, StateThatChangesSidesKeepsItsBytes) {
   EXPECT_EQ(moved_losses, losses);
 }
 
-// Remainder, evaluation, and a kernel that refuses its input while copies are under way.
+// Remainder, evaluation, and a kernel that rejects its input during copies.
 TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
   TrainingOptions options;
   options.threads = 1;
@@ -444,7 +443,7 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
       const std::vector<Batch> batches{token_batch(2, 64, 512), token_batch(2, 64, 512), token_batch(1, 64, 512)};
       losses[away].push_back(training.step(batches, 1e-3).loss);
       Batch wrong = token_batch(2, 64, 512);
-      wrong["targets"][1][63] = 100000;  // refused by the last op of forward, when values are on their way out
+      wrong["targets"][1][63] = 100000;  // rejected by the last op of forward, during the copies of values to the host
       EXPECT_THROW(training.evaluate(wrong), UserError);
       EXPECT_THROW(training.step({wrong}, 1e-3), UserError);
       losses[away].push_back(training.evaluate(token_batch(2, 64, 512)));

@@ -27,8 +27,8 @@ Trace small_trace() {
   return record_step(decoder_step(config, 2, 16), {});
 }
 
-// A machine whose every op takes a millisecond, and on which tries take what `spike` makes of it: the number of tries
-// of any op before, and the time.
+// A machine whose every op takes a millisecond, and on which `spike` sets the time of a try. Its arguments are the
+// number of tries of any op before, and the time.
 struct MadeUpMachine {
   std::function<double(int, double)> spike;
   double clock = 0;
@@ -58,7 +58,7 @@ TEST(OpTimes, EachDistinctOpHasATimeOnce) {
     EXPECT_GT(*times.find(op), 0);
   }
   EXPECT_EQ(times.measure(trace, generic_cost_model(), 10, 1 << 30), 0);
-  // Who wants them newer has them timed again.
+  // A newer limit makes them be timed again.
   EXPECT_EQ(times.measure(trace, generic_cost_model(), 10, 1 << 30, unix_seconds_now() + 1000), count);
 }
 
@@ -92,7 +92,7 @@ TEST(OpTimes, ASpikeDoesNotStick) {
   }
 }
 
-// Where tries never agree the next call tries again.
+// If tries never agree, the next call tries again.
 TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
   const Trace trace = small_trace();
   MadeUpMachine machine;
@@ -107,7 +107,7 @@ TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
   EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), 0);
 }
 
-// Time runs out after one try of each, twice: the shorter one is kept, whichever came first.
+// Time runs out after one try of each, twice: the shorter time is kept, from either call.
 TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
   const Trace trace = small_trace();
   for (const bool longer_last : {false, true}) {
@@ -160,7 +160,7 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   read.load(file);
   EXPECT_EQ(read.size(), times.size());
   EXPECT_EQ(read.contradicted(trace), times.contradicted(trace));
-  others.load(file);  // of another number of threads
+  others.load(file);  // measured with another number of threads
   EXPECT_EQ(others.size(), 0u);
   for (const char* text :
        {"", "[]", "{\"machine\": 3}", "{\"times\": {}", "{\"machine\":\"x\",\"threads\":1,\"times\":[1]}"}) {

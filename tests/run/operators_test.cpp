@@ -1,6 +1,6 @@
-// Operator families that models use: replay equals eager autograd bit for bit, forward, backward and update. Left out
-// is at::scaled_dot_product_attention, for which libtorch takes another algorithm on each device (ops::attention is
-// recorded whole).
+// Tests operator families that models use: replay equals eager autograd bit for bit, forward, backward and update.
+// at::scaled_dot_product_attention is left out, because libtorch uses another algorithm on each device (ops::attention
+// is recorded whole).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional.h>
@@ -23,7 +23,7 @@ using testing::same_bits;
 using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 
-/// A module that is nothing but parameters p0, p1, … of the given sizes.
+/// A module with only parameters p0, p1, … of the given sizes.
 struct Parameters : torch::nn::Module {
   explicit Parameters(const std::vector<std::vector<int64_t>>& sizes) {
     for (size_t i = 0; i < sizes.size(); ++i)

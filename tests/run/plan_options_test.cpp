@@ -25,7 +25,7 @@ TEST(PlanOptions, SeveralNvidiaDevicesLeaveMemoryToNccl) {
   EXPECT_EQ(library_bytes("rocm", 4), 1000);
 }
 
-// Gloo's places for messages, say, are larger than a rank's share of the memory of one host.
+// For example, Gloo's buffers for messages are larger than a rank's share of the memory of one host.
 TEST(PlanOptions, WhatTheExchangeHoldsIsPlannedOnTheCpu) {
   struct Holding : Exchange {
     int rank() const override { return 0; }

@@ -1,4 +1,4 @@
-// A last micro batch that is smaller than the others: the step is that of the whole batch, in the planned bytes.
+// Tests a last micro batch that is smaller than the others: the step is that of the whole batch, in the planned bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -163,7 +163,7 @@ TEST(Ragged, PlannedIsUsedAndCheckpointingKeepsTheLosses) {
   }
   EXPECT_EQ(results[0].losses, results[1].losses);
   EXPECT_LT(results[1].plan.peak_bytes, results[0].plan.peak_bytes);
-  // Nothing is held for the smaller one: it runs in the bytes of the others.
+  // Nothing is allocated for the smaller one: it runs in the bytes of the others.
   options.gradient_checkpointing = Choice::off;
   options.last_micro_batch = 0;
   EXPECT_EQ(Training(ragged_decoder(4), options).plan().persistent_bytes, results[0].plan.persistent_bytes);
@@ -181,7 +181,7 @@ TEST(Ragged, TheMinimumTrains) {
   EXPECT_EQ(least.losses, losses);
 }
 
-// The smaller micro batch recomputes what the others do: the least budget does not depend on it.
+// The smaller micro batch recomputes the same values: the minimum budget does not depend on it.
 TEST(Ragged, TheMinimumIsThatOfTheOthers) {
   TrainingOptions options = ragged_options();
   options.last_micro_batch = 0;

@@ -1,4 +1,5 @@
-// Random ops draw from (seed, step, micro batch, op): two draws that differ in one of these are different numbers.
+// Tests that random ops draw from (seed, step, micro batch, op): two draws that differ in one of these are different
+// numbers.
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>

@@ -25,7 +25,7 @@ LearnedWorkspace knowing(const std::map<std::string, int64_t>& scratch) {
   return workspace;
 }
 
-// Rank 1 has known for long what rank 0 just learned: it plans again all the same.
+// Rank 1 had measured before what rank 0 just measured: it re-plans all the same.
 TEST(RankConsistency, AllRanksPlanAgainIfOneDoes) {
   for (const bool first_learns : {true, false}) {
     std::array<bool, 3> again{};

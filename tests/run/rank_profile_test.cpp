@@ -1,4 +1,4 @@
-// Ranks are threads of this process, so that all have one clock.
+// Tests profiles of ranks, which are threads of this process, so that all have one clock.
 #include "run/rank_profile.h"
 
 #include <fmt/format.h>

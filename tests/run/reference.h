@@ -1,5 +1,5 @@
-// Computes training steps in double precision, without the project's code: libtorch's clipping and optimizers, or the
-// formulas of docs/optimizers.md for rules that libtorch's C++ optimizers do not have.
+// Declares a reference that computes training steps in double precision, without the project's code: libtorch's
+// clipping and optimizers, or the formulas of docs/optimizers.md for rules that libtorch's C++ optimizers do not have.
 //
 // eager.h is another kind of reference: it runs the project's own update, and planned training must equal it bit for
 // bit.
@@ -25,8 +25,8 @@
 
 namespace plimsoll::testing {
 
-/// Trains a copy of a model in float64. The step's micro batches are one batch here: the step's loss must be a mean
-/// over samples, and the first size of every input the number of samples.
+/// A copy of a model that trains in float64. The step's micro batches are one batch here. The step's loss must be a
+/// mean over samples, and the first size of every input the number of samples.
 class ReferenceTraining {
  public:
   ReferenceTraining(const Step& step, const OptimizerConfig& config, double max_grad_norm)
@@ -54,7 +54,7 @@ class ReferenceTraining {
     }
   }
 
-  /// Takes the parameters of a training that has started.
+  /// Copies the parameters of a training that has started.
   void copy_from(Training& training) {
     torch::NoGradGuard no_grad;
     std::map<std::string, torch::Tensor> theirs;
@@ -99,8 +99,8 @@ class ReferenceTraining {
   }
 
  private:
-  /// p <- (1 - lr decay) p - lr sign(beta1 mean + (1 - beta1) g), mean <- beta2 mean + (1 - beta2) g
-  /// (Chen et al. 2023, Symbolic discovery of optimization algorithms, algorithm 2).
+  /// Computes p <- (1 - lr decay) p - lr sign(beta1 mean + (1 - beta1) g), mean <- beta2 mean + (1 - beta2) g (Chen et
+  /// al. 2023, Symbolic discovery of optimization algorithms, algorithm 2).
   void lion_step(double learning_rate) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const torch::Tensor gradient = parameters_[i].grad();
@@ -119,7 +119,8 @@ class ReferenceTraining {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;               // none for lion
 };
 
-/// The cosine schedule with a linear warm-up, steps counted from 1 (Loshchilov and Hutter 2017, SGDR, formula 5).
+/// Returns the cosine schedule with a linear warm-up, steps counted from 1 (Loshchilov and Hutter 2017, SGDR, formula
+/// 5).
 inline double reference_cosine_rate(double peak, double least_ratio, int64_t warmup, int64_t step, int64_t max_steps) {
   if (step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
   const double done = static_cast<double>(step - warmup) / static_cast<double>(max_steps - warmup);

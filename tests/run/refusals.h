@@ -1,4 +1,4 @@
-// What a refusal says.
+// Declares helpers that return the message of a refusal.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A few steps of a step on random tokens, and what came of it.
+// Declares short runs of a step on random tokens, and their results.
 #pragma once
 
 #include <torch/types.h>
@@ -16,12 +16,12 @@ namespace plimsoll::testing {
 struct RunResult {
   std::vector<double> losses, norms;
   std::map<std::string, torch::Tensor> state;
-  Plan plan;  ///< as it stands at the end
+  Plan plan;  ///< the state at the end
   MemoryUse used;
 };
 
-/// `step` takes 2 x `time` tokens of a vocabulary of `words`. The same seed, and so the same model and data, every
-/// time.
+/// Trains `step`, which reads 2 x `time` tokens of a vocabulary of `words`. The same seed, and so the same model and
+/// data, every time.
 inline RunResult train(const Step& step, const TrainingOptions& options, int micro, int steps, int64_t time = 64,
                        int64_t words = 512) {
   torch::manual_seed(test_seed(7));

@@ -1,4 +1,4 @@
-// Updates in backward: the same numbers, fewer gradients at a time.
+// Tests updates in backward: the same numbers, fewer gradients at a time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -71,7 +71,7 @@ TEST_P(InBackward, SameLossesAndStateWithFewerGradients) {
     EXPECT_EQ(result.plan.update_in_backward, choice == Choice::on);
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
     EXPECT_LE(result.used.measured_peak(), result.plan.peak_bytes);
-    // A first run for the norm where updates have to wait for it.
+    // A first run for the norm if updates have to wait for it.
     EXPECT_EQ(result.plan.trace.segment("norms") != nullptr,
               choice == Choice::on && (clip > 0 || precision == Precision::fp16_mixed));
   }

@@ -1,4 +1,4 @@
-// A backend that is another one, watched: how often it is asked for some things, and one op that it refuses to begin.
+// Declares a backend that wraps another one, counts some of its calls, and can refuse to begin one op.
 #pragma once
 
 #include <stdexcept>
@@ -15,7 +15,7 @@ class WatchedBackend final : public Backend {
 
   long begun = 0, ended = 0, device_waits = 0;
   long refuse_after = -1;       ///< ops until one is refused; negative: none is
-  bool fails_for_good = false;  ///< with that op: waiting for copies throws from then on
+  bool fails_for_good = false;  ///< from the refused op on, waiting for copies throws
   bool copies_fail = false;
 
   void begin_op(AllocationFrame& frame) override {

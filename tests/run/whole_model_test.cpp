@@ -1,4 +1,4 @@
-// The example's language model, whole: replay equals eager libtorch autograd bit for bit.
+// Tests the example's whole language model: replay equals eager libtorch autograd bit for bit.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>

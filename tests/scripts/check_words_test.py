@@ -135,9 +135,6 @@ class Retired(Tree):
     def test_names_and_messages_are_no_prose(self):
         self.assertEqual(self.places('// Reads `beside`, "at once", beside_bytes, beside() and beside::a.\n'), [])
 
-    def test_excluded_folders(self):
-        self.assertEqual(len(words.EXCLUDED) > 0 and self.faults({words.EXCLUDED[0] + "new.h": "// What lies beside.\n"}), [])
-
 
 class Identifiers(Tree):
     def setUp(self):

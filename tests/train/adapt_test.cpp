@@ -1,4 +1,4 @@
-// Memory that was there when the job was planned and is not when it is to be taken.
+// Tests memory that was available when the job was planned and is not when it is allocated.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-/// Answers in turn; the last one holds.
+/// Returns the given numbers in turn; the last one repeats.
 StandInHostMemory::Answer in_turn(std::vector<int64_t> answers) {
   return [answers = std::move(answers), next = size_t{0}]() mutable {
     return std::optional(answers[std::min(next++, answers.size() - 1)]);
@@ -26,7 +26,7 @@ StandInHostMemory::Answer in_turn(std::vector<int64_t> answers) {
 class AdaptTest : public ::testing::Test {
  protected:
   AdaptTest() {
-    job_.data.sequence_length = 64;  // so that activations count
+    job_.data.sequence_length = 64;  // long enough that activations matter
     job_.batch_size = 8;
     job_.micro_batch_size.reset();
     job_.gradient_accumulation_steps.reset();
@@ -82,13 +82,13 @@ TEST_F(AdaptTest, AgainAndAgain) {
   EXPECT_EQ(watcher_.replans[1].second, little / 10 * 9);
 }
 
-// Whatever the system says that there is: what was refused is not asked for a second time.
+// For any number that the system reports as available, a refused size is not requested a second time.
 TEST_F(AdaptTest, AsksForLessEachTime) {
   const int64_t little = least_ * 3 / 2;
   int calls = 0;
   const TrainReport report = run([&]() -> std::optional<int64_t> {
     ++calls;
-    return calls % 3 == 2 ? little : GiB;  // when it is taken; plenty when it is planned
+    return calls % 3 == 2 ? little : GiB;  // when it is allocated; plenty when it is planned
   });
   EXPECT_TRUE(report.fits);
   EXPECT_GE(watcher_.replans.size(), 2u);
@@ -97,7 +97,7 @@ TEST_F(AdaptTest, AsksForLessEachTime) {
     EXPECT_LT(watcher_.replans[i].second, watcher_.replans[i - 1].second);
 }
 
-// Both arenas are of the same memory here: what one is given is not there for the other.
+// Both arenas are in the same memory here: bytes of one are not available for the other.
 TEST_F(AdaptTest, HostMemoryCountsToo) {
   job_.budget.host = least_ / 4;
   const int64_t some = least_ * 3 / 2, budget = some / 10 * 9 - job_.budget.host;
@@ -119,7 +119,7 @@ TEST_F(AdaptTest, HostMemoryCountsToo) {
   }
 }
 
-// Whatever would be faster by now.
+// Even if another plan would be faster by now.
 TEST_F(AdaptTest, AResumedRunKeepsThePrecisionThatWasChosen) {
   job_.precision.reset();
   job_.checkpoint.directory = folder_ / "run";
@@ -176,7 +176,7 @@ TEST_F(AdaptTest, AnExplicitBudgetIsNotChanged) {
   EXPECT_THAT(refusal(least_ / 2), HasSubstr("the job needs at least " + format_bytes_up(least_)));
   EXPECT_THAT(watcher_.replans, SizeIs(0));
   EXPECT_THAT(watcher_.steps, SizeIs(0));
-  job_.budget.device = parse_bytes(lower);  // as the message says
+  job_.budget.device = parse_bytes(lower);  // text as in the message
   EXPECT_EQ(refusal(little), "trained");
 }
 

@@ -1,4 +1,4 @@
-// What makes a job fit that does not: changes of it, each of which is a job that fits.
+// Tests the advice for a job that does not fit: each change makes a job that fits.
 #include "plimsoll/plan_job.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::Not;
 
 class AdviceTest : public ::testing::Test {
  protected:
-  /// The job of `text` under `share` of the least budget that fits, on a card with memory beside it that is no help.
+  /// Searches for the job of `text` under `share` of the minimum budget, on a card whose machine has no usable memory.
   AdviceSearch search(const std::string& text, double share, AdviceOptions options = {},
                       const std::vector<std::string>& overrides = {}) {
     file_ = put_file(folder_ / "job.yaml", text);
@@ -70,7 +70,7 @@ constexpr const char* kAdapted =
     "lora: {modules: [layers], rank: 4}\n"
     "optimizer: {name: adamw}\nbatch_size: 1\ndevice: cuda\nmemory_budget: 1GiB\n";
 
-// Nearly all of it is frozen weights: whatever shrinks them does, and nothing else.
+// Nearly all of it is frozen weights: any change that shrinks them helps, and no other.
 TEST_F(AdviceTest, FrozenWeightsAreProposedInFewerBits) {
   const AdviceSearch found = search(kAdapted, 0.7, {.most = 2});
   EXPECT_FALSE(found.ended_early);
@@ -79,7 +79,8 @@ TEST_F(AdviceTest, FrozenWeightsAreProposedInFewerBits) {
     EXPECT_THAT(each, Not(AllOf(HasSubstr("sequence_length"), Not(HasSubstr("quantize"))))) << each;
 }
 
-// All of it is trained: weights in 16 bits and state in fewer, and no blocks, which cannot be trained.
+// All of it is trained: weights in 16 bits and state in fewer bits help, and quantized blocks, which cannot be trained,
+// are not proposed.
 TEST_F(AdviceTest, TrainedWeightsAreNotPutIntoBlocks) {
   const AdviceSearch found = search(
       "model: {type: decoder, vocab_size: 64, hidden_size: 128, num_layers: 4, num_heads: 4}\n"
@@ -91,7 +92,7 @@ TEST_F(AdviceTest, TrainedWeightsAreNotPutIntoBlocks) {
   for (const std::string& each : changes(found)) EXPECT_THAT(each, Not(HasSubstr("quantize")));
 }
 
-// Activations fill it: fewer frames, smaller ones, a shorter text, by keys that this kind has.
+// Activations fill it: fewer frames, smaller ones, a shorter text, by keys of this kind of job.
 TEST_F(AdviceTest, SamplesAreProposedByTheKeysOfTheKind) {
   const std::string video =
       "model: {type: video_llm, image_size: 32, tokens_per_frame: 1, vision: {patch: 4, width: 32, depth: 4, "
@@ -107,8 +108,8 @@ TEST_F(AdviceTest, SamplesAreProposedByTheKeysOfTheKind) {
   EXPECT_THAT(keys, Not(Contains("data.train_ratio_of_vectors")));
 }
 
-// What is pinned is left to the planner first, and batches stay what they are: in either meaning of batch_size, as the
-// micro batch stands beside it.
+// Fixed choices are left to the planner first, and batches stay the same: in either meaning of batch_size, by the micro
+// batch next to it.
 TEST_F(AdviceTest, PinnedChoicesGoFirst) {
   const std::string text =
       "model: {type: decoder, vocab_size: 64, hidden_size: 16, num_layers: 2, num_heads: 2}\n"
@@ -131,7 +132,7 @@ TEST_F(AdviceTest, ASmallerModelIsProposedToo) {
   EXPECT_THAT(changes(all), Contains(HasSubstr("model.num_layers=1")));
 }
 
-// Asked before every schedule: it ends within one change, with what it has.
+// Called before every schedule: the search ends within one change, with its results so far.
 TEST_F(AdviceTest, EndsWhereItIsTold) {
   const AdviceSearch whole = search(kAdapted, 0.7, {.most = 2});
   ASSERT_GE(whole.found.size(), 2u);
@@ -158,7 +159,7 @@ constexpr const char* kLarge =
     "optimizer: {name: adamw}\nprecision: bf16-true\nbatch_size: 1\nmax_grad_norm: 0\ndevice: cuda\n"
     "memory_budget: 1GiB\n";
 
-// That a change fits is known before its time is: a search that ends in between tells it.
+// The fit of a change is known before its time: a search that ends in between reports it.
 TEST_F(AdviceTest, WhatIsKnownToFitIsToldWithoutItsTime) {
   bool told = false;
   for (int64_t schedules = 1; schedules < 200 && !told; schedules += (schedules + 1) / 2) {
@@ -174,15 +175,15 @@ TEST_F(AdviceTest, WhatIsKnownToFitIsToldWithoutItsTime) {
   EXPECT_TRUE(told);
 }
 
-// What takes seconds to plan begins with what fits most probably and changes nothing that is learned.
+// For a step that takes seconds to plan, the change that fits most probably and does not change learning comes first.
 TEST_F(AdviceTest, OfALargeStepRoomBesideTheDeviceGoesFirst) {
   const AdviceSearch first = search(kLarge, 0.7, {.go_on = [](const AdviceProgress& at) { return at.found < 1; }});
   ASSERT_EQ(first.found.size(), 1u);
   EXPECT_THAT(change_of(first.found.front()), HasSubstr("host_memory_budget="));
 }
 
-// Of random jobs of every kind: what is told fits when it is typed, in no more than was told, and nothing is told that
-// holds another answer.
+// For random jobs of every kind, an advised change fits when it is typed, in at most the advised bytes. No advice
+// contains another one.
 TEST_F(AdviceTest, WhatIsToldFits) {
   testing::RandomJobs jobs(7);
   int told = 0;

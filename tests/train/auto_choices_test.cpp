@@ -1,5 +1,5 @@
-// What a job leaves `auto` is never worse than any value that it stands for: not in the least budget, and at no budget
-// in predicted time. Over random jobs, planned and not run; PLIMSOLL_RANDOM_JOBS=n goes on for n of them.
+// Tests that `auto` is never worse than any value that it replaces: not in the minimum budget, and at no budget in
+// predicted time. Over random jobs, planned and not run; PLIMSOLL_RANDOM_JOBS=n tests n jobs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ int jobs_to_plan(int usual) {
   return asked ? std::max(1, std::atoi(asked)) : testing::rounds(usual);
 }
 
-// Links from a quarter to four times as fast as the device's, launches that count and such that do not: what is worth
-// moving or running again differs.
+// Links from a quarter to four times as fast as the device's, launches with and without cost: the best choices of
+// offload and recomputation differ.
 CostModel random_cost(RandomJobs& jobs) {
   CostModel cost = target_of(require_device(jobs.pick({"rtx4090", "a100-40gb-pcie", "rtx3060-12gb"}))).cost;
   if (jobs.random()() % 2) cost.overhead_seconds = 0;
@@ -39,7 +39,7 @@ CostModel random_cost(RandomJobs& jobs) {
   return cost;
 }
 
-// Where a plan of `auto` and a pinned one are compared: the least budget, and predicted seconds under one budget.
+// The two comparisons of a plan of `auto` with a fixed one: the minimum budget, and predicted seconds under one budget.
 struct Compared {
   int plans = 0;
   double worst_least = 1, worst_time = 1;
@@ -53,13 +53,13 @@ struct Compared {
   }
 };
 
-// `compile` alone is not exact: chains are taken one by one when all else is chosen, and what a step with all of them,
-// or none, leaves room for is not searched again. As far as plans may be from monotonic for the same reason
-// (PlansAreMonotonic): a hundredth and a half of the time, a fiftieth of the bytes.
+// `compile` alone is not exact. Chains are fused one by one after all other choices, and the room that a step with all
+// of them, or none, leaves is not searched again. The bounds are those of plans that are not monotonic for the same
+// reason (PlansAreMonotonic): a hundredth and a half of the time, a fiftieth of the bytes.
 constexpr double kCompileTime = 1.015, kCompileBytes = 1.02;
 
-// Of one recorded step: recomputation, updates in backward and fusing. Those that a pinned job may have are candidates
-// themselves, but for `compile`; the comparison of the others is exact.
+// Choices of one recorded step: recomputation, updates in backward and fusing. The values that a job can set are
+// candidates themselves, except for `compile`; the comparison of the others is exact.
 TEST(AutoIsNeverWorse, ThanAPinnedWayToPlanAStep) {
   const int count = jobs_to_plan(60);
   const std::vector<std::string> names{"gradient_checkpointing", "update_in_backward", "compile"};

@@ -1,4 +1,4 @@
-// Times of ops that a run contradicts are made again, and the plan says so.
+// Tests that times of ops that a run contradicts are measured again, and that the plan reports it.
 #include "train/contradicted_times.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class ContradictedTimes : public ::testing::Test {
       ::setenv("XDG_CACHE_HOME", before_.c_str(), 1);
   }
 
-  /// As if every op of the job had been timed while the machine did something else.
+  /// Writes times as if every op of the job had been timed while the machine did other work.
   void poison() {
     const OpTimer slow{[](const Trace&, const Op&) { return 0.5; }, [] { return 0.0; }, [](double) {}};
     OpTimes times(1, slow);

@@ -1,4 +1,4 @@
-// The same numbers out of other files: the same losses, to the bit.
+// Tests the same numbers from other files: the same losses, bit for bit.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -82,7 +82,7 @@ TEST(DataFormats, FmriFromNumpyLearnsAsFromNifti) {
   job.data = files.config;
   one_micro_batch(job, 8);
   const TrainReport from_nifti = train(job);
-  // As nibabel has a scan, in Fortran's order: NIfTI's own.
+  // In nibabel's layout of a scan, in Fortran's order: NIfTI's own.
   const std::string numbers(reinterpret_cast<const char*>(files.values.data()), files.values.size() * sizeof(float));
   const std::string shape = fmt::format("(3, 2, 1, {})", files.volumes);
   job.data.stimuli.fmri = put_file(folder / "bold.npy", npy_of_header(npy_header("<f4", shape, true), numbers));
@@ -100,9 +100,8 @@ TEST(DataFormats, FmriFromNumpyLearnsAsFromNifti) {
   EXPECT_EQ(from_numpy.metrics, from_nifti.metrics);
 }
 
-// The held-out pictures are copies of the pictures trained on: a model that memorizes these has a Dice near 1, whatever
-// the seed and the processor. What a model makes of pictures that it has not seen is a matter of the model, not of the
-// files.
+// The held-out pictures are copies of the pictures trained on. A model that memorizes these has a Dice near 1, for any
+// seed and processor. The prediction for unseen pictures depends on the model, not on the files.
 TEST(DataFormats, PicturesTeachMasks) {
   const TempFolder folder;
   Job job;

@@ -1,4 +1,4 @@
-// What is said before the fastest plan is found is what the answer says in the end.
+// Tests that the verdict before the fastest plan is found is the verdict of the answer.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Every job under examples/ can be planned on any machine, and its arena wastes little.
+// Tests that every job under examples/ can be planned on any machine, and that its arena wastes little.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST(Examples, TheLargestAutoencoderFitsOneCard) {
   PlanTarget target = target_of(*find_device("a6000"));
   EXPECT_NEAR(static_cast<double>(*target.budget.device), 47.4 * static_cast<double>(GiB),
               0.05 * static_cast<double>(GiB));
-  // As `plimsoll plan --gpu a6000` has it: host memory where the job gives some.
+  // The options are those of `plimsoll plan --gpu a6000`: with host memory if the job has some.
   target.budget.host = job.budget.host;
   target.budget.disk = job.budget.disk;
   target.budget.device = std::min(*target.budget.device, *job.budget.device);

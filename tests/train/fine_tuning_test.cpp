@@ -1,4 +1,4 @@
-// Frozen, adapted and quantised training: what it keeps, what it takes, and that it is what eager libtorch does.
+// Tests frozen, adapted and quantized training: its saved values, its memory, and that it equals eager libtorch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -82,8 +82,8 @@ TEST(FineTuning, FrozenPartsHaveNoGradientNoStateAndNothingSavedForThem) {
   for (const Buffer& buffer : part.buffers)
     EXPECT_FALSE(buffer.role == Role::gradient && buffer.label.find(".mlp.") != std::string::npos);
   EXPECT_THAT(state_names(part, "layers.0.mlp."), ::testing::SizeIs(2)) << "still in checkpoints";
-  // The feed-forward's products are not needed for its own weights any more: of `up` its input, the norm's output, of
-  // `down` its input, the widest of the block.
+  // The feed-forward's products are not needed for its own weights any more: the input of `up`, which is the norm's
+  // output, and the input of `down`, the widest of the block.
   const Plan before = make_plan(whole), after = make_plan(part);
   EXPECT_LT(after.breakdown.activations, before.breakdown.activations - 3 * 2 * kTime * 32 * 4);
   EXPECT_LT(after.persistent_bytes, before.persistent_bytes);
@@ -148,7 +148,7 @@ TEST(FineTuning, AnAdaptedModelBeginsWithTheLossOfItsBase) {
 TEST(FineTuning, MixedPrecisionHoldsFrozenLinearWeightsAsTheyAreMultiplied) {
   TrainingOptions options = options_with(kLora, Precision::bf16_mixed);
   const Trace lean = record_step(small_step(), options);
-  options.dtype = DType::float32;  // pinned by the user
+  options.dtype = DType::float32;  // set by the user
   const Trace wide = record_step(small_step(), options);
   const auto dtype = [](const Trace& trace) { return Trace::find(trace.state, "layers.0.mlp.up.weight")->view.dtype; };
   EXPECT_EQ(dtype(lean), DType::bfloat16);
@@ -359,7 +359,7 @@ void write_tensors(const std::filesystem::path& path, const std::map<std::string
   writer.commit();
 }
 
-// What a 16-bit weight keeps beside itself is where the next update begins: it comes from the file as well.
+// The companion of a 16-bit weight is the start of the next update: it comes from the file as well.
 TEST_F(FineTuningJob, LoadedWeightsOutliveTheFirstUpdates) {
   Job base = job({});
   base.checkpoint.directory = folder_ / "base";
@@ -381,7 +381,7 @@ TEST_F(FineTuningJob, LoadedWeightsOutliveTheFirstUpdates) {
     expect_below(fmt::format("difference of evaluations, {}", name_of(update)),
                  std::abs(*train(tuned).last_evaluation - *trained.last_evaluation), 0.05);
 
-    // A checkpoint gives back the float32 that it was given, as far as it has the bits.
+    // A checkpoint restores the float32 that it was given, up to the bits it has.
     const auto again = folder_ / "again.safetensors";
     export_weights(checkpoints_in(tuned.checkpoint.directory).rbegin()->second, again, {.dtype = DType::float32});
     const double bits = update == WeightUpdate::split || update == WeightUpdate::master ? 1e-6

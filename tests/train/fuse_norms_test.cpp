@@ -1,5 +1,5 @@
-// Norms with their sums as one op and as two, over precisions and all that reorders a step: the same losses and the
-// same state to the bit.
+// Tests norms with their sums as one op and as two, over precisions and all features that reorder a step: the same
+// losses and the same state, bit for bit.
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -28,7 +28,7 @@ struct Case {
   std::string name;
   std::function<void(DecoderConfig&, TrainingOptions&)> change;
   int micro = 1;
-  bool every_pair = true;  ///< all that there are can be taken: two a layer each way
+  bool every_pair = true;  ///< all existing pairs can be fused: two a layer each way
 };
 
 class FuseNorms : public ::testing::TestWithParam<std::tuple<Precision, Case>> {
@@ -87,7 +87,7 @@ TEST_P(FuseNorms, LossesStay) {
   }
 }
 
-// Where values are moved and rebuilt, updates of each parameter in between.
+// With values offloaded and recomputed, and updates of each parameter in between.
 class FuseNormsUnderABudget : public FuseNorms {};
 
 TEST_P(FuseNormsUnderABudget, LossesStay) {

@@ -1,5 +1,5 @@
-// Every operator that can be fused, and their neighbours that cannot, in one step: `compile` on and off give the same
-// bits in every precision, whatever each operator is made of.
+// Tests every operator that can be fused, and neighbors that cannot, in one step: `compile` on and off give the same
+// bits in every precision, for every kind of operator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -33,7 +33,7 @@ struct Operators : torch::nn::Module {
   }
 
   Tensor forward(const Tensor& input) {
-    // In 16-mixed and bf16-mixed a product is in 16 bits and what follows it is cast to and fro.
+    // In 16-mixed and bf16-mixed a matmul is in 16 bits and the ops after it are cast to and fro.
     const Tensor x = at::linear(input, mixing), y = all * row;
     std::vector<Tensor> results = {
         x + y,

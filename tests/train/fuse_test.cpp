@@ -1,5 +1,5 @@
-// `compile` on and off over the shapes of five systems: the same losses and the same state to the bit, with less memory
-// moved, under the budget that was given.
+// Tests `compile` on and off over the shapes of five systems: the same losses and the same state, bit for bit, with
+// less memory traffic, under the given budget.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -78,7 +78,7 @@ TEST_P(Fuse, LossesStayAndFewerBytesMove) {
   EXPECT_EQ(find_fault(all.plan), "");
 }
 
-// What is rebuilt in backward is fused with what reads it.
+// A recomputed value is fused with its reader.
 TEST_P(Fuse, LossesStayUnderTheLeastBudget) {
   const FusedRun plain = train(Choice::off);
   options_.compile = Choice::automatic;
@@ -94,7 +94,7 @@ TEST_P(Fuse, LossesStayUnderTheLeastBudget) {
 TEST_P(Fuse, LossesStayWhereValuesAreMovedAndUpdatesRunInBackward) {
   options_.threads = 2;
   options_.update_in_backward = Choice::on;
-  options_.gradient_checkpointing = Choice::off;  // what does not fit is moved
+  options_.gradient_checkpointing = Choice::off;  // the rest is offloaded
   options_.max_grad_norm = 0;
   options_.accumulate = false;
   batches_.resize(2);

@@ -1,4 +1,4 @@
-// Gestures from their files to an accuracy, inside the plan.
+// Tests gestures from their files to an accuracy, inside the plan.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,8 @@
 namespace plimsoll {
 namespace {
 
-/// Waves of two frequencies with phases of their own: apart by what a neighbour does not see.
+/// Returns waves of two frequencies, each with its own phase. The nearest-neighbor baseline does not see the difference
+/// between the classes.
 std::string waves(int64_t count, int64_t length, int64_t phase) {
   std::string text = "@classLabel true slow fast\n@dimensions 2\n@data\n";
   for (int64_t i = 0; i < count; ++i) {

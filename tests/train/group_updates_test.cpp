@@ -1,5 +1,6 @@
-// `compile` on and off over the updates of many small parameters: the same losses, weights and optimizer state to the
-// bit, with every optimizer, in every precision, with values moved and from a checkpoint of the other.
+// Tests `compile` on and off over the updates of many small parameters. Losses, weights and optimizer state are the
+// same, bit for bit: with every optimizer, in every precision, with values offloaded, and from a checkpoint of the
+// other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -21,7 +22,7 @@ namespace {
 
 using torch::Tensor;
 
-// Matrices of more than 4 096 numbers, whose state is packed where that is asked for, vectors, and a number.
+// Matrices of more than 4 096 numbers, whose state is packed if requested, vectors, and a number.
 constexpr int64_t kGroupedRows = 8, kGroupedWidth = 72, kGroupedLayers = 5;
 
 struct Layers : torch::nn::Module {
@@ -109,7 +110,7 @@ class GroupUpdates : public ::testing::TestWithParam<std::tuple<std::string, Pre
     options_.precision = std::get<1>(GetParam());
     options_.threads = 2;
   }
-  bool groups() const { return options_.optimizer.name != "adafactor"; }  // whose updates take scratch
+  bool groups() const { return options_.optimizer.name != "adafactor"; }  // updates of adafactor need scratch
 
   void expect_grouped(const GroupedRun& run, int64_t least) const {
     EXPECT_EQ(find_fault(run.plan), "");
@@ -121,8 +122,8 @@ class GroupUpdates : public ::testing::TestWithParam<std::tuple<std::string, Pre
   TrainingOptions options_;
 };
 
-// Fifteen vectors and a number without weight decay; five matrices with it, which Muon updates one by one. Beside its
-// products, which may be the peak, not every gradient can wait.
+// Fifteen vectors and a number without weight decay; five matrices with it, which Muon updates one by one. Not every
+// gradient can wait during its matmuls, which may be the peak.
 TEST_P(GroupUpdates, AreTheUpdatesOneByOne) {
   const GroupedRun plain = train_layers(options_, Choice::off);
   EXPECT_EQ(grouped_updates_of(plain.plan.trace).groups, 0);
@@ -136,7 +137,7 @@ TEST_P(GroupUpdates, AreTheUpdatesOneByOne) {
 }
 
 TEST_P(GroupUpdates, AreSoInEveryFormat) {
-  options_.threads = 1;  // kernels of two wait for one another where other tests compute
+  options_.threads = 1;  // kernels of two wait for one another while other tests compute
   options_.accumulate = true;
   options_.max_grad_norm = 0;
   for (const StateDtype state : {StateDtype::bfloat16, StateDtype::bits8, StateDtype::bits4}) {
@@ -156,7 +157,7 @@ TEST_P(GroupUpdates, AreSoInEveryFormat) {
   }
 }
 
-// What copies are tied to stays where it is; what lies on the device all the time is grouped.
+// Ops with copies stay in place; parameters that are always on the device are grouped.
 TEST_P(GroupUpdates, AreSoWhereStateIsMoved) {
   options_.gradient_checkpointing = Choice::off;
   options_.update_in_backward = Choice::off;
@@ -228,7 +229,7 @@ TEST_F(GroupUpdatesJob, ACheckpointGoesFromOneToTheOther) {
   }
 }
 
-// Where there are no kernels for groups each is updated by itself.
+// Without kernels for groups, each is updated separately.
 TEST_F(GroupUpdatesJob, AreForTheCpuAndForCuda) {
   Job job = tiny_job(folder_);
   EXPECT_GT(grouped_updates_of(plan_job(job).plan.trace).groups, 0);

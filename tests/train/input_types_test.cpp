@@ -1,4 +1,4 @@
-// Inputs lie in memory in the type that the step computes in, and are cast on the host.
+// Tests that inputs are in memory in the type that the step computes in, and are cast on the host.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -93,7 +93,7 @@ Job small_job(Precision precision) {
   return job;
 }
 
-// The threads that prepare batches cast them, to the bits that libtorch's cast gives.
+// The threads that prepare batches cast them, to the bits of libtorch's cast.
 TEST(InputTypes, BatchesComeInTheStepsType) {
   const Job wide_job = small_job(Precision::fp32_true), narrow_job = small_job(Precision::bf16_true);
   const auto batches_of = [](const Job& job) {

@@ -1,4 +1,4 @@
-// Of steps with many ops not every micro batch is searched to the end: what is left out would not have been chosen.
+// Tests that steps with many ops, of which not every micro batch is searched to the end, get the same choice.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Formats that a job leaves to the planner: the most exact ones that fit.
+// Tests formats that a job leaves to the planner: the most exact ones that fit.
 #include "train/lean_choices.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST_F(LeanChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   job.optimizer.weight_update = WeightUpdate::automatic;
   EXPECT_EQ(lean_choices(job)[0].weight_update, WeightUpdate::kahan);
 
-  // What has no effect is no choice: 32-true, one micro batch.
+  // A format without effect is no choice: 32-true, one micro batch.
   job = open_job();
   job.precision = Precision::fp32_true;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
@@ -102,7 +102,7 @@ TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
   Job alone = with(job, lean_choices(job).back());
   alone.budget.device = 1;
   job.budget.device = plan_job(alone).plan.minimum_budget_bytes;
-  job.scheduler.name = "constant";  // whose course does not depend on max_steps
+  job.scheduler.name = "constant";  // its course does not depend on max_steps
   job.checkpoint.directory = folder_ / "run";
   job.max_steps = 3;
   Watcher watcher;

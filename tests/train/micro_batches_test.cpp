@@ -102,7 +102,7 @@ TEST_F(MicroBatchesTest, EvaluatesEveryWindowOnceAndFillsUpWithRowsThatDoNotCoun
     EXPECT_THAT(numbers(tensors.at("tokens")), ::testing::Each(::testing::Ge(0)));
   }
   EXPECT_EQ(windows, 5);
-  // The held-out text stands at the end: 5 windows and the token after the last.
+  // The held-out text is at the end: 5 windows and the token after the last.
   std::vector<int64_t> text;
   for (char byte : sample_text(8 * 16 + 1 + 5 * 16)) text.push_back(static_cast<unsigned char>(byte));
   EXPECT_EQ(tokens, std::vector<int64_t>(text.end() - 5 * 16, text.end()));
@@ -110,7 +110,7 @@ TEST_F(MicroBatchesTest, EvaluatesEveryWindowOnceAndFillsUpWithRowsThatDoNotCoun
 
 TEST_F(MicroBatchesTest, EvaluatesNoMoreThanAskedFor) {
   Job job = tiny_job(folder_, 8, /*validation=*/5);
-  job.eval_batches = 1;  // of batch_size 4
+  job.eval_batches = 1;  // a batch of batch_size 4
   EXPECT_EQ(open(job).evaluation_batches(), 2);
 }
 

@@ -1,4 +1,4 @@
-// A step is recorded once and searched once, and the plan that is shown is the plan that runs.
+// Tests that a step is recorded once and searched once, and that the shown plan is the plan that runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ TEST(OnePlan, AStepIsRecordedAndSearchedOnceBeforeItRuns) {
   const Counts after;
   ASSERT_EQ(report.steps, job.max_steps);
   EXPECT_EQ(after.recordings - before.recordings, 1);
-  // Once more where kernels that no rule knows took scratch when they were tried, while the job was planned.
+  // Once more if kernels without a rule took scratch when they were measured during planning.
   EXPECT_LE(after.searches - before.searches, 2);
 }
 
@@ -78,7 +78,7 @@ TEST(OnePlan, TheHashTellsSchedulesOffsetsAndBudgetsApart) {
   EXPECT_NE(plan_hash(other), hash);
 }
 
-// The systems' small jobs on made-up data: what `plan --json` and `train --json` show.
+// The systems' small jobs on fake data: the output of `plan --json` and `train --json`.
 class SystemsPlan : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SystemsPlan, IsTheOneThatRuns) {

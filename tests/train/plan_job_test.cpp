@@ -159,10 +159,10 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
   EXPECT_LE(report.measured_peak_bytes, *job.budget.device);
 }
 
-// A device whose kernels run at so many times the speed of float32, and take no scratch.
+// Returns a device whose kernels run at this multiple of float32's speed, and need no scratch.
 PlanTarget target_with(double bfloat16, double float16, std::optional<int64_t> budget) {
   PlanTarget target;
-  target.device = "mps";  // of whose kernels no scratch is known
+  target.device = "mps";  // the scratch of its kernels is unknown
   target.here = false;
   target.cost = generic_cost_model();
   target.cost.overhead_seconds = 0;
@@ -199,7 +199,7 @@ TEST_F(PlanJobTest, AnOpenPrecisionIsTheFasterOfFullAndMixed) {
   EXPECT_EQ(full.settings.precision, Precision::fp32_true);
   EXPECT_EQ(full.step_seconds, seconds(Precision::fp32_true, slow));
   EXPECT_THAT(reason_of(full, "precision: 32-true"), HasSubstr("times as fast as bf16-mixed"));
-  EXPECT_EQ(mixed.plan.minimum_budget_bytes, full.plan.minimum_budget_bytes);  // over every choice that was open
+  EXPECT_EQ(mixed.plan.minimum_budget_bytes, full.plan.minimum_budget_bytes);  // over every open choice
   EXPECT_EQ(pinned(job, mixed.settings).precision, Precision::bf16_mixed);
   EXPECT_EQ(mixed.settings.micro_batch_size, 4);
 }
@@ -225,7 +225,7 @@ TEST_F(PlanJobTest, AnOpenPrecisionFollowsTheBudgetDownToTheOneThatChangesTheRes
   ASSERT_LT(least[Precision::bf16_true], lower);
   ASSERT_LT(lower, higher);
   job.precision.reset();
-  for (double speed : {0.1, 100.0}) {  // whichever is faster
+  for (double speed : {0.1, 100.0}) {  // either is the faster one
     const auto planned = [&](int64_t budget) { return plan_job(job, target_with(speed, 1, budget)); };
     const bool full_is_lower = lower == least[Precision::fp32_true];
     const PlannedJob one = planned(higher - 1);
@@ -358,7 +358,7 @@ TEST_F(PlanJobTest, SaysWhichScratchIsAnEstimate) {
   EXPECT_THAT(reasons_of(estimated), HasSubstr("planning measures matmuls of at most 1 B,"));
   EXPECT_THAT(estimated.settings.reasons, Contains(Field(&Reason::decision, "not measured")));
 
-  target.measuring = nullptr;  // as a run plans
+  target.measuring = nullptr;  // the settings of a run
   const PlannedJob measured = plan_job(job, target);
   EXPECT_THAT(reasons_of(measured), Not(HasSubstr("not measured")));
   // The plan has the measured figure from here on.
@@ -370,7 +370,7 @@ TEST_F(PlanJobTest, SaysWhichScratchIsAnEstimate) {
 
 TEST_F(PlanJobTest, WithoutTimeNoOpIsTried) {
   Job job = tiny_job(folder_);
-  job.threads = 5;  // as above: its estimates are of no other test
+  job.threads = 5;  // same as above: its estimates are used by no other test
   PlanTarget target = target_of(job);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
   const PlannedJob planned = plan_job(job, target);
@@ -395,7 +395,7 @@ TEST_F(PlanJobTest, ALargeHeadIsPlannedWithinTheLimitOfMemory) {
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 1e3});
   Job small = tiny_job(folder_);
   small.precision = Precision::bf16_mixed;
-  plan_job(small, target);  // what libraries take once
+  plan_job(small, target);  // allocated once by libraries
   const int64_t before = most_resident_bytes();
   const PlannedJob planned = plan_job(job, target);
   EXPECT_LE(most_resident_bytes() - before, 256 * MiB);

@@ -1,4 +1,4 @@
-// The file of a profile: every op that ran, in slices that nest, beside the copies and the memory that was planned.
+// Tests the file of a profile: every op that ran, in nested slices, together with the copies and the planned memory.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ TEST_F(Profile, EveryOpOfTheChosenStepsIsThereInOrderAndSlicesNest) {
   EXPECT_EQ(parts, (std::vector<std::string>{"inputs", "micro", "inputs", "accumulate", "update", "inputs", "micro",
                                              "inputs", "accumulate", "update"}));
 
-  // On each row, slices lie within one another or apart. Sums follow from that: ops take no more than their step.
+  // On each row, slices are nested or disjoint. Sums follow from that: ops take no more than their step.
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> rows;
   for (const json& each : events(profile, "X")) {
     const int64_t begin = nanoseconds(each["ts"]), end = begin + nanoseconds(each["dur"]);

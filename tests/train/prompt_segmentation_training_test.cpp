@@ -1,4 +1,4 @@
-// Training of prompt segmentation, from files to metric.
+// Tests training of prompt segmentation, from files to metric.
 #include <gmock/gmock.h>
 
 #include "checkpoint/checkpoint.h"

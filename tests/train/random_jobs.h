@@ -1,4 +1,4 @@
-// Random jobs of every kind of model, small enough to be recorded in milliseconds: for what holds of any job.
+// Declares random jobs of every kind of model, small enough to be recorded in milliseconds, for properties of all jobs.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ class RandomJobs {
  public:
   explicit RandomJobs(unsigned seed) : random_(seed) {}
 
-  /// The job file, with data that nobody reads. `keys`: more of them, a line each.
+  /// Returns the job file, with data that is never read. `keys`: additional keys, one a line.
   std::string text(const std::string& keys = "") {
     const int kind = static_cast<int>(random_() % 8);
     std::string text;

@@ -1,4 +1,4 @@
-// Ranks are threads of this process.
+// Tests the agreement of ranks, which are threads of this process.
 #include "train/rank_agreement.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// `work` on `size` ranks; what it returns, by rank.
+// Runs `work` on `size` ranks; returns its results by rank.
 template <typename Result>
 std::vector<Result> on_ranks(int size, const std::function<Result(const RankAgreement&, int64_t rank)>& work) {
   std::vector<Result> results(static_cast<size_t>(size));

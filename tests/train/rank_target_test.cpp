@@ -1,4 +1,4 @@
-// Plan targets of several ranks.
+// Tests plan targets of several ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ TEST(RankTarget, OnTheCpuSharesTheMemoryThatNoJobStates) {
   EXPECT_THAT(four.budget_reason, HasSubstr("1/4"));
   EXPECT_EQ(four.link, "shared memory of one host");
   job.budget.device = GiB;
-  EXPECT_EQ(target_of(job).budget.device, GiB);  // of each rank
+  EXPECT_EQ(target_of(job).budget.device, GiB);  // budget of each rank
 }
 
 TEST(RankTarget, SetsTheRanksOfThePlan) {

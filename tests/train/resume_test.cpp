@@ -1,4 +1,4 @@
-// Stopped and resumed is as never stopped, to the bit.
+// Tests that a stopped and resumed run equals one that never stopped, bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ResumeTest,
                            return name;
                          });
 
-// What is rounded at random is rounded as if nobody had stopped. Wide enough that state is packed.
+// Random rounding continues as if the run had not stopped. The model is wide enough for packed state.
 TEST_F(ResumeTest, EveryOptimizerIsBitExact) {
   for (const char* name : {"adamw", "lion", "sgd", "adafactor", "muon"}) {
     for (const StateDtype dtype : {StateDtype::bits8, StateDtype::bits4}) {
@@ -176,7 +176,7 @@ TEST_F(ResumeTest, TheMetricsGoOnWithoutAGapOrADouble) {
   Job ahead = job;
   ahead.checkpoint.every_n_steps = 2;
   train_until(ahead, 5);
-  // As after a crash in step 6: the last checkpoint is that of step 4, the metrics know step 5.
+  // The state after a crash in step 6: the last checkpoint is that of step 4, the metrics have step 5.
   std::filesystem::remove(checkpoint("run", 5));
   train(job);
   std::vector<int64_t> steps;

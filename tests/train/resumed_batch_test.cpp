@@ -1,4 +1,5 @@
-// A checkpoint of the days when batch_size beside an accumulation was the whole step is not continued with another.
+// Tests that a checkpoint from the time when batch_size next to an accumulation was the whole step is not continued
+// with another batch.
 #include "train/resumed_batch.h"
 
 #include <fmt/format.h>
@@ -13,13 +14,13 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kWindows = 40;  // of an epoch
+constexpr int64_t kWindows = 40;  // windows of an epoch
 
 int64_t epoch_of(int64_t position) {
   return position / kWindows;
 }
 
-/// "" where the job goes on from `position` after so many steps.
+/// Returns "" if the job continues from `position` after this number of steps, else the message.
 std::string refusal(const std::string& yaml, int64_t steps, int64_t position) {
   const Job job = parse_job("data.files: a.txt\n" + yaml, "job.yaml", "");
   JobSettings settings;
@@ -34,7 +35,7 @@ std::string refusal(const std::string& yaml, int64_t steps, int64_t position) {
   return "";
 }
 
-/// Where a run stands that takes `micro` x the epoch's number each step.
+/// Returns the position of a run after `steps` steps, each with `micro` x the epoch's number of samples.
 int64_t after(int64_t steps, int64_t micro, const AccumulationSchedule& accumulation) {
   int64_t position = 0;
   for (int64_t step = 0; step < steps; ++step)
@@ -61,7 +62,7 @@ TEST(ResumedBatch, WhatHasTheSameMeaningGoesOn) {
   EXPECT_EQ(refusal("batch_size: 16\nmicro_batch_size: 8\ngradient_accumulation_steps: 2", 100, 1600), "");
   EXPECT_EQ(refusal("micro_batch_size: 16\ngradient_accumulation_steps: 2", 100, 1600), "");
   EXPECT_EQ(refusal("batch_size: 16", 100, 1600), "");
-  // As far as a damaged file may say.
+  // The largest number that a damaged file may have.
   EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", int64_t{1} << 62, int64_t{1} << 62), "");
 }
 

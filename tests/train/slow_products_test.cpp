@@ -1,4 +1,4 @@
-// Who pins 16 bits where that costs time is told; who leaves it open gets the faster.
+// Tests that a fixed choice of 16 bits that costs time is reported, and that an open choice gets the faster type.
 #include "train/slow_products.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A machine whose products of 16 bits take `speed` times as long as float32's do: nothing else takes time.
+/// A machine whose matmuls of 16 bits take `speed` times as long as float32's: nothing else takes time.
 PlanTarget made_up(double speed) {
   PlanTarget target;
   target.budget.device = int64_t{1} << 30;
@@ -61,7 +61,7 @@ TEST_F(SlowProducts, WhereTheyAreFastNothingIsSaid) {
   EXPECT_EQ(plan_job(job_, unknown).settings.slow_products, "");
 }
 
-// A V100 computes bfloat16 in float32: what is planned says so, and what float16 would take.
+// A V100 computes bfloat16 in float32: the plan reports it, and the time with float16.
 TEST_F(SlowProducts, WhoPinsBfloat16WhereThereIsNoneIsTold) {
   PlanTarget target = target_of(require_device("v100-sxm2-16gb"));
   // A model this small is all launches; without them products show.
@@ -86,7 +86,7 @@ TEST_F(SlowProducts, WhoPinsBfloat16WhereThereIsNoneIsTold) {
   }
   job_.precision.reset();
   EXPECT_EQ(plan_job(job_, target).settings.precision, Precision::fp16_mixed);
-  // One that has it says nothing.
+  // A device with the faster type reports nothing.
   job_.precision = Precision::bf16_mixed;
   EXPECT_EQ(plan_job(job_, target_of(require_device("rtx3090"))).settings.slow_products, "");
 }

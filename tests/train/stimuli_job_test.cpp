@@ -1,4 +1,4 @@
-// A job on an fMRI series with its stimuli, from files to metrics.
+// Tests a job on an fMRI series with its stimuli, from files to metrics.
 #include <gmock/gmock.h>
 
 #include "data/stimuli/stimuli_files.h"

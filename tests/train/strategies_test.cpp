@@ -13,13 +13,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Plans that are made up: what a strategy needs at least, and its step. Whole parameters take a share of the
-// difference.
+// Fake plans: a strategy's minimum budget and its step time. Whole parameters take a share of the difference.
 struct Plans {
   int64_t needs_2 = 10 * GiB, needs_3 = 2 * GiB;
   double seconds_2 = 1, seconds_3 = 2, seconds_mixed = 1.5;
   bool recomputes_2 = false, exchanges_overlap = false;
-  std::vector<double> parts;  // of the jobs that were planned
+  std::vector<double> parts;  // one for each planned job
 
   PlannedJob choose(int64_t budget, Strategy strategy = Strategy::automatic) {
     Job job;

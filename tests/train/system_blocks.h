@@ -1,4 +1,4 @@
-// Blocks that the five systems' models are made of, at any size: ordinary modules and our operators.
+// Declares blocks of the five systems' models, at any size: ordinary modules and our operators.
 #pragma once
 
 #include <torch/nn/init.h>
@@ -23,7 +23,7 @@
 
 namespace plimsoll::testing {
 
-/// Pre-norm transformer block without a causal mask, as vision transformers have it. [B, T, hidden].
+/// A pre-norm transformer block without a causal mask, as in vision transformers. [B, T, hidden].
 struct VisionBlock : torch::nn::Module {
   VisionBlock(int64_t hidden, int64_t num_heads, double p) : heads(num_heads) {
     attention_norm = register_module("attention_norm", torch::nn::LayerNorm(std::vector<int64_t>{hidden}));
@@ -50,7 +50,7 @@ struct VisionBlock : torch::nn::Module {
   torch::nn::Dropout dropout{nullptr};
 };
 
-/// Blocks of a language model over [B, T, hidden], with the embedding that is its loss head as well.
+/// Blocks of a language model over [B, T, hidden], with the embedding that is also its loss head.
 struct LanguageModel : torch::nn::Module {
   LanguageModel(int64_t hidden, int64_t num_layers, int64_t vocab, double dropout) {
     DecoderConfig config;
@@ -82,7 +82,7 @@ struct LanguageModel : torch::nn::Module {
   model::Norm norm{nullptr};
 };
 
-/// Convolution, group norm and GELU of [B, in, …], then a mean over neighbours.
+/// A convolution, group norm and GELU of [B, in, …], then a mean over neighbors.
 struct ConvolutionStage : torch::nn::Module {
   ConvolutionStage(int64_t in, int64_t out) {
     convolution = register_module("convolution", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1)));
@@ -117,7 +117,7 @@ struct ResidualMlp : torch::nn::Module {
   torch::nn::Dropout dropout{nullptr};
 };
 
-/// A selective state space model's scan in chunks (T. Dao and A. Gu, "Transformers are SSMs", listing 1): with
+/// Computes a selective state space model's scan in chunks (T. Dao and A. Gu, "Transformers are SSMs", listing 1): with
 /// h_t = exp(a_t) h_{t-1} + b_t x_t^T, y_t = c_t h_t, for x [B, L, H, P], a [B, L, H], b and c [B, L, N].
 inline torch::Tensor chunked_scan(const torch::Tensor& x, const torch::Tensor& a, const torch::Tensor& b,
                                   const torch::Tensor& c, int64_t chunk) {
@@ -131,7 +131,7 @@ inline torch::Tensor chunked_scan(const torch::Tensor& x, const torch::Tensor& a
   const torch::Tensor later = torch::ones({chunk, chunk}, torch::kBool).triu(1);
   const torch::Tensor decay = (sums.unsqueeze(-1) - sums.unsqueeze(-2)).masked_fill(later, kNever).exp();
   const torch::Tensor within = torch::matmul(torch::matmul(cs, bs.transpose(-1, -2)) * decay, xs);
-  // Between chunks: what each one leaves, decayed until a later one begins.
+  // Between chunks: the state after each chunk, decayed until a later one begins.
   const torch::Tensor last = sums.narrow(-1, chunk - 1, 1);
   const torch::Tensor left = torch::matmul(bs.transpose(-1, -2), (last - sums).exp().unsqueeze(-1) * xs);
   const torch::Tensor ends = last.squeeze(-1).cumsum(-1), begins = ends - last.squeeze(-1);
@@ -187,7 +187,7 @@ struct StateSpaceBlock : torch::nn::Module {
   torch::nn::Dropout dropout{nullptr};
 };
 
-/// Convolution that halves height and width, batch norm, GELU.
+/// A convolution that halves height and width, batch norm, GELU.
 struct HalvingStage : torch::nn::Module {
   HalvingStage(int64_t in, int64_t out) {
     convolution = register_module(
@@ -199,7 +199,7 @@ struct HalvingStage : torch::nn::Module {
   torch::nn::BatchNorm2d norm{nullptr};
 };
 
-/// Transposed convolution that doubles height and width, group norm, GELU.
+/// A transposed convolution that doubles height and width, group norm, GELU.
 struct DoublingStage : torch::nn::Module {
   DoublingStage(int64_t in, int64_t out) {
     convolution = register_module("convolution",

@@ -1,5 +1,5 @@
-// Training steps of the shape of five systems that ran out of memory, at small size: what is wide, deep, long or
-// branched there is so here, and of what planning decides about, activations, there are megabytes.
+// Declares training steps with the shapes of five systems that ran out of memory, at small size. They are wide, deep,
+// long or branched in the same places, and have megabytes of activations, about which planning decides.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -28,7 +28,7 @@ struct SystemShape {
   std::function<Batch()> batch;  ///< random inputs of a micro batch
 };
 
-/// Frames -> patches -> a vision transformer a frame -> means over time -> projector -> language model.
+/// A model of frames -> patches -> a vision transformer a frame -> means over time -> projector -> language model.
 struct VideoLanguage : torch::nn::Module {
   static constexpr int64_t kPatch = 8, kVision = 96, kText = 128, kFramesPooled = 4;
 
@@ -78,7 +78,7 @@ inline SystemShape video_language() {
   return shape;
 }
 
-/// Video, audio and text -> one code -> voxels, and voxels -> the code.
+/// A model of video, audio and text -> one code -> voxels, and voxels -> the code.
 struct BrainAutoencoder : torch::nn::Module {
   static constexpr int64_t kFeatures = 96, kCode = 256;
 
@@ -110,7 +110,7 @@ struct BrainAutoencoder : torch::nn::Module {
     const torch::Tensor code = bottleneck(torch::cat({x, y, z}, 1));
     torch::Tensor hidden = code;
     for (const auto& block : *decoder) hidden = block->as<ResidualMlp>()->forward(hidden);
-    // The parts of the loss are float32, whatever the precision.
+    // The parts of the loss are float32 for any precision.
     const torch::Tensor predicted = head(hidden).to(torch::kFloat32), target = voxels.to(torch::kFloat32);
     const torch::Tensor cosine = torch::cosine_similarity(predicted, target, 1);
     const torch::Tensor cycle = torch::mse_loss(back(voxels).to(torch::kFloat32), code.to(torch::kFloat32));
@@ -142,7 +142,7 @@ inline SystemShape brain_autoencoder(double dropout) {
   return shape;
 }
 
-/// Points in an order of their own -> state space blocks at full and at half length -> a class.
+/// A model of points in their own order -> state space blocks at full and at half length -> a class.
 struct GestureClassifier : torch::nn::Module {
   GestureClassifier(int64_t features, int64_t hidden, int64_t classes, double dropout) {
     embedding = register_module("embedding", torch::nn::Linear(features, hidden));
@@ -198,7 +198,7 @@ inline SystemShape small_language_model() {
           [] { return token_batch(kBatch, kTokens, kVocab); }};
 }
 
-/// Image and prompt -> a mask of the image's size; the prompt has a loss of its own.
+/// A model of image and prompt -> a mask of the image's size; the prompt has a separate loss.
 struct PromptSegmentation : torch::nn::Module {
   static constexpr int64_t kHidden = 96;
 
@@ -226,7 +226,7 @@ struct PromptSegmentation : torch::nn::Module {
     x = x.flatten(2).transpose(1, 2);
     for (const auto& block : *vision) x = block->as<VisionBlock>()->forward(x);
     const torch::Tensor text = prompt->forward(prompt->words(tokens));
-    // Every place of the image asks the prompt.
+    // Every position of the image attends to the prompt.
     const auto split = [&](const torch::Tensor& y) {
       return y.view({batch, y.size(1), 4, kHidden / 4}).transpose(1, 2);
     };
@@ -268,7 +268,7 @@ inline SystemShape prompt_segmentation(double dropout) {
   return shape;
 }
 
-/// With `dropout` in the autoencoder, the classifier and the segmentation.
+/// `dropout` is used in the autoencoder, the classifier and the segmentation.
 inline std::vector<SystemShape> system_shapes(double dropout = 0.1) {
   return {video_language(), brain_autoencoder(dropout), gesture_classifier(dropout), small_language_model(),
           prompt_segmentation(dropout)};

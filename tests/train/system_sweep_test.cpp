@@ -1,5 +1,5 @@
-// The planner's promise over the shapes of five systems: from all the memory a step takes down to the least it can
-// take, every budget is kept, less memory never costs less time, and the mathematics stays as it is.
+// Tests the planner's promise over the shapes of five systems, from the full memory of a step down to the minimum
+// budget. Every budget is kept, less memory never costs less time, and the mathematics stays the same.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -15,7 +15,7 @@ namespace {
 using testing::SystemShape;
 
 constexpr int kBudgets = 12;  // from 100 % down to the minimum, both included
-constexpr int kSteps = 2;     // the second runs with what the first taught about scratch
+constexpr int kSteps = 2;     // the second runs with the scratch that the first measured
 
 struct SweepRun {
   std::vector<double> losses;
@@ -31,7 +31,7 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
     for (int i = 0; i < 2 * kSteps; ++i) batches_.push_back(shape_.batch());
     options_.precision = std::get<1>(GetParam());
     options_.gradient_checkpointing = std::get<2>(GetParam());
-    options_.threads = 1;  // kernels of several wait for one another where cores are shared
+    options_.threads = 1;  // kernels of several wait for one another on shared cores
   }
 
   SweepRun train(std::optional<int64_t> budget, int micro = 1) {
@@ -72,7 +72,7 @@ class Sweep : public ::testing::TestWithParam<std::tuple<size_t, Precision, Choi
 };
 
 TEST_P(Sweep, EveryBudgetIsKeptAndChangesNoNumber) {
-  // What numbers and bytes are compared with: nothing recomputed.
+  // The reference for numbers and bytes: nothing is recomputed.
   options_.gradient_checkpointing = Choice::off;
   const SweepRun whole = train({});
   options_.gradient_checkpointing = std::get<2>(GetParam());
@@ -100,9 +100,9 @@ TEST_P(Sweep, EveryBudgetIsKeptAndChangesNoNumber) {
   EXPECT_GT(seconds, whole.plan.time.step(1));
 }
 
-// Plans alone, at many more budgets than are run. Neither the search nor the placement is exact on graphs of this size:
-// between budgets a hundredth apart the time may fall by a hundredth and a half, since what can be fused is known only
-// when all else is chosen, and the bytes that are used may rise by a fiftieth.
+// Plans alone, at many more budgets than are run. Neither the search nor the placement is exact on graphs of this size.
+// Between budgets a hundredth apart the time may fall by a hundredth and a half, because fusing is decided after all
+// other choices. The used bytes may rise by a fiftieth.
 TEST_P(Sweep, PlansAreMonotonic) {
   const Planner planner(record_step(shape_.step, options_), plan_options_of(options_, nullptr));
   const Plan whole = planner.plan({});
@@ -141,7 +141,7 @@ TEST_P(Sweep, AccumulationKeepsItsBudget) {
 
 // Without dropout, whose numbers eager libtorch draws in another way.
 TEST_P(Sweep, TrainsAsEagerDoes) {
-  if (options_.gradient_checkpointing == Choice::on) return;  // as without, says the sweep
+  if (options_.gradient_checkpointing == Choice::on) return;  // the same as without, by the sweep
   at::set_num_threads(options_.threads);
   options_.accumulate = true;
   const SystemShape shape = testing::system_shapes(/*dropout=*/0.0)[std::get<0>(GetParam())];

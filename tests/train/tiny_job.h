@@ -1,4 +1,4 @@
-// A job that trains in milliseconds, and an observer that remembers.
+// Declares a job that trains in milliseconds, and an observer that records.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-/// `bytes` of text that repeats itself just enough to be learned from; never the same twice in a row.
+/// Returns `bytes` of text that repeats itself just enough to be learned from; never the same twice in a row.
 inline std::string sample_text(size_t bytes) {
   std::string text;
   for (uint32_t i = 0; text.size() < bytes; ++i) text += "line " + std::to_string(i * i % 97) + " of the log\n";
@@ -22,14 +22,15 @@ inline std::string sample_text(size_t bytes) {
   return text;
 }
 
-/// A decoder of 2 layers on bytes: windows of 16 tokens, `windows` of them to train on and `validation` held out.
+/// Returns a job of a decoder of 2 layers on bytes: windows of 16 tokens, `windows` of them to train on and
+/// `validation` held out.
 inline Job tiny_job(const TempFolder& folder, int64_t windows = 8, int64_t validation = 0) {
   Job job;
   job.model.decoder.hidden_size = 32;
   job.model.decoder.num_layers = 2;
   job.model.decoder.num_heads = 2;
   job.data.sequence_length = 16;
-  // A window more than its 16 tokens needs the next token; the end of text is one token.
+  // The windows need 16 tokens each, and the token after the last; the end of text is one token.
   const int64_t train = windows * 16 + 1, held_out = validation > 0 ? validation * 16 + 1 : 0;
   job.data.files = {put_file(folder / "text.txt", sample_text(static_cast<size_t>(train + held_out - 1)))};
   job.data.validation_fraction =
@@ -45,7 +46,7 @@ inline Job tiny_job(const TempFolder& folder, int64_t windows = 8, int64_t valid
   return job;
 }
 
-/// The largest absolute difference of two lists of losses; infinity if they are not of the same length.
+/// Returns the largest absolute difference of two lists of losses; infinity if they are not of the same length.
 inline double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
   double largest = 0;
@@ -68,7 +69,7 @@ class Watcher : public TrainObserver {
   void saved(const std::string&, int64_t step) override { saves.push_back(step); }
 
   int plans = 0;
-  std::vector<std::pair<std::string, int64_t>> replans;  // why, and for how much
+  std::vector<std::pair<std::string, int64_t>> replans;  // reasons, and their number of samples
   std::vector<TrainProgress> steps;
   std::vector<std::pair<std::string, int64_t>> resumed_from;
   std::vector<std::pair<int64_t, double>> evaluations;
@@ -76,7 +77,7 @@ class Watcher : public TrainObserver {
   std::function<void(const TrainProgress&)> after_step;
 };
 
-/// Trains until `last_step`, then asks to stop.
+/// Trains until `last_step`, then requests to stop.
 inline TrainReport train_until(const Job& job, int64_t last_step) {
   Watcher watcher;
   watcher.after_step = [&](const TrainProgress& progress) {

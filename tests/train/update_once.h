@@ -1,4 +1,4 @@
-// One whole update outside a recorded step.
+// Runs one whole update outside a recorded step.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Videos into a language model, end to end: two kinds of video, told apart on what is held out.
+// Tests videos into a language model, end to end: two kinds of video, distinguished on held-out videos.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Small checkpoints as transformers saves them (tests/weights/families, made by scripts/make-weights-fixtures.py), and
-// what to make of them.
+// Declares small checkpoints in transformers' format (tests/weights/families, made by
+// scripts/make-weights-fixtures.py), and helpers that change them.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -42,7 +42,7 @@ inline std::map<std::string, at::Tensor> tensors_in(const std::filesystem::path&
   return tensors;
 }
 
-/// Of all files of a folder.
+/// Returns the bytes of all files of a folder.
 inline std::map<std::string, at::Tensor> tensors_in_folder(const std::filesystem::path& folder) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
@@ -64,7 +64,7 @@ inline double relative_error(const at::Tensor& got, const at::Tensor& want) {
   return (got.to(at::kDouble) - want).abs().max().item<double>() / want.abs().max().item<double>();
 }
 
-/// A copy of a family's folder in `folder`, to be changed; its tensors in one file.
+/// Copies a family's folder to `folder`, for changes; its tensors are in one file.
 inline std::filesystem::path single_file_copy(const std::string& family, const TempFolder& folder) {
   const std::filesystem::path to = folder / family;
   std::filesystem::remove_all(to);

@@ -1,4 +1,4 @@
-// Mamba2 language models from others' folders and back, against what transformers computes from them.
+// Tests Mamba2 language models from others' folders and back, against results of transformers.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -89,7 +89,7 @@ TEST(MambaWeights, EverySettingCounts) {
   EXPECT_GT(changed([](MambaConfig& c) { c.tie_embeddings = true; }), 2e-5);
 }
 
-// As their authors publish them.
+// The published configurations.
 TEST(MambaWeights, ParametersOfPublishedModelsAreCountedToTheLast) {
   const TempFolder folder;
   const std::vector<std::pair<std::string, int64_t>> models = {
@@ -139,7 +139,7 @@ TEST(MambaWeights, WhatIsReadIsWrittenAgain) {
   ASSERT_EQ(written.size(), read.size());
   for (const auto& [name, tensor] : read) EXPECT_TRUE(at::equal(written.at(name), tensor)) << name;
   EXPECT_EQ(read_json(folder / "out" / "config.json"), read_json(kFamilies / "mamba2" / "config.json"));
-  // A job of its own is described anew, and comes back as it was.
+  // The config.json of a job without weights is written from its settings, and read back unchanged.
   Job own = job;
   own.model.weights.clear();
   export_huggingface(own.model, own.data.sequence_length, checkpoint, folder / "own", {});

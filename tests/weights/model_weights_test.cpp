@@ -1,5 +1,5 @@
-// Weights of others' files: every family's against what transformers computes from them (tests/weights/families, made
-// by scripts/make-weights-fixtures.py).
+// Tests weights of others' files: every family's results against those of transformers (tests/weights/families, made by
+// scripts/make-weights-fixtures.py).
 #include "weights/model_weights.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ using ::testing::Not;
 
 const std::vector<std::string> kFolders = {"llama", "llama3", "mistral", "gemma2", "qwen2", "qwen3", "gpt2"};
 
-/// Of a folder or file; the model as the library builds it, eagerly on the CPU.
+/// A model of a folder or file, as the library builds it, eagerly on the CPU.
 struct LoadedDecoder {
   explicit LoadedDecoder(const fs::path& weights, int64_t tokens, const fs::path& config = {},
                          at::ScalarType type = at::kFloat) {
@@ -93,7 +93,7 @@ TEST(ModelWeights, EveryFamilyComputesWhatTransformersDoes) {
   }
 }
 
-// Where every setting of a family would be ignored the test above could not pass: each makes a difference.
+// If a setting of a family were ignored, the test above could not pass: each makes a difference.
 TEST(ModelWeights, EverySettingOfAFamilyCounts) {
   const auto changed = [](const std::string& name, const auto& change) {
     const ExpectedDecoder expected(kFamilies / name);
@@ -138,7 +138,7 @@ Job job_of(const std::string& yaml, const fs::path& folder = "") {
   return parse_job(yaml, "job.yaml", folder);
 }
 
-// What a config.json leaves out is as transformers' configuration classes have it; null is said.
+// Settings that a config.json leaves out have the defaults of transformers' configuration classes; null is explicit.
 TEST(ModelWeights, WhatAConfigurationLeavesOutIsAsItsFamilyHasIt) {
   const TempFolder folder;
   const auto config_of = [&](const std::string& type, const std::string& more) {
@@ -160,7 +160,7 @@ TEST(ModelWeights, WhatAConfigurationLeavesOutIsAsItsFamilyHasIt) {
   }
 }
 
-// As their authors publish them.
+// The published configurations.
 TEST(ModelWeights, ParametersOfPublishedModelsAreCountedToTheLast) {
   const TempFolder folder;
   const std::vector<std::pair<std::string, int64_t>> models = {
@@ -219,7 +219,7 @@ class ModelWeightsFolder : public ::testing::Test {
     return to;
   }
 
-  /// What loading it says; the model must be as it was.
+  /// Returns the error of loading it; the model must be unchanged.
   std::string refusal(const fs::path& weights, const std::string& architecture) {
     const DecoderConfig config = weights::read_architecture(kFamilies / architecture).config;
     model::DecoderImpl model(config, 12);
@@ -405,7 +405,7 @@ TEST_F(ModelWeightsFolder, QuantisedAndAdaptedJobsStartFromThem) {
   const ExpectedDecoder expected(kFamilies / "llama");
   const at::Tensor merged = LoadedDecoder(folder_ / "merged", 12).logits(expected.all_tokens());
   EXPECT_GT(relative_error(merged, expected.logits), 1e-4);  // eight bits
-  // The folder's own weights, each put into blocks and taken apart.
+  // The folder's own weights, each quantized in blocks and dequantized.
   const LoadedDecoder rounded(kFamilies / "llama", 12);
   for (const auto& module : rounded.model->modules())
     if (const auto* linear = module->as<LinearImpl>()) {
@@ -484,7 +484,7 @@ TEST_F(ModelWeightsFolder, DamagedShardsAndIndexesAreRefused) {
   EXPECT_THAT(refusal(from, "llama3"), HasSubstr("pickle"));
 }
 
-/// The llama folder as llama.cpp's converter writes it: other names, rows of queries' and keys' heads in pairs.
+/// Writes the llama folder as llama.cpp's converter does: other names, rows of queries' and keys' heads in pairs.
 GgufText llama_gguf() {
   const DecoderConfig config = weights::read_architecture(kFamilies / "llama").config;
   const std::map<std::string, std::string> names = {
@@ -521,7 +521,7 @@ TEST_F(ModelWeightsFolder, GgufFilesHoldTheSameModel) {
   const Job job = still_job(file);
   EXPECT_EQ(job.model.decoder.num_kv_heads, 2);
   train(job);
-  // Out as a folder, which has the very tensors that the file was made of.
+  // Exported as a folder, which has the very tensors from which the file was made.
   export_folder(job, checkpoint_of(job), folder_ / "out", {});
   const auto written = tensors_in(folder_ / "out" / "model.safetensors");
   for (const auto& [name, tensor] : tensors_in(kFamilies / "llama" / "model.safetensors"))

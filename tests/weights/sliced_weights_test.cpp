@@ -1,4 +1,4 @@
-// Ranks that have slices of a state load what one rank loads, each its part.
+// Tests that ranks that have slices of a state load what one rank loads, each its part.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>

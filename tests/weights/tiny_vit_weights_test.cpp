@@ -1,4 +1,4 @@
-// TinyViT's weights from files with its published names: safetensors, and PyTorch's own by way of the converter.
+// Tests TinyViT's weights from files with its published names: safetensors, and PyTorch's own through the converter.
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/types.h>
@@ -32,7 +32,7 @@ ImageEncoderConfig small() {
   return config;
 }
 
-/// What a file has: parameters and statistics.
+/// The file's contents: parameters and statistics.
 NamedTensors published(torch::nn::Module& model) {
   NamedTensors all;
   for (const auto& each : model.named_parameters()) all.emplace_back(each.key(), each.value());
@@ -41,7 +41,7 @@ NamedTensors published(torch::nn::Module& model) {
   return all;
 }
 
-/// What a training has of it: everything, at "encoder.".
+/// A training's part of it: everything, at "encoder.".
 NamedTensors state_of(torch::nn::Module& model) {
   NamedTensors all;
   for (const auto& each : model.named_parameters()) all.emplace_back("encoder." + each.key(), each.value());
@@ -61,7 +61,8 @@ class TinyVitWeights : public ::testing::Test {
     shake(theirs_);
   }
 
-  /// A file of theirs with `prefix` before every name, and beside them what SAM's other parts and counters are called.
+  /// Writes a published file with `prefix` before every name, and in addition names of SAM's other parts and of
+  /// counters.
   std::filesystem::path file(const std::string& prefix, const std::string& left_out = "") {
     std::vector<std::pair<std::string, at::Tensor>> tensors;
     for (const auto& [name, tensor] : published(theirs_))

@@ -1,4 +1,4 @@
-// Vision encoders from others' folders, against what transformers computes from them, and language models as a part.
+// Tests vision encoders from others' folders, against results of transformers, and language models as a part.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -25,7 +25,7 @@ using ::testing::Not;
 
 const std::vector<std::string> kEncoders = {"vit", "clip", "siglip"};
 
-/// Pictures as an image processor has them, and what transformers makes of these.
+/// Pictures from an image processor, and the results of transformers for them.
 struct ExpectedVision {
   explicit ExpectedVision(const fs::path& folder, const weights::VisionArchitecture& of) {
     const json read = read_json(folder / "expected.json");
@@ -81,7 +81,7 @@ TEST(VisionWeights, TheMeanOverAGridLeavesTheClassTokenOut) {
   EXPECT_LE(relative_error(mean, expected.patches(true).mean(1, /*keepdim=*/true)), 1e-5);
 }
 
-// Where a setting would be ignored the comparison could not pass: each makes a difference.
+// If a setting were ignored, the comparison could not pass: each makes a difference.
 TEST(VisionWeights, EverySettingCounts) {
   const auto changed = [](const std::string& name, const std::function<void(VisionConfig&)>& change) {
     const LoadedVision loaded(kFamilies / name);
@@ -135,7 +135,7 @@ TEST(VisionWeights, EncodersAloneAreReadAsThoseBesideText) {
 }
 
 TEST(VisionWeights, TheFirstBlocksAloneCanBeTaken) {
-  // What goes into the last block of two: transformers' hidden_states[-2].
+  // The input of the last of two blocks: transformers' hidden_states[-2].
   const auto first = [](VisionConfig& c) {
     c.depth = 1;
     c.final_norm = false;
@@ -149,7 +149,7 @@ TEST(VisionWeights, TheFirstBlocksAloneCanBeTaken) {
 
 class VisionWeightsFolder : public ::testing::Test {
  protected:
-  /// What loading it says; the encoder must be as it was.
+  /// Returns the error of loading it; the encoder must be unchanged.
   std::string refusal(const fs::path& folder, const std::string& family) {
     const auto of = weights::read_vision_architecture(kFamilies / family);
     model::FrameEncoderImpl encoder(of.config, of.image_size, 1);
@@ -243,7 +243,7 @@ std::string text(const fs::path& path) {
   return path.string();
 }
 
-// A whole job from two folders: what it has learned nothing of is theirs to the bit.
+// A whole job from two folders: everything that it has not trained is unchanged, bit for bit.
 TEST_F(VisionWeightsFolder, AVideoLanguageModelStartsFromTheFoldersOfItsParts) {
   Job job = video_job("vision: {weights: " + text(kFamilies / "siglip") +
                       "}, llm: {weights: " + text(kFamilies / "gemma2") + "}");
@@ -265,7 +265,7 @@ TEST_F(VisionWeightsFolder, AVideoLanguageModelStartsFromTheFoldersOfItsParts) {
   EXPECT_TRUE(trained.contains("projector.up.weight"));
 }
 
-// Two bytes a weight and more beside them: each part's companions are its own too.
+// Two bytes a weight, and companions in addition: each part's companions are its own too.
 TEST_F(VisionWeightsFolder, PartsHeldInSixteenBitsAreRoundedOnce) {
   Job job = video_job("dtype: bfloat16, vision: {weights: " + text(kFamilies / "vit") +
                       "}, llm: {weights: " + text(kFamilies / "llama") + "}");

@@ -19,7 +19,7 @@ CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prom
                              int64_t length, const std::string& place) {
   CaptionTokens result;
   std::vector<int32_t> all = tokenizer.encode(prompt);
-  // Something must come before the first token of the caption that is to be told.
+  // At least one token must come before the first token of the caption.
   if (all.empty()) all.push_back(tokenizer.end_of_text());
   const size_t before = all.size();
   result.caption = tokenizer.encode(caption);
@@ -42,7 +42,7 @@ CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prom
 
 BlindCaptions blind_captions(const std::vector<std::vector<int32_t>>& captions, const std::vector<int64_t>& trained,
                              const std::vector<int64_t>& held_out) {
-  // By what is written so far: what followed, and how often.
+  // For each beginning of a caption: the tokens that followed it, and their counts.
   std::map<std::vector<int32_t>, std::map<int32_t, int64_t>> followed;
   for (size_t i = 0; i < captions.size(); ++i)
     if (trained[i] > 0)
@@ -52,7 +52,7 @@ BlindCaptions blind_captions(const std::vector<std::vector<int32_t>>& captions, 
   const auto most = [](const std::map<int32_t, int64_t>& counts) {
     return std::ranges::max_element(counts, {}, [](const auto& each) { return each.second; })->first;
   };
-  // Written blindly, one caption for all: the one that is there most often.
+  // The blind answer is one caption for all clips: the most frequent one.
   const auto usual = std::ranges::max_element(trained) - trained.begin();
   int64_t clips = 0, tokens = 0, right = 0, whole = 0;
   double nats = 0;

@@ -1,4 +1,4 @@
-// Captions as tokens, and what can be said of them without seeing a video.
+// Declares captions as tokens, and baselines of captions without seeing the video.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,27 @@
 
 namespace plimsoll {
 
-/// Tokens of prompt, caption and end of text, shifted against each other by one: targets that belong to the prompt, or
-/// to nothing, are -100.
+/// Tokens of prompt, caption and end of text, and their targets, shifted by one. Targets in the prompt and in padding
+/// are -100.
 struct CaptionTokens {
-  std::vector<int64_t> tokens, targets;  ///< as many as a sequence has
-  std::vector<int32_t> caption;          ///< with the end of text: what is learned
+  std::vector<int64_t> tokens, targets;  ///< each of the sequence length
+  std::vector<int32_t> caption;          ///< the tokens to learn, with the end of text
 };
 
-/// Throws UserError that names `place` where prompt and caption are longer than `length` tokens.
+/// Throws UserError that names `place` if prompt and caption are longer than `length` tokens.
 CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prompt, const std::string& caption,
                              int64_t length, const std::string& place);
 
-/// What is best without the video, of captions that are met so often each: the next token is the one that most often
-/// followed what is written so far.
+/// Results of the best prediction without the video, from the counts of the captions: the next token is the one that
+/// most often followed the same beginning.
 struct BlindCaptions {
-  double captions_right = 0;  ///< of the held-out clips: those whose caption is the most frequent one
-  double tokens_right = 0;    ///< of their captions' tokens
-  double nats = 0;            ///< a token, by the frequencies of what followed; not finite where something never did
+  double captions_right = 0;  ///< share of the held-out clips whose caption is the most frequent one
+  double tokens_right = 0;    ///< share of their captions' tokens
+  double nats = 0;            ///< nats a token, by the frequencies of the next tokens; not finite if a token never
+                              ///< followed
 };
 
-/// `captions` are all there are; `trained[i]` and `held_out[i]` say how many clips have the i-th.
+/// `captions` are all captions; `trained[i]` and `held_out[i]` are the numbers of clips with the i-th.
 BlindCaptions blind_captions(const std::vector<std::vector<int32_t>>& captions, const std::vector<int64_t>& trained,
                              const std::vector<int64_t>& held_out);
 

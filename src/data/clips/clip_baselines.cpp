@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kMaxCompared = 4096;
 constexpr int64_t kMaxReadBytes = GiB;
 
-// Means over the cells of a picture of size x size pixels. Of a picture of fewer pixels than cells some cells are the
-// same pixel.
+// Computes means over the cells of a picture of size x size pixels. If a picture has fewer pixels than cells, some
+// cells are the same pixel.
 ClipSummary::Frame cells_of(const uint8_t* picture, int64_t size) {
   constexpr int64_t kCells = ClipSummary::kCells;
   ClipSummary::Frame cells{};

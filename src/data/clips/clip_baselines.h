@@ -1,4 +1,4 @@
-// Declares what can be said of a clip by the known clip that looks most like it, without learning.
+// Declares the baseline of a clip's caption without learning: the caption of the most similar known clip.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace plimsoll {
 
-/// A clip in few bytes: frames averaged down to cells, and the mean color of all its pixels.
+/// A summary of a clip: frames averaged to cells, and the mean color of all its pixels.
 class ClipSummary {
  public:
   static constexpr int64_t kCells = 8;      ///< a frame has at most kCells x kCells cells
-  static constexpr int64_t kMaxFrames = 4;  ///< evenly spaced in the clip
+  static constexpr int64_t kMaxFrames = 4;  ///< frames of a clip, evenly spaced in time
   using Frame = std::array<uint8_t, kCells * kCells * 3>;
 
   /// `pictures`: uint8 [frames, size, size, 3], at least one frame and one pixel.
@@ -26,10 +26,10 @@ class ClipSummary {
   std::array<double, 3> color_{};  // in [0, 255]
 };
 
-/// Numbers of captions.
+/// Numbers of captions, by two distances.
 struct NearestCaptions {
-  size_t by_frame = 0;  ///< of the known clip with the frame nearest to one of the clip's frames
-  size_t by_color = 0;  ///< of the known clip with the nearest mean color
+  size_t by_frame = 0;  ///< caption of the known clip with the frame nearest to one of the clip's frames
+  size_t by_color = 0;  ///< caption of the known clip with the nearest mean color
 };
 
 /// Shares of clips whose nearest known clip has the right caption.
@@ -37,17 +37,17 @@ struct NearestClips {
   double by_frame = 0, by_color = 0;
 };
 
-/// The clips that others are compared with, at most 832 bytes each. Distances are Euclidean; of two equally near clips
-/// the one added first is taken.
+/// The known clips, at most 832 bytes each. Distances are Euclidean; of two equally near clips the one added first is
+/// chosen.
 class NearestClipSearch {
  public:
-  /// The clips, evenly spread over `clips`, that are compared: at most 4 096, and at most 1 GiB of pictures of
-  /// `clip_bytes` bytes a clip, so that reading them takes seconds. At least one if there is one.
+  /// Returns the clips, evenly spread over `clips`, that are compared: at most 4 096, and at most 1 GiB of pictures of
+  /// `clip_bytes` bytes a clip, so that reading them takes seconds. Returns at least one if there is one.
   static std::vector<int64_t> compared(int64_t clips, int64_t clip_bytes);
 
   void add(ClipSummary clip, size_t caption);
 
-  /// Needs at least one added clip.
+  /// Returns the nearest captions. Needs at least one added clip.
   NearestCaptions nearest_to(const ClipSummary& clip) const;
 
  private:

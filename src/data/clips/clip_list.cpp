@@ -31,7 +31,7 @@ std::vector<std::string> fields_of(const std::string& line) {
   return fields;
 }
 
-// The split that ends a line, taken off its fields.
+// Removes the split that ends a line from its fields.
 std::optional<Split> take_split(std::vector<std::string>& fields, const std::string& place) {
   if (fields.size() != 3 && fields.size() != 5) return std::nullopt;
   const std::string word = std::move(fields.back());
@@ -44,7 +44,7 @@ std::optional<Split> take_split(std::vector<std::string>& fields, const std::str
                   place, in_quotes(word)));
 }
 
-// The same for all names of one file.
+// Returns the same path for all names of one file.
 std::string file_key(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::weakly_canonical(path, error);

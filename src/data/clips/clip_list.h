@@ -1,11 +1,11 @@
-// Which clips there are: videos with captions, and how their time is cut.
+// Declares the list of videos with captions, and the division of their time into clips.
 //
-//     start                                                            end of the part that is meant
+//     start                                                            end of the listed part
 //     |- clip -|- clip -|- clip -|- clip -|            |- clip -|- clip -|
 //     |------------- trained on ----------|-- left out-|---- held out ---|
 //
-// Neighbouring pictures look alike: between what is trained on and what is held out a clip's length is left out, or a
-// quarter of what there is to train on where that is less. A list may also hold out whole videos by name.
+// Neighboring pictures look alike. Between the training part and the held-out part, a clip's length is left out, or a
+// quarter of the training part if that is less. A list may also hold out whole videos by name.
 #pragma once
 
 #include <cstdint>
@@ -24,37 +24,36 @@ struct CaptionedVideo {
   std::filesystem::path file;
   std::string caption;
   double start = 0;                           ///< seconds
-  double end = -1;                            ///< seconds; negative: the video's
-  std::string place;                          ///< "list.tsv:3", for messages
-  std::optional<Split> split = std::nullopt;  ///< the part that the list gives the whole video to
+  double end = -1;                            ///< seconds; negative: the video's end
+  std::string place;                          ///< "list.tsv:3"; for messages
+  std::optional<Split> split = std::nullopt;  ///< the split to which the list assigns the whole video
 };
 
 struct ClipTime {
   double start = 0, end = 0;  ///< seconds
 };
 
-/// The videos of a list: lines of path, tab, caption, and of a part tab, start, tab, end in seconds. A line may end
-/// with a tab and the word train or validation. Empty lines and those that begin with # are left out; paths are
-/// relative to the list's folder. Throws UserError that names the line.
+/// Reads the videos of a list. A line has path, tab, caption, and for a part of a video also tab, start, tab, end in
+/// seconds. A line may end with a tab and the word train or validation. Empty lines and those that begin with # are
+/// left out; paths are relative to the list's folder. Throws UserError that names the line.
 std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list);
 
-/// Videos whose captions are their names.
+/// Returns videos whose captions are their names.
 std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem::path>& files);
 
-/// Throws UserError where parts of one video overlap and are not the same, or are less than `gap` seconds apart: what
-/// is held out of one would be trained on as the other. Videos are the same where their files are, whatever they are
-/// called.
+/// Throws UserError if parts of one video overlap and are not the same, or are less than `gap` seconds apart: a
+/// held-out part would be trained on as the other. Two names of one file are the same video.
 void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap);
 
-/// Gives every video a split, if the list gives one to any: train to those without. Throws UserError if a file is both
-/// trained on and held out, or no video is trained on.
+/// Assigns a split to every video if the list has a split for any; train to videos without one. Throws UserError if a
+/// file is both trained on and held out, or no video is trained on.
 void complete_splits(std::vector<CaptionedVideo>& videos);
 
-/// The share of the video's time that is held out: 0 or 1 if the list says its split, else `fraction`.
+/// Returns the share of the video's time that is held out: 0 or 1 if the list has its split, else `fraction`.
 double held_out_fraction(const CaptionedVideo& video, double fraction);
 
-/// The clips of [start, end), `fraction` of which is held out, 1: all. Each part that is not empty has at least one
-/// clip, which is as long as the part where that is short.
+/// Returns the clips of [start, end), of which `fraction` is held out; 1: all. Each part that is not empty has at least
+/// one clip, which is as long as the part if that is short.
 std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& config, double fraction, Split split);
 
 }  // namespace plimsoll

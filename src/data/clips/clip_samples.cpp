@@ -23,7 +23,7 @@ constexpr int64_t kChannels = 3;
 
 struct Clip {
   CachedClip pictures;
-  size_t caption = 0;  ///< among the captions
+  size_t caption = 0;  ///< index into the captions
 };
 
 class ClipSamples final : public SampleSource {
@@ -127,7 +127,7 @@ class ClipSamples final : public SampleSource {
 
   const std::vector<Clip>& of(Split split) const { return clips_[split == Split::train ? 0 : 1]; }
 
-  // Each caption once, however many videos have it.
+  // Stores each caption once, for any number of videos with it, and returns its index.
   size_t caption_of(const CaptionedVideo& video, const std::string& prompt, const Tokenizer& tokenizer) {
     const auto [entry, added] = known_captions_.try_emplace(video.caption, captions_.size());
     if (added) captions_.push_back(caption_tokens(tokenizer, prompt, video.caption, shape_.tokens, video.place));
@@ -162,7 +162,7 @@ class ClipSamples final : public SampleSource {
       clips_[part].insert(clips_[part].end(), clips[part].begin(), clips[part].end());
   }
 
-  // Pictures [frames, height, width, 3] to channels [frames, 3, height, width].
+  // Transposes pictures [frames, height, width, 3] to channels [frames, 3, height, width].
   void fill(const std::vector<uint8_t>& pictures, int64_t area, float* to) const {
     for (int64_t f = 0; f < shape_.frames; ++f) {
       const uint8_t* from = pictures.data() + f * area * kChannels;

@@ -1,4 +1,4 @@
-// Clips of videos with captions, as samples.
+// Declares clips of videos with captions, as samples.
 #pragma once
 
 #include <array>
@@ -12,19 +12,19 @@
 
 namespace plimsoll {
 
-/// What a step wants of a clip.
+/// The shape of a clip as a step's inputs.
 struct ClipShape {
   int64_t frames = 0;
-  int64_t size = 0;    ///< height and width of a picture
-  int64_t tokens = 0;  ///< of prompt and caption
-  /// Of red, green and blue in [0, 1]: a picture's numbers are (colour - mean) / std.
+  int64_t size = 0;    ///< height and width of a picture, in pixels
+  int64_t tokens = 0;  ///< tokens of prompt and caption
+  /// Mean and deviation of red, green and blue in [0, 1]: a picture's values are (color - mean) / std.
   std::array<double, 3> mean = {0.5, 0.5, 0.5}, std = {0.5, 0.5, 0.5};
 };
 
-/// The clips of config.files or config.clips.list. Pictures that no earlier job has decoded are decoded into
-/// config.cache_dir now; a sample is "frames", float32 [frames, 3, size, size] (in [-1, 1] unless the shape says
-/// otherwise), "tokens" and "targets". Throws UserError for what cannot be read, unless config.skip_bad: then it is
-/// left out, as long as something is left.
+/// Returns the clips of config.files or config.clips.list. Pictures that no earlier job has decoded are decoded into
+/// config.cache_dir in this call. A sample is "frames", float32 [frames, 3, size, size] (in [-1, 1] unless the shape
+/// says otherwise), "tokens" and "targets". Throws UserError for an unreadable file. With config.skip_bad the file is
+/// left out, if at least one is left.
 std::unique_ptr<SampleSource> clip_samples(const DataConfig& config, const Tokenizer& tokenizer, const ClipShape& shape,
                                            const std::function<void(double fraction)>& progress);
 

@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 constexpr char kMagic[8] = {'P', 'L', 'F', 'R', 'A', 'M', 'E', 'S'};
-// Raised whenever the same clip gets other pictures: which moments, how they are scaled.
+// Raised whenever the same clip gets other pictures: other times, or another scaling.
 constexpr uint64_t kCacheFormat = 1;
 constexpr int64_t kDecodedAtOnce = 256 * MiB;  // bytes of pictures in memory
 
@@ -39,7 +39,7 @@ std::span<const std::byte> bytes_of(const std::vector<uint8_t>& pixels) {
                   UserError::Kind::failure);
 }
 
-// Whether there is a file of the clip's size; what is in it is checked when it is read.
+// Returns true if there is a file of the clip's size; its content is checked when it is read.
 bool kept(const CachedClip& clip, uint64_t bytes) {
   std::error_code error;
   const auto size = std::filesystem::file_size(clip.file, error);
@@ -59,7 +59,7 @@ void write_clip(const CachedClip& clip, std::span<const std::byte> pixels) {
 
 CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& video, ClipTime time, int64_t frames,
                        int64_t size) {
-  // The word keeps keys apart from those of other caches.
+  // The word separates the keys from those of other caches.
   const uint64_t key =
       media_cache_key(video, fmt::format("frames:{}:{}:{}:{}:{}", kCacheFormat, time.start, time.end, frames, size));
   return {time, key, media_cache_path(directory, video, key, "frames")};

@@ -1,4 +1,4 @@
-// The decoded pictures of a clip, in a file: decoding takes longer than training on them.
+// Declares the cache of a clip's decoded pictures, in a file: decoding takes longer than training on them.
 //
 //     "PLFRAMES" | format, key | bytes, hash of what follows | pictures, uint8 [frames, height, width, 3]
 #pragma once
@@ -13,23 +13,23 @@
 
 namespace plimsoll {
 
-/// A clip's pictures and where they are kept.
+/// A clip's pictures and the file that stores them.
 struct CachedClip {
   ClipTime time;
-  uint64_t key = 0;            ///< of video, time, number and size of the pictures
-  std::filesystem::path file;  ///< "cockatoo-0123456789abcdef.frames"
+  uint64_t key = 0;            ///< hash of video, time, number and size of the pictures
+  std::filesystem::path file;  ///< name such as "cockatoo-0123456789abcdef.frames"
 };
 
-/// `frames` pictures of `size` x `size`, evenly spaced over `time`.
+/// Returns the clip of `frames` pictures of `size` x `size`, evenly spaced over `time`.
 CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& video, ClipTime time, int64_t frames,
                        int64_t size);
 
-/// Decodes those of a video's clips that are not kept yet, several at a time; `done` is called with how many of them
-/// are. Throws UserError where the video cannot be read or a file cannot be written.
+/// Decodes the clips of a video that are not stored yet, several at a time; `done` is called with the number of clips
+/// that are. Throws UserError if the video cannot be read or a file cannot be written.
 void decode_clips(const VideoFile& video, const std::vector<CachedClip>& clips, int64_t frames, int64_t size,
                   const std::function<void(int64_t clips)>& done);
 
-/// Throws UserError (failure) where the file is missing, damaged or of another clip: it names the file, and says to
+/// Throws UserError (failure) if the file is missing, damaged or of another clip. The error names the file, and says to
 /// delete it.
 std::vector<uint8_t> read_clip(const CachedClip& clip, int64_t frames, int64_t size);
 

@@ -33,7 +33,7 @@ bool is_picture(const fs::path& file) {
   return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
 }
 
-/// Pictures of a folder by name without extension, and the folders in it.
+/// Lists the pictures of a folder by name without extension, and the folders in it.
 struct Listing {
   std::map<std::string, fs::path> pictures;
   std::vector<fs::path> folders;

@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// Of ImageNet's pictures as parts of full brightness (red, green, blue), which those who train on them take out.
+// Mean and standard deviation of ImageNet's pictures, as parts of full brightness (red, green, blue), by which models
+// trained on ImageNet normalize.
 constexpr std::array<double, 3> kImageNetMean = {0.485, 0.456, 0.406}, kImageNetDeviation = {0.229, 0.224, 0.225};
 constexpr std::array<double, 3> kLuma = {0.299, 0.587, 0.114};  // ITU-R BT.601
 
@@ -18,7 +19,8 @@ constexpr std::array<double, 3> kLuma = {0.299, 0.587, 0.114};  // ITU-R BT.601
   throw UserError(fmt::format("{}: {}", file.string(), what), UserError::Kind::failure);
 }
 
-/// What of a picture is left, so that no pixel of the square shows more than two of its own.
+/// Returns a plane with the sizes of the reduced picture: a pixel of the square covers at most two of its pixels along
+/// each axis.
 template <typename Plane>
 Plane plane_of(const Picture& picture, int64_t size) {
   Plane plane;
@@ -69,7 +71,7 @@ PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t
     for (const float value : plane.values) sum += value;
     for (const float value : plane.values) squares += (value - sum / numbers) * (value - sum / numbers);
     mean.fill(sum / numbers);
-    // A picture of one colour stays 0.
+    // A picture of one color stays 0.
     deviation.fill(squares > 0 ? std::sqrt(squares / numbers) : 1);
   }
   for (size_t i = 0; i < plane.values.size(); ++i) {

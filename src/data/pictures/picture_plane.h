@@ -1,4 +1,4 @@
-// A picture and a mask made ready: at about the size that a model sees them in, and looked at from where a sample does.
+// Declares a picture and a mask in memory, at about the size that the model reads, and their sampling through a view.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,40 @@
 
 namespace plimsoll {
 
-/// Numbers of a picture, reduced by averaging squares of `reduced` x `reduced` pixels.
+/// A picture's values, reduced by averaging squares of `reduced` x `reduced` pixels.
 struct PicturePlane {
-  int64_t width = 0, height = 0;  ///< of `values`
+  int64_t width = 0, height = 0;  ///< size of `values`
   int64_t full_width = 0, full_height = 0, reduced = 1;
   int64_t channels = 1;
   std::vector<float> values;  ///< [height, width, channels]
 };
 
-/// Numbers of a mask, of the middle pixel of each such square.
+/// A mask's values: of each such square, the middle pixel.
 struct MaskPlane {
   int64_t width = 0, height = 0;
   int64_t full_width = 0, full_height = 0, reduced = 1;
-  bool exact = true;              ///< the numbers may tell structures apart
-  uint16_t threshold = 0;         ///< above it a pixel is of "the" structure
+  bool exact = true;              ///< the values may tell structures apart
+  uint16_t threshold = 0;         ///< pixels with a larger value are of "the" structure
   std::vector<uint16_t> numbers;  ///< [height, width]
 };
 
-/// Reads a picture for squares of `size` x `size` pixels: not smaller than they show it. Colours become grey (0.299
-/// red, 0.587 green, 0.114 blue) for one channel, grey is given to all three. `normalise`: "picture" gives all numbers
-/// together mean 0 and deviation 1, "imagenet" each channel by the mean and deviation that it has there. Throws
-/// UserError that names the file.
+/// Reads a picture for squares of `size` x `size` pixels; the result is not smaller than the square shows it. For one
+/// channel, colors become grey (0.299 red, 0.587 green, 0.114 blue). For three channels, grey is copied to all three.
+/// `normalise`: "picture" gives all values together mean 0 and deviation 1; "imagenet" normalizes each channel by
+/// ImageNet's mean and deviation. Throws UserError that names the file.
 PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t channels,
                         const std::string& normalise);
 
-/// The same of a mask: one number a pixel, of a palette, grey, or colours that are all grey. Throws UserError that
-/// names the file.
+/// Reads a mask in the same way: one value a pixel, from a palette, grey, or colors that are all grey. Throws UserError
+/// that names the file.
 MaskPlane read_mask(const std::filesystem::path& file, int64_t size);
 
-// The longer side fills the square, the picture lies in its middle; `view` as LabelledVolume has it.
+// The longer side fills the square and the picture is centered; `view` is as in LabelledVolume.
 
-/// Bilinear values as [size, size, channels]; 0, the mean, outside of the picture.
+/// Samples bilinear values as [size, size, channels]; 0, the mean, outside of the picture.
 void show(const PicturePlane& plane, int64_t size, const SliceView& view, std::span<float> to);
 
-/// Calls visit(pixel, number) for the nearest number of each pixel of the square that the picture covers.
+/// Calls visit(pixel, number) with the nearest pixel's value for each pixel of the square that the picture covers.
 template <typename Visit>
 void each_number(const MaskPlane& plane, int64_t size, const SliceView& view, const Visit& visit);
 

@@ -24,9 +24,9 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kKeptBytes = size_t{256} << 20;
-constexpr int64_t kForBaselines = 256;  // samples trained on, of each structure
+constexpr int64_t kForBaselines = 256;  // training samples of each structure
 
-/// What was read of files, kept while there is room for it.
+/// A cache of planes read from files, bounded in bytes.
 template <typename Plane>
 class Kept {
  public:
@@ -39,7 +39,7 @@ class Kept {
       const std::scoped_lock lock(mutex_);
       if (const auto found = planes_.find(file); found != planes_.end()) return found->second;
     }
-    const auto plane = std::make_shared<const Plane>(read());  // two threads may do the same
+    const auto plane = std::make_shared<const Plane>(read());  // two threads may read the same file
     const std::scoped_lock lock(mutex_);
     if (bytes_ + bytes_of(*plane) <= room_ && planes_.emplace(file, plane).second) bytes_ += bytes_of(*plane);
     return plane;
@@ -55,7 +55,7 @@ class Kept {
   size_t room_;
 };
 
-/// Bytes for the planes of pictures that are kept, and for those of masks.
+/// Bounds in bytes for the cached planes of pictures, and for those of masks.
 size_t room_for_kept(const DataConfig& config) {
   return std::min(kKeptBytes,
                   static_cast<size_t>(config.memory_budget.value_or(std::numeric_limits<int64_t>::max())) / 2) /
@@ -64,8 +64,8 @@ size_t room_for_kept(const DataConfig& config) {
 
 struct Sample {
   size_t task = 0;
-  size_t prompt = 0;     // index of prompts_
-  size_t structure = 0;  // index of structures_
+  size_t prompt = 0;     // index into prompts_
+  size_t structure = 0;  // index into structures_
 };
 
 class PictureSamples final : public SampleSource {
@@ -148,12 +148,12 @@ class PictureSamples final : public SampleSource {
  private:
   const std::vector<Sample>& of(Split split) const { return split == Split::train ? train_ : held_out_; }
 
-  /// What a pixel of the mask adds to it.
+  /// Returns true if pixels of the mask with this value belong to the task's structure.
   static bool belongs(const PictureTask& task, const MaskPlane& mask, uint16_t number) {
     return task.value ? number == *task.value : number > mask.threshold;
   }
 
-  /// Half of the budget is for planes that are kept; the threads that may read share the other half.
+  /// Half of the budget is for cached planes; the threads that may read share the other half.
   template <typename Read>
   auto with_budget(const Read& read) const {
     DataMemory memory(budget_, budget_ ? *budget_ - *budget_ / 2 / readers_ : 0);
@@ -224,7 +224,7 @@ class PictureSamples final : public SampleSource {
                                   skipped_.empty() ? "; lower data.min_pixels" : ": " + skipped_.front()));
     if (train_.empty())
       throw UserError("all pictures are held out; lower data.validation_fraction or data.test_fraction");
-    // An evaluation of the first few sees all structures.
+    // An evaluation of only the first few samples covers all structures.
     std::ranges::sort(held_out_, {}, [](const Sample& sample) { return mix64(sample.task); });
   }
 
@@ -248,7 +248,7 @@ class PictureSamples final : public SampleSource {
     return pixels;
   }
 
-  /// The part that each picture belongs to.
+  /// Returns the part of the data of each picture.
   std::map<std::filesystem::path, std::string> splits(const DataConfig& config) const {
     std::map<std::filesystem::path, std::string> parts;
     for (const PictureTask& task : tasks_) {
@@ -305,7 +305,7 @@ class PictureSamples final : public SampleSource {
   double augment_;
   uint64_t seed_;
   std::optional<int64_t> budget_;
-  int64_t readers_;  // threads that may read at the same time: the workers, and the one that evaluates
+  int64_t readers_;  // threads that may read at the same time: the workers and the evaluating thread
   std::vector<PictureTask> tasks_;
   std::vector<SlicePrompt> prompts_;
   std::vector<std::string> structures_;

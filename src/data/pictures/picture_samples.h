@@ -1,4 +1,4 @@
-// `data.type: pictures`: a picture, what is asked for in it, its mask.
+// Declares the samples of `data.type: pictures`: a picture, a prompt for a structure in it, its mask.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,18 @@
 
 namespace plimsoll {
 
-/// Samples of the same fields as slice_samples() has them, one for each of picture_tasks()
-/// (data/pictures/picture_list.h) whose mask shows at least config.slices.min_pixels; shape.channels is 1 or 3.
+/// Returns samples with the same fields as slice_samples(). There is one sample for each of picture_tasks()
+/// (data/pictures/picture_list.h) whose mask has at least config.slices.min_pixels; shape.channels is 1 or 3.
 ///
-/// Pictures are held out whole, with all that is asked for in them: those that a list says, and of all others the
-/// shares config.test_fraction and config.validation_fraction, at least one where a share is above 0, chosen by a hash
-/// of their names. Split::validation is the part that config.evaluate_on names.
+/// Pictures are held out whole, with all their structures: those that a list marks, and of the rest the fractions
+/// config.test_fraction and config.validation_fraction. A fraction above 0 has at least one picture; a hash of the
+/// names chooses them. Split::validation is the part that config.evaluate_on names.
 ///
-/// Masks are read at once to count pixels, and pictures looked through, which `progress` hears of and may stop by
-/// throwing. They are decoded as they are needed; up to 256 MiB of them are kept. Baselines of "dice", over at most 256
-/// samples trained on of each structure: its mean mask, and all that is brighter (or darker) than the best threshold.
-/// Throws UserError for files that cannot be read, pictures and masks of different sizes, a prompt that is too long,
-/// and where nothing is left to train on.
+/// All masks are read in this call to count pixels, and the pictures are validated without decoding. `progress` is
+/// called meanwhile and may stop the call by throwing. Pictures are decoded when they are needed; up to 256 MiB of them
+/// are cached. Baselines of "dice" use at most 256 training samples of each structure: its mean mask, and all pixels
+/// brighter (or darker) than the best threshold. Throws UserError for unreadable files, pictures and masks of different
+/// sizes, a prompt that is too long, and if nothing is left to train on.
 std::unique_ptr<SampleSource> picture_samples(const DataConfig& config, const SliceShape& shape,
                                               const Tokenizer& tokenizer,
                                               const std::function<void(double fraction)>& progress, uint64_t seed = 0);

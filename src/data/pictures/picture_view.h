@@ -1,4 +1,4 @@
-// Where the pixels of a square lie in a picture. Included by picture_plane.h.
+// Computes the positions of a square's pixels in a picture. Included by picture_plane.h.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace plimsoll {
 
-/// visit(pixel, column, row) in pixels of the plane from the middle of the first; they may lie outside.
+/// Calls visit(pixel, column, row) with positions in pixels of the plane, relative to the middle of the first pixel.
+/// Positions may be outside of the plane.
 template <typename Plane, typename Visit>
 void each_place(const Plane& plane, int64_t size, const SliceView& view, const Visit& visit) {
   const double side = static_cast<double>(size);
@@ -26,7 +27,7 @@ void each_place(const Plane& plane, int64_t size, const SliceView& view, const V
     }
 }
 
-/// Whether the pixel nearest to a place is one of so many.
+/// Returns true if the pixel nearest to position `at` is one of 0 to pixels - 1.
 inline bool pixel_inside(double at, int64_t pixels) {
   return at > -0.5 && at < static_cast<double>(pixels) - 0.5;
 }

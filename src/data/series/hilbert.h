@@ -1,4 +1,4 @@
-// The Hilbert curve in any number of dimensions (J. Skilling, "Programming the Hilbert curve", AIP Conference
+// Computes the Hilbert curve in any number of dimensions (J. Skilling, "Programming the Hilbert curve", AIP Conference
 // Proceedings 707, 2004): points near each other on it are near each other in space.
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace plimsoll {
 
-/// Coordinates x bits that an index has room for.
+/// Maximum number of coordinates x bits of an index.
 constexpr int64_t kMostHilbertBits = 64;
 
-/// Where on the curve through [0, 2^bits)^n the point lies, from 0 to 2^(n x bits) - 1; n = point.size(), n x bits is
-/// at most kMostHilbertBits and bits at most 31. `point` is used up.
+/// Returns the position of the point on the curve through [0, 2^bits)^n, from 0 to 2^(n x bits) - 1. n is point.size();
+/// n x bits is at most kMostHilbertBits and bits at most 31. `point` is overwritten.
 inline uint64_t hilbert_index(std::span<uint32_t> point, int64_t bits) {
   const uint32_t top = uint32_t{1} << (bits - 1);
   // Undo the rotations and reflections of the sub-cubes, from the largest down.

@@ -14,7 +14,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Returns the sum of squared differences, or a part of it that is at least `enough`.
 double euclidean_distance(std::span<const float> a, std::span<const float> b, double enough) {
-  constexpr size_t kBlock = 256;  // looked at between comparisons
+  constexpr size_t kBlock = 256;  // values between two comparisons with `enough`
   double distance = 0;
   for (size_t begin = 0; begin < a.size() && distance < enough; begin += kBlock)
     for (size_t i = begin; i < std::min(begin + kBlock, a.size()); ++i) {
@@ -57,7 +57,7 @@ double warping_distance(std::span<const float> a, std::span<const float> b, int6
   check(channels > 0 && a.size() == b.size() && a.size() % static_cast<size_t>(channels) == 0,
         "series of different shapes have no warping distance");
   const int64_t length = std::ssize(a) / channels;
-  // Entry j + 1: the least sum of a path from the first pair to vector j of b and the vector of a that the row is for.
+  // Entry j + 1 is the least sum of a path from the first pair to vector j of b and the row's vector of a.
   std::vector<double> before(static_cast<size_t>(length) + 1, kInfinity), now(before);
   before[0] = 0;
   for (int64_t i = 0; i < length; ++i) {

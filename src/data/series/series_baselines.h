@@ -1,4 +1,4 @@
-// Baselines of a classifier of series: the accuracy that is reached without learning.
+// Declares baselines of a classifier of series: the accuracies that are reached without learning.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace plimsoll {
 
-/// A whole series as the baselines see it: all of its vectors in the order of time, also if a sample has only a part.
+/// A whole series for the baselines: all of its vectors in the order of time, also if a sample has only a part.
 struct LabeledSeries {
   std::span<const float> values;  ///< normalized, [length, channels]
   int64_t label = 0;
 };
 
-/// Upper limit of the arithmetic operations of the baselines by time warping: about ten seconds on one core.
+/// Upper bound of the arithmetic operations of the baselines by time warping: about ten seconds on one core.
 inline constexpr double kMaxWarpingOperations = 1e10;
 
 /// Returns the distance of two series of one length by dependent dynamic time warping (DTW_D of Shokoohi-Yekta and
@@ -27,9 +27,9 @@ inline constexpr double kMaxWarpingOperations = 1e10;
 double warping_distance(std::span<const float> a, std::span<const float> b, int64_t channels, int64_t band,
                         double enough = std::numeric_limits<double>::infinity());
 
-/// Returns the band for that many pairs of series: the whole length, as in the published results of DTW_D (Bagnall and
-/// others, 2018), if the operations are at most kMaxWarpingOperations; else a tenth of the length (Ratanamahatana and
-/// Keogh, 2004) if they are then; else -1.
+/// Returns the band for this number of pairs of series. It is the whole length, as in the published results of DTW_D
+/// (Bagnall and others, 2018), if the operations are at most kMaxWarpingOperations. Else it is a tenth of the length
+/// (Ratanamahatana and Keogh, 2004) if they are then; else -1.
 int64_t warping_band(int64_t pairs, int64_t length, int64_t channels);
 
 /// Returns the accuracies on `held_out` of classifiers that know only `train`, in this order: 1-nearest neighbor by

@@ -21,7 +21,7 @@ namespace {
   throw UserError(fmt::format("{}: {}", file, what), UserError::Kind::failure);
 }
 
-/// A whole number a series.
+/// Reads one whole number for each series.
 std::vector<int64_t> whole_numbers(const NpyArray& array, int64_t series, const std::string& name,
                                    const std::string& what) {
   if (is_floating(array.type))
@@ -86,7 +86,7 @@ TsFile from_arrays(const NpyArray& vectors, const std::string& name, const NpyAr
   return file;
 }
 
-/// The first of the names that the archive has.
+/// Returns the first of the names that the archive has.
 const char* named(const NpzFile& archive, std::initializer_list<const char*> names, const std::filesystem::path& file,
                   const char* what) {
   for (const char* name : names)

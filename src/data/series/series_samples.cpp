@@ -27,16 +27,16 @@ namespace {
 
 struct Series {
   std::vector<float> values;    // [length, channels]
-  std::vector<uint32_t> order;  // of its vectors; empty: by time
+  std::vector<uint32_t> order;  // order of its vectors; empty: by time
   int64_t label = 0;
 };
 
-// Memory of the series of a file, filled up to data.length.
+// Parameters of the upper bound of a file's series in memory, padded to data.length.
 constexpr int64_t kFilledUpFloor = GiB, kFilledUpFactor = 64;
 
 struct Statistics {
   double mean = 0, deviation = 1;
-  float least = 0, most = 0;  // after normalising
+  float least = 0, most = 0;  // after normalization
 };
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -56,7 +56,7 @@ class SeriesSamples final : public SampleSource {
       skipped_.push_back(what);
     };
     train_ = read(config.files, config_.labels, bad);
-    // Which series are trained on does not depend on evaluate_on.
+    // The choice of training series does not depend on evaluate_on.
     const auto all = static_cast<double>(train_.size());
     std::vector<Series> test, validation;
     if (config_.test_files.empty()) test = deal_out(config.test_fraction * all);
@@ -137,7 +137,7 @@ class SeriesSamples final : public SampleSource {
     std::vector<Series> all;
     if (!there.empty() && classes_.empty()) learn_classes(there);
     for (auto& [name, file] : there) {
-      keep_data_memory(-bytes_as_read(file));  // each series is freed when it is filled up
+      keep_data_memory(-bytes_as_read(file));  // each series is freed when it is padded
       const double bytes = require_room(file, name);
       keep_data_memory(bytes);
       const std::vector<int64_t> numbers = labels_of(file, name);
@@ -156,7 +156,7 @@ class SeriesSamples final : public SampleSource {
     return bytes;
   }
 
-  /// Returns the bytes of the file's series in memory. A series of one vector may be filled up to many: these bytes are
+  /// Returns the bytes of the file's series in memory. A series of one vector may be padded to many: these bytes are
   /// bounded by the file.
   double require_room(const TsFile& file, const std::string& name) const {
     std::error_code error;
@@ -183,8 +183,8 @@ class SeriesSamples final : public SampleSource {
                        turned ? "; or are these [series, channels, vectors]? Save array.swapaxes(1, 2) then" : ""));
   }
 
-  /// As the first file declares them. Where it does not: whole numbers below model.num_classes stand for themselves;
-  /// other labels in their order, numbers by size.
+  /// Sets the classes as the first file declares them. If it declares none, whole numbers below model.num_classes are
+  /// the classes; other labels are sorted, numbers by size.
   void learn_classes(const std::vector<std::pair<std::string, TsFile>>& files) {
     const auto number_of = [](const std::string& label) -> std::optional<int64_t> {
       int64_t number = 0;
@@ -213,7 +213,7 @@ class SeriesSamples final : public SampleSource {
                          shape_.classes, classes_.size()));
   }
 
-  /// The number of each of the file's classes.
+  /// Returns the index of each of the file's classes.
   std::vector<int64_t> labels_of(const TsFile& file, const std::string& name) {
     std::vector<int64_t> labels;
     for (const std::string& label : file.classes) {
@@ -240,8 +240,8 @@ class SeriesSamples final : public SampleSource {
     return true;
   }
 
-  /// Takes `count` series, evenly spaced, out of those that are trained on: files are often sorted by class. Takes at
-  /// least one of two if the count is above 0.
+  /// Removes `count` series, evenly spaced, from the training series: files are often sorted by class. Removes at least
+  /// one of two if the count is above 0.
   std::vector<Series> deal_out(double count) {
     const auto all = static_cast<double>(train_.size());
     if (count > 0 && count < 1 && all > 1) count = 1;
@@ -277,7 +277,7 @@ class SeriesSamples final : public SampleSource {
         for (size_t i = 0; i < series.values.size(); ++i) {
           float& value = series.values[i];
           const Statistics& s = statistics_[i % statistics_.size()];
-          // What is missing is the mean.
+          // Missing values become the mean.
           value = std::isnan(value) ? 0.0F : static_cast<float>((value - s.mean) / s.deviation);
         }
     for (const Series& series : train_)
@@ -288,7 +288,8 @@ class SeriesSamples final : public SampleSource {
       }
   }
 
-  /// Each coordinate in 2^bits steps between its extremes in what is trained on.
+  /// Returns the order of the vectors along the Hilbert curve. Each coordinate has 2^bits steps between its extremes in
+  /// the training series.
   std::vector<uint32_t> along_the_curve(const Series& series) const {
     std::vector<int64_t> axes = config_.hilbert_axes;
     if (axes.empty())
@@ -315,9 +316,9 @@ class SeriesSamples final : public SampleSource {
     return order;
   }
 
-  using Chosen = std::vector<bool>;  // of a series' vectors, by time
+  using Chosen = std::vector<bool>;  // a series' vectors, by time
 
-  /// Selection sampling (Knuth, volume 2, 3.4.2): any vectors_ of them are as likely as any others.
+  /// Chooses by selection sampling (Knuth, volume 2, 3.4.2): any vectors_ of them are as likely as any others.
   Chosen drawn(int64_t epoch, int64_t index) const {
     Chosen chosen(static_cast<size_t>(config_.length));
     SplitMix64 stream(
@@ -356,7 +357,7 @@ class SeriesSamples final : public SampleSource {
   bool skip_bad_;
   std::vector<std::string> classes_;
   std::vector<Series> train_, held_out_;
-  std::vector<Statistics> statistics_;  // a channel each
+  std::vector<Statistics> statistics_;  // one for each channel
   std::vector<std::string> skipped_;
 };
 

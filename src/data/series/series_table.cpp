@@ -24,7 +24,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Nothing: it is no number that a float32 can hold.
+/// Returns nothing for text that is no number within float32's range.
 std::optional<double> number_in(std::string_view text) {
   if (text.empty() || text == "?" || lower(std::string(text)) == "nan") return std::numeric_limits<double>::quiet_NaN();
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -81,7 +81,7 @@ class Reader {
 
   void add_line(const std::vector<std::string>& cells) {
     any_ = true;
-    // Of a line of another length it is not known to which series it belongs.
+    // A line of another length may belong to any series.
     if (cells.size() != names_.size())
       refuse(fmt::format("the line has {} cells, and the first line names {}", cells.size(), names_.size()));
     const std::string name = series_ ? cells[*series_] : "";
@@ -151,11 +151,11 @@ class Reader {
   TsFile result_;
   std::map<std::string, int64_t> class_index_;
   std::set<std::string> seen_;
-  // Of the series that is read.
+  // State of the series that is being read.
   bool open_ = false, any_ = false;
   std::string name_, label_text_, wrong_;
   std::vector<float> values_;
-  size_t bytes_ = 0;  // that the values of all series take
+  size_t bytes_ = 0;  // bytes of the values of all series
   int64_t first_line_ = 0;
   double last_time_ = 0;
 };

@@ -14,14 +14,14 @@
 namespace plimsoll {
 namespace {
 
-// In 16 bits a voxel, of which one value is "none".
+// Structures take 16 bits a voxel; one value means "none".
 constexpr size_t kMostStructures = std::numeric_limits<uint16_t>::max() - 1;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UserError(what, UserError::Kind::failure);
 }
 
-/// Whether the voxel nearest to a place is one of 0 to `last`.
+/// Returns true if the voxel nearest to position `at` is one of 0 to `last`.
 bool nearest_inside(double at, int64_t last) {
   return at > -0.5 && at < static_cast<double>(last) + 0.5;
 }
@@ -45,8 +45,8 @@ void check_labels(const NiftiVolume& labels, const std::filesystem::path& file) 
 }  // namespace
 
 struct LabelledVolume::Line {
-  std::vector<int64_t> lower, upper;  // neighbours
-  std::vector<float> part;            // of the upper one
+  std::vector<int64_t> lower, upper;  // the two neighboring voxels
+  std::vector<float> part;            // weight of the upper neighbor
   std::vector<int64_t> nearest;       // -1: outside
 };
 
@@ -77,7 +77,7 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
           structure_.push_back(found == structures.end() ? uint16_t{0} : static_cast<uint16_t>(found->second + 1));
         }
       });
-  // What is not background: above the least value.
+  // The foreground: voxels above the least value.
   least_ = std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < voxels; ++i) least_ = std::min(least_, image_.at(i));
   double count = 0, sum = 0, squares = 0;
@@ -106,7 +106,7 @@ LabelledVolume::Line LabelledVolume::line(size_t axis, double scale, int64_t siz
   const double step = scale / image_.spacing[axis];
   Line line;
   for (int64_t i = 0; i < size; ++i) {
-    // Of the pixel's middle, in voxels from the middle of the first.
+    // Position of the pixel's middle, in voxels relative to the middle of the first voxel.
     const double at = (static_cast<double>(i) + 0.5 - static_cast<double>(size) / 2) * step + voxels / 2 - 0.5;
     const double inside = std::clamp(at, 0.0, voxels - 1);
     const auto lower = static_cast<int64_t>(std::floor(inside));
@@ -207,7 +207,7 @@ void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const 
   });
 }
 
-// visit(pixel, structure from 1 on, or 0), row by row.
+// Calls visit(pixel, structure), row by row; structures count from 1, and 0 is none.
 template <typename Visit>
 void LabelledVolume::each_pixel(int64_t slice, int64_t size, const Visit& visit) const {
   const double scale = this->scale(size);

@@ -1,4 +1,4 @@
-// A volume and what each of its voxels belongs to, cut into square slices.
+// Declares a volume with a structure for each voxel, cut into square slices.
 #pragma once
 
 #include <cstdint>
@@ -12,51 +12,55 @@
 
 namespace plimsoll {
 
-/// A slice looked at from elsewhere: its middle moved by parts of the square's side, then turned by radians about the
-/// middle and made `scale` times as large.
+/// A transformation of a slice. The middle is moved by fractions of the square's side; the slice is then turned by
+/// radians about its middle and enlarged by `scale`.
 struct SliceView {
   double across = 0, down = 0;
   double turn = 0;
   double scale = 1;
 };
 
-/// May be read from any number of threads. Holds the image as its file has it and 2 bytes a voxel for the labels.
+/// A volume and its labels. Any number of threads may read it. Holds the image in its file's format, and 2 bytes a
+/// voxel for the labels.
 class LabelledVolume {
  public:
-  /// `structures`: a label's number and which structure it is, from 0 on. Slices lie across `axis` (0 to 2). Throws
-  /// UserError that names the files: one that cannot be read, labels that are no whole numbers or lie on another grid.
+  /// Reads both files. `structures`: each label's value and its structure, counted from 0. Slices are perpendicular to
+  /// `axis` (0 to 2). Throws UserError that names the files: one that cannot be read, or labels that are no whole
+  /// numbers or are on another grid.
   LabelledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
                  const std::unordered_map<int64_t, int64_t>& structures, int axis);
 
-  /// Memory of its voxels.
+  /// Returns the bytes of its voxels in memory.
   size_t bytes() const { return image_.bytes.size() + structure_.size() * sizeof structure_[0]; }
   int64_t slices() const { return image_.sizes[static_cast<size_t>(axis_)]; }
 
-  // A slice is enlarged or reduced to size x size pixels, its longer side (in millimetres) filling it, centred.
+  // A slice is enlarged or reduced to size x size pixels. Its longer side (in millimeters) fills the square, and it is
+  // centered.
 
-  /// Bilinear values of slices [slice - channels / 2, slice + channels / 2], at the ends the last one again, as size x
-  /// size x channels; voxels above the volume's least value have mean 0 and deviation 1.
+  /// Samples bilinear values of slices [slice - channels / 2, slice + channels / 2] as size x size x channels; beyond
+  /// the ends the last slice is repeated. Voxels above the volume's least value have mean 0 and deviation 1.
   void image(int64_t slice, int64_t channels, int64_t size, std::span<float> to) const;
-  /// 1 where the nearest voxel belongs to the structure.
+  /// Sets 1 for pixels whose nearest voxel belongs to the structure, else 0.
   void mask(int64_t slice, int64_t structure, int64_t size, std::span<uint8_t> to) const;
-  /// The same two of a slice as `view` shows it; outside of the volume is what is least, and no structure.
+  /// Does the same for a slice seen through `view`. Outside of the volume are the least value and no structure.
   void image(int64_t slice, int64_t channels, int64_t size, const SliceView& view, std::span<float> to) const;
   void mask(int64_t slice, int64_t structure, int64_t size, const SliceView& view, std::span<uint8_t> to) const;
-  /// Pixels of such masks of all `structures`.
+  /// Returns the number of pixels of such masks for all `structures`.
   std::vector<int64_t> pixels_of_each(int64_t slice, int64_t structures, int64_t size) const;
 
  private:
-  struct Line;  // pixels of an output row or column, and where they lie
+  struct Line;  // pixels of an output row or column, and their positions
   Line line(size_t axis, double scale, int64_t size) const;
-  double scale(int64_t size) const;  // millimetres of a pixel
-  /// visit(pixel, column, row) in voxels from the middle of the first, which may lie outside.
+  double scale(int64_t size) const;  // millimeters of a pixel
+  /// Calls visit(pixel, column, row) with positions in voxels relative to the middle of the first voxel. Positions may
+  /// be outside.
   template <typename Visit>
   void each_place(int64_t size, const SliceView& view, const Visit& visit) const;
   template <typename Visit>
   void each_pixel(int64_t slice, int64_t size, const Visit& visit) const;
 
   NiftiVolume image_;
-  std::vector<uint16_t> structure_;  // of each voxel, from 1 on; 0: none that is asked for
+  std::vector<uint16_t> structure_;  // structure of each voxel, counted from 1; 0: no requested structure
   int axis_;
   size_t columns_, rows_;  // the axes of a slice
   double least_ = 0, mean_ = 0, deviation_ = 1;

@@ -7,15 +7,16 @@
 namespace plimsoll {
 namespace {
 
-/// Thresholds that a mean mask is cut at: 0.05, 0.10, ..., 0.95.
+/// Number of thresholds at which a mean mask is cut: 0.05, 0.10, ..., 0.95.
 constexpr int kThresholds = 19;
 
 constexpr int kLevels = 33;
 constexpr float kDarkest = -2, kStep = 4.0F / (kLevels - 1);
 
-/// The Dice of a mask and all that is brighter than each threshold, and then of all that is not.
+/// Returns the Dice of a mask with all pixels brighter than each threshold, then with all pixels that are not.
 std::array<double, 2 * kLevels> dices_of(const std::vector<float>& brightness, const std::vector<uint8_t>& mask) {
-  std::array<int64_t, kLevels + 1> inside = {}, all = {};  // how many thresholds a pixel is above
+  std::array<int64_t, kLevels + 1> inside = {}, all = {};  // pixels, indexed by the number of thresholds that a pixel
+                                                           // is above
   for (size_t i = 0; i < mask.size(); ++i) {
     const float above = std::clamp((brightness[i] - kDarkest) / kStep, -1.0F, static_cast<float>(kLevels - 1));
     const auto level = static_cast<size_t>(std::floor(above) + 1);
@@ -55,7 +56,7 @@ double mean_mask_dice(int64_t pixels, const Masks& trained, const Masks& evaluat
     const std::vector<uint8_t> mask = trained.mask(m);
     for (size_t i = 0; i < mask.size(); ++i) count[i] += mask[i];
   }
-  // The thresholds that each pixel of the mean is above.
+  // The number of thresholds that each pixel of the mean is above.
   std::vector<uint8_t> level(count.size());
   std::array<int64_t, kThresholds + 1> area = {};
   for (size_t i = 0; i < count.size(); ++i) {

@@ -20,7 +20,7 @@ std::string with_name(std::string text, const std::string& name) {
 SlicePrompt make_slice_prompt(const std::string& prompt, const std::string& answer, const std::string& name,
                               int64_t length, const Tokenizer& tokenizer) {
   const std::string question = with_name(prompt, name), reply = with_name(answer, name);
-  // Apart, so that the answer begins with a token of its own.
+  // Encoded separately, so that the answer begins with its own token.
   std::vector<int32_t> tokens = tokenizer.encode(question);
   const auto asked = std::ssize(tokens);
   const std::vector<int32_t> replied = tokenizer.encode(reply);

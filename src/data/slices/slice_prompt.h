@@ -1,4 +1,4 @@
-// What a language model reads to be asked for a structure's mask.
+// Declares the tokens by which a language model is prompted for a structure's mask.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct SlicePrompt {
   std::vector<float> read_at;
 };
 
-/// Prompt and answer with `name` for {}, as slice_samples (data/slices/slice_samples.h) says. Throws UserError where
-/// they have more than `length` tokens.
+/// Returns prompt and answer with `name` for {}, as slice_samples (data/slices/slice_samples.h) describes. Throws
+/// UserError if they have more than `length` tokens.
 SlicePrompt make_slice_prompt(const std::string& prompt, const std::string& answer, const std::string& name,
                               int64_t length, const Tokenizer& tokenizer);
 

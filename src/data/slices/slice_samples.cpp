@@ -159,7 +159,7 @@ class SliceSamples final : public SampleSource {
       throw UserError(
           "held-out slices and the gaps beside them leave none to train on; lower data.validation_fraction, "
           "data.test_fraction, data.validation_block or data.validation_gap");
-    // An evaluation of the first few sees all of the volumes.
+    // An evaluation of only the first few samples covers all volumes.
     std::ranges::sort(held_out_, {}, [](const Sample& sample) {
       return mix64(mix64(mix64(static_cast<uint64_t>(sample.volume)) + static_cast<uint64_t>(sample.slice)) +
                    static_cast<uint64_t>(sample.structure));
@@ -201,7 +201,7 @@ class SliceSamples final : public SampleSource {
   SliceShape shape_;
   double augment_;
   uint64_t seed_;
-  std::vector<SlicePrompt> prompts_;  // of each structure
+  std::vector<SlicePrompt> prompts_;  // one for each structure
   std::vector<LabelledVolume> volumes_;
   std::vector<Sample> train_, held_out_;
   std::vector<std::string> skipped_;

@@ -19,7 +19,7 @@ std::vector<SliceUse> split_slices(int64_t count, const SliceParts& parts) {
       const int64_t begin =
           std::clamp<int64_t>(static_cast<int64_t>(std::floor(middle - static_cast<double>(parts.block) / 2)), 0,
                               std::max<int64_t>(0, count - parts.block));
-      // As many tests among the first i blocks as their share says, rounded down.
+      // The first i blocks have as many test blocks as the test share, rounded down.
       const bool test = (i + 1) * tests / blocks > i * tests / blocks;
       act(begin, std::min(count, begin + parts.block), test ? SliceUse::test : SliceUse::validation);
     }

@@ -1,4 +1,4 @@
-// Makes the error for a file of a series or of its stimuli that cannot be used.
+// Makes the error for an unusable file of a series or of its stimuli.
 #pragma once
 
 #include <fmt/format.h>

@@ -16,7 +16,8 @@ float* row(FmriSeries& series, int64_t volume) {
   return series.values.data() + volume * series.voxels;
 }
 
-// Of a mean square: below that share is what single precision leaves of a number that does not vary (2^-24 of it).
+// Share of a mean square up to which a variance is rounding error: single precision changes a constant by at most 2^-24
+// of it.
 constexpr double kRounding = 1e-12;
 
 }  // namespace
@@ -50,7 +51,7 @@ void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vec
         before[i] += value * value;
         after[i] += left * left;
       }
-    // What rounding leaves of a constant or of a line is no signal, and is another number in every run.
+    // The rounding error of a constant or of a line is no signal, and differs in every run.
     for (int64_t v : volumes)
       for (size_t i = 0; i < voxels; ++i)
         if (after[i] <= kRounding * before[i]) row(series, v)[i] = 0;
@@ -71,7 +72,7 @@ void standardise(FmriSeries& series, const Volumes& over) {
     }
   for (int64_t v = 0; v < series.volumes; ++v)
     for (size_t i = 0; i < voxels; ++i) {
-      // What rounding leaves of a constant is no signal.
+      // The rounding error of a constant is no signal.
       const bool constant = variance[i] <= kRounding * mean[i] * mean[i];
       float& value = row(series, v)[i];
       value = constant ? 0 : static_cast<float>((static_cast<double>(value) - mean[i]) / std::sqrt(variance[i]));
@@ -102,7 +103,7 @@ double VoxelCorrelation::mean() const {
 double label_mean_correlation(const FmriSeries& series, const std::vector<int64_t>& label, const Volumes& train,
                               const Volumes& held_out) {
   const auto voxels = static_cast<size_t>(series.voxels);
-  std::map<int64_t, std::pair<int64_t, std::vector<double>>> means;  // how many, and their sum
+  std::map<int64_t, std::pair<int64_t, std::vector<double>>> means;  // number of volumes, and their sum
   for (int64_t v : train) {
     auto& [count, sum] = means.try_emplace(label[static_cast<size_t>(v)], 0, voxels).first->second;
     ++count;

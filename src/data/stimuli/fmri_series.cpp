@@ -28,8 +28,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // of a line
-constexpr int64_t kMostVoxels = int64_t{1} << 26;     // of a volume: 406 x 406 x 406
+constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // cells of a line
+constexpr int64_t kMostVoxels = int64_t{1} << 26;     // voxels of a volume: 406 x 406 x 406
 
 std::vector<std::string_view> cells_of(std::string_view line) {
   constexpr std::string_view blanks = " \t\r";
@@ -39,7 +39,7 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   while (true) {
     const size_t end = line.find_first_of(separators);
     const std::string_view cell = trimmed(line.substr(0, end));
-    if (!cell.empty() || commas || semicolons) cells.push_back(cell);  // blanks may be several
+    if (!cell.empty() || commas || semicolons) cells.push_back(cell);  // several blanks are one separator
     if (end == line.npos) return cells;
     line.remove_prefix(end + 1);
   }
@@ -68,7 +68,7 @@ FmriSeries read_table(const std::filesystem::path& path) {
     const std::vector<std::string_view> cells = cells_of(line);
     if (cells.empty()) continue;
     const auto is_number = [](std::string_view cell) { return number_of(cell).has_value(); };
-    if (number == 1 && std::ranges::none_of(cells, is_number)) {  // names
+    if (number == 1 && std::ranges::none_of(cells, is_number)) {  // a line of names
       series.voxels = std::ssize(cells);
       continue;
     }
@@ -91,7 +91,7 @@ FmriSeries read_table(const std::filesystem::path& path) {
   return series;
 }
 
-/// The voxels of the mask in `path` that are not 0; it lies where the series does.
+/// Returns the voxels of the mask in `path` that are not 0. The mask has the series' grid.
 std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::filesystem::path& of,
                                 const NiftiVolume& layout) {
   std::vector<uint32_t> chosen;
@@ -110,7 +110,7 @@ std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::fi
   return chosen;
 }
 
-/// Leaves out the voxels that are the same in every volume.
+/// Removes the voxels that are the same in every volume.
 void keep_what_varies(FmriSeries& series, const std::filesystem::path& path) {
   // Outside of the head nothing varies. Some programs write "not a number" there, which is unequal to itself.
   const auto differ = [](float a, float b) { return a != b && !(std::isnan(a) && std::isnan(b)); };
@@ -127,8 +127,8 @@ void keep_what_varies(FmriSeries& series, const std::filesystem::path& path) {
   series.voxels = kept;
 }
 
-/// [X, Y, Z, volumes] as nibabel has a scan: where in C order each voxel's numbers begin, voxels in NIfTI's order (x
-/// the fastest), in volumes.
+/// Returns the position of each voxel's values in a scan [X, Y, Z, volumes] in nibabel's C order, in units of volumes.
+/// Voxels are in NIfTI's order (x the fastest).
 std::vector<int64_t> places_of(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> places;
   for (int64_t z = 0; z < sizes[2]; ++z)
@@ -195,7 +195,7 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
     throw bad_file(path, fmt::format("a volume of it has {} voxels; at most {} are read",
                                      scan.layout().sizes_in_words(), kMostVoxels));
   const bool masked = !mask.empty();
-  std::vector<uint32_t> chosen;  // kMostVoxels fit
+  std::vector<uint32_t> chosen;  // has room for kMostVoxels
   if (masked) chosen = chosen_by(mask, path, scan.layout());
   FmriSeries series;
   series.repetition_time = scan.repetition_time();
@@ -210,7 +210,7 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
                                      masked ? "set a smaller data.fmri_mask" : "set data.fmri_mask"));
   require_data_memory(path.string(), fmt::format("announces {} volumes of {} voxels", scan.volumes(), series.voxels),
                       bytes);
-  // Addresses of all values; memory grows with the volumes that are really there.
+  // Reserves addresses for all values; memory grows with the volumes that are really there.
   series.values.reserve(static_cast<size_t>(bytes) / sizeof(float));
   std::vector<float> volume(masked ? static_cast<size_t>(scan.layout().voxels()) : 0);
   for (int64_t v = 0; v < scan.volumes(); ++v) {

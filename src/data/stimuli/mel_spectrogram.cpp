@@ -16,7 +16,7 @@ constexpr size_t kShortestTransform = 512;
 constexpr double kHighest = kMelSampleRate / 2.0;
 constexpr double kFloor = 1e-8;
 
-// Slaney's scale: even below 1 kHz, logarithmic above.
+// Converts by Slaney's scale: linear below 1 kHz, logarithmic above.
 constexpr double kHertzPerMel = 200.0 / 3, kBend = 1000;
 const double kLogStep = std::log(6.4) / 27;
 
@@ -28,7 +28,7 @@ double hertz_of(double mel) {
   return mel < bend ? mel * kHertzPerMel : kBend * std::exp((mel - bend) * kLogStep);
 }
 
-/// In place; the size is a power of two (Cooley and Tukey 1965).
+/// Transforms in place; the size is a power of two (Cooley and Tukey 1965).
 void transform(std::vector<std::complex<double>>& values) {
   const size_t size = values.size();
   for (size_t i = 1, reversed = 0; i < size; ++i) {
@@ -54,7 +54,7 @@ class Bands {
  public:
   explicit Bands(int64_t count) {
     const double step = mel_of(kHighest) / static_cast<double>(count + 1);
-    // The lowest bands are the narrowest: a bin lies within each of their slopes.
+    // The lowest bands are the narrowest; each of their slopes has at least one bin.
     size_ = kShortestTransform;
     while (kMelSampleRate / static_cast<double>(size_) > hertz_of(step)) size_ *= 2;
     for (int64_t i = 0; i < count + 2; ++i) edges_.push_back(hertz_of(step * static_cast<double>(i)));

@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int kPenalties = 13;
-constexpr int64_t kParts = 5;  // of a single run
+constexpr int64_t kParts = 5;  // parts of a single run
 
 double penalty_of(int number) {
   return std::pow(10.0, -2 + 0.5 * number);
@@ -24,7 +24,7 @@ double dot(const float* a, const float* b, int64_t width) {
   double total = 0;
   for (int64_t begin = 0; begin < width; begin += kBlock) {
     const int64_t end = std::min(begin + kBlock, width);
-    float sums[kSums] = {};  // apart, so that they can be added at the same time
+    float sums[kSums] = {};  // separate sums, so that they can be added at the same time
     int64_t i = begin;
     for (; i + kSums <= end; i += kSums)
       for (int64_t k = 0; k < kSums; ++k) sums[k] += a[i + k] * b[i + k];
@@ -34,12 +34,12 @@ double dot(const float* a, const float* b, int64_t width) {
   return total;
 }
 
-/// to += factor * from
+/// Computes to += factor * from.
 void add_row(std::span<double> to, double factor, const double* from) {
   for (size_t i = 0; i < to.size(); ++i) to[i] += factor * from[i];
 }
 
-/// Returns the inputs side by side, each with mean 0 and a sum of variances of 1 over the fitted samples.
+/// Returns the concatenated inputs, each with mean 0 and a sum of variances of 1 over the fitted samples.
 std::vector<float> scaled_table(const RidgeSamples& samples, int64_t width) {
   const int64_t rows = samples.fitted + samples.predicted;
   std::vector<float> table(static_cast<size_t>(rows * width));
@@ -99,7 +99,7 @@ struct Moments {
     add_row(zz, -1, other.zz.data());
     add_row(zy, -1, other.zy.data());
   }
-  /// The sums of products become those of the deviations from the means; z and y become the means.
+  /// Converts the sums of products to those of the deviations from the means; z and y become the means.
   void center() {
     for (double& each : z) each /= count;
     for (double& each : y) each /= count;
@@ -111,7 +111,7 @@ struct Moments {
   }
 };
 
-/// Coordinates and measured values of all samples, as the regression needs them.
+/// Coordinates and measured values of all samples, as inputs of the regression.
 class Regression {
  public:
   Regression(const RidgeSamples& samples, std::vector<double> coordinates, int64_t rank)
@@ -211,10 +211,10 @@ std::optional<std::vector<double>> ridge_coordinates(const std::vector<float>& t
                                                      int64_t max_rank) {
   const int64_t rows = width > 0 ? std::ssize(table) / width : 0;
   const auto row_of = [&](int64_t row) { return table.data() + row * width; };
-  // What is left of each fitted row's square behind the pivots so far.
+  // Each fitted row's square less its part in the pivots so far.
   std::vector<double> left;
   for (int64_t row = 0; row < fitted; ++row) left.push_back(dot(row_of(row), row_of(row), width));
-  const double least = fitted > 0 ? 1e-6 * *std::ranges::max_element(left) : 0;  // float32's rounding is below
+  const double least = fitted > 0 ? 1e-6 * *std::ranges::max_element(left) : 0;  // above float32's rounding error
   std::vector<std::vector<double>> columns;
   for (;;) {
     const auto largest = fitted > 0 ? std::ranges::max_element(left) : left.end();

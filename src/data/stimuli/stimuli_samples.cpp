@@ -23,7 +23,7 @@ constexpr float kBlack = -1;
 
 using Progress = std::function<void(const std::string&, double)>;
 
-/// A field of float32, `value` everywhere.
+/// Returns a field of float32 with `value` in all elements.
 BatchField field(const char* name, std::vector<int64_t> sizes, float value) {
   int64_t count = 1;
   for (int64_t size : sizes) count *= size;
@@ -146,7 +146,7 @@ class StimuliSamples final : public SampleSource {
       throw UserError(fmt::format("data.texts: {} has {} lines, and {} {} volumes; it has a line for each",
                                   config_.texts.string(), labels_.label.size(), config_.fmri.string(),
                                   series_.volumes));
-    if (config_.text_embeddings.empty()) return;  // words are data.text_features
+    if (config_.text_embeddings.empty()) return;  // words are from data.text_features
     vectors_ = read_label_vectors(config_.text_embeddings, labels_.names);
     keep_data_memory(sizeof(float) * static_cast<double>(vectors_.size()) *
                      static_cast<double>(vectors_.front().size()));
@@ -157,7 +157,7 @@ class StimuliSamples final : public SampleSource {
           config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features, vectors_.front().size()));
   }
 
-  // The last runs are of the test, those before them of validation.
+  // The last runs are the test part; the runs before them are the validation part.
   void choose_volumes(const DataConfig& config) {
     auto runs = std::ssize(labels_.runs);
     const bool one = runs == 1;
@@ -188,7 +188,7 @@ class StimuliSamples final : public SampleSource {
         skipped_.push_back(what);
         usable_[at] = 0;
       }
-      if (!usable_[at] || v - begin_[at] < config_.delay) continue;  // what it responds to was before the run
+      if (!usable_[at] || v - begin_[at] < config_.delay) continue;  // the stimuli of its response were before the run
       const bool test = labels_.run[at] >= runs - tests;
       if (labels_.run[at] < runs - held)
         train_.push_back(v);
@@ -202,8 +202,8 @@ class StimuliSamples final : public SampleSource {
                       config_.fmri.string(), series_.volumes, config_.delay));
   }
 
-  // Of a single run the ends become runs of their own: nothing of what is before is seen from there. Returns how many
-  // runs there are then.
+  // Makes runs of the ends of a single run, so that their samples see nothing of the volumes before. Returns the number
+  // of runs then.
   int64_t cut_the_end_off(const DataConfig& config) {
     const auto cut = [&](double share, int64_t run) {
       const auto begin = std::lround(static_cast<double>(series_.volumes) * (1 - share));
@@ -250,7 +250,7 @@ class StimuliSamples final : public SampleSource {
     skipped_.insert(skipped_.end(), media_.skipped().begin(), media_.skipped().end());
   }
 
-  /// Where in the series part (0 <= part < 1) of the window of `volume` lies; -1: before its run.
+  /// Returns the time, in volumes of the series, of part (0 <= part < 1) of the window of `volume`; -1: before its run.
   double time_in_window(int64_t volume, double part) const {
     const auto length = static_cast<double>(shape_.text_tokens);
     const double at = static_cast<double>(volume - config_.delay + 1) - length + part * length;  // in volumes
@@ -283,7 +283,7 @@ class StimuliSamples final : public SampleSource {
       }
       const auto picture = at < 0 ? std::span<const std::byte>() : media_.frame(at);
       if (picture.empty()) continue;
-      float* planes = frames + i * 3 * pixels;  // colours apart, from -1 to 1
+      float* planes = frames + i * 3 * pixels;  // separate planes for the colors, from -1 to 1
       for (int64_t p = 0; p < pixels; ++p)
         for (int64_t colour = 0; colour < 3; ++colour)
           planes[colour * pixels + p] =
@@ -291,7 +291,7 @@ class StimuliSamples final : public SampleSource {
     }
   }
 
-  /// Bytes are colours from 0 to 255, other numbers stand for themselves.
+  /// Copies a picture: bytes are colors from 0 to 255 and are scaled, other numbers are copied.
   void fill_picture(int64_t row, float* planes) const {
     const int64_t pixels = shape_.video_size * shape_.video_size;
     for (int64_t i = 0; row >= 0 && i < pixels * 3; ++i) {
@@ -319,12 +319,12 @@ class StimuliSamples final : public SampleSource {
   StimuliShape shape_;
   FmriSeries series_;
   StimulusLabels labels_;
-  std::vector<std::vector<float>> vectors_;     // of each label
-  StimulusFeatures words_, sounds_, pictures_;  // computed already
-  std::vector<char> usable_;                    // of each volume
-  Volumes begin_;                               // the first volume of each one's run
+  std::vector<std::vector<float>> vectors_;     // one for each label
+  StimulusFeatures words_, sounds_, pictures_;  // read from files of computed features
+  std::vector<char> usable_;                    // for each volume
+  Volumes begin_;                               // for each volume, the first volume of its run
   Volumes train_, held_out_;
-  double seconds_ = 0;  // from volume to volume
+  double seconds_ = 0;  // seconds from volume to volume
   StimulusMedia media_;
   std::vector<std::string> skipped_;
 };

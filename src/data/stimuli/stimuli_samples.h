@@ -1,11 +1,11 @@
-// Samples of `data.type: stimuli`: a volume of an fMRI series, and what was shown in the time before it.
+// Declares the samples of `data.type: stimuli`: a volume of an fMRI series, and the stimuli in the time before it.
 //
 //     volume    0   1   2   3   4   5   6   7          of a run; delay 2, text_tokens 3
 //     shown     a   a   b   b   b   c   c   c
 //               -   -   the sample of volume 4 reads the words, pictures and sound of volumes 0, 1, 2
 //     measured                  x   and its voxels
 //
-// What lies before a run's first volume is nothing: words of zeros, black, silence.
+// Before a run's first volume, words are zeros, pictures are black and sound is silent.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@
 
 namespace plimsoll {
 
-/// What a sample consists of, as the model has it.
+/// The shape of a sample as the model's inputs.
 struct StimuliShape {
   int64_t voxels = 0;
   int64_t video_frames = 0, video_size = 0;    ///< over the window: "frames" [frames, 3, size, size], -1 black to 1
   int64_t audio_frames = 0, audio_mels = 0;    ///< over the window: "mel" [frames, mels], as log_mel() gives them
-  int64_t text_tokens = 0, text_features = 0;  ///< the window's volumes, a vector each: "words" [tokens, features]
+  int64_t text_tokens = 0, text_features = 0;  ///< vectors of the window's volumes: "words" [tokens, features]
 };
 
-/// Reads the series and decodes the media. Whole runs are held out, the last ones, as many as come nearest to
-/// config.test_fraction, and before them to config.validation_fraction, each at least one where it is above 0; of a
-/// single run the end. Split::validation is the part that config.evaluate_on names. Voxels are standardised by the
-/// volumes that are trained on. `progress` is told what takes long. Throws UserError for files that cannot be read, do
-/// not go together or are not what `shape` asks for.
+/// Reads the series and decodes the media. Whole runs are held out, from the end: the last ones for the test, and those
+/// before them for validation. Their numbers come nearest to config.test_fraction and config.validation_fraction; each
+/// is at least one if its fraction is above 0. If there is only one run, its end is held out. Split::validation is the
+/// part that config.evaluate_on names. Voxels are standardized by the training volumes. `progress` is called during
+/// long work. Throws UserError for files that cannot be read, do not fit together or do not have the sizes of `shape`.
 ///
-/// Baselines of "correlation" on the part held out: the training mean, which is 0; the mean of the volumes trained on
-/// that have the same label; ridge_prediction() from the inputs that the model predicts voxels from, which are a
-/// sample's words, frames and mel frames, fitted to the volumes trained on. Neither the model nor the regression gets
-/// other volumes' voxels as inputs.
+/// Baselines of "correlation" on the held-out part are: the training mean, which is 0; the mean of the training volumes
+/// with the same label; and ridge_prediction(), fitted to the training volumes. Its inputs are those from which the
+/// model predicts voxels: a sample's words, frames and mel frames. Neither the model nor the regression gets other
+/// volumes' voxels as inputs.
 std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
                                               const std::function<void(const std::string&, double)>& progress);
 

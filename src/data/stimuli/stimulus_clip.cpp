@@ -20,7 +20,8 @@ namespace plimsoll {
 namespace {
 
 constexpr const char *kFrames = "frames", *kMel = "mel", *kSeconds = "plimsoll.seconds";
-// content_hash of mel and of frames, last: a header's checksums stand before pictures that are still to be decoded.
+// content_hash of mel and of frames; the last tensor, because a header's checksums come before pictures that are still
+// to be decoded.
 constexpr const char* kHashes = "hashes";
 constexpr int64_t kMostGridPlaces = int64_t{1} << 24;
 constexpr int64_t kPicturesAtATime = 256;
@@ -28,7 +29,7 @@ constexpr int64_t kPicturesAtATime = 256;
 // Raised whenever the same file gets other pictures or sound for a reason that no number of the grid shows.
 constexpr int kCacheFormat = 2;
 
-/// Whole places of the grid within the file, at least one.
+/// Returns the number of whole steps of the grid within the file, at least one.
 int64_t places(double seconds, double step) {
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(seconds / step, static_cast<double>(kMostGridPlaces))));
 }
@@ -59,7 +60,7 @@ void decode(const std::filesystem::path& file, const ClipGrid& grid, const std::
                             {kHashes, DType::int64, {2}}},
                            {{kSeconds, fmt::format("{}", info.seconds)}});
   progress(0);
-  const double step = std::min(grid.seconds_per_frame, info.seconds);  // a short file has its middle looked at
+  const double step = std::min(grid.seconds_per_frame, info.seconds);  // a short file is sampled at its middle
   if (info.audio)
     require_data_memory(file.string(), fmt::format("has {:.0f} seconds of sound", info.seconds),
                         info.seconds * kMelSampleRate * sizeof(float));
@@ -82,15 +83,15 @@ void decode(const std::filesystem::path& file, const ClipGrid& grid, const std::
   writer.commit();
 }
 
-// Whether the file holds what decode() wrote for that grid. The header has a checksum of its own, and sizes are
-// compared all the same: a file that somebody else made may carry none.
+// Returns true if the file holds the result of decode() for this grid. The header has its own checksum, and sizes are
+// compared as well: a file from another program may have no checksum.
 bool whole(const SafetensorsFile& file, const ClipGrid& grid) {
   const auto has = [&](const char* name, DType dtype, const std::vector<int64_t>& sizes) {
     const auto found = file.tensors().find(name);
     if (found == file.tensors().end() || found->second.dtype != dtype) return false;
     const std::vector<int64_t>& stored = found->second.sizes;
     if (stored.size() != sizes.size() || stored[0] < 1) return false;
-    return std::equal(stored.begin() + 1, stored.end(), sizes.begin() + 1);  // places in time are the file's own
+    return std::equal(stored.begin() + 1, stored.end(), sizes.begin() + 1);  // the number of times is the file's own
   };
   if (!has(kMel, DType::float32, {0, grid.bands}) || !has(kFrames, DType::uint8, {0, grid.side, grid.side, 3}) ||
       !has(kHashes, DType::int64, {2}))
@@ -124,7 +125,7 @@ StimulusClip::StimulusClip(const std::filesystem::path& file, const ClipGrid& gr
                     UserError::Kind::failure);
 }
 
-// The spans are read by the caller: a file that was cut short is found out at the call after.
+// The caller reads the spans: a truncated file is detected at the call after.
 std::span<const std::byte> StimulusClip::frame(double seconds) const {
   file_->require_whole();
   const StoredTensor& frames = file_->tensors().at(kFrames);

@@ -1,4 +1,4 @@
-// Pictures and sound of one media file, at the places in time where samples look, decoded once.
+// Declares pictures and sound of one media file, decoded once at the times that samples use.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,35 @@
 
 namespace plimsoll {
 
-/// The grid in time, and what is kept at each of its places.
+/// The grid in time, and the sizes of the data at each of its steps.
 struct ClipGrid {
-  double seconds_per_frame = 1;  ///< of pictures
-  int64_t side = 0;              ///< height and width of a picture
-  double seconds_per_mel = 1;    ///< of the spectrogram
+  double seconds_per_frame = 1;  ///< time between pictures
+  int64_t side = 0;              ///< height and width of a picture, in pixels
+  double seconds_per_mel = 1;    ///< time between columns of the spectrogram
   int64_t bands = 0;
 };
 
-/// A file is decoded where no earlier job has: its pictures and spectrogram lie in `cache_dir` (made when it is
-/// missing) under a name made of the file's path, size and time of change and of the grid, and are mapped from there.
-/// May be read from any number of threads.
+/// The decoded pictures and spectrogram of a file. They are stored in `cache_dir` (made if it is missing) and mapped
+/// from there; a file is decoded only if no earlier job has done so. The name in the cache is made of the file's path,
+/// size and time of change and of the grid. Any number of threads may read it.
 class StimulusClip {
  public:
-  /// `progress` gets the fraction decoded; not called where there is nothing to do. Throws UserError (failure) that
-  /// names the file; checks what is kept against its checksums, which reads it once.
+  /// `progress` receives the decoded fraction; it is not called if nothing is to be decoded. Throws UserError (failure)
+  /// that names the file. Verifies the checksums of a cached file, which reads it once.
   StimulusClip(const std::filesystem::path& file, const ClipGrid& grid, const std::filesystem::path& cache_dir,
                const std::function<void(double fraction)>& progress);
 
-  double seconds() const { return seconds_; }  ///< length of the file
+  double seconds() const { return seconds_; }  ///< length of the file, in seconds
 
-  /// The picture shown at that time, uint8 [side, side, 3]; `seconds` is at least 0, after the end it is the last one.
+  /// Returns the picture at a time, uint8 [side, side, 3]; `seconds` is at least 0, and after the end the last picture
+  /// is returned.
   std::span<const std::byte> frame(double seconds) const;
 
-  /// The spectrogram at that time, float32 [bands], aligned to nothing.
+  /// Returns the spectrogram at a time, float32 [bands], not aligned.
   std::span<const std::byte> mel(double seconds) const;
 
  private:
-  std::optional<SafetensorsFile> file_;  // always there
+  std::optional<SafetensorsFile> file_;  // never empty
   ClipGrid grid_;
   double seconds_ = 0;
 };

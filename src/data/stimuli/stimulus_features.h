@@ -1,4 +1,4 @@
-// What was seen, heard or read while an fMRI series was recorded, as numbers that somebody has computed already.
+// Declares features of the stimuli of an fMRI series (pictures, sound or text) that were computed before, as arrays.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace plimsoll {
 
-/// Rows evenly over a series, so many a volume. May be read from any number of threads.
+/// Rows of features, evenly spaced over a series, the same number for each volume. Any number of threads may read it.
 class StimulusFeatures {
  public:
-  StimulusFeatures() = default;  ///< none
+  StimulusFeatures() = default;  ///< no features
 
-  /// A .npy file of [n x volumes, row...]: n rows for each volume, each of the sizes `row`. `key`
+  /// Reads a .npy file of [n x volumes, row...]: n rows for each volume, each of the sizes `row`. `key`
   /// ("data.text_features") is named in messages. Throws UserError that names the file: unreadable, of other sizes,
   /// numbers that are not finite.
   StimulusFeatures(const std::filesystem::path& file, const std::string& key, const std::vector<int64_t>& row,
@@ -24,9 +24,9 @@ class StimulusFeatures {
   bool given() const { return rows_ > 0; }
   bool bytes() const { return array_.type == NpyType::uint8; }
 
-  /// The row at `volumes` volumes after the beginning of the series; -1: there is none.
+  /// Returns the row at `volumes` volumes after the beginning of the series; -1: there is none.
   int64_t row_at(double volumes) const;
-  /// Number `i` of a row, in C order.
+  /// Returns number `i` of a row, in C order.
   float number(int64_t row, int64_t i) const { return static_cast<float>(array_.at(row * width_ + i)); }
 
  private:

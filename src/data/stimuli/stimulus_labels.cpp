@@ -29,7 +29,7 @@ StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
   std::map<std::string, int64_t> index;
   std::set<std::string> runs;
   std::string line, label, run, more;
-  size_t words = 0;  // of a line
+  size_t words = 0;  // words of a line
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     std::istringstream parts(line);
     label.clear(), run.clear(), more.clear();

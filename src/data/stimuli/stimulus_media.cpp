@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-/// The clip of each label in the folder; empty: it has none.
+/// Finds the clip of each label in the folder; empty: it has none.
 std::vector<std::filesystem::path> clips_in(const std::filesystem::path& folder, const StimulusLabels& labels) {
   std::vector<std::filesystem::path> clips(labels.names.size());
   std::error_code error;

@@ -1,4 +1,4 @@
-// The film of a series, or a clip for each label: what was seen and heard at a time.
+// Declares the media of a series, a film or a clip for each label: the picture and sound at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,21 @@
 
 namespace plimsoll {
 
-/// May be read from any number of threads.
+/// The media of a series. Any number of threads may read it.
 class StimulusMedia {
  public:
-  StimulusMedia() = default;  ///< nothing to be seen or heard
+  StimulusMedia() = default;  ///< black and silent
 
-  /// `videos`: a film, which begins with the series and lasts as long; or a folder of clips that have the labels' names
-  /// ("face.mp4"). A clip begins where its label does and is repeated as long as the label stays; a label without one
-  /// is black and silent. With `skip_bad` a clip that cannot be read is like none, and said in skipped(). Throws
+  /// Reads `videos`: a film, which begins with the series and has the same length; or a folder of clips with the
+  /// labels' names ("face.mp4"). A clip begins with its label and repeats as long as the label stays; a label without a
+  /// clip is black and silent. With `skip_bad` an unreadable clip counts as missing, and skipped() names it. Throws
   /// UserError that names the file: a film shorter than the series, two clips for a label, no clip for any.
   StimulusMedia(const std::filesystem::path& videos, const StimulusLabels& labels, double seconds_per_volume,
                 const ClipGrid& grid, const std::filesystem::path& cache_dir, bool skip_bad,
                 const std::function<void(const std::string&, double)>& progress);
 
-  /// At `volumes` volumes after the beginning of the series, as StimulusClip has them; empty: nothing.
+  /// Returns the picture and sound at `volumes` volumes after the beginning of the series, as StimulusClip does; empty:
+  /// none.
   std::span<const std::byte> frame(double volumes) const;
   std::span<const std::byte> mel(double volumes) const;
 
@@ -37,9 +38,9 @@ class StimulusMedia {
   const StimulusClip* clip_at(double volumes, double& seconds) const;
 
   std::vector<StimulusClip> clips_;
-  std::vector<int64_t> clip_of_;  // of each volume: an index into clips_, or -1
-  std::vector<int64_t> onset_;    // of each volume: where its clip began
-  bool repeated_ = false;         // clips of labels are
+  std::vector<int64_t> clip_of_;  // for each volume an index into clips_, or -1
+  std::vector<int64_t> onset_;    // for each volume the first volume of its clip
+  bool repeated_ = false;         // true for clips of labels
   double seconds_per_volume_ = 0;
   std::vector<std::string> skipped_;
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{4} << 20;  // 3 seconds of counting
 
-/// The tokens of a window, then its last target.
+/// Reads the tokens of a window, then its last target.
 void read_piece(const TextDataset& dataset, Split split, int64_t window, std::vector<int64_t>& targets,
                 std::vector<int64_t>& piece) {
   const auto length = static_cast<size_t>(dataset.sequence_length());

@@ -1,4 +1,4 @@
-// Declares the loss of a counting language model (NgramModel) that has read what a run was trained on.
+// Declares the loss of a counting language model (NgramModel) that has read the windows that a run was trained on.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ uint64_t key_of(uint32_t node, int64_t token) {
   return static_cast<uint64_t>(node) << 32 | static_cast<uint64_t>(token);
 }
 
-// `with[i]`: n-grams that are counted i + 1 times.
+// `with[i]`: number of n-grams with count i + 1.
 std::array<double, 3> estimated_discounts(const std::array<int64_t, 4>& with) {
   if (std::ranges::find(with, 0) != with.end()) return kFallbackDiscounts;
   const auto n = [&](size_t i) { return static_cast<double>(with[i]); };
@@ -118,7 +118,7 @@ void NgramModel::count(std::span<const int64_t> piece) {
         next[static_cast<size_t>(length)] = *node;
         added = is_new;
       }
-      // The n-gram without its first token has one more token that stands before it.
+      // The n-gram without its first token has one more different token before it.
       if (added && length > 1) ++nodes_[next[static_cast<size_t>(length - 1)]].count;
     }
     ends = next;
@@ -130,7 +130,7 @@ void NgramModel::finish() {
   finished_ = true;
   std::vector<std::array<int64_t, 4>> with(static_cast<size_t>(order_) + 1);
   const auto follow = [&](uint64_t key, uint32_t count) {
-    if (count == 0) return;  // stands at the start of pieces only
+    if (count == 0) return;  // occurs at the start of pieces only
     Node& context = nodes_[key >> 32];
     context.total += count;
     ++context.follows;
@@ -161,7 +161,7 @@ double NgramModel::probability(std::span<const int64_t> context, int64_t token) 
       node = *next;
     }
     const Node& seen = nodes_[node];
-    if (seen.total == 0) continue;  // stands before the end of pieces only, or before what stands at a start
+    if (seen.total == 0) continue;  // occurs before the end of pieces only, or before an n-gram at a start
     uint32_t count = 0;
     if (static_cast<int>(length) + 1 == order_) {
       if (const uint32_t* occurrences = whole_.find(key_of(node, token))) count = *occurrences;

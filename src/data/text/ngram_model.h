@@ -1,13 +1,13 @@
 // Declares a language model that counts: n-grams with interpolated modified Kneser-Ney smoothing.
 //
-// Source of the formulas: Chen and Goodman, "An empirical study of smoothing techniques for language modeling"
-// (Harvard TR-10-98, 1998), section 3. For a context c of k - 1 tokens and c' without its first token:
+// Source of the formulas: Chen and Goodman, "An empirical study of smoothing techniques for language modeling" (Harvard
+// TR-10-98, 1998), section 3. For a context c of k - 1 tokens and c' without its first token:
 //
 //     P(w | c) = max(0, n(c w) - D(n(c w))) / n(c) + (D1 N1(c) + D2 N2(c) + D3 N3(c)) / n(c) * P(w | c')
 //
-// n of the highest order counts occurrences; n of a lower order counts the different tokens that stand before.
-// N1, N2 and N3 are the tokens that follow c once, twice, and at least three times. Below the first order each token
-// has the same probability.
+// n of the highest order counts occurrences; n of a lower order counts the different tokens before the n-gram. N1, N2
+// and N3 are the tokens that follow c once, twice, and at least three times. Below the first order each token has the
+// same probability.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ class NgramTable {
   size_t size_ = 0;
 };
 
-/// An n-gram model of texts that are given piece by piece. An n-gram does not cross the border of two pieces. For one
-/// thread while it counts.
+/// An n-gram model of texts that are added piece by piece. An n-gram does not cross the border of two pieces. Only one
+/// thread may use it while it counts.
 class NgramModel {
  public:
   static constexpr int kMaxOrder = 8;
@@ -62,14 +62,15 @@ class NgramModel {
   /// Counts the n-grams of a piece. Throws InternalError after finish().
   void count(std::span<const int64_t> piece);
 
-  /// Estimates the discounts and sums up what follows each context. At least one n-gram of two tokens was counted.
+  /// Estimates the discounts and sums the counts after each context. At least one n-gram of two tokens was counted.
   void finish();
 
   /// Returns the probability, above 0, of `token` after the last order - 1 tokens of `context`, or all if there are
   /// fewer. Needs finish().
   double probability(std::span<const int64_t> context, int64_t token) const;
 
-  /// The discounts D1, D2 and D3 of the n-grams of `length` tokens. If a count of counts is 0, they are 0.5, 1 and 1.5.
+  /// Returns the discounts D1, D2 and D3 of the n-grams of `length` tokens. If a count of counts is 0, they are 0.5, 1
+  /// and 1.5.
   std::span<const double, 3> discounts(int length) const;
 
  private:
@@ -77,7 +78,7 @@ class NgramModel {
   struct Node {
     uint32_t length = 0;                                        // tokens
     uint32_t count = 0;                                         // different tokens before it
-    uint32_t total = 0;                                         // sum of the counts of what follows it
+    uint32_t total = 0;                                         // sum of the counts of the tokens that follow it
     uint32_t follows_once = 0, follows_twice = 0, follows = 0;  // different tokens after it
   };
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMostTokens = int64_t{4} << 20;  // a fraction of a second to read
 constexpr int64_t kMostForPairs = 1024;
 
-/// Each token of those windows with the one that follows it.
+/// Calls each(token, next token) for each token of these windows.
 template <typename Each>
 void for_windows(const TextDataset& dataset, Split split, const std::vector<int64_t>& windows, Each each) {
   const auto length = static_cast<size_t>(dataset.sequence_length());
@@ -22,7 +22,7 @@ void for_windows(const TextDataset& dataset, Split split, const std::vector<int6
   }
 }
 
-/// At most so many of [0, count), evenly spread.
+/// Returns at most `most` of [0, count), evenly spread; at least one if there is one.
 std::vector<int64_t> spread(int64_t count, int64_t most) {
   const int64_t taken = std::min(count, std::max<int64_t>(1, most));
   std::vector<int64_t> numbers;
@@ -50,7 +50,7 @@ TextBaselines text_baselines(const TextDataset& dataset, const std::vector<int64
                 ++counted;
                 if (with_pairs) ++pair(before, token);
               });
-  // Of each token, how many tokens came after it, and how many different ones.
+  // For each token, the number of tokens that followed it, and the number of different ones.
   std::vector<int64_t> followed(with_pairs ? static_cast<size_t>(vocabulary) : 0, 0), kinds = followed;
   for (size_t i = 0; i < pairs.size(); ++i) {
     followed[i / static_cast<size_t>(vocabulary)] += pairs[i];

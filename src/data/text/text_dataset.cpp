@@ -33,7 +33,7 @@ std::optional<TokenFile> cached_tokens(const Source& source, const Tokenizer& to
   return tokens;
 }
 
-/// What the file is, that it can be opened, and its tokens where they are there.
+/// Looks at a file, checks that it can be opened, and finds its cached tokens if there are any.
 Source looked_at(const std::filesystem::path& file, const std::filesystem::path& cache_dir,
                  const Tokenizer& tokenizer) {
   Source source;
@@ -59,7 +59,7 @@ void tokenize_missing(std::vector<Source>& sources, const Tokenizer& tokenizer, 
   int64_t done = 0;
   for (Source& source : sources) {
     if (source.tokens) continue;
-    // The same file twice in the list is tokenised once.
+    // A file that occurs twice in the list is tokenized once.
     source.tokens = cached_tokens(source, tokenizer);
     if (!source.tokens) {
       tokenize_file(source.text, tokenizer, source.cache, source.key, [&](int64_t bytes) { report(done + bytes); });
@@ -82,7 +82,7 @@ TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, c
     throw UserError(fmt::format("data.validation_fraction: {} is not in [0, 0.5]", config.validation_fraction));
   check(!config.cache_dir.empty(), "DataConfig::cache_dir is filled in before the data is read");
 
-  // All files are looked at before the first is tokenised: a mistyped name is not found out after minutes.
+  // All files are looked at before the first is tokenized, so that a mistyped name fails before minutes of work.
   std::vector<Source> sources;
   for (const std::filesystem::path& file : config.files) {
     try {

@@ -1,4 +1,4 @@
-// Files of text as windows of tokens.
+// Declares a data set of windows of tokens from text files.
 //
 //     file 1 tokens, end of text, file 2 tokens, end of text      the files are one line of tokens
 //     |--------- train -----------|-- validation --|              cut once; the end is held out
@@ -18,33 +18,33 @@
 
 namespace plimsoll {
 
-/// May be read from any number of threads.
+/// A data set of windows. Any number of threads may read it.
 class TextDataset {
  public:
-  /// Called with the fraction of the bytes to be tokenised that have been, from 0 to 1; not at all where every file was
-  /// tokenised by an earlier job.
+  /// Called with the tokenized fraction, from 0 to 1, of the bytes to be tokenized. Not called if an earlier job has
+  /// tokenized every file.
   using Progress = std::function<void(double fraction)>;
 
-  /// Tokenises each of config.files, unless config.cache_dir (made when it is missing; an absolute path, or relative to
-  /// the current folder) has its tokens already: they are found by the file's path, size and time of change, and by
-  /// the tokenizer. Takes no memory in proportion to the text. Throws UserError for files that are missing, not
-  /// regular, empty or change while they are read, and where the text has less than one window to train on. With
-  /// config.skip_bad a file that cannot be read is left out, as long as one is left; one that changes under way still
-  /// stops the job.
+  /// Tokenizes each of config.files, unless config.cache_dir has its tokens already. The folder is made if it is
+  /// missing; its path is absolute or relative to the current folder. Cached tokens are found by the file's path, size
+  /// and time of change, and by the tokenizer. Memory does not grow with the text. Throws UserError for files that are
+  /// missing, not regular, empty or change while they are read, and if the text has less than one window to train on.
+  /// With config.skip_bad a file that cannot be read is left out, if at least one is left. A file that changes while it
+  /// is read still stops the job.
   TextDataset(const DataConfig& config, const Tokenizer& tokenizer, const Progress& progress = {});
 
-  /// Files that were left out, a line each with what is the matter.
+  /// Returns the files that were left out, one line each with the reason.
   const std::vector<std::string>& skipped() const { return skipped_; }
 
-  /// Tokens of a window that a model reads: the size of `tokens` and of `targets`.
+  /// Returns the tokens of a window that a model reads: the size of `tokens` and of `targets`.
   int64_t sequence_length() const { return sequence_length_; }
 
   int64_t vocab_size() const { return vocab_size_; }
 
-  /// Tokens in that part of the text.
+  /// Returns the number of tokens in a part of the text.
   int64_t tokens(Split split) const { return split == Split::train ? train_tokens_ : total_tokens_ - train_tokens_; }
 
-  /// Whole windows in that part; for validation there may be none.
+  /// Returns the number of whole windows in a part; validation may have none.
   int64_t windows(Split split) const;
 
   /// Writes window `window`, 0 <= window < windows(split): sequence_length() tokens, and as many targets, which are the
@@ -54,7 +54,7 @@ class TextDataset {
  private:
   void copy(int64_t begin, int64_t count, int64_t* out) const;
 
-  std::vector<TokenFile> parts_;  // one a text file, in the order of config.files
+  std::vector<TokenFile> parts_;  // one for each text file, in the order of config.files
   std::vector<int64_t> ends_;     // ends_[i]: tokens of parts 0 to i
   int64_t sequence_length_ = 0;
   int64_t vocab_size_ = 0;

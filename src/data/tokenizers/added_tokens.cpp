@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostAdded = size_t{1} << 17;
 
-/// The last character of a text that is not empty.
+/// Returns the last character of a text that is not empty.
 Character last_character(std::string_view text) {
   size_t at = text.size() - 1;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u) --at;

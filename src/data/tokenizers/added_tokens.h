@@ -21,24 +21,24 @@ constexpr size_t kLongestAdded = 256;  ///< bytes of a token, as written and as 
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;             ///< not inside of a word
-  bool lstrip = false, rstrip = false;  ///< takes the white space before and behind it
-  bool normalized = true;               ///< looked for after the normalizer, which changes it likewise
+  bool single_word = false;             ///< not inside a word
+  bool lstrip = false, rstrip = false;  ///< includes the white space before and after it
+  bool normalized = true;               ///< searched after the normalizer, which also changes the token's text
 };
 
-/// `added_tokens` of a tokenizer.json. Throws UserError that begins with `name`.
+/// Returns the `added_tokens` of a tokenizer.json. Throws UserError that begins with `name`.
 std::vector<AddedToken> read_added_tokens(const nlohmann::json& json, const std::string& name);
 
-/// Finds added tokens in a text: the longest of those that begin first.
+/// A finder of added tokens in a text. Of the tokens that begin first, it finds the longest.
 class AddedTokenFinder {
  public:
   struct Sought {
     AddedToken token;
-    std::string content;  ///< the text that stands for the token; a token with an empty content is not found
+    std::string content;  ///< the text of the token; a token with an empty content is not found
   };
 
   AddedTokenFinder() = default;
-  /// Takes the tokens to look for. If two have the same content, the first of them is found.
+  /// Stores the tokens to find. If two have the same content, the first of them is found.
   explicit AddedTokenFinder(std::vector<Sought> sought);
 
   /// Calls between(text) and found(id) in the order of the text. `text` is valid UTF-8.
@@ -47,8 +47,8 @@ class AddedTokenFinder {
 
  private:
   std::vector<AddedToken> tokens_;
-  TokenTrie trie_;                  // of contents; values are places in tokens_
-  std::array<bool, 256> begins_{};  // whether a content begins with the byte
+  TokenTrie trie_;                  // finds contents; values are indices into tokens_
+  std::array<bool, 256> begins_{};  // true for each first byte of a content
 };
 
 }  // namespace plimsoll

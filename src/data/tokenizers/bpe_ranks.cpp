@@ -19,7 +19,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kRanksBytesOfByte = 32;             // memory of a byte of the file, at most (bpe_ranks.h)
+constexpr int kRanksBytesOfByte = 32;             // upper bound of the memory for a byte of the file, in bytes
+                                                  // (bpe_ranks.h)
 constexpr int64_t kMaxRankFileBytes = 256 * MiB;  // GPT-2's has 0.8 MiB; a larger file is some other file
 
 constexpr std::array<int8_t, 256> make_base64_values() {
@@ -117,7 +118,7 @@ BpeRanks BpeRanks::parse(std::string_view text, const std::string& name) {
   const std::size_t count = lines.size();
   std::vector<const Line*> by_rank(count, nullptr);
   for (const Line& line : lines) {
-    // A rank past the end means that a lower one is missing: that one is named below.
+    // A rank past the end means that a lower one is missing, which is named below.
     if (static_cast<uint64_t>(line.rank) >= count) continue;
     const Line*& slot = by_rank[static_cast<std::size_t>(line.rank)];
     if (slot)
@@ -178,10 +179,10 @@ BpeRanks BpeRanks::of_tokens(std::vector<std::string> tokens, const std::string&
 }
 
 void BpeRanks::merge(std::string_view piece, std::vector<int32_t>& out) const {
-  // A part is named by the position of its first byte; end[p] is where it ends, 0 once a merge has taken it up.
+  // A part is named by the position of its first byte; end[p] is its end, 0 once a merge has absorbed it.
   struct Candidate {
     int32_t rank;
-    std::size_t left, end;  // the bytes of the pair: stale when no pair of parts begins and ends there any more
+    std::size_t left, end;  // the bytes of the pair; stale if no pair of parts begins and ends there any more
     bool operator>(const Candidate& other) const { return std::tie(rank, left) > std::tie(other.rank, other.left); }
   };
   const std::size_t size = piece.size();
@@ -196,7 +197,7 @@ void BpeRanks::merge(std::string_view piece, std::vector<int32_t>& out) const {
   };
   for (std::size_t i = 0; i < size; ++i) {
     end[i] = i + 1;
-    previous[i] = i - 1;  // of the first part: never asked for
+    previous[i] = i - 1;  // wraps around for the first part, where it is never read
   }
   for (std::size_t i = 0; i < size; ++i) propose(i);
   while (!candidates.empty()) {

@@ -23,32 +23,32 @@ class BpeRanks {
   BpeRanks& operator=(BpeRanks&&) = default;
 
   /// Reads lines of `base64-of-token rank`: the ranks 0 to n - 1 once each in any order, every single byte among the
-  /// tokens. Throws UserError naming the file and the line at fault.
+  /// tokens. Throws UserError that names the file and the faulty line.
   static BpeRanks read(const std::filesystem::path& file);
 
-  /// The same from text; `name` stands for the file in messages.
+  /// Reads them from text; messages call the file `name`.
   static BpeRanks parse(std::string_view text, const std::string& name);
 
-  /// Tokens in order of rank, as another program keeps them; an empty one is in no text. Single bytes may be missing.
-  /// Throws UserError that begins with `name` for a token that comes twice or is too long.
+  /// Makes ranks from tokens in order of rank, as other programs store them. An empty token occurs in no text. Single
+  /// bytes may be missing. Throws UserError that begins with `name` for a token that comes twice or is too long.
   static BpeRanks of_tokens(std::vector<std::string> tokens, const std::string& name);
 
-  /// The rank of the token with exactly these bytes, or -1.
+  /// Returns the rank of the token with exactly these bytes, or -1.
   int32_t rank(std::string_view bytes) const {
     const auto found = ranks_.find(bytes);
     return found == ranks_.end() ? -1 : found->second;
   }
 
-  /// The bytes of the token of that rank, 0 <= rank < size().
+  /// Returns the bytes of the token of a rank, 0 <= rank < size().
   const std::string& bytes(int32_t rank) const { return tokens_[static_cast<std::size_t>(rank)]; }
 
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
 
-  /// A hash of all tokens in order of rank.
+  /// Returns a hash of all tokens in order of rank.
   uint64_t fingerprint() const { return fingerprint_; }
 
-  /// The tokens of one piece of text, appended to `out`: pairs are merged by rank, leftmost first among equals; takes
-  /// n log n steps for n bytes. -1 for a byte that is no token.
+  /// Appends the tokens of one piece of text to `out`. Pairs are merged by rank, leftmost first among equals, in n log
+  /// n steps for n bytes. A byte that is no token becomes -1.
   void merge(std::string_view piece, std::vector<int32_t>& out) const;
 
  private:

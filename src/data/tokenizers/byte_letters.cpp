@@ -11,7 +11,7 @@ constexpr size_t kLetters = 0x144;
 
 struct Letters {
   std::array<uint16_t, 256> of_byte{};
-  std::array<int16_t, kLetters> byte_of{};  ///< -1: of none
+  std::array<int16_t, kLetters> byte_of{};  ///< -1: no byte
 };
 
 constexpr Letters kTable = [] {

@@ -1,4 +1,4 @@
-// The letters in which GPT-2 and its descendants write bytes, so that tokens can be seen.
+// Declares the letters by which GPT-2 and its descendants write bytes, so that tokens are printable.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace plimsoll {
 
-/// Appends the letters of `bytes`: a byte that is a printable Latin-1 character is that one, the others are U+0100 on,
-/// in their order (a space is U+0120).
+/// Appends the letters of `bytes`. The letter of a printable Latin-1 character is that character; the other bytes have
+/// U+0100 on, in their order (a space is U+0120).
 void append_letters(std::string_view bytes, std::string& letters);
 
-/// Appends the bytes that such letters stand for; false where there is another letter among them.
+/// Appends the bytes of such letters. Returns false if another letter is among them.
 bool append_bytes_of_letters(std::string_view letters, std::string& bytes);
 
 }  // namespace plimsoll

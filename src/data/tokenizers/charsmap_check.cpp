@@ -16,7 +16,7 @@ constexpr size_t kUnitsOfBlock = 256;    // units, one for each byte
 constexpr uint32_t kMaxNestedKeys = 32;  // libsentencepiece's Normalizer::kMaxTrieResultsSize
 constexpr size_t kMaxGrowth = 16;
 
-// A unit of darts-clone: what an array of 32 bits packs.
+// A unit of darts-clone: the fields of an array element of 32 bits.
 uint32_t label_of(uint32_t unit) {
   return unit & (uint32_t{1} << 31 | 0xff);
 }
@@ -30,7 +30,8 @@ uint32_t value_of(uint32_t unit) {
   return unit & ((uint32_t{1} << 31) - 1);
 }
 
-/// Walks over all states that a text can lead to. A state is the place to which the next byte is added (exclusive or).
+/// A walk over all states that a text can lead to. A state is the position to which the next byte is added (exclusive
+/// or).
 class CharsmapWalk {
  public:
   CharsmapWalk(std::vector<uint32_t> units, std::string_view replacements)
@@ -56,7 +57,7 @@ class CharsmapWalk {
  private:
   static constexpr uint32_t kUnseen = UINT32_MAX;
 
-  /// Calls visit(unit, next state) for each byte that goes on from a state, until it returns false.
+  /// Calls visit(unit, next state) for each byte that continues a state, until it returns false.
   template <typename Visit>
   bool each_edge(uint32_t state, Visit&& visit) {
     for (uint32_t byte = 0; byte < kUnitsOfBlock; ++byte) {
@@ -80,7 +81,7 @@ class CharsmapWalk {
   }
 
   bool leaf(uint32_t state) {
-    if (nested_[state] > 0) return true;  // checked
+    if (nested_[state] > 0) return true;  // verified before
     nested_[state] = 1;
     const size_t at = value_of(units_[state]);
     const size_t end = at < replacements_.size() ? replacements_.find('\0', at) : std::string_view::npos;
@@ -103,7 +104,7 @@ class CharsmapWalk {
     return true;
   }
 
-  /// Takes the states in topological order and counts the keys on the way; states of a cycle are never free.
+  /// Visits the states in topological order and counts the keys on the way; states of a cycle are never free.
   std::string nested_problem() {
     std::vector<uint32_t> free;
     std::vector<uint32_t> before(units_.size());
@@ -113,7 +114,7 @@ class CharsmapWalk {
     for (; !free.empty(); ++taken) {
       const uint32_t state = free.back();
       free.pop_back();
-      // A state's key may end here by one unit that leads to it and not by another: counted for both, an upper bound.
+      // If one unit that leads to a state ends a key and another does not, the key counts for both: an upper bound.
       const uint32_t keys = before[state] + nested_[state];
       if (keys > kMaxNestedKeys)
         return fmt::format("more than {} of its keys begin one another, more than the library has room for",
@@ -129,7 +130,7 @@ class CharsmapWalk {
 
   std::vector<uint32_t> units_;
   std::string_view replacements_;
-  std::vector<uint32_t> depth_, edges_in_, nested_;  // of states; nested: 1 where a key ends
+  std::vector<uint32_t> depth_, edges_in_, nested_;  // for each state; nested: 1 if a key ends there
   std::vector<uint32_t> states_;
   std::string problem_;
 };

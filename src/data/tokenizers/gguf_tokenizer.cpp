@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kGgufBytesOfByte = 32;  // memory of a byte of the lists, at most (gguf_tokenizer.h)
+constexpr int kGgufBytesOfByte = 32;  // upper bound of the memory for a byte of the lists, in bytes (gguf_tokenizer.h)
 
 }  // namespace
 
@@ -40,8 +40,8 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
       path.string(),
       fmt::format("has {} bytes of tokens and merges, which take at most {} each", bytes, kGgufBytesOfByte),
       kGgufBytesOfByte * static_cast<double>(bytes));
-  // The merges make tokens that follow each other, in this order; so a token's number says when it is merged, and a
-  // token that no merge makes, before them or behind, is a single byte or never found.
+  // The merges make adjacent tokens, in this order, so a token's number says when it is merged. Tokens before or after
+  // them that no merge makes are single bytes, or are never found.
   const auto made_by = [&](size_t merge) {
     const std::string_view text = (*merges)[merge];
     const size_t space = text.find(' ');
@@ -79,12 +79,12 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   };
   const int32_t unknown = special("tokenizer.ggml.unknown_token_id");
   BpeVariant variant{"gguf", pre == "smollm", unknown, std::nullopt};
-  // Documents of a pretraining text are parted by <|endoftext|>, whatever ends a turn of a chat.
+  // <|endoftext|> separates the documents of a pretraining text, whatever token ends a turn of a chat.
   if (file.integer("tokenizer.ggml.eos_token_id")) variant.end_of_text = special("tokenizer.ggml.eos_token_id");
   for (size_t i = 0; i < letters->size(); ++i)
     if ((*letters)[i] == "<|endoftext|>") variant.end_of_text = static_cast<int32_t>(i);
-  // Files name the end of text as the unknown token too. In the midst of a document it would part what belongs
-  // together, so such a byte is left out, as tokenizers without an unknown token have it.
+  // Some files name the end of text as the unknown token too. Inside a document it would separate text that belongs
+  // together. Such a byte is therefore left out, as by tokenizers without an unknown token.
   if (file.integer("tokenizer.ggml.unknown_token_id") && unknown != *variant.end_of_text)
     variant.unknown_byte = unknown;
   return std::make_unique<Gpt2Tokenizer>(BpeRanks::of_tokens(std::move(tokens), file.path()), std::move(variant));

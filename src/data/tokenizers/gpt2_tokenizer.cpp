@@ -15,11 +15,11 @@
 namespace plimsoll {
 namespace {
 
-// GPT-2's pattern, '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+, with two changes that leave
-// the pieces as they are. \s is spelt out as Unicode's White_Space, since PCRE2's has U+180E more. Repeats that never
-// need to give a character back say so (++): a run of a million letters then takes no stack.
-// `ends` is what a run of white space gives its last character to: anything else, or with digits apart, where a digit
-// stands alone, anything else but those.
+// GPT-2's pattern, '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+, with two changes that do
+// not change the pieces. \s is written out as Unicode's White_Space, because PCRE2's \s also has U+180E. Repeats that
+// never give a character back are possessive (++), so a run of a million letters needs no stack. `ends` lists the
+// characters before which a run of white space keeps its last character, in addition to the end of the text: none, or
+// digits if each digit is a piece of its own.
 #define PLIMSOLL_WHITE_SPACE \
   "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define PLIMSOLL_PATTERN(digits, ends)                          \
@@ -37,17 +37,17 @@ constexpr std::string_view kDigitsApart = PLIMSOLL_PATTERN("\\p{N}", "\\p{N}");
 
 }  // namespace
 
-/// Cuts text into the pieces of a pattern. Not in the anonymous namespace: the tokenizer's Impl has one as a member.
+/// A pattern that cuts text into pieces. Not in the anonymous namespace: the tokenizer's Impl has one as a member.
 class Gpt2Splitter {
  public:
   explicit Gpt2Splitter(std::string_view pattern) {
     int error = 0;
     PCRE2_SIZE at = 0;
-    // Anchored when compiled and not when matched: the second would rule out the JIT.
+    // Anchored at compile time and not at match time: the second would rule out the JIT.
     code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_ANCHORED,
                               &error, &at, nullptr));
     if (!code_) throw InternalError(fmt::format("GPT-2's pattern at {}: {}", at, pcre2_error_text(error)));
-    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is slower and the same
+    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without JIT, matching is slower and has the same results
     match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
     check(match_ != nullptr, "no memory for PCRE2's match data");
   }
@@ -78,8 +78,8 @@ class Gpt2Splitter {
                        nullptr);
   }
 
-  /// The longest start of `text` that is valid UTF-8. PCRE2 looks for itself before it matches, and stops at the
-  /// first byte at fault; so each byte is looked at once, however many are invalid.
+  /// Returns the longest start of `text` that is valid UTF-8. PCRE2 checks before it matches, and stops at the first
+  /// faulty byte; so each byte is checked once, however many are invalid.
   std::string_view valid_prefix(std::string_view text) {
     const int result = match(text, 0, 0);
     const bool invalid = result <= PCRE2_ERROR_UTF8_ERR1 && result >= PCRE2_ERROR_UTF8_ERR21;
@@ -92,8 +92,8 @@ class Gpt2Splitter {
 
 namespace {
 
-/// May the character before a cut, which ends with this byte, be white space? Without looking at the whole character:
-/// a few that are not are taken for it, and the cut is then made elsewhere.
+/// Returns true if the character before a cut, which ends with this byte, may be white space. Only the last byte is
+/// tested: a few other characters count as white space, and the cut is then made at another position.
 bool may_end_white_space(unsigned char byte) {
   if (byte < 0x80) return byte == ' ' || (byte >= '\t' && byte <= '\r');
   return byte <= 0x8a || byte == 0x9f || byte == 0xa0 || byte == 0xa8 || byte == 0xa9 || byte == 0xaf;
@@ -131,7 +131,7 @@ struct Gpt2Tokenizer::Impl {
 
   const BpeRanks ranks;
   const BpeVariant variant;
-  std::mutex mutex;  // guards what follows: encode() from several threads takes turns
+  std::mutex mutex;  // guards the members below: encode() calls of several threads run one after the other
   Gpt2Splitter splitter;
   PieceCache cache;
 };
@@ -183,8 +183,8 @@ uint64_t Gpt2Tokenizer::fingerprint() const {
 }
 
 std::size_t Gpt2Tokenizer::last_cut(std::string_view text) const {
-  // Between a character that is no white space and a space or a line feed: no piece holds both, and whether the
-  // piece before ends there does not depend on what follows.
+  // A cut between a character that is no white space and a space or a line feed: no piece has both. The end of the
+  // piece before it does not depend on the text after it.
   for (std::size_t at = text.size(); at-- > 1;)
     if ((text[at] == ' ' || text[at] == '\n') && !may_end_white_space(static_cast<unsigned char>(text[at - 1])))
       return at;

@@ -1,4 +1,4 @@
-// The byte-level BPE tokenizer of GPT-2, from a tiktoken rank file.
+// Declares the byte-level BPE tokenizer of GPT-2, from a tiktoken rank file.
 //
 // Text is first split into pieces by GPT-2's pattern; each piece starts as single bytes, and the adjacent pair whose
 // concatenation has the lowest rank is merged, leftmost first, until no pair is a token:
@@ -18,24 +18,24 @@ namespace plimsoll {
 
 class BpeRanks;
 
-/// What other tokenizers of the kind do differently.
+/// A variant of the tokenizer, by its differences from GPT-2's.
 struct BpeVariant {
   std::string name = "gpt2";
-  bool digits_apart = false;            ///< every digit is a piece of its own (SmolLM)
-  std::optional<int32_t> end_of_text;   ///< a token of the vocabulary; empty: one more, after the last
-  std::optional<int32_t> unknown_byte;  ///< what stands for a byte that the vocabulary lacks; empty: left out
+  bool digits_apart = false;            ///< every digit is a separate piece (SmolLM)
+  std::optional<int32_t> end_of_text;   ///< a token of the vocabulary; empty: an additional token, after the last
+  std::optional<int32_t> unknown_byte;  ///< token for a byte that the vocabulary lacks; empty: the byte is left out
 };
 
 class Gpt2Tokenizer : public Tokenizer {
  public:
   /// Reads a rank file: lines of `base64-of-token rank`, the ranks 0 to n - 1 once each in any order, every single byte
-  /// among the tokens. The vocabulary is those n and end of text (GPT-2: 50256 + 1). Throws UserError naming the file
-  /// and the line at fault.
+  /// among the tokens. The vocabulary is these n tokens and end of text (GPT-2: 50256 + 1). Throws UserError that names
+  /// the file and the faulty line.
   explicit Gpt2Tokenizer(const std::filesystem::path& rank_file);
   Gpt2Tokenizer(BpeRanks ranks, BpeVariant variant);
   ~Gpt2Tokenizer() override;
 
-  /// Tokens as tiktoken gives them for valid UTF-8; a byte that is not part of valid UTF-8 is a piece of its own.
+  /// Returns the tokens of tiktoken for valid UTF-8; a byte that is not part of valid UTF-8 is a separate piece.
   std::vector<int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const int32_t> tokens) const override;
   int64_t vocab_size() const override;

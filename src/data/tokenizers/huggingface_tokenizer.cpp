@@ -24,17 +24,18 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kJsonBytesOfByte = 64;         // memory of a byte of the file, at most (huggingface_tokenizer.h)
-constexpr int64_t kLargestFile = 128 * MiB;  // the largest known, Gemma's, has 33 MiB
+constexpr int kJsonBytesOfByte = 64;         // upper bound of the memory for a byte of the file, in bytes
+                                             // (huggingface_tokenizer.h)
+constexpr int64_t kLargestFile = 128 * MiB;  // the largest known file, Gemma's, has 33 MiB
 
-/// Whether U+2581 stands behind something else in a token: then tokens go on over spaces.
+/// Returns true if U+2581 follows another character in a token: tokens then cross spaces.
 bool crosses_words(const std::string& token) {
   for (size_t at = 0; (at = token.find(kLowLine, at)) != std::string::npos; at += kLowLine.size())
     if (at > 0 && !std::string_view(token).substr(0, at).ends_with(kLowLine)) return true;
   return false;
 }
 
-/// Whether a text that holds this token cannot be cut before each space behind a visible character.
+/// Returns true if a text with this token cannot be cut before each space that follows a visible character.
 bool spans_a_cut(const AddedToken& token) {
   const std::string& text = token.content;
   for (size_t at = 1; at < text.size(); ++at)
@@ -119,7 +120,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   uint64_t fingerprint() const override { return fingerprint_; }
 
   std::size_t last_cut(std::string_view text) const override {
-    // Before a space that stands behind a visible ASCII character: no step and no token goes over it.
+    // Before a space that follows a visible ASCII character: no step and no token crosses it.
     if (!traits_.can_be_cut) return 0;
     for (size_t at = text.size(); at-- > 1;)
       if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f) return at;
@@ -139,7 +140,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
 
   void encode_part(std::string_view part, bool first, std::vector<int32_t>& tokens) const {
     pre_tokenizer_(part, first, [&](std::string_view rest, bool) {
-      // Where no token goes over a space, words one by one are the same, and known again.
+      // If no token crosses a space, words can be encoded one by one, and their tokens cached.
       while (words_apart_ && !rest.empty()) {
         size_t end = rest.find_first_not_of(kLowLine) == std::string_view::npos ? rest.size() : 1;
         while (end < rest.size() &&
@@ -164,7 +165,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
     tokens.insert(tokens.end(), found->second.begin(), found->second.end());
   }
 
-  /// What stands for bytes and spaces becomes them.
+  /// Appends the token's text with bytes and spaces instead of the letters for them.
   void append_plain(const std::string& token, std::string& text) const {
     if (traits_.byte_letters) {
       std::string bytes;
@@ -182,14 +183,14 @@ class HuggingFaceTokenizer final : public Tokenizer {
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   std::unique_ptr<SubwordModel> model_;
-  AddedTokenFinder before_, after_;  // the normalizer
+  AddedTokenFinder before_, after_;  // for texts before and after the normalizer
   std::unordered_map<int32_t, std::string> added_;
   bool words_apart_ = false;
   int64_t vocab_size_ = 0;
   int32_t end_of_text_ = -1;
   uint64_t fingerprint_;
-  mutable std::mutex
-      mutex_;  // guards what follows and what patterns match in: encode() from several threads takes turns
+  mutable std::mutex mutex_;  // guards the members below and the patterns' match data: encode() calls of several
+                              // threads run one after the other
   mutable PieceCache cache_;
 };
 

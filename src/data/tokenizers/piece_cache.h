@@ -11,16 +11,16 @@
 
 namespace plimsoll {
 
-constexpr size_t kLongestCachedPiece = 64;  ///< bytes: words; longer pieces seldom come twice
+constexpr size_t kLongestCachedPiece = 64;  ///< bytes: words; longer pieces rarely come twice
 constexpr size_t kCachedPieces = 1 << 16;   ///< about 10 MiB when full
 
-/// Hashes a std::string and a std::string_view alike, so that a look-up copies no text.
+/// A hash of a std::string and a std::string_view alike, so that a look-up copies no text.
 struct PieceHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-/// The tokens of each piece. The tokenizer empties it at kCachedPieces.
+/// A map from each piece to its tokens. The tokenizer empties it at kCachedPieces.
 using PieceCache = std::unordered_map<std::string, std::vector<int32_t>, PieceHash, std::equal_to<>>;
 
 }  // namespace plimsoll

@@ -11,17 +11,18 @@
 namespace plimsoll {
 namespace {
 
-/// GPT-2's own, which ByteLevel splits by.
+/// GPT-2's own pattern, by which ByteLevel splits.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Published patterns of which no piece has a space behind something else, and none ends by what is behind a space:
-/// a text may be cut before one (GPT-2; Llama 3 and cl100k; Qwen 2; SmolLM 3 and others by threes).
+/// Published patterns by which no piece has a space after another character, and no piece's end depends on the text
+/// after a space. A text may be cut before a space (GPT-2; Llama 3 and cl100k; Qwen 2; SmolLM 3 and others with groups
+/// of three digits).
 constexpr std::array kKnownPatterns = {
     kGpt2Pattern,
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 
-/// Stretches of a text, one behind the other, each a match of the pattern or between two.
+/// A stretch of a text: a match of the pattern, or the text between two matches.
 struct Stretch {
   size_t begin, end;
   bool match;
@@ -39,7 +40,7 @@ Behavior behavior_of(const JsonFields& fields, const char* fallback = nullptr) {
   return static_cast<Behavior>(found - words.begin());
 }
 
-/// Joins stretches to pieces as the tokenizers package has it, and passes each piece on as soon as its end is known.
+/// A joiner of stretches to pieces, as in the tokenizers package. It passes each piece on as soon as its end is known.
 class Joiner {
  public:
   Joiner(std::string_view text, bool first, Behavior behavior, const PieceVisit& visit)
@@ -86,7 +87,7 @@ class Joiner {
 using MatchVisit = std::function<void(size_t begin, size_t end)>;
 using Matches = std::function<void(std::string_view text, const MatchVisit& visit)>;
 
-/// Cuts by matches; with `invert` what is no match counts as one.
+/// Returns a pre-tokenizer that cuts by matches; with `invert` the text between matches counts as a match.
 PreTokenizer cutting(Matches matches, Behavior behavior, bool invert = false) {
   return [=](std::string_view text, bool first, const PieceVisit& visit) {
     Joiner joiner(text, first, behavior, visit);
@@ -101,7 +102,7 @@ PreTokenizer cutting(Matches matches, Behavior behavior, bool invert = false) {
   };
 }
 
-/// Each character of a kind.
+/// Finds each character of a kind.
 template <typename Kind>
 Matches characters(Kind is_of) {
   return [=](std::string_view text, const MatchVisit& visit) {
@@ -122,7 +123,7 @@ Matches literal(const std::string& what) {
   return [=](std::string_view text, const MatchVisit& visit) { each_occurrence(text, what, visit); };
 }
 
-/// \w+|[^\w\s]+
+/// Finds the matches of \w+|[^\w\s]+.
 void words_and_others(std::string_view text, const MatchVisit& visit) {
   const auto kind_of = [](int32_t code) { return is_word_character(code) ? 1 : is_white_space(code) ? 0 : 2; };
   size_t begin = 0;
@@ -141,7 +142,7 @@ void words_and_others(std::string_view text, const MatchVisit& visit) {
   }
 }
 
-/// The rest of a list of steps, for the pieces of the step before.
+/// The remaining steps of a list, for the pieces of the step before.
 struct RestOfSteps {
   const std::vector<PreTokenizer>& all;
   size_t next;
@@ -176,7 +177,7 @@ PreTokenizer split(const JsonFields& fields, StepTraits& traits) {
   }
   const std::string what = pattern.text("String");
   if (what.empty()) fields.refuse("a Split looks for an empty text");
-  // With the normalizers done there may be no space to look for.
+  // The normalizers may have left no space to find.
   if (what.find(' ') != std::string::npos && !traits.replaces_spaces) traits.can_be_cut = false;
   if (what.find(kLowLine) != std::string::npos) traits.can_be_cut = false;
   return cutting(literal(what), behavior, invert);
@@ -234,7 +235,7 @@ PreTokenizer metaspace(const JsonFields& fields, StepTraits& traits) {
   return in_order(std::move(steps));
 }
 
-/// The steps of a file that were read so far.
+/// Counts of the steps of a file that were read before.
 struct StepsSeen {
   size_t steps = 0, byte_level = 0, metaspace = 0;
 };
@@ -244,7 +245,7 @@ PreTokenizer read_pre_tokenizer_step(const nlohmann::json& json, const std::stri
   const JsonFields fields(json, name + ": pre_tokenizer");
   if (++seen.steps > kMostSteps) fields.refuse(fmt::format("it has more than {} steps", kMostSteps));
   const std::string type = fields.text("type");
-  // Each of the two makes a text longer. A second one finds nothing of the text that was given.
+  // Each of the two makes a text longer. A second one would not find the characters of the original text.
   if ((type == "ByteLevel" && seen.byte_level++ > 0) || (type == "Metaspace" && seen.metaspace++ > 0))
     fields.refuse(fmt::format("it has more than one {}", type));
   if (type == "Sequence" && depth < 8) {

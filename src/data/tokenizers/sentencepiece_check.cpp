@@ -30,11 +30,11 @@ struct Problem {
 struct Field {
   uint64_t number = 0;
   enum Type : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 } type = varint;
-  uint64_t whole = 0;      ///< of a varint
-  std::string_view value;  ///< of the other types
+  uint64_t whole = 0;      ///< value of a varint
+  std::string_view value;  ///< value of the other types
 };
 
-/// Takes the fields of a message apart. Throws Problem for what goes beyond its end.
+/// A reader of a message's fields. Throws Problem for a field that ends after the message.
 class Fields {
  public:
   explicit Fields(std::string_view message) : left_(message) {}
@@ -134,7 +134,7 @@ class ModelCheck {
           throw Problem{"precompiled_charsmap: " + problem};
   }
 
-  /// In sorted order, the prefixes of a symbol stand before it: those that are still open are a stack.
+  /// In sorted order, the prefixes of a symbol come before it: the open ones are a stack.
   void nested_symbols() {
     std::ranges::sort(symbols_);
     std::vector<std::string_view> open;
@@ -148,7 +148,7 @@ class ModelCheck {
   }
 
   size_t pieces_ = 0;
-  std::vector<std::string_view> symbols_;  // of the user
+  std::vector<std::string_view> symbols_;  // user-defined symbols
 };
 
 }  // namespace

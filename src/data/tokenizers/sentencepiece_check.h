@@ -12,7 +12,7 @@ namespace plimsoll {
 /// Returns what is wrong with the bytes of a model (protobuf's wire format, sentencepiece_model.proto), or "" if
 /// libsentencepiece may load them.
 ///
-/// Checked: fields lie inside of their messages; 1 to 2^20 pieces, each with 1 to 1024 bytes of valid UTF-8 without
+/// Checked: fields are inside their messages; 1 to 2^20 pieces, each with 1 to 1024 bytes of valid UTF-8 without
 /// zero bytes, a finite score and a known type; at most 64 symbols of the user that are prefixes of one another;
 /// charsmaps (charsmap_check.h); at most 64 KiB of self tests, which loading would run. Takes time near linear in the
 /// bytes.

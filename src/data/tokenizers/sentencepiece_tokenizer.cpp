@@ -16,7 +16,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
-// Exported by the library, in none of its headers.
+// Exported by the library, and declared in none of its headers.
 namespace sentencepiece::logging {
 void SetMinLogLevel(int level);
 }
@@ -24,15 +24,17 @@ void SetMinLogLevel(int level);
 namespace plimsoll {
 namespace {
 
-constexpr int kModelBytesOfByte = 64;  // memory of a byte of the file, at most (sentencepiece_tokenizer.h)
+constexpr int kModelBytesOfByte = 64;                    // upper bound of the memory for a byte of the file, in bytes
+                                                         // (sentencepiece_tokenizer.h)
 constexpr std::uintmax_t kMaxModelFileBytes = 64 * MiB;  // Mistral's has 0.5 MiB, Gemma's 4
-constexpr std::string_view kSpace = "\xe2\x96\x81";      // U+2581, which stands for a space in pieces
+constexpr std::string_view kSpace = "\xe2\x96\x81";      // U+2581, which represents a space in pieces
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";
-constexpr size_t kMaxStretchBytes = size_t{1} * MiB;  // text without an allowed cut that the library gets whole
+constexpr size_t kMaxStretchBytes = size_t{1} * MiB;  // maximum bytes of text without an allowed cut that the library
+                                                      // gets whole
 constexpr size_t kMaxKnownWords = 65536, kMaxKnownWordBytes = 64;  // words whose tokens encode() remembers: 16 MiB
-constexpr int kNothing = 4;  // above the library's highest level: results say what went wrong
+constexpr int kNothing = 4;  // above the library's highest level: the results report errors
 
-// A protobuf message may be given in parts, of which the last holds for each field: normalizer_spec {add_dummy_prefix:
+// A protobuf message may be given in parts; the last value of each field holds: normalizer_spec {add_dummy_prefix:
 // false, remove_extra_whitespaces: false} (sentencepiece_model.proto).
 constexpr std::string_view kRulesOff("\x1a\x04\x18\x00\x20\x00", 6);
 
@@ -53,7 +55,7 @@ std::string read_model(const std::filesystem::path& file) {
   return bytes;
 }
 
-/// Bytes of the valid UTF-8 character that `text` begins with (RFC 3629); 0 where it is none.
+/// Returns the bytes of the valid UTF-8 character that `text` begins with (RFC 3629); 0 if there is none.
 size_t character(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto follows = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
@@ -96,8 +98,8 @@ struct SentencePieceTokenizer::Impl {
     if (pieces < 1) refuse("it has no pieces");
     byte_ids.fill(-1);
     for (int id = 0; id < pieces; ++id) look_at(id);
-    // Unknown characters beside one another are one token: a space that is no piece goes together with its neighbors.
-    // A model with bytes for what it does not know has no such tokens.
+    // Adjacent unknown characters are one token: a space that is no piece is joined with its neighbors. A model with
+    // pieces for bytes has no unknown characters.
     if (!knows_space && std::ranges::all_of(byte_ids, [](int32_t id) { return id < 0; })) crosses_words = true;
   }
 
@@ -115,8 +117,8 @@ struct SentencePieceTokenizer::Impl {
       if (at > 0 && std::string_view(piece).substr(0, at).ends_with(kSpace) == false) crosses_words = true;
   }
 
-  /// Returns true if the text may be cut before byte `at` > 0: a space behind a visible ASCII character. No piece and
-  /// no rule of normalization has both.
+  /// Returns true if the text may be cut before byte `at` > 0: at a space after a visible ASCII character. No piece and
+  /// no rule of normalization contains both.
   static bool is_cut(std::string_view text, size_t at) {
     return text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f;
   }
@@ -135,8 +137,8 @@ struct SentencePieceTokenizer::Impl {
     return text.size() > kMaxStretchBytes ? forced_cut(text) : text.size();
   }
 
-  /// Returns the cut of a text that has no allowed place for one in its first kMaxStretchBytes: behind the last line
-  /// break there or, without one, the last character. The pieces beside the cut may differ from those of the whole
+  /// Returns the cut of a text that has no allowed cut in its first kMaxStretchBytes: after the last line break there
+  /// or, without one, after the last character. The pieces on both sides of the cut may differ from those of the whole
   /// text.
   static std::size_t forced_cut(std::string_view text) {
     std::size_t end = kMaxStretchBytes;
@@ -146,7 +148,7 @@ struct SentencePieceTokenizer::Impl {
   }
 
   /// Encodes valid UTF-8 word by word. The library adds the scores of a text's pieces in float32: in a long text the
-  /// sum's rounding decides between segmentations, so that the tokens of a word would depend on the text before it.
+  /// sum's rounding decides between segmentations, so the tokens of a word would depend on the text before it.
   void encode_text(std::string_view text, std::vector<int32_t>& tokens) const {
     std::unordered_map<std::string, std::vector<int>> known;
     std::vector<int> ids;
@@ -167,8 +169,8 @@ struct SentencePieceTokenizer::Impl {
   sentencepiece::SentencePieceProcessor processor;
   int pieces = 0;
   uint64_t fingerprint = 0;
-  bool crosses_words = false;           // a token may have a space behind something else
-  bool knows_space = false;             // a piece is a space alone
+  bool crosses_words = false;           // a token may have a space after another character
+  bool knows_space = false;             // a single space is a piece
   std::array<int32_t, 256> byte_ids{};  // -1: none
 };
 
@@ -183,7 +185,7 @@ std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const
   for (size_t at = 0; at < text.size();) {
     const size_t length = character(text.substr(at));
     const auto byte = static_cast<unsigned char>(text[at]);
-    // The library ends a text at a zero byte in places, and replaces what is no UTF-8.
+    // The library ends some texts at a zero byte, and replaces bytes that are no UTF-8.
     if (length > 0 && byte != 0) {
       at += length;
       continue;

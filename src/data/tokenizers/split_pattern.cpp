@@ -15,17 +15,17 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kLongestPattern = 16384;
-constexpr uint32_t kMaxSteps = 10'000'000;    // of any attempt; a run of n spaces takes up to n of Llama 3's pattern
-constexpr uint32_t kMaxHeapKib = 256 * 1024;  // of the interpreter
-// Steps of an attempt that is not timed. A step may go over the whole text: fewer for a long one.
+constexpr uint32_t kMaxSteps = 10'000'000;    // steps of any attempt; a run of n spaces takes up to n in Llama 3's
+                                              // pattern
+constexpr uint32_t kMaxHeapKib = 256 * 1024;  // heap of the interpreter
+// Steps of an attempt that is not timed. A step may scan the whole text, so a long text gets fewer steps.
 constexpr uint32_t kMinQuickSteps = 32, kMaxQuickSteps = 2'000;
 constexpr size_t kMaxQuickBytes = size_t{1} << 28;
-// An attempt with too few steps is repeated with this factor more, after a look at the time. So the last attempt takes
-// at most about this factor longer than those before it.
+// An attempt with too few steps is repeated with this factor more, after a check of the time. So the last attempt takes
+// at most about this factor longer than the attempts before it.
 constexpr uint32_t kMoreSteps = 2;
-constexpr size_t kMaxStarts = 64;  // places where one timed attempt may begin
-constexpr size_t kMaxScanned =
-    size_t{1} << 31;  // bytes that a timed attempt goes over, if a step goes over a whole text
+constexpr size_t kMaxStarts = 64;                // positions at which one timed attempt may begin
+constexpr size_t kMaxScanned = size_t{1} << 31;  // bytes that a timed attempt scans, if each step scans a whole text
 
 constexpr double kSpareSeconds = 1, kSecondsPerByte = 1e-6;
 
@@ -42,7 +42,7 @@ void set_steps(pcre2_match_context* context, uint32_t steps) {
   pcre2_set_depth_limit(context, steps);
 }
 
-/// \s spelt out as Unicode's White_Space: PCRE2's has U+180E more.
+/// Writes \s out as Unicode's White_Space: PCRE2's \s also has U+180E.
 std::string in_pcre2_words(const std::string& pattern, const std::string& name) {
   constexpr std::string_view white =
       "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
@@ -83,12 +83,12 @@ std::string in_pcre2_words(const std::string& pattern, const std::string& name) 
 }  // namespace
 
 struct SplitPattern::Compiled {
-  std::string shown;  // the pattern in messages
+  std::string shown;  // the pattern as shown in messages
   Pcre2Code code;
   Pcre2Match match;
   Pcre2MatchContext quick, thorough;
-  double seconds = 0;  // of all attempts, as far as they were timed
-  double bytes = 0;    // of all texts before this one
+  double seconds = 0;  // total of the timed attempts
+  double bytes = 0;    // total of all texts before this one
   double tick = coarse_seconds();
   double processor_seconds = thread_seconds();  // at that tick
 
@@ -97,7 +97,7 @@ struct SplitPattern::Compiled {
     return pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
                        PCRE2_NO_UTF_CHECK | options, match.get(), context);
   }
-  /// The same, timed.
+  /// Makes a timed attempt.
   int timed(std::string_view text, size_t at, size_t last_start, pcre2_match_context* context) {
     const double begin = thread_seconds();
     int result = attempt(text, at, last_start, context, 0);
@@ -105,16 +105,16 @@ struct SplitPattern::Compiled {
     seconds += thread_seconds() - begin;
     return result;
   }
-  /// The same, timed by the ticks of a coarse clock: an attempt shorter than a tick has one with the probability that
-  /// its length says, so many short ones are counted as long as they are. Of other work on the machine only the part of
-  /// this thread counts.
+  /// Makes an attempt timed by the ticks of a coarse clock. An attempt shorter than a tick counts as one tick with a
+  /// probability in proportion to its length, so the sum over many short attempts is right. Other work on the machine
+  /// counts only for the part of this thread.
   int sampled(std::string_view text, size_t at, pcre2_match_context* context) {
     if (coarse_seconds() != tick) see_tick();
     const int result = attempt(text, at, at, context, 0);
     if (coarse_seconds() != tick) {
       const double tick_before = tick, processor_before = processor_seconds;
       see_tick();
-      // Another thread may have begun: its processor time is no successor of the last one's.
+      // The thread may have changed: its processor time does not continue that of the last one.
       seconds += std::clamp(processor_seconds - processor_before, 0.0, tick - tick_before);
     }
     return result;
@@ -141,7 +141,8 @@ SplitPattern::SplitPattern(const std::string& pattern, std::string name)
   if (!compiled.code)
     throw refused(name_,
                   fmt::format("the pattern {} is none that PCRE2 knows: {}", compiled.shown, pcre2_error_text(error)));
-  pcre2_jit_compile(compiled.code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT it is slower and the same
+  pcre2_jit_compile(compiled.code.get(), PCRE2_JIT_COMPLETE);  // without JIT, matching is slower and has the same
+                                                               // results
   compiled.match.reset(pcre2_match_data_create_from_pattern(compiled.code.get(), nullptr));
   compiled.quick.reset(pcre2_match_context_create(nullptr));
   compiled.thorough.reset(pcre2_match_context_create(nullptr));
@@ -153,15 +154,15 @@ SplitPattern::SplitPattern(const std::string& pattern, std::string name)
 SplitPattern::~SplitPattern() = default;
 SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 
-/// Finds the next match from `at` on; returns whether there is one, which PCRE2's match data then has.
+/// Finds the next match from `at` on. Returns true if there is one; PCRE2's match data then has it.
 ///
-/// PCRE2 limits the steps of one attempt at one place, and neither the places nor the bytes that a step goes over. So
-/// the first attempt is at one place and short: published patterns match there. Any other is timed, begins at a bounded
-/// number of places, and has few steps first and more after its time was looked at.
+/// PCRE2 limits the steps of one attempt at one position. It limits neither the positions nor the bytes that a step
+/// scans. The first attempt is therefore at one position and short: published patterns match there. Any other attempt
+/// is timed, begins at a bounded number of positions, and has few steps first and more after each check of its time.
 bool SplitPattern::next_match(std::string_view text, size_t at) const {
   Compiled& compiled = *compiled_;
   const auto watch = [&] {
-    // Bytes that are matched: a place where the pattern goes no further has the spare seconds.
+    // Bytes that are matched: a position at which the pattern goes no further has the remaining seconds.
     if (compiled.seconds > kSpareSeconds + kSecondsPerByte * (compiled.bytes + static_cast<double>(at)))
       throw refused(name_, fmt::format("the pattern {} cannot be matched: it takes more than {:.1f} seconds for {}; "
                                        "use a pattern that takes less",
@@ -188,7 +189,7 @@ bool SplitPattern::next_match(std::string_view text, size_t at) const {
       throw refused(name_, fmt::format("the pattern {} cannot be matched: {}; use a pattern that takes less",
                                        compiled.shown, pcre2_error_text(result)));
     if (last == text.size()) return false;
-    at = last;  // it is tried twice, so that a place between two windows is not forgotten
+    at = last;  // tried twice, so that a position between two windows is not missed
   }
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(compiled.match.get());
   // \K in a lookahead may end a match before it begins.

@@ -1,9 +1,9 @@
-// Declares regular expressions that tokenizers split text by, written for Oniguruma and matched by PCRE2.
+// Declares the regular expressions by which tokenizers split text, written for Oniguruma and matched by PCRE2.
 //
 // Bounds: a pattern has at most 16 KiB. One attempt to match takes at most 10 000 000 of PCRE2's steps and 256 MiB of
-// heap; the just-in-time code runs in 32 KiB of stack, beyond which PCRE2's interpreter takes over. All attempts of a
+// heap. The just-in-time code runs in 32 KiB of stack; beyond them PCRE2's interpreter takes over. All attempts of a
 // pattern together take at most 1 second of a processor and 1 microsecond a matched byte of text; the attempt that
-// exceeds this doubles it at most. All of encoding with published patterns took 0.2.
+// exceeds this doubles it at most. Encoding with published patterns took 0.2 microseconds a byte in total.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ namespace plimsoll {
 class SplitPattern {
  public:
   /// Throws UserError that begins with `name` for a text that is no pattern, for a construct that the two libraries
-  /// see differently, and for \C, \G and verbs such as (*COMMIT).
+  /// interpret differently, and for \C, \G and verbs such as (*COMMIT).
   SplitPattern(const std::string& pattern, std::string name);
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;
 
-  /// Calls visit(begin, end) for each match in `text`, valid UTF-8, from front to back; they do not overlap, and may be
-  /// empty. Throws UserError that names the pattern if matching takes more than its bounds. Not from several threads at
-  /// once. `visit` must not call each_match() of the same pattern.
+  /// Calls visit(begin, end) for each match in `text`, valid UTF-8, from front to back. Matches do not overlap, and may
+  /// be empty. Throws UserError that names the pattern if matching takes more than its bounds. Only one thread may call
+  /// at a time. `visit` must not call each_match() of the same pattern.
   void each_match(std::string_view text, const std::function<void(size_t begin, size_t end)>& visit) const;
 
  private:

@@ -16,11 +16,12 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostMerges = size_t{1} << 24;
-constexpr size_t kMostParts = size_t{1} << 31;  // of a piece: their places are numbers of 32 bits
-constexpr int64_t kLongestWord = 1000;  // characters that WordPiece looks at: its effort grows with their square
-constexpr size_t kLongestMark = 64;     // bytes of what marks a token's place in a word: each character may get one
+constexpr size_t kMostParts = size_t{1} << 31;  // parts of a piece: positions are numbers of 32 bits
+constexpr int64_t kLongestWord = 1000;  // characters of a word that WordPiece encodes: its effort grows with their
+                                        // square
+constexpr size_t kLongestMark = 64;     // bytes of the mark of a token's position in a word: each character may get one
 
-/// The mark `key` of a model, such as "##" or "</w>".
+/// Reads the mark `key` of a model, such as "##" or "</w>".
 std::string mark(const JsonFields& fields, const char* key, const char* fallback) {
   std::string text = fields.text(key, fallback);
   if (text.size() > kLongestMark)
@@ -28,8 +29,8 @@ std::string mark(const JsonFields& fields, const char* key, const char* fallback
   return text;
 }
 
-/// Byte-pair encoding with merges by their rank (Sennrich et al. 2016), as the tokenizers package does it: merges name
-/// both halves, and one token may come of several pairs.
+/// Byte-pair encoding with merges by their rank (Sennrich et al. 2016), as in the tokenizers package: merges name both
+/// halves, and several pairs may make one token.
 class BytePairs final : public SubwordModel {
  public:
   BytePairs(const JsonFields& fields, const std::string& name) : vocabulary_(fields.at("vocab"), name) {
@@ -74,9 +75,9 @@ class BytePairs final : public SubwordModel {
         parts.push_back(id);
         continue;
       }
-      // As the package has it: bytes go before an unknown token that still waits.
+      // Bytes are added before a pending unknown token, as in the package.
       if (in_bytes(letter, parts)) continue;
-      if (unknown_ < 0) continue;  // without one it is left out
+      if (unknown_ < 0) continue;  // without an unknown token the character is left out
       if (!fuse_unknown_) flush();
       waiting = unknown_;
     }
@@ -128,7 +129,7 @@ class BytePairs final : public SubwordModel {
       if (a < 0 || b < 0 || made < 0)
         fields.refuse(fmt::format("merge {} of {} and {} is not of tokens to a token of the vocabulary", rank,
                                   in_quotes(left), in_quotes(right)));
-      merges_[key(a, b)] = {rank++, made};  // of two alike the later holds, as in the package
+      merges_[key(a, b)] = {rank++, made};  // the later of two equal merges is valid, as in the package
     }
   }
 
@@ -139,12 +140,12 @@ class BytePairs final : public SubwordModel {
     return true;
   }
 
-  /// Pairs are merged by rank, the leftmost first among equals; n log n steps for n parts.
+  /// Merges pairs by rank, the leftmost first among equals; n log n steps for n parts.
   void merge(std::vector<int32_t>& parts, std::vector<int32_t>& out) const {
     struct Candidate {
       int32_t rank;
       uint32_t left, right;
-      int32_t a, b;  // what stood there: stale when something else does
+      int32_t a, b;  // the two parts of the pair; stale if the parts are others now
       bool operator>(const Candidate& other) const { return std::tie(rank, left) > std::tie(other.rank, other.left); }
     };
     if (parts.size() > kMostParts)
@@ -162,7 +163,7 @@ class BytePairs final : public SubwordModel {
     };
     for (uint32_t i = 0; i < size; ++i) {
       next[i] = i + 1;
-      previous[i] = i - 1;  // of the first part: never asked for
+      previous[i] = i - 1;  // wraps around for the first part, where it is never read
     }
     for (uint32_t i = 0; i < size; ++i) propose(i);
     while (!candidates.empty()) {
@@ -188,7 +189,7 @@ class BytePairs final : public SubwordModel {
   std::unordered_map<int32_t, char> bytes_;
 };
 
-/// The longest token that a word begins with, then the longest that goes on (Schuster and Nakajima 2012).
+/// WordPiece: the longest token that begins the word, then the longest that continues it (Schuster and Nakajima 2012).
 class WordPieces final : public SubwordModel {
  public:
   WordPieces(const JsonFields& fields, const std::string& name) : vocabulary_(fields.at("vocab"), name) {
@@ -237,7 +238,7 @@ class WordPieces final : public SubwordModel {
  private:
   Vocabulary vocabulary_;
   std::string prefix_;
-  TokenTrie first_, later_;  // tokens at the beginning of a word; behind it, without the prefix
+  TokenTrie first_, later_;  // tokens at the beginning of a word, and tokens after it, without the prefix
   int64_t longest_ = 100;
   int32_t unknown_ = -1;
 };
@@ -250,7 +251,7 @@ Vocabulary::Vocabulary(const nlohmann::json& json, const std::string& name) {
   };
   if (!json.is_object() || json.empty() || static_cast<int64_t>(json.size()) > kMaxVocabularyTokens)
     refuse("its model has no vocabulary, an object of tokens and their numbers");
-  // Gaps are allowed, and must not take memory that no token asked for.
+  // Gaps are allowed, and must not take memory for numbers without a token.
   const int64_t most = std::min(kMaxVocabularyTokens, 4 * static_cast<int64_t>(json.size()) + 65536);
   std::vector<bool> taken;
   for (const auto& [text, id] : json.items()) {
@@ -272,7 +273,7 @@ Vocabulary::Vocabulary(const nlohmann::json& json, const std::string& name) {
 
 std::unique_ptr<SubwordModel> read_subword_model(const nlohmann::json& json, const std::string& name) {
   const JsonFields fields(json, name + ": model");
-  // Files of before there was a type hold BPE.
+  // Files from before the key "type" hold BPE.
   const std::string type = fields.text("type", json.contains("merges") ? "BPE" : "");
   if (type == "BPE") return std::make_unique<BytePairs>(fields, name);
   if (type == "WordPiece") return std::make_unique<WordPieces>(fields, name);

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLongestText = 4096;  // of what is put in or looked for
+constexpr size_t kLongestText = 4096;  // maximum bytes of inserted or searched text
 constexpr int32_t kTab = '\t', kLineFeed = '\n', kReturn = '\r', kReplacement = 0xfffd;
 
 template <typename Visit>
@@ -30,7 +30,8 @@ std::string without_marks(const std::string& text) {
   });
 }
 
-/// BERT's Chinese characters, each a word of its own (as its tokenizer in tokenizers has them).
+/// Returns true for a Chinese character of BERT, which is a separate word (as in BERT's tokenizer of the tokenizers
+/// package).
 bool is_chinese(int32_t code) {
   constexpr std::array<std::pair<int32_t, int32_t>, 8> ranges = {{{0x4e00, 0x9fff},
                                                                   {0x3400, 0x4dbf},
@@ -66,7 +67,7 @@ std::string spaced_chinese(const std::string& text) {
 
 using Change = std::function<std::string(const std::string& text)>;
 
-/// A step whose result is at most 11 times its text (NFKD of U+FDFA), so that its growth may be taken afterwards.
+/// A step whose result is at most 11 times its text (NFKD of U+FDFA), so its growth may be counted afterwards.
 Normalizer counted(std::string step, Change change) {
   return [step = std::move(step), change = std::move(change)](const std::string& text, NormalizedRoom& room) {
     std::string made = change(text);
@@ -105,7 +106,7 @@ std::string stripped(const std::string& text, bool left, bool right) {
   return end > begin ? text.substr(begin, end - begin) : std::string();
 }
 
-/// A text in which a pattern's matches are replaced. Growth is taken before a replacement is put in.
+/// A text in which a pattern's matches are replaced. Growth is counted before a replacement is inserted.
 class Replacement {
  public:
   Replacement(const std::string& text, const std::string& by, const std::string& step, NormalizedRoom& room)
@@ -167,7 +168,7 @@ class NormalizerReader {
     const std::string type = fields.text("type"), step = fmt::format("{} {}", name_, one_line(type));
     if (type == "Sequence" && depth < kDeepestSequence) return sequence(fields, depth);
     if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
-      // A character that is compatible with a space becomes one, and joins the spaces beside it.
+      // A character that is compatible with a space becomes a space, and joins the spaces next to it.
       if (type.starts_with("NFK") && traits_.replaces_spaces) traits_.can_be_cut = false;
       return counted(step, [type](const std::string& text) { return normal_form(text, type); });
     }
@@ -176,7 +177,7 @@ class NormalizerReader {
     if (type == "BertNormalizer") return counted(step, bert(fields));
     if (type == "Replace") return replace(fields, traits_, step);
     if (type == "Prepend") {
-      traits_.can_be_cut = false;  // every text that is given begins with it
+      traits_.can_be_cut = false;  // the prefix is added to every given text
       return [front = bounded(fields, "prepend"), step](const std::string& text, NormalizedRoom& room) {
         if (text.empty()) return text;
         room.take(front.size(), step);

@@ -2,7 +2,7 @@
 //
 // Bounds: all normalizer steps together add at most 4 bytes a byte of text, and 1 MiB (NormalizedRoom). A file has at
 // most 64 steps of either kind, nested Sequences counted, and at most one ByteLevel and one Metaspace. A pre-tokenizer
-// makes at most 16 bytes a byte of text, holds one piece of each step, and passes it on at once.
+// makes at most 16 bytes a byte of text, holds one piece of each step, and passes it on immediately.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@
 
 namespace plimsoll {
 
-constexpr size_t kMostSteps = 64;                      ///< normalizers or pre-tokenizers of a file
-constexpr std::string_view kLowLine = "\xe2\x96\x81";  ///< U+2581, which stands for a space
+constexpr size_t kMostSteps = 64;                      ///< for the normalizers of a file, and for its pre-tokenizers
+constexpr std::string_view kLowLine = "\xe2\x96\x81";  ///< U+2581, which represents a space
 
-/// What is said of all steps together, for cutting long texts (Tokenizer::last_cut).
+/// Properties of all steps together, for cutting long texts (Tokenizer::last_cut).
 struct StepTraits {
-  bool replaces_spaces = false;  ///< no space is left after the normalizers: U+2581 stands for each
-  bool byte_letters = false;     ///< the model sees letters that stand for bytes (byte_letters.h)
-  bool splits_words = false;     ///< no piece holds a space behind something else
-  /// Whether a text may be cut before a space behind a visible character, and its parts be done with one by one.
+  bool replaces_spaces = false;  ///< no space is left after the normalizers: each is a U+2581
+  bool byte_letters = false;     ///< the model reads letters that represent bytes (byte_letters.h)
+  bool splits_words = false;     ///< no piece has a space after another character
+  /// True if a text may be cut before a space after a visible character, and its parts be processed one by one.
   bool can_be_cut = true;
 };
 
-/// The bytes that normalizer steps may still add to a text. A step that shortens a text gives nothing back, so that
-/// the work of all steps is bounded too.
+/// The bytes that normalizer steps may still add to a text. A step that shortens a text returns nothing, so the work of
+/// all steps is bounded too.
 class NormalizedRoom {
  public:
   static constexpr size_t kGrowth = 4;       ///< bytes that may be added for each byte of a text
@@ -38,7 +38,7 @@ class NormalizedRoom {
 
   explicit NormalizedRoom(size_t text_bytes) : text_bytes_(text_bytes), left_(kGrowth * text_bytes + kSpare) {}
 
-  /// Takes `bytes` for the step `step`. Throws UserError (failure) that begins with `step` if they are not left.
+  /// Subtracts `bytes` for the step `step`. Throws UserError (failure) that begins with `step` if they are not left.
   void take(size_t bytes, const std::string& step) {
     if (bytes > left_) refuse(step);
     left_ -= bytes;
@@ -50,22 +50,24 @@ class NormalizedRoom {
   size_t text_bytes_, left_;
 };
 
-/// Text in, text out; both valid UTF-8. Throws UserError (failure) that names the step beyond the room.
+/// A function from text to text, both valid UTF-8. Throws UserError (failure) that names the step if its room is
+/// exceeded.
 using Normalizer = std::function<std::string(std::string text, NormalizedRoom& room)>;
 
-/// The normalizer of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace,
+/// Reads the normalizer of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace,
 /// BertNormalizer and sequences of them; null is none. Throws UserError that begins with `name` for others, by name.
 Normalizer read_normalizer(const nlohmann::json& json, const std::string& name, StepTraits& traits);
 
-/// Takes a piece of a text, which is not empty and is valid during the call; `first`: it begins where the text does.
+/// A callback for a piece of a text. The piece is not empty and is valid during the call; `first` says that it begins
+/// the text.
 using PieceVisit = std::function<void(std::string_view piece, bool first)>;
 
-/// Cuts a piece into smaller ones and calls visit(piece, first) for each, from front to back.
+/// A function that cuts a piece into smaller ones and calls visit(piece, first) for each, from front to back.
 using PreTokenizer = std::function<void(std::string_view piece, bool first, const PieceVisit& visit)>;
 
-/// The pre-tokenizer of a tokenizer.json: ByteLevel, Split, Digits, Metaspace, Whitespace, WhitespaceSplit,
-/// Punctuation, BertPreTokenizer and sequences of them; null is none. Throws UserError as above. Not for several
-/// threads at once: patterns keep what they match in.
+/// Reads the pre-tokenizer of a tokenizer.json: ByteLevel, Split, Digits, Metaspace, Whitespace, WhitespaceSplit,
+/// Punctuation, BertPreTokenizer and sequences of them; null is none. Throws UserError as above. Only one thread may
+/// use it at a time, because patterns hold their match data.
 PreTokenizer read_pre_tokenizer(const nlohmann::json& json, const std::string& name, StepTraits& traits);
 
 /// Calls visit(begin, end) for each occurrence of `what`, which is not empty, from front to back without overlaps.

@@ -16,10 +16,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kBlock = 4 * MiB;  // bytes of text tokenised at a time
+constexpr std::size_t kBlock = 4 * MiB;  // bytes of text tokenized at a time
 
-// Raised whenever the same text gets other tokens for a reason that no fingerprint shows: which bytes go in, where end
-// of text goes. 2: the files have checksums.
+// Raised whenever the same text gets other tokens for a reason that no fingerprint shows: the input bytes, the position
+// of end of text. 2: the files have checksums.
 constexpr int kCacheFormat = 2;
 
 }  // namespace
@@ -59,7 +59,7 @@ void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::
   std::ifstream stream(text.path, std::ios::binary);
   if (!stream) throw_file_error("read", text.path, errno != 0 ? errno : EIO);
   TokenFileWriter writer(file, tokenizer.vocab_size(), key);
-  std::string held;  // read and not tokenised yet: it may go on in the next block
+  std::string held;  // read and not tokenized yet: its last token may continue in the next block
   int64_t read = 0;
   while (true) {
     const std::size_t before = held.size();
@@ -70,10 +70,10 @@ void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::
     if (stream.bad()) throw_file_error("read", text.path, errno != 0 ? errno : EIO);
     held.resize(before + count);
     read += static_cast<int64_t>(count);
-    // A text that grows without end is caught here and not when the disk is full.
+    // Detects a text that grows without end before the disk is full.
     if (count < kBlock || read > text.bytes) break;
-    // No place before the last character of what was held before is one: only the block is searched, or a text without
-    // any such place would take time that grows with its square.
+    // No position before the last character of the held text is a cut. Only the block is searched; otherwise a text
+    // without any cut would take time that grows with its square.
     const std::size_t searched = before > 0 ? before - 1 : 0;
     const std::size_t found = tokenizer.last_cut(std::string_view(held).substr(searched));
     const std::size_t cut = found > 0 ? searched + found : 0;

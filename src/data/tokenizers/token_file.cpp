@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x316b6f746d696c70;  // "plimtok1", little-endian
 constexpr uint32_t kVersion = 2;
-// Bytes of tokens with a checksum of their own: what the first read of a token reads.
+// Bytes of tokens with one checksum: the first read of a token reads them all.
 constexpr size_t kBlockBytes = size_t{1} << 16;
 
 struct Trailer {
@@ -35,8 +35,8 @@ struct Trailer {
   uint64_t vocab_size = 0;
   uint64_t count = 0;
   uint64_t source_hash = 0;
-  uint64_t blocks_hash = 0;   // of the blocks' checksums
-  uint64_t trailer_hash = 0;  // of what stands before it
+  uint64_t blocks_hash = 0;   // hash of the blocks' checksums
+  uint64_t trailer_hash = 0;  // hash of the fields above
 
   uint64_t hash() const { return hash_bytes({reinterpret_cast<const char*>(this), offsetof(Trailer, trailer_hash)}); }
 };
@@ -60,8 +60,8 @@ struct Descriptor {
   }
 };
 
-/// Returns whether all tokens are less than `vocab_size`. The two loops are apart, because each of them becomes vector
-/// instructions then: together they pay for the checksums of a first read.
+/// Returns true if all tokens are less than `vocab_size`. The two loops are separate so that each becomes vector
+/// instructions; together they pay for the checksums of a first read.
 template <typename Token>
 bool copy_tokens(const Token* __restrict tokens, int64_t count, int64_t vocab_size, int64_t* __restrict out) {
   Token greatest = 0;
@@ -92,7 +92,7 @@ TokenFile::TokenFile(const std::filesystem::path& file) : file_(file) {
       trailer.width != width_for(static_cast<int64_t>(trailer.vocab_size)))
     throw corrupt(file, "its trailer contradicts itself");
   const uint64_t behind = bytes - sizeof(Trailer);
-  // Checked in this order, nothing overflows.
+  // In this order of checks, nothing overflows.
   const uint64_t payload = trailer.count <= behind / trailer.width ? trailer.count * trailer.width : behind + 1;
   const uint64_t blocks = payload / kBlockBytes + (payload % kBlockBytes != 0 ? 1 : 0);
   if (payload > behind || behind - payload != blocks * sizeof(uint64_t))
@@ -126,7 +126,7 @@ TokenFile::TokenFile(const std::filesystem::path& file) : file_(file) {
 }
 
 TokenFile::~TokenFile() {
-  guard_.reset();  // before the addresses can be another mapping's
+  guard_.reset();  // before another mapping can have the addresses
   if (map_) munmap(map_, map_bytes_);
 }
 
@@ -171,7 +171,7 @@ void TokenFile::verify(int64_t begin, int64_t count) const {
   const size_t first = static_cast<size_t>(begin * width_) / kBlockBytes;
   const size_t last = static_cast<size_t>((begin + count) * width_ - 1) / kBlockBytes;
   for (size_t block = first; block <= last; ++block) {
-    // Two threads may verify one block: they find the same.
+    // Two threads may verify one block; both get the same result.
     if (verified_[block].load(std::memory_order_relaxed)) continue;
     const size_t at = block * kBlockBytes, bytes = std::min(kBlockBytes, static_cast<size_t>(size_ * width_) - at);
     const uint64_t hash = content_hash({static_cast<const std::byte*>(tokens_) + at, bytes});

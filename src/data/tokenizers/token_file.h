@@ -1,14 +1,15 @@
-// Tokens on disk, memory mapped: a text is tokenised once, however many jobs train on it.
+// Declares tokens on disk, memory mapped: a text is tokenized once, for any number of jobs that train on it.
 //
 //     | count tokens of `width` bytes | XXH3 of each 64 KiB of them |
 //     | magic | version | width | vocab size | count | source hash | hash of these XXH3 | trailer hash |
 //       8       4         4       8            8       8             8                    8        bytes
 //
-// The description stands at the end, so that a text is tokenised as it is read; a file cut short has none. Numbers are
-// in the byte order of the machine that wrote the file; on another one the magic does not match.
+// The trailer is at the end, because a text is tokenized as it is read; a truncated file has none. Numbers have the
+// byte order of the machine that wrote the file; on a machine of the other byte order the magic does not match.
 //
-// Bounds: the file is mapped; memory is 9 bytes for each 64 KiB of it. Every number of the trailer is held against the
-// file's size. The checksum of a block is verified when one of its tokens is read first; later reads do not pay for it.
+// Bounds: the file is mapped; memory is 9 bytes for each 64 KiB of it. Every number of the trailer is checked against
+// the file's size. The checksum of a block is verified when one of its tokens is read first; later reads do not pay for
+// it.
 #pragma once
 
 #include <atomic>
@@ -25,25 +26,25 @@
 
 namespace plimsoll {
 
-/// A token file, open for reading. May be read from any number of threads.
+/// A token file, open for reading. Any number of threads may read it.
 class TokenFile {
  public:
-  /// Maps the file and checks its trailer against its size. Throws UserError (delete it, it will be made again) when it
-  /// is truncated or no token file of this version.
+  /// Maps the file and checks its trailer against its size. Throws UserError if the file is truncated or no token file
+  /// of this version; the message says to delete the file, because the next run writes it again.
   explicit TokenFile(const std::filesystem::path& file);
   ~TokenFile();
   TokenFile(TokenFile&& other) noexcept;
   TokenFile& operator=(TokenFile&& other) noexcept;
 
   int64_t size() const { return size_; }              ///< tokens
-  int64_t vocab_size() const { return vocab_size_; }  ///< every token is less
+  int64_t vocab_size() const { return vocab_size_; }  ///< upper bound (exclusive) of tokens
   int64_t token_bytes() const { return width_; }      ///< 2 or 4: bytes a token takes in the file
   uint64_t source_hash() const { return source_hash_; }
 
-  /// Token `index`, 0 <= index < size(). Throws UserError when the file holds one outside the vocabulary.
+  /// Returns token `index`, 0 <= index < size(). Throws UserError if the file holds one outside the vocabulary.
   int32_t token(int64_t index) const;
 
-  /// Tokens [begin, begin + count) to `out`. Throws UserError when the file holds one outside the vocabulary.
+  /// Copies tokens [begin, begin + count) to `out`. Throws UserError if the file holds one outside the vocabulary.
   /// Throws UserError (failure) if the checksum of the tokens differs, or if the file has lost bytes since it was
   /// opened.
   void copy(int64_t begin, int64_t count, int64_t* out) const;
@@ -57,7 +58,7 @@ class TokenFile {
   std::size_t map_bytes_ = 0;
   std::unique_ptr<MappingGuard> guard_;
   std::vector<uint64_t> block_hashes_;
-  std::unique_ptr<std::atomic<bool>[]> verified_;  // of each block
+  std::unique_ptr<std::atomic<bool>[]> verified_;  // for each block
   const void* tokens_ = nullptr;                   // within the map
   int64_t width_ = 0;
   int64_t size_ = 0;
@@ -65,12 +66,12 @@ class TokenFile {
   uint64_t source_hash_ = 0;
 };
 
-/// Writes a token file through an AtomicFile: it is there, whole, once finish() returns, and not before. Errors of the
-/// system (disk full, no permission) are UserErrors that name the file.
+/// A writer of a token file through an AtomicFile: the whole file exists once finish() returns, and not before. Errors
+/// of the system (disk full, no permission) are UserErrors that name the file.
 class TokenFileWriter {
  public:
-  /// `source_hash` says what the tokens were made from; a reader compares it. Tokens take 2 bytes where the vocabulary
-  /// (1 to 2^31) allows it.
+  /// `source_hash` identifies the source of the tokens; a reader compares it. Tokens take 2 bytes if the vocabulary (1
+  /// to 2^31) allows it.
   TokenFileWriter(const std::filesystem::path& file, int64_t vocab_size, uint64_t source_hash);
 
   /// Each token is in [0, vocab_size).

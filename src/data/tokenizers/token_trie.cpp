@@ -4,7 +4,7 @@
 
 namespace plimsoll {
 
-/// The texts [first, last), which share the bytes up to their node's end.
+/// A range of texts [first, last), which share the bytes up to their node's end.
 struct TokenTrie::Range {
   size_t node, first, last;
 };
@@ -32,7 +32,7 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
       const auto byte = texts_[first][depth];
       size_t end = first + 1;
       while (end < last && texts_[end][depth] == byte) ++end;
-      // Texts between two sorted ones share what the two share.
+      // Texts between two sorted ones have at least the common bytes of the two.
       const std::string &low = texts_[first], &high = texts_[end - 1];
       size_t shared = depth;
       while (shared < low.size() && shared < high.size() && low[shared] == high[shared]) ++shared;

@@ -35,7 +35,7 @@ class TokenTrie {
     uint32_t text = 0, begin = 0, end = 0;
     uint32_t first_child = 0, children = 0;
     int32_t value = -1;
-    uint8_t byte = 0;  ///< the first of its edge
+    uint8_t byte = 0;  ///< the first byte of its edge
   };
   struct Range;
 

@@ -40,7 +40,7 @@ class ByteTokenizer : public Tokenizer {
   std::size_t last_cut(std::string_view text) const override { return text.size(); }
 };
 
-/// The kind of tokenizer that files of this name hold; "" where the name does not say.
+/// Returns the kind of tokenizer that files of this name hold; "" if the name does not tell.
 std::string_view kind_of_file(const std::filesystem::path& file) {
   const std::filesystem::path ending = file.extension();
   if (ending == ".json") return "huggingface";
@@ -66,7 +66,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::fi
   try {
     return open_tokenizer(name, file);
   } catch (const UserError& error) {
-    // Tokens, patterns and names of the file may hold anything.
+    // Tokens, patterns and names of the file may hold any bytes.
     const std::string message = without_controls(error.what());
     const std::string_view kind = kind_of_file(file);
     throw UserError(fmt::format("{}{}{}", message.starts_with("data.tokenizer") ? "" : "data.tokenizer_file: ", message,

@@ -1,5 +1,6 @@
-// Text to tokens and back. "bytes" and "gpt2" round-trip any bytes, valid UTF-8 or not; a SentencePiece model and a
-// tokenizer.json may have rules by which they change a text, and a "gguf" vocabulary may lack some bytes.
+// Declares the interface of tokenizers: text to tokens and back. "bytes" and "gpt2" round-trip any bytes, valid UTF-8
+// or not. A SentencePiece model and a tokenizer.json may have rules by which they change a text, and a "gguf"
+// vocabulary may lack some bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +14,39 @@
 
 namespace plimsoll {
 
-/// The most tokens of a vocabulary that is read from a file.
+/// Maximum number of tokens of a vocabulary that is read from a file.
 constexpr int64_t kMaxVocabularyTokens = int64_t{1} << 24;
 
-/// Tokens are [0, vocab_size()). All calls may come from any thread.
+/// A tokenizer with tokens [0, vocab_size()). All calls may come from any thread.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// The tokens of `text`, any bytes; decode() gives the same bytes back. Never the end of text, but where a
-  /// "huggingface" one finds it written out.
+  /// Returns the tokens of `text`, any bytes; decode() returns the same bytes. The end of text is never among them,
+  /// except if a "huggingface" tokenizer finds it written in the text.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
 
-  /// The bytes of `tokens`; end of text stands for none. Throws UserError for a token outside the vocabulary.
+  /// Returns the bytes of `tokens`; end of text has none. Throws UserError for a token outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
 
   virtual int64_t vocab_size() const = 0;
 
-  /// The token that is put between documents: the last one, unless the vocabulary has one of its own.
+  /// Returns the token between documents: the last one, unless the vocabulary has one of its own.
   virtual int32_t end_of_text() const { return static_cast<int32_t>(vocab_size() - 1); }
 
-  /// As the job file names it: "bytes", "gpt2", "sentencepiece", "gguf", "huggingface".
+  /// Returns the name in the job file: "bytes", "gpt2", "sentencepiece", "gguf", "huggingface".
   virtual std::string name() const = 0;
 
-  /// Differs between tokenizers that give different tokens, even where both have one name: the key of cached tokens.
+  /// Returns a value that differs between tokenizers with different tokens, even if both have one name: the key of
+  /// cached tokens.
   virtual uint64_t fingerprint() const = 0;
 
-  /// The greatest p at which `text` may be cut, so that a long text is encoded block by block: encode(text[0, p)) and
-  /// encode(text[p, end) + more) together are encode(text + more), whatever comes after. 0: nowhere but at the start.
+  /// Returns the largest p at which `text` may be cut, so that a long text is encoded block by block: encode(text[0,
+  /// p)) and encode(text[p, end) + more) together are encode(text + more), for any `more`. 0: only the start.
   virtual std::size_t last_cut(std::string_view text) const = 0;
 };
 
-/// The tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2"
+/// Makes the tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2"
 /// (src/data/tokenizers/gpt2_tokenizer.h; `file` is its rank file), "sentencepiece"
 /// (src/data/tokenizers/sentencepiece_tokenizer.h; `file` is its model), "gguf" (src/data/tokenizers/gguf_tokenizer.h;
 /// `file` is a model's) or "huggingface" (src/data/tokenizers/huggingface_tokenizer.h; `file` is its tokenizer.json, or

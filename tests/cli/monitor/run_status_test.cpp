@@ -134,7 +134,7 @@ TEST_F(RunStatusTest, OfAProcessThatIsGoneIsRemoved) {
   };
   put(0);
   EXPECT_EQ(live_runs({folder_}).size(), 1u);
-  // A process that began after the one that wrote has its number now.
+  // A later process has the number of the one that wrote the file.
   put(1);
   EXPECT_TRUE(live_runs({folder_}).empty());
   EXPECT_FALSE(std::filesystem::exists(left));
@@ -196,7 +196,7 @@ TEST_F(RunStatusTest, TheFolderIsTheUsersAlone) {
   EXPECT_THAT(runtime_folders(), Not(Contains(*folder)));
 }
 
-// A run of a service has no XDG_RUNTIME_DIR, and who watches has one.
+// A run of a service has no XDG_RUNTIME_DIR, and the monitoring user has one.
 TEST_F(RunStatusTest, RunsOfAnotherEnvironmentAreFound) {
   const std::filesystem::path fallback = "/tmp/plimsoll-" + std::to_string(::geteuid());
   const Variable chosen("PLIMSOLL_RUNTIME_DIR", nullptr);
@@ -206,7 +206,7 @@ TEST_F(RunStatusTest, RunsOfAnotherEnvironmentAreFound) {
   }
   {
     const Variable runtime("XDG_RUNTIME_DIR", (folder_ / "nowhere").c_str());
-    EXPECT_EQ(runtime_folder(), fallback);  // instead of one that cannot be made
+    EXPECT_EQ(runtime_folder(), fallback);  // instead of a folder that cannot be made
   }
   const Variable runtime("XDG_RUNTIME_DIR", folder_.c_str());
   ASSERT_EQ(runtime_folder(), folder_ / "plimsoll");

@@ -1,4 +1,4 @@
-// plan of a job that does not fit: the answer first, then what would fit, for as long as it may take.
+// Tests plan for a job that does not fit: the answer first, then changes that fit, within a time limit.
 #include <signal.h>
 
 #include "cli/cli_testing.h"
@@ -48,7 +48,7 @@ TEST_F(AdviceCommand, TheWholeSearchSaysThatItIs) {
   expect_refusal(run({"plan", "job.yaml", "--advice", "0"}), 2, HasSubstr("--advice"));
 }
 
-// A limit binds within one plan, and what was not planned is said.
+// A limit is binding within one plan, and unplanned changes are reported.
 TEST_F(AdviceCommand, AtTheLimitItSaysWhatItHas) {
   put("large.yaml", kLarge);
   const Outcome outcome = run({"plan", "large.yaml", "--gpu", "rtx3070", "--advice", "0.001", "--json", "plan.json"});
@@ -60,7 +60,7 @@ TEST_F(AdviceCommand, AtTheLimitItSaysWhatItHas) {
   EXPECT_EQ(search["limit_seconds"], 0.001);
 }
 
-// The answer is there while the search goes on; Ctrl-C ends that, and the exit code is still the answer's.
+// The answer is printed while the search continues; Ctrl-C ends the search, and the exit code is still the answer's.
 TEST_F(AdviceCommand, InterruptedItStillSaysThatItDoesNotFit) {
   put("large.yaml", kLarge);
   const pid_t child =
@@ -68,7 +68,7 @@ TEST_F(AdviceCommand, InterruptedItStillSaysThatItDoesNotFit) {
   const auto answered = [&] { return get("out.txt").find("The step") != std::string::npos; };
   ASSERT_TRUE(wait_for(child, answered)) << get("err.txt");
   EXPECT_THAT(get("out.txt"), AllOf(HasSubstr("does not fit"), HasSubstr("Largest buffers at the peak")));
-  // Signals are answered once the search has begun: the first instant is the default's.
+  // Signals have an effect once the search has begun: before, the default handler is active.
   const auto caught = [&] {
     const std::string status = get_file("/proc/" + std::to_string(child) + "/status");
     const size_t at = status.find("SigCgt:");
@@ -86,10 +86,10 @@ TEST_F(AdviceCommand, InterruptedItStillSaysThatItDoesNotFit) {
   EXPECT_FALSE(plan().contains("what_if"));
 }
 
-// Float32 weights of a frozen model: what helps is their type, and it is said before host memory.
+// Float32 weights of a frozen model: a change of their type helps, and is listed before host memory.
 TEST_F(AdviceCommand, TheTypeOfFrozenWeightsIsProposed) {
   const std::string job = PLIMSOLL_SOURCE_DIR "/examples/video-llm/job.yaml";
-  // Of fewer layers, so that it is planned sooner.
+  // With fewer layers, for faster planning.
   const Outcome outcome =
       run({"plan", job, "--gpu", "rtx3070", "--memory", "4.3GiB", "data.type=synthetic", "precision=32-true",
            "model.llm.dtype=float32", "model.llm.num_layers=6", "--advice", "60", "--json", "plan.json"});

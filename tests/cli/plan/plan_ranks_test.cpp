@@ -1,4 +1,4 @@
-// Rows and fields of a plan for several devices, and the options that ask for it.
+// Tests rows and fields of a plan for several devices, and the options that request it.
 #include "cli/plan/plan_ranks.h"
 
 #include "cli/cli_testing.h"
@@ -146,7 +146,7 @@ TEST_F(PlanForDevices, ComparesNumbersOfThem) {
   EXPECT_EQ(counts[0]["efficiency"], 1);
 }
 
-// What each device sends, and how long that takes.
+// The bytes that each device sends, and the seconds this takes.
 TEST_F(PlanForDevices, CountsExchanges) {
   const json plan = planned({"--gpu", "a6000", "--devices", "4"});
   EXPECT_GT(plan["link_bytes_per_step"], 0);

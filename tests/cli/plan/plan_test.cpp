@@ -115,7 +115,7 @@ TEST_F(PlanCommand, SaysHowMuchIsLeftAndHowMuchOfTheCardItTakes) {
   const json fits = plan_json({"memory_budget=1GiB"});
   EXPECT_EQ(fits["headroom_bytes"].get<int64_t>() + fits["peak_bytes"].get<int64_t>(), int64_t{1} << 30);
   EXPECT_EQ(fits["budget_share"], fits["peak_bytes"].get<double>() / (int64_t{1} << 30));
-  EXPECT_EQ(fits["device_share"], nullptr);  // of this machine the catalogue says nothing
+  EXPECT_EQ(fits["device_share"], nullptr);  // the catalogue has nothing about this machine
   const json card = plan_json({"memory_budget=1GiB", "--gpu", "rtx3070"});
   EXPECT_EQ(card["device_bytes"], int64_t{8} << 30);
   EXPECT_EQ(card["device_share"], card["peak_bytes"].get<double>() / (int64_t{8} << 30));
@@ -190,7 +190,7 @@ TEST_F(PlanCommand, DumpPassesOverwritesNoOtherFile) {
   std::filesystem::remove(folder() / "passes/00-recorded.txt");
   std::filesystem::create_symlink(folder() / "corpus.txt", folder() / "passes/00-recorded.txt");
   EXPECT_THAT(refusal({"plan", "job.yaml", "--dump-passes", "passes"}), HasSubstr("one of data.files"));
-  // Beside them it is written.
+  // With them, it is written.
   std::filesystem::create_directory(folder() / "new");
   EXPECT_EQ(run({"plan", "job.yaml", "--json", "new/plan.json", "--dump-passes", "new"}).exit_code, 0);
 }
@@ -305,7 +305,7 @@ TEST_F(PlanCommand, ReadsNoDataAndLeavesNoFiles) {
   EXPECT_TRUE(added.empty());
 }
 
-// 8.7 billion parameters on any machine: what planning takes is the memory of a small program.
+// 8.7 billion parameters on any machine: planning takes no more memory than a small program.
 TEST_F(PlanCommand, ALargeModelIsPlannedInLittleMemory) {
   put("large.yaml",
       "model: {type: decoder, vocab_size: 32000, hidden_size: 4096, num_layers: 44, num_heads: 32, activation: gelu,\n"
@@ -365,7 +365,7 @@ TEST_F(PlanCommand, MemoryIsABudgetForTheDevice) {
   EXPECT_EQ(run({"plan", "job.yaml", "--memory", "twelve"}).exit_code, 2);
 }
 
-// The least budget as it is printed is one that fits, whatever it was rounded to.
+// The printed minimum budget is one that fits, in spite of rounding.
 TEST_F(PlanCommand, TheLeastBudgetIsTypedBack) {
   for (const char* width : {"32", "48", "64"}) {
     const std::string hidden = std::string("model.hidden_size=") + width;
@@ -379,7 +379,7 @@ TEST_F(PlanCommand, TheLeastBudgetIsTypedBack) {
   }
 }
 
-// A plan that would not run has no time; the least budget may even take less.
+// A plan that would not run has no time; the minimum budget may even take less.
 TEST_F(PlanCommand, WhatDoesNotFitHasNoPredictedTime) {
   const Outcome outcome = run({"plan", "job.yaml", "memory_budget=64KiB", "--advice", "none", "--html", "plan.html"});
   EXPECT_EQ(outcome.exit_code, 3);
@@ -388,7 +388,7 @@ TEST_F(PlanCommand, WhatDoesNotFitHasNoPredictedTime) {
   EXPECT_THAT(run({"plan", "job.yaml"}).out, HasSubstr("predicted step"));
 }
 
-// The job's own budget, on a device that has more: to leave it out changes nothing else.
+// The job's own budget, on a device that has more: leaving it out changes nothing else.
 TEST_F(PlanCommand, ABudgetThatTheDeviceExceedsIsTheFirstToGo) {
   const Arguments small = {"plan", "job.yaml", "memory_budget=1MiB", "--gpu", "a6000"};
   const Outcome outcome = run({small[0], small[1], small[2], small[3], small[4], "--json", "plan.json"});
@@ -398,14 +398,14 @@ TEST_F(PlanCommand, ABudgetThatTheDeviceExceedsIsTheFirstToGo) {
   EXPECT_EQ(advice[0]["change"], "memory_budget=auto");
   const json open = plan_json({"memory_budget=auto", "--gpu", "a6000"});
   EXPECT_EQ(open["peak_bytes"], advice[0]["peak_bytes"]);
-  // A device that has too little itself, and --memory, which goes before the job: no such advice.
+  // A device that has too little itself, and --memory, which has precedence over the job: no such advice.
   EXPECT_THAT(run({"plan", "job.yaml", "memory_budget=1MiB", "--gpu", "a6000", "--memory", "1MiB"}).out,
               Not(HasSubstr("memory_budget=auto")));
   EXPECT_THAT(run({"plan", "job.yaml", "memory_budget=1MiB", "--gpu", "a6000,l40s"}).out,
               HasSubstr("memory_budget of 1.00 MiB"));
 }
 
-// What does not fit comes with changes that would, each of which does.
+// If a job does not fit, changes are listed, and each of them fits.
 TEST_F(PlanCommand, SaysWhatWouldFit) {
   const int64_t least = plan_json({})["minimum_budget_bytes"];
   const Arguments budget = {"memory_budget=" + std::to_string(least * 2 / 3)};
@@ -439,7 +439,7 @@ TEST_F(PlanCommand, TheFrontierFallsWithTheBudget) {
   }
 }
 
-// Copies that updates on the host get of gradients are not what lies there.
+// Copies of gradients for updates on the host do not count as offloaded.
 TEST_F(PlanCommand, ElsewhereAreTheGradientsThatAreSaidToBe) {
   const Arguments host = {"host_memory_budget=1GiB"};
   const int64_t least = plan_json({"memory_budget=64KiB", host[0]}, 3)["minimum_budget_bytes"].get<int64_t>();
@@ -455,7 +455,7 @@ TEST_F(PlanCommand, ElsewhereAreTheGradientsThatAreSaidToBe) {
   EXPECT_GT(elsewhere, 0);
 }
 
-// As under ulimit -f: told, not ended by the signal.
+// The error is reported under ulimit -f too, and the program is not ended by the signal.
 TEST_F(PlanCommand, AFileOverTheLimitIsToldAsAFailure) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

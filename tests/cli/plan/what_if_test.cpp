@@ -1,4 +1,4 @@
-// plan --what-if: how long it may take, and what is there when it ends early.
+// Tests plan --what-if: its time limit, and its results if it ends early.
 #include <signal.h>
 
 #include <array>
@@ -35,7 +35,7 @@ TEST_F(WhatIfCommand, PlansEveryChangeWhereThereIsTime) {
   const auto changes = changes_in(plan["what_if"]);
   ASSERT_GE(changes.size(), 3u);
   EXPECT_EQ(changes.front(), "");
-  // The job as it is is not planned again: its row is its plan.
+  // The unchanged job is not planned again: its row is its plan.
   EXPECT_EQ(plan["what_if"][0]["peak_bytes"], plan["peak_bytes"]);
   EXPECT_EQ(plan["what_if"][0]["parameters"], plan["parameters"]);
   // Shown by number, although all halves were planned before any quarter.
@@ -66,7 +66,7 @@ TEST_F(WhatIfCommand, AtTheLimitItShowsWhatItHas) {
   expect_refusal(run({"plan", "job.yaml", "--what-if", "--what-if-seconds", "0"}), 2, HasSubstr("--what-if-seconds"));
 }
 
-// A terminal to be standard error, and what was drawn on it.
+// A terminal as standard error, and the text drawn on it.
 class Terminal {
  public:
   Terminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)) {
@@ -98,7 +98,7 @@ class Terminal {
   std::string name_, text_;
 };
 
-// A job whose plan is of many schedules, each of a moment: it ends within one.
+// A job whose plan has many schedules, each fast: it ends within one.
 TEST_F(WhatIfCommand, InterruptedInTheMiddleOfAPlanItShowsWhatItHas) {
   Terminal terminal;
   if (!terminal.is_there()) GTEST_SKIP() << "no pseudo terminals here";
@@ -111,7 +111,7 @@ TEST_F(WhatIfCommand, InterruptedInTheMiddleOfAPlanItShowsWhatItHas) {
   const pid_t child = start({"plan", "large.yaml", "--gpu", "rtx4090", "host_memory_budget=64GiB", "--what-if",
                              "--what-if-seconds", "100000", "--json", "plan.json"},
                             "out.txt", [&] { terminal.become_standard_error(); });
-  // Redrawn each second, with what is planned and how far that is.
+  // Redrawn each second, with the current plan and its progress.
   const auto drawn = [&] { return terminal.text().find(", schedule ") != std::string::npos; };
   ASSERT_TRUE(wait_for(child, drawn)) << terminal.text();
   EXPECT_THAT(terminal.text(),

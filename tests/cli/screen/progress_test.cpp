@@ -34,13 +34,13 @@ class ProgressTest : public ::testing::Test {
   ProgressOptions plain(double line_seconds) {
     return {.out = &out_, .now = [this] { return now_; }, .line_seconds = line_seconds};
   }
-  /// What was written since the last call.
+  /// Returns the text written since the last call.
   std::string fresh() {
     std::string text = out_.str();
     out_.str("");
     return text;
   }
-  /// The same without the sequence that clears the line.
+  /// Returns it without the sequence that clears the line.
   std::string drawn() {
     std::string text = fresh();
     EXPECT_THAT(text, StartsWith("\r\x1b[K"));
@@ -227,7 +227,7 @@ TEST(FormatDuration, ShowsHoursAndDaysOnlyWhereThereAreAny) {
   EXPECT_EQ(format_duration(std::numeric_limits<double>::quiet_NaN()), "very long");
 }
 
-/// A terminal made for the test, and the environment put back behind it.
+/// A terminal made for the test; the environment is restored afterwards.
 class TerminalTest : public ::testing::Test {
  protected:
   void SetUp() override {

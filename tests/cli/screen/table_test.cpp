@@ -23,7 +23,7 @@ TEST(DisplayWidth, CountsColumnsNotBytes) {
   EXPECT_EQ(display_width("\xe5\xb1"), 2u);  // a character cut short
   EXPECT_EQ(display_width("\xf0\x9f"
                           "ab"),
-            4u);  // the same, with other text behind
+            4u);  // the same, with other text after it
 }
 
 TEST(FitWidth, CutsBetweenCharacters) {
@@ -91,8 +91,8 @@ TEST(Table, CellsCannotBreakTheTable) {
   EXPECT_THAT(table.to_string(), HasSubstr("a?b?[31m\n"));
 }
 
-// One table on screens of falling width: what stands beside goes below, what can be done without goes, the widest of
-// what can be shortened is.
+// One table on screens of decreasing width: adjacent columns move below, optional columns disappear, the widest of the
+// columns that can be shortened is shortened.
 TEST(Table, FitsTheScreen) {
   Table table({{.name = "operator", .fit = Fit::end, .least = 8},
                {"time", Align::right},

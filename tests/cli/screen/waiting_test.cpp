@@ -14,7 +14,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// A stream whose text another thread can wait for.
+/// A stream on whose text another thread can wait.
 class WatchedBuffer : public std::stringbuf {
  public:
   int sync() override {
@@ -70,7 +70,7 @@ TEST(Waiting, ElsewhereItIsAPlainLine) {
   EXPECT_EQ(buffer.text().find('\x1b'), std::string::npos);
 }
 
-// The time goes on beside it, redrawn each second.
+// The time is shown meanwhile, redrawn each second.
 TEST(Waiting, SaysHowFarItIs) {
   for (const bool terminal : {false, true}) {
     WatchedBuffer buffer;

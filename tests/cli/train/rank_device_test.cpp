@@ -1,4 +1,4 @@
-// The device of each rank of a host.
+// Tests the device of each rank of a host.
 #include "cli/train/rank_device.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ TEST(RankDevice, IsTheOneOfItsNumberAmongThoseThatAreVisible) {
   EXPECT_EQ(visible_device_of(2, 4, "", 8, false), "2");
   EXPECT_EQ(visible_device_of(1, 2, "4,6,7", 8, false), "6");
   EXPECT_EQ(visible_device_of(1, 2, "GPU-a,GPU-b", 8, false), "GPU-b");
-  EXPECT_EQ(visible_device_of(1, 2, "", 0, false), "1");  // the backend says what is missing
+  EXPECT_EQ(visible_device_of(1, 2, "", 0, false), "1");  // the backend's error names the missing part
   EXPECT_EQ(visible_device_of(1, 2, "0", 8, true), std::nullopt);
   EXPECT_EQ(visible_device_of(1, 2, "0,1", 8, true), "1");
 }

@@ -1,4 +1,4 @@
-// Runs of several ranks that cannot begin: each is told in a line that names what is wrong and what is allowed.
+// Tests runs of several ranks that cannot begin: each rank prints a line that names the error and the allowed values.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// A port of this host that is taken as long as the object lives.
+/// A port of this host that is in use as long as the object exists.
 class TakenPort {
  public:
   TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -1,4 +1,4 @@
-// Processes of the ranks of one machine, with a shell in the place of the program.
+// Tests processes of the ranks of one machine, with a shell instead of the program.
 #include "cli/train/rank_processes.h"
 
 #include <signal.h>
@@ -95,7 +95,7 @@ TEST_F(RankProcessesTest, ThoseThatHangAfterAFailureAreTerminatedThenKilled) {
 }
 
 TEST_F(RankProcessesTest, SignalsArePassedOnAndTheProcessEndsByThem) {
-  // Each waits for its sleep, so that the trap runs at once; then it ends by the signal, as a run does.
+  // Each waits for its sleep, so that the trap runs immediately; then it ends by the signal, as a run does.
   const std::string script =
       "trap 'echo got >> signals; trap - TERM; kill -TERM $$' TERM; echo ready >> ready; "
       "while true; do sleep 0.05; done";

@@ -1,4 +1,4 @@
-// A checkpoint of some ranks goes on with any other number of ranks.
+// Tests that a checkpoint of some ranks continues with any other number of ranks.
 #include "cli/cli_testing.h"
 
 namespace plimsoll::cli_testing {
@@ -26,7 +26,7 @@ class RanksResume : public CliTest {
                                   : std::vector<double>();
   }
 
-  /// The tensors of a checkpoint: the file without its header, whose length is its first eight bytes.
+  /// Returns the tensors of a checkpoint: the file without its header, whose length is its first eight bytes.
   std::string tensors_of(const std::string& file) const {
     const std::string bytes = get(file);
     uint64_t header = 0;

@@ -39,7 +39,7 @@ TEST_F(TrainCommand, JsonHasTheAgreedKeysAndAddsUp) {
   ASSERT_EQ(report["losses"].size(), 6u);
   for (const json& loss : report["losses"]) EXPECT_TRUE(std::isfinite(loss.get<double>()));
   EXPECT_EQ(sum_of(report["breakdown"]["planned"]), report["planned_peak_bytes"].get<int64_t>());
-  // What `plan` shows is what ran.
+  // The run uses the plan that `plan` shows.
   const json plan = json::parse(run({"plan", "job.yaml", "memory_budget=1GiB", "--json", "-"}).out);
   EXPECT_EQ(report["plan_hash"], plan["plan_hash"]);
   EXPECT_EQ(sum_of(report["breakdown"]["measured"]), report["measured_peak_bytes"].get<int64_t>());
@@ -167,7 +167,7 @@ TEST_F(TrainCommand, InterruptedItSavesAndReports) {
   EXPECT_FALSE(std::filesystem::is_empty(folder() / "run"));
 }
 
-// Before anything is trained, and by what the folder says.
+// Before training, and by the folder's content.
 TEST_F(TrainCommand, ADiskThatCannotBeHadEndsTheRunAtOnce) {
   const json whole = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
   const std::string half = "memory_budget=" + std::to_string(whole["peak_bytes"].get<int64_t>() / 2);

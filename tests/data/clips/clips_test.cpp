@@ -122,7 +122,7 @@ TEST(ClipList, GivesWholeVideosASplit) {
   EXPECT_THAT(user_error_of([&] { read("a.mp4\ta\tvalidation\n"); }), HasSubstr("at least one"));
 }
 
-// What is held out of one ends where the other, which is trained on, begins.
+// The held-out part of one ends at the start of the other, which is trained on.
 TEST(ClipList, PartsOfOneVideoAreAClipApart) {
   TempFolder folder;
   put_file(folder / "a.mp4", "");
@@ -141,7 +141,7 @@ TEST(ClipList, PartsOfOneVideoAreAClipApart) {
               HasSubstr("overlaps"));
 }
 
-// Whatever the lengths: clips lie in their part, what is held out lies after all that is trained on, with a gap.
+// For any lengths, clips are within their part, and the held-out part follows the training part, with a gap.
 TEST(CutClips, NeverTouchAcrossTheGap) {
   SplitMix64 random(5);
   for (int round = 0; round < 300; ++round) {
@@ -185,7 +185,7 @@ TEST(Captions, TargetsAreTheCaptionAlone) {
   const int64_t end = tokenizer->end_of_text();
   EXPECT_THAT(made.tokens, ElementsAre('a', 'b', 'x', 'y', end, end));
   EXPECT_THAT(made.targets, ElementsAre(-100, 'x', 'y', end, -100, -100));
-  // Without a prompt something else comes before the first token.
+  // Without a prompt another token comes before the first token.
   EXPECT_THAT(caption_tokens(*tokenizer, "", "xy", 3, "").targets, ElementsAre('x', 'y', end));
   EXPECT_THAT(user_error_of([&] { caption_tokens(*tokenizer, "ab", "xy", 3, "list:7"); }),
               AllOf(HasSubstr("list:7"), HasSubstr("data.sequence_length is 3")));
@@ -238,7 +238,7 @@ TEST(ClipSamples, AreTheSameFromTheCache) {
   EXPECT_EQ(std::memcmp(one.fields[0].bytes.data(), first.fields[0].bytes.data() + 2 * bytes, bytes), 0);
 }
 
-// Each colour less its mean, over its deviation, as image processors have them.
+// Each color less its mean, over its deviation, as in image processors.
 TEST(ClipSamples, AreNormalisedAsTheShapeSays) {
   TempFolder folder;
   const DataConfig config = three_videos(folder);
@@ -299,7 +299,7 @@ TEST(ClipSamples, HoldWholeVideosOut) {
   ASSERT_EQ(samples->samples(Split::validation), 4);
   const Batch held_out = samples->batch(WindowOrder(4, 0, false), Split::validation, 0, 4);
   for (size_t i = 0; i < 4 * 2 * 3 * 8 * 8; ++i) ASSERT_NEAR(numbers<float>(held_out, 0)[i], -1, 0.015);
-  // Black is nearest to the start of what rises, whose caption it has.
+  // Black is nearest to the start of the rising clip, whose caption is found.
   const auto baselines = samples->all_baselines();
   EXPECT_EQ(baselines.at(baselines.size() - 2).name, "nearest frame");
   EXPECT_EQ(baselines.at(baselines.size() - 2).value, 1);
@@ -319,7 +319,7 @@ TEST(ClipSamples, BaselinesAreBlindOrOfTheNearestClip) {
   ASSERT_EQ(baselines.size(), 5u);
   EXPECT_EQ(baselines[0].metric, "captions_right");
   EXPECT_DOUBLE_EQ(baselines[0].value, 1.0 / 3);
-  // Black and white are found again; the end of what rises is nearer to white than to its own first half.
+  // Black and white are found again; the end of the rising clip is nearer to white than to its own first half.
   EXPECT_EQ(baselines[3].name, "nearest frame");
   EXPECT_EQ(baselines[3].metric, "captions_right");
   EXPECT_DOUBLE_EQ(baselines[3].value, 2.0 / 3);

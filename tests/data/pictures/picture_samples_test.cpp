@@ -53,7 +53,7 @@ TEST_F(PictureSamplesTest, AreAPictureAndAStructureEach) {
   const Batch batch = all(*source, Split::train);
   ASSERT_THAT(batch.fields, SizeIs(5));
   EXPECT_THAT(batch.fields[0].sizes, ElementsAre(12, kSceneSide, kSceneSide, 1));
-  // At its own size a mask is as its file has it: each one is found among those that were written.
+  // At its own size a mask is as in its file: each one is among the written masks.
   const auto masks = numbers<uint8_t>(batch, 4);
   const auto images = numbers<float>(batch, 0);
   constexpr size_t kPixels = kSceneSide * kSceneSide;
@@ -87,7 +87,7 @@ TEST_F(PictureSamplesTest, HoldOutPicturesByNameAndNotByOrder) {
   EXPECT_EQ(validation->samples(Split::train), 4 * 2);
   EXPECT_EQ(all(*validation, Split::train).fields[4].bytes, all(*test, Split::train).fields[4].bytes);
   EXPECT_NE(all(*validation, Split::validation).fields[4].bytes, all(*test, Split::validation).fields[4].bytes);
-  // Where a picture lies does not matter, which it is does.
+  // The position of a picture in the order does not matter, only the picture.
   std::filesystem::rename(folder_ / "images", folder_ / "moved");
   config_.pictures.images = folder_ / "moved";
   EXPECT_EQ(all(*open(), Split::validation).fields[0].bytes, all(*test, Split::validation).fields[0].bytes);
@@ -104,7 +104,7 @@ TEST_F(PictureSamplesTest, AreMovedWhereTrainedOnAlone) {
   const int64_t count = moved->samples(Split::train);
   const WindowOrder order(count, 0, false);
   EXPECT_NE(moved->batch(order, Split::train, 0, 1).fields[0].bytes,
-            moved->batch(order, Split::train, count, 1).fields[0].bytes);  // drawn anew
+            moved->batch(order, Split::train, count, 1).fields[0].bytes);  // drawn again
   EXPECT_EQ(moved->batch(order, Split::train, 3, 1).fields[0].bytes,
             open()->batch(order, Split::train, 3, 1).fields[0].bytes);
 }
@@ -137,7 +137,7 @@ TEST_F(PictureSamplesTest, OfOneStructureItsNameIsGiven) {
   config_.slices.structures = {"square"};
   const auto source = open();
   EXPECT_EQ(source->samples(Split::train), 6);
-  // JPEG masks: what is above half.
+  // JPEG masks: pixels above half.
   for (uint32_t i = 0; i < 8; ++i) {
     const std::string name = "masks/scene" + std::to_string(i);
     std::filesystem::remove(folder_ / (name + ".png"));
@@ -226,7 +226,7 @@ TEST_F(PictureSamplesTest, SayWhichFileIsBadAndLeaveItOutWhereTheyMay) {
   EXPECT_THAT(refusal(), HasSubstr("no mask shows 10000 pixels"));
 }
 
-// Half of the budget is for pictures that are kept, the other half for those that are being read.
+// Half of the budget is for cached pictures, the other half for those that are being read.
 TEST_F(PictureSamplesTest, KeepToTheBudgetOfData) {
   config_.memory_budget = int64_t{1} << 20;
   const Batch within = all(*open(), Split::train);

@@ -17,7 +17,7 @@ std::vector<float> noise(int64_t count, std::mt19937& random) {
   return values;
 }
 
-/// The least sum over all paths from (i, j) to the last pair, each path walked on its own.
+/// Returns the least sum over all paths from (i, j) to the last pair, computed for each path separately.
 double least_path(const std::vector<float>& a, const std::vector<float>& b, int64_t channels, int64_t band, int64_t i,
                   int64_t j) {
   const int64_t length = std::ssize(a) / channels;

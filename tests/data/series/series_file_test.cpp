@@ -148,7 +148,7 @@ TEST(SeriesArrays, SayWhatIsWrong) {
   EXPECT_THAT(reading.refusal("a.csv", "x\n1\n", labels(vectors)), HasSubstr("which has its own"));
 }
 
-// What a .ts file says in words an array says in numbers: the same samples.
+// Text in a .ts file and numbers in an array give the same samples.
 TEST(SeriesSamples, AreTheSameFromEveryFormat) {
   Reading reading;
   const std::string ts =
@@ -177,7 +177,7 @@ TEST(SeriesSamples, AreTheSameFromEveryFormat) {
   }
 }
 
-// Files of one class each: what the classes are, all of them together say.
+// Files of one class each: all of them together define the classes.
 TEST(SeriesSamples, LearnClassesFromAllFiles) {
   const TempFolder folder;
   DataConfig config;

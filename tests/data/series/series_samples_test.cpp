@@ -57,7 +57,7 @@ std::vector<int64_t> times_of(const Batch& batch, int64_t length, int64_t width 
   return times;
 }
 
-// 20 kB of series of one vector, filled up to 2^20 vectors each: 8 GiB.
+// 20 kB of series of one vector, padded to 2^20 vectors each: 8 GiB.
 TEST(SeriesSamples, AreNotFilledUpToMoreThanTheyMay) {
   Fixture fixture;
   fixture.config.files = {put_file(fixture.folder / "short.ts", series_file(1024, 1))};
@@ -80,7 +80,7 @@ TEST(SeriesSamples, AreNormalisedByWhatIsTrainedOn) {
   }
   for (int channel = 0; channel < 3; ++channel) {
     EXPECT_NEAR(sums[channel] / 80, 0, 1e-5);
-    EXPECT_NEAR(squares[channel] / 80, 1, 0.02);  // of time: over whole numbers
+    EXPECT_NEAR(squares[channel] / 80, 1, 0.02);  // the time channel: over whole numbers
   }
   EXPECT_GT(vectors_of(batch_of(*source, Split::validation, 0, 1))[0], 100);
 }
@@ -113,7 +113,7 @@ TEST(SeriesSamples, DrawVectorsBySeedEpochAndSeriesAlone) {
     EXPECT_EQ(vectors_of(batch), vectors_of(batch_of(*twin, Split::train, position, 1)));
   }
   EXPECT_GT(drawn.size(), 30u);
-  // A batch of several is what its samples are apart.
+  // A batch of several samples equals its samples read separately.
   const std::vector<float> both = vectors_of(batch_of(*source, Split::train, 7, 2, true));
   std::vector<float> apart = vectors_of(batch_of(*source, Split::train, 7, 1, true));
   const std::vector<float> second = vectors_of(batch_of(*source, Split::train, 8, 1, true));
@@ -189,7 +189,7 @@ TEST(SeriesSamples, ReadTheFilesOfThePartThatIsEvaluated) {
   fixture.config.evaluate_on = "test";
   const auto source = fixture.open();
   EXPECT_EQ(source->samples(Split::validation), 3);
-  EXPECT_EQ(source->samples(Split::train), 6);  // those of the validation are not trained on
+  EXPECT_EQ(source->samples(Split::train), 6);  // the validation series are not trained on
   EXPECT_GT(vectors_of(batch_of(*source, Split::validation, 0, 1))[0], 50);
   fixture.config.series.validation_files = {fixture.folder / "nowhere.ts"};
   EXPECT_EQ(fixture.open()->samples(Split::train), 8);
@@ -243,7 +243,7 @@ TEST(SeriesSamples, FillUpWithTheMean) {
   fixture.config.series.validation_files = {};
   fixture.config.validation_fraction = 0;
   const std::vector<float> values = vectors_of(batch_of(*fixture.open(), Split::train, 0, 1));
-  EXPECT_NEAR(values[0], -1, 1e-6);  // of 1 and 3, the mean is 2
+  EXPECT_NEAR(values[0], -1, 1e-6);  // the mean of 1 and 3 is 2
   EXPECT_EQ(values[3], 0);
   EXPECT_EQ(values[9], 0);
   EXPECT_EQ(values[10], 0);

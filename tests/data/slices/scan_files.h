@@ -1,4 +1,4 @@
-// NIfTI files for tests, byte by byte.
+// Declares NIfTI files for tests, written byte by byte.
 #pragma once
 
 #include <zlib.h>
@@ -13,7 +13,8 @@
 
 namespace plimsoll {
 
-/// A NIfTI-1 header of so many values of `datatype` with `bits` each, 3 mm apart, 2 seconds from volume to volume.
+/// Returns a NIfTI-1 header for this number of values of `datatype` with `bits` each, 3 mm apart, 2 seconds from volume
+/// to volume.
 inline std::string scan_header(const std::vector<int16_t>& sizes, int16_t datatype, int16_t bits) {
   std::string header(352, '\0');
   const auto put = [&](size_t at, auto value) { std::memcpy(header.data() + at, &value, sizeof value); };

@@ -1,4 +1,4 @@
-// A small volume with labels, for tests of slices: two boxes, brighter than what is around them.
+// Declares a small volume with labels for tests of slices: two boxes, brighter than their surroundings.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace plimsoll {
 
-/// x, y, z of the boxes' volumes.
+/// Sizes x, y, z of the boxes' volumes.
 constexpr int64_t kBoxSide = 24, kBoxSlices = 30;
 
-/// Box 1 (label 5) on the left and box 2 (label 9) on the right, wandering and growing with z; z from 2 on.
+/// Draws box 1 (label 5) on the left and box 2 (label 9) on the right, from z = 2 on. Both move and grow with z.
 inline int box_at(int64_t x, int64_t y, int64_t z) {
   if (z < 2) return 0;
   const int64_t wander = z % 7, height = 4 + z / 5;
@@ -22,7 +22,7 @@ inline int box_at(int64_t x, int64_t y, int64_t z) {
   return 0;
 }
 
-/// Writes image.nii, labels.nii and names.txt; the job's data are these.
+/// Writes image.nii, labels.nii and names.txt, and returns a job's data with them.
 inline DataConfig box_slices(const TempFolder& folder) {
   std::vector<float> image;
   std::vector<uint8_t> labels;

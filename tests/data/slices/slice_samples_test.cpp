@@ -42,7 +42,7 @@ class SliceSamplesTest : public ::testing::Test {
 
 TEST_F(SliceSamplesTest, AreSlicesWithStructuresThatTheyShow) {
   const auto source = open();
-  // 28 slices of two boxes: two blocks of 3 held out, gaps of 1 beside them.
+  // 28 slices of two boxes: two blocks of 3 held out, gaps of 1 on both sides.
   EXPECT_EQ(source->samples(Split::validation), 2 * 6);
   EXPECT_EQ(source->samples(Split::train), 2 * (28 - 10));
   const Batch one = batch(*source, Split::train, 0, 2);

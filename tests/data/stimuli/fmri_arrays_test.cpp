@@ -1,4 +1,4 @@
-// fMRI series and computed features out of NumPy files.
+// Tests fMRI series and computed features from NumPy files.
 #include <gmock/gmock.h>
 
 #include "data/stimuli/fmri_series.h"
@@ -13,7 +13,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A scan of 3 x 2 x 1 as nibabel has it, [x, y, z, volumes], of numbers with x the fastest and volumes one by one.
+/// Returns a scan of 3 x 2 x 1 in nibabel's layout, [x, y, z, volumes], from numbers with x the fastest and volumes one
+/// by one.
 std::string as_nibabel_has_it(const std::vector<float>& values, int64_t volumes) {
   std::vector<float> turned(values.size());
   for (int64_t v = 0; v < volumes; ++v)
@@ -27,7 +28,7 @@ TEST(FmriArrays, AreReadAsTheirScan) {
   const TempFolder folder;
   const StimuliFiles files(folder, 2, 2, false);
   const auto scan = put_file(folder / "bold.npy", as_nibabel_has_it(files.values, files.volumes));
-  // Of the mask's voxels the sixth, (2, 1, 0), is 0.
+  // The sixth of the mask's voxels, (2, 1, 0), is 0.
   const auto mask = put_file(folder / "mask.npy", npy("|b1", "(3, 2, 1)", std::vector<uint8_t>{1, 1, 1, 1, 1, 0}));
   for (const bool masked : {false, true}) {
     const FmriSeries nifti = read_fmri(files.config.stimuli.fmri, masked ? files.config.stimuli.mask : "");

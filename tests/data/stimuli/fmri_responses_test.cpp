@@ -29,7 +29,7 @@ TEST(FmriResponses, DetrendingTakesEachRunsLineOutAndNothingElse) {
   detrend(drifting, run, all, /*line=*/true);
   detrend(plain, run, all, /*line=*/true);
   for (size_t i = 0; i < plain.values.size(); ++i) EXPECT_NEAR(drifting.values[i], plain.values[i], 1e-4);
-  double sum = 0, moment = 0;  // of a voxel in a run
+  double sum = 0, moment = 0;  // values of a voxel in a run
   for (int64_t v = 12; v < 20; ++v) {
     sum += plain.values[v * 3 + 1];
     moment += static_cast<double>(v) * plain.values[v * 3 + 1];

@@ -88,7 +88,7 @@ TEST(NiftiSeries, ReadsTheOtherByteOrder) {
   EXPECT_THAT(volume, ElementsAre(3, 4));
 }
 
-// Whatever a damaged file claims, it is an error that names it, and no memory is taken for the claim.
+// For any claims of a damaged file, the error names the file, and no memory is allocated for the claim.
 TEST(NiftiSeries, RefusesDamage) {
   const TempFolder folder;
   const std::string good = scan({2, 3, 1, 4}, counting(24));
@@ -130,7 +130,7 @@ TEST(FmriSeries, TakesTheVoxelsOfTheMaskOrThoseThatVary) {
   EXPECT_THAT(varying.values, ElementsAre(1, 2, 2, 1, 3, 2));
 }
 
-// As SPM writes what lies outside of the head; a voxel that is none in one volume only is the volume's fault.
+// SPM writes NaN outside of the head; a NaN in one volume only is an error of this volume.
 TEST(FmriSeries, LeavesOutVoxelsThatAreNeverANumber) {
   const TempFolder folder;
   const float none = std::numeric_limits<float>::quiet_NaN();
@@ -178,12 +178,12 @@ TEST(FmriSeries, ReadsTables) {
   EXPECT_THAT(refusal("1,2\n3,x\n"), HasSubstr("line 2, cell 2: 'x' is not a number"));
   EXPECT_THAT(refusal("1,2\n3,\n"), HasSubstr("line 2, cell 2: '' is not a number"));
   EXPECT_THAT(refusal("a,b\n"), HasSubstr("no time points"));
-  // Lines of 2^20 cells are read, longer ones are not looked at cell by cell.
+  // Lines of 2^20 cells are read; longer ones are rejected before their cells are read.
   EXPECT_THAT(refusal(("1" + std::string((1 << 20) - 1, ',') + "\n").c_str()), HasSubstr("line 1, cell 2: ''"));
   EXPECT_THAT(refusal(("1" + std::string(1 << 20, ',') + "\n").c_str()),
               HasSubstr("line 1 has more than 1048576 cells"));
   EXPECT_THAT(refusal(("1\n1" + std::string(1 << 20, ';')).c_str()), HasSubstr("line 2 has more than 1048576 cells"));
-  // A time point, not names: it is not lost in silence.
+  // A time point, not names: it must not be dropped without an error.
   EXPECT_THAT(refusal("1,n/a,3\n1,2,3\n"), AllOf(HasSubstr("a.csv: line 1, cell 2: 'n/a'"), HasSubstr("names")));
   EXPECT_EQ(read_fmri(put_file(folder / "a.csv",
                                "\xEF\xBB\xBF"

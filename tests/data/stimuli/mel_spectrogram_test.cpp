@@ -17,7 +17,7 @@ std::vector<float> tone(double hertz, double seconds, double loudness = 1) {
   return samples;
 }
 
-// Slaney's scale, written out anew: 3 mels for 200 Hz below 1 kHz, 27 for a factor of 6.4 above.
+// Slaney's scale, written again: 3 mels for 200 Hz below 1 kHz, 27 for a factor of 6.4 above.
 double mel(double hertz) {
   return hertz < 1000 ? 3 * hertz / 200 : 15 + 27 * std::log(hertz / 1000) / std::log(6.4);
 }
@@ -26,7 +26,7 @@ TEST(LogMel, AToneIsInItsBand) {
   constexpr int64_t bands = 80;
   for (double hertz : {120.0, 440.0, 1000.0, 2500.0, 7000.0}) {
     const std::vector<float> got = log_mel(tone(hertz, 1), 4, 0.25, bands);
-    const double wanted = mel(hertz) / mel(8000) * (bands + 1) - 1;  // where the tone lies between the bands' middles
+    const double wanted = mel(hertz) / mel(8000) * (bands + 1) - 1;  // position of the tone between the bands' middles
     for (int64_t frame = 0; frame < 4; ++frame) {
       const auto row = got.begin() + frame * bands;
       EXPECT_NEAR(static_cast<double>(std::max_element(row, row + bands) - row), wanted, 1.0) << hertz;

@@ -60,7 +60,7 @@ TEST(RidgeCoordinates, KeepDotProductsWithTheFittedRows) {
       double wanted = 0, got = 0;
       for (int64_t i = 0; i < width; ++i) wanted += double{table[a * width + i]} * table[b * width + i];
       for (int64_t i = 0; i < 4; ++i) got += (*coordinates)[a * 4 + i] * (*coordinates)[b * 4 + i];
-      EXPECT_NEAR(got, wanted, 1e-2) << a << " " << b;  // of some 300
+      EXPECT_NEAR(got, wanted, 1e-2) << a << " " << b;  // the products are about 300
     }
   EXPECT_FALSE(ridge_coordinates(table, width, fitted, 3).has_value());
   EXPECT_TRUE(ridge_coordinates(std::vector<float>(60), 3, 20, 4)->empty());
@@ -82,7 +82,7 @@ RidgeSamples samples_of(int64_t runs, int64_t predicted, float error, unsigned s
   return samples;
 }
 
-/// The same regression by its dual form and Gauss's elimination: predictions of row `of` by a fit to `rows`.
+/// Computes the regression by its dual form and Gauss's elimination: predictions of row `of` by a fit to `rows`.
 std::vector<double> by_dual(const RidgeSamples& samples, const std::vector<int64_t>& rows, int64_t of, double penalty) {
   const auto n = static_cast<double>(samples.fitted);
   std::vector<double> scale;
@@ -172,7 +172,7 @@ TEST(RidgePrediction, ChoosesALargerPenaltyForNoisierValues) {
 
 TEST(RidgePrediction, OfOneRunLeavesFifthsOut) {
   RidgeSamples samples = samples_of(5, 2, 1, 8);
-  const auto by_runs = ridge_prediction(samples);  // of 12 samples, as the fifths are
+  const auto by_runs = ridge_prediction(samples);  // each run has 12 samples, as each fifth has
   samples.run.assign(60, 3);
   const auto by_fifths = ridge_prediction(samples);
   ASSERT_TRUE(by_runs.has_value() && by_fifths.has_value());

@@ -1,4 +1,4 @@
-// A small fMRI series with its stimuli for tests: labels, vectors, clips.
+// Declares a small fMRI series with its stimuli for tests: labels, vectors, clips.
 #pragma once
 
 #include <random>
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// `runs` runs of 12 volumes, 2 seconds each, on a grid of 3 x 2: rest, then "bright" and "dark" for blocks of 3
+/// Writes `runs` runs of 12 volumes, 2 seconds each, on a grid of 3 x 2: rest, then "bright" and "dark" for blocks of 3
 /// volumes. Voxels follow the label of `delay` volumes before, with noise; the last voxel is outside of the mask.
 struct StimuliFiles {
   static constexpr int64_t kVoxels = 5, kPerRun = 12, kFeatures = 4;

@@ -40,7 +40,7 @@ TEST(StimuliSamples, HoldsOutWholeRunsAndLeavesOutWhatRespondsToNothing) {
   const TempFolder folder;
   const StimuliFiles files(folder, 4, 2, false);
   const auto source = opened(files.config);
-  EXPECT_EQ(source->samples(Split::train), 3 * 10);  // the first two volumes of a run respond to what was before it
+  EXPECT_EQ(source->samples(Split::train), 3 * 10);  // the first two volumes of a run respond to stimuli before it
   EXPECT_EQ(source->samples(Split::validation), 10);
   DataConfig config = files.config;
   config.validation_fraction = 0.5;
@@ -159,7 +159,7 @@ TEST(StimuliSamples, ARidgeRegressionSeesTheInputsAlone) {
   ASSERT_EQ(baselines.size(), 3u);
   EXPECT_EQ(baselines[2].metric, "correlation");
   EXPECT_EQ(baselines[2].name, "ridge regression");
-  EXPECT_NEAR(baselines[2].value, baselines[1].value, 0.05);  // the label is all that there is to know
+  EXPECT_NEAR(baselines[2].value, baselines[1].value, 0.05);  // the label is the only information
   EXPECT_GT(baselines[2].value, 0.6);
   // Measured values of the held-out run that are turned round turn the correlation round: no fit has seen them.
   for (size_t i = 4 * 12 * 6; i < files.values.size(); ++i) files.values[i] = 200 - files.values[i];
@@ -186,7 +186,7 @@ TEST(StimuliSamples, ClipsBeginWithTheirLabelAndAreRepeated) {
   // Volume 0 has nothing before it and rest shown, which has no clip; sound there is none.
   for (int64_t i = 0; i < 6 * 48; ++i) EXPECT_EQ(value(batch, 0, i), -1);
   for (int64_t i = 0; i < 6 * 5; ++i) EXPECT_EQ(value(batch, 1, 5 * 30 + i), -1);
-  // What was decoded is taken from there again.
+  // Decoded data are read from the cache.
   const auto times = [&] {
     std::map<std::filesystem::path, std::filesystem::file_time_type> found;
     for (const auto& entry : std::filesystem::directory_iterator(files.config.cache_dir))

@@ -62,7 +62,7 @@ TEST_F(StimulusClipTest, SoundKeepsToTheBudgetOfData) {
 TEST_F(StimulusClipTest, WhatIsKeptIsCheckedToTheBit) {
   open();
   const std::string whole = get_file(cached());
-  uint64_t header = 0;  // of names and sizes; what it says of the tensors is held against the grid
+  uint64_t header = 0;  // hash of names and sizes; its description of the tensors is checked against the grid
   std::memcpy(&header, whole.data(), sizeof header);
   for (size_t at = sizeof header + header; at < whole.size(); at += 7) {
     std::string damaged = whole;
@@ -76,7 +76,7 @@ TEST_F(StimulusClipTest, WhatIsKeptIsCheckedToTheBit) {
   EXPECT_NO_THROW(open());
 }
 
-// As much as a reader could be told by somebody else's file: checksums that are right, and sizes that lead beyond it.
+// The most that a file of another program can claim: right checksums, and sizes that exceed the file.
 TEST_F(StimulusClipTest, SizesAreHeldAgainstTheGrid) {
   open();
   const auto forge = [&](const std::vector<int64_t>& mel, const std::vector<int64_t>& frames) {

@@ -35,7 +35,7 @@ TEST(StimulusLabels, RefusesWhatIsNoLine) {
   EXPECT_THAT(user_error_of([&] { read_stimulus_labels(folder / "none.txt"); }), HasSubstr("none.txt"));
 }
 
-// If each run were compared with all runs before it, so many runs would take hours.
+// If each run were compared with all runs before it, this number of runs would take hours.
 TEST(StimulusLabels, ManyRunsAreReadInTimeNearLinear) {
   const TempFolder folder;
   std::string text;

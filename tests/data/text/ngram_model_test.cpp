@@ -22,8 +22,8 @@ double sum_over_vocabulary(const NgramModel& model, int64_t vocabulary, const st
   return sum;
 }
 
-// By hand: a b a c a b. Pairs: ab twice; ba, ac, ca once. Before a stand b and c, before b and c only a. No pair and
-// no token has a count of 3, so the discounts are 0.5 and 1.
+// By hand: a b a c a b. Pairs: ab twice; ba, ac, ca once. The tokens before a are b and c, before b and c only a. No
+// pair and no token has a count of 3, so the discounts are 0.5 and 1.
 TEST(NgramModel, IsTheFormulaByHand) {
   NgramModel model(3, 2);
   model.count(std::vector<int64_t>{0, 1, 0, 2, 0, 1});

@@ -32,7 +32,7 @@ class TextDatasetTest : public ::testing::Test {
     return config;
   }
 
-  /// The progress of opening it: empty where all was cached.
+  /// Returns the progress of opening it: empty if all was cached.
   std::vector<double> progress_of(const DataConfig& config, const Tokenizer& tokenizer) {
     std::vector<double> fractions;
     TextDataset data(config, tokenizer, [&](double fraction) { fractions.push_back(fraction); });
@@ -140,7 +140,7 @@ TEST_F(TextDatasetTest, TokenisesAgainWhatHasChanged) {
   progress_of(config({file}, 2), *bytes_);
   put_file(file, "less");
   EXPECT_EQ(TextDataset(config({file}, 2), *bytes_).tokens(Split::train), 5);
-  // As long as before, but changed at another time.
+  // The file has the same length, but was changed at another time.
   put_file(file, "more");
   std::filesystem::last_write_time(file, std::filesystem::last_write_time(file) + std::chrono::hours(1));
   EXPECT_EQ(window_of(TextDataset(config({file}, 2), *bytes_), Split::train, 0).first[0], 'm');

@@ -1,5 +1,5 @@
-// Tokenizer files that make a text grow, or that are slow to read or to follow. Each took minutes or gigabytes once; a
-// test that hangs is a failed one.
+// Tests tokenizer files that make a text grow, or that are slow to read or to follow. Each took minutes or gigabytes
+// once; a test that hangs has failed.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -81,7 +81,7 @@ TEST_F(HostileTokenizer, ShrinkingGivesNothingBack) {
 }
 
 TEST_F(HostileTokenizer, OrdinaryGrowthIsAllowed) {
-  // Spaces become three bytes, Hangul is taken apart into three times its bytes.
+  // Spaces become three bytes, Hangul is decomposed to three times its bytes.
   const auto gemma = changed("gemma", [](json&) {});
   EXPECT_FALSE(gemma->encode(std::string(1 << 20, ' ')).empty());
   std::string hangul;

@@ -1,4 +1,4 @@
-// tokenizer.json files, against the ids that the tokenizers package gives (tests/data/tokenizers, made by
+// Tests tokenizer.json files against the ids of the tokenizers package (tests/data/tokenizers, made by
 // scripts/make-tokenizer-fixtures.py).
 #include "data/tokenizers/huggingface_tokenizer.h"
 
@@ -48,7 +48,7 @@ TEST(HuggingFaceTokenizer, ByteLevelOnesGiveTextsBack) {
   const auto strings = expected().at("strings").get<std::vector<std::string>>();
   for (const std::string name : {"gpt2", "llama3", "smollm"})
     for (const std::string& text : strings) {
-      if (text.find("<|end") != std::string::npos) continue;  // the mark for the end of a text stands for no bytes
+      if (text.find("<|end") != std::string::npos) continue;  // the mark for the end of a text decodes to no bytes
       const auto tokenizer = tokenizer_of(name);
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << name;
     }
@@ -79,7 +79,7 @@ TEST(HuggingFaceTokenizer, TheEndOfTextIsOneOfItsTokens) {
   EXPECT_EQ(tokenizer_of("gemma")->vocab_size(), 483);
 }
 
-// Of random texts of what is easy to get wrong: block by block as whole.
+// Random texts of error-prone parts: encoding block by block equals encoding as a whole.
 TEST(HuggingFaceTokenizer, TextsMayBeCutWhereItSaysSo) {
   const std::vector<std::string> parts = {
       " ",       "  ",   "the", " line", "\n", "\r\n",          "'ll",  "12",     "345",   ", ",  "! ", "é",
@@ -109,7 +109,7 @@ TEST(HuggingFaceTokenizer, TextsMayBeCutWhereItSaysSo) {
 
 class HuggingFaceTokenizerFile : public ::testing::Test {
  protected:
-  /// What reading `name`'s file says after a change.
+  /// Returns the error of reading `name`'s file after a change.
   std::string refusal(const std::string& name, const std::function<void(json&)>& change) {
     json config = json::parse(get_file(kTokenizers / (name + ".json")));
     change(config);
@@ -186,7 +186,7 @@ TEST_F(HuggingFaceTokenizerFile, DamagedAndHostileFilesAreRefused) {
   EXPECT_THAT(refusal("gpt2", [&](json& c) { c["normalizer"] = deep; }), HasSubstr("nested deeper"));
 }
 
-// A pattern that takes for ever is stopped, and says whose it is.
+// A pattern that takes too long is stopped, and the error names its file.
 TEST_F(HuggingFaceTokenizerFile, PatternsThatTakeForEverAreStopped) {
   json config = json::parse(get_file(kTokenizers / "llama3.json"));
   config["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+(?=b)";

@@ -50,7 +50,8 @@ constexpr uint32_t kLeaf = 1u << 8;
 uint32_t node(uint32_t label, uint32_t offset, uint32_t leaf = 0) {
   return offset << 10 | leaf | label;
 }
-/// "a" becomes the replacement at `value`: the root's children stand in block 1, the leaf in block 2.
+/// Returns a charsmap in which "a" becomes the replacement at `value`: the root's children are in block 1, the leaf in
+/// block 2.
 std::vector<uint32_t> one_rule(uint32_t value) {
   std::vector<uint32_t> units(3 * 256, 1u << 31);
   units[0] = node(0, 256);
@@ -121,7 +122,7 @@ TEST(SentencePieceCheck, PiecesAreChecked) {
   EXPECT_THAT(problem(nested + piece(std::string(65, 'a'), 4)), HasSubstr("more than 64 of its symbols"));
 }
 
-// Whatever is damaged in a model of the library's own trainer: it is refused, or a text is encoded.
+// For any damage in a model of the library's own trainer, it is rejected, or a text is encoded.
 TEST(SentencePieceCheck, DamagedModelsCrashNothing) {
   const TempFolder folder;
   std::string corpus;

@@ -136,7 +136,7 @@ TEST(SentencePiece, TokensOfAWordDoNotDependOnTheTextBeforeIt) {
   EXPECT_NE(Tokens(alike.end() - 2, alike.end()), Tokens(behind_a.end() - 2, behind_a.end()));
 }
 
-// Unknown characters beside one another are one token, and a space may be one of them.
+// Adjacent unknown characters are one token, and a space may be one of them.
 TEST(SentencePiece, ATextIsNotCutAtASpaceThatNoPieceHas) {
   const auto piece = [](const std::string& text, char type) {
     const std::string inner = "\x0a" + std::string(1, static_cast<char>(text.size())) + text + "\x18" + type;

@@ -55,7 +55,7 @@ void expect_round_trips(const Tokenizer& tokenizer) {
   }
 }
 
-/// Cutting where last_cut says changes no token.
+/// Expects that cutting at last_cut() changes no token.
 void expect_cuts_are_safe(const Tokenizer& tokenizer) {
   std::mt19937 random(4);
   int cuts = 0;
@@ -100,7 +100,7 @@ TEST(Gpt2Tokenizer, MergesWithinPiecesOnly) {
   EXPECT_THAT(tokenizer->encode("'s1"), ElementsAre(259, '1'));             // a contraction ends
   EXPECT_THAT(tokenizer->encode("\n low"), ElementsAre('\n', 258));         // a word takes the space before it
   EXPECT_THAT(tokenizer->encode("low   low"), ElementsAre(257, 260, 258));  // … and leaves the others
-  EXPECT_THAT(tokenizer->encode("\n\nlow"), ElementsAre('\n', '\n', 257));  // the last blank stands alone
+  EXPECT_THAT(tokenizer->encode("\n\nlow"), ElementsAre('\n', '\n', 257));  // the last blank is a separate piece
   EXPECT_THAT(tokenizer->encode("low\n\n"), ElementsAre(257, 261));         // … unless the text ends
   EXPECT_THAT(tokenizer->encode("\xff\xc3\xa9"), ElementsAre(255, 262));    // no UTF-8, then "é"
   EXPECT_EQ(tokenizer->vocab_size(), 256 + 7 + 24 + 1);
@@ -166,7 +166,7 @@ TEST(Tokenizers, FingerprintsDiffer) {
   EXPECT_EQ(one->fingerprint(), make_tokenizer("gpt2", folder / "1")->fingerprint());
 }
 
-/// With GPT-2's own vocabulary, where scripts/prepare-text.sh has fetched it.
+/// Uses GPT-2's own vocabulary, if scripts/prepare-text.sh has fetched it.
 class RealGpt2Tokenizer : public ::testing::Test {
  protected:
   void SetUp() override {

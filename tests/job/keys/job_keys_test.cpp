@@ -1,4 +1,4 @@
-// The table of keys against itself, the reference page and the reader.
+// Tests the table of keys against itself, the reference page and the reader.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST(JobKeys, AcceptTheirOwnDefault) {
   }
 }
 
-// What other programs write as none, our 0.
+// Other programs write none; our value is 0.
 TEST(JobKeys, NoneIsZeroWhereZeroMeansNone) {
   int count = 0;
   for (const KeyHelp& key : job_keys()) {

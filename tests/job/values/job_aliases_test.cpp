@@ -1,4 +1,4 @@
-// Names that other programs have for keys.
+// Tests names of keys in other programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -132,7 +132,7 @@ TEST(JobAliases, MixedPrecisionIsFloat16WhereTheWeightsAre) {
   EXPECT_EQ(job("{model.dtype: float16, use_amp: true, data.type: synthetic}").precision, Precision::fp16_mixed);
   EXPECT_EQ(job(llm + "use_amp: true", {"model.llm.dtype=bfloat16"}).precision, Precision::bf16_mixed);
   EXPECT_EQ(job(llm + "precision: 32-true", {"use_amp=true"}).precision, Precision::fp16_mixed);
-  // Who names a precision means that one.
+  // An explicit precision takes precedence.
   EXPECT_THROW(job(llm + "precision: bf16-mixed"), UserError);
   EXPECT_THROW(job(llm + "use_amp: true", {"precision=bf16-mixed"}), UserError);
 }

@@ -1,4 +1,4 @@
-// Words of programs that train on several devices.
+// Tests keys of programs that train on several devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST(ManyDevices, WordsThatAskForNothingAreTaken) {
               ElementsAre(HasSubstr("moves nothing")));
 }
 
-// One sentence each, whatever stands there.
+// One sentence each, for any value.
 TEST(ManyDevices, SurviveRandomValues) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

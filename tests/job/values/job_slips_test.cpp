@@ -1,4 +1,4 @@
-// What wrong YAML and wrong values were probably meant to be.
+// Tests suggestions for wrong YAML and wrong values.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -53,7 +53,7 @@ TEST(YamlSlips, QuotesThatEnd) {
   EXPECT_TRUE(quote_is_closed("a: b", 9, 9)) << "no such place";
 }
 
-// Whatever the text: an answer, or none, that names a line of it.
+// For any text there is a suggestion that names a line of it, or none.
 TEST(YamlSlips, SurviveRandomText) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

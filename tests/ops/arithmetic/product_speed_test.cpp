@@ -60,7 +60,7 @@ TEST(ProductSpeed, AMaskedProcessorIsAnother) {
   EXPECT_TRUE(products_of(text));
 }
 
-// On whatever processor this is: the faster of the two is what is used, within what kSlowProduct leaves open.
+// On any processor, the faster of the two is used, within the tolerance of kSlowProduct.
 TEST(ProductSpeed, SlowProductsAreNotUsed) {
   const double single = product_speeds().of(DType::float32).libtorch;
   EXPECT_GT(single, 0);

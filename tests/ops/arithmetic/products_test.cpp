@@ -1,4 +1,4 @@
-// Products of 16-bit matrices in float32 blocks.
+// Tests products of 16-bit matrices in float32 blocks.
 #include "ops/arithmetic/products_cpu.h"
 
 #include <ATen/ATen.h>
@@ -27,17 +27,17 @@ Tensor whole_numbers(at::IntArrayRef sizes, at::ScalarType type) {
   return at::randint(-8, 9, sizes, at::kFloat).to(type);
 }
 
-// The same numbers, lying in memory in another way.
+// Returns the same numbers in another memory layout.
 Tensor laid_out(const Tensor& matrix, int how) {
   switch (how) {
-    case 1:  // columns side by side
+    case 1:  // columns contiguous
       return matrix.t().contiguous().t();
-    case 2: {  // rows apart, and not at the beginning
+    case 2: {  // rows with gaps, and not at the beginning
       const Tensor wide = at::zeros({matrix.size(0) + 1, matrix.size(1) + 5}, matrix.options());
       Tensor part = wide.narrow(0, 1, matrix.size(0)).narrow(1, 3, matrix.size(1));
       return part.copy_(matrix);
     }
-    case 3: {  // neither rows nor columns side by side
+    case 3: {  // neither rows nor columns contiguous
       const Tensor apart = at::zeros({matrix.size(0), 2 * matrix.size(1)}, matrix.options());
       Tensor part = apart.as_strided({matrix.size(0), matrix.size(1)}, {2 * matrix.size(1), 2});
       return part.copy_(matrix);
@@ -96,7 +96,7 @@ TEST(Products, BatchesAreEachAProduct) {
   }
 }
 
-// What a layer of libtorch calls ends up here too.
+// A layer of libtorch also calls these matmuls.
 TEST(Products, LayersGoThroughThem) {
   torch::manual_seed(4);
   const Tensor x = at::randn({3, 50, 300}).to(at::kBFloat16), weight = at::randn({70, 300}).to(at::kBFloat16),

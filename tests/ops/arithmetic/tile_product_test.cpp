@@ -1,5 +1,5 @@
-// Products of small matrices, each element beside a sum in double precision. The instruction set is that of the
-// process: the runs under masks (scripts/test-masks.py) have the others.
+// Tests products of small matrices, each element compared with a sum in double precision. The instruction set is that
+// of the process: the runs under masks (scripts/test-masks.py) have the others.
 #include "ops/arithmetic/tile_product.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Attention by its CUDA kernels: in blocks, and on a GPU by libtorch's flash kernels.
+// Tests attention by its CUDA kernels: in blocks, and on a GPU by libtorch's flash kernels.
 #include "cuda_on_cpu/layer_testing.h"
 #include "ops/attention/attention_cuda_plan.h"
 
@@ -14,12 +14,13 @@ struct Case {
   int64_t window;
 };
 
-/// [B, H, T, D] laid out as models lay it out: [B, T, H, D].
+/// Makes [B, H, T, D] with the layout of models: [B, T, H, D].
 Tensor heads(int64_t batch, int64_t count, int64_t tokens, int64_t width, at::ScalarType type) {
   return at::randn({batch, tokens, count, width}, at::kDouble).to(type).transpose(1, 2);
 }
 
-// Where a query sees one key, gradients of q and k are differences of equal numbers, each side's sums in its own order.
+// If a query sees one key, gradients of q and k are differences of equal numbers. Each side computes its sums in its
+// own order.
 constexpr double kLeastScale = 0.05;
 
 void expect_attention(const Case& c, at::ScalarType type, double softcap, bool scratch) {
@@ -75,7 +76,7 @@ TEST(CudaAttention, ByFlashKernels) {
 TEST(CudaAttention, TakesOperandsThatLieOtherwise) {
   PLIMSOLL_NEEDS_GPU();
   const Tensor q = at::randn({2, 8, 30, 4}).transpose(2, 3), k = at::randn({2, 2, 4, 30}), v = at::randn({2, 2, 30, 4});
-  // q [2, 8, 4, 30]: four tokens of width 30, side by side along the tokens.
+  // q [2, 8, 4, 30]: four tokens of width 30, contiguous along the tokens.
   expect_as_on_cpu("plimsoll::attention", {q, k, v.transpose(2, 3), true, 0, c10::IValue(), 0.0}, 1e-5);
 }
 
@@ -115,7 +116,7 @@ TEST(CudaAttentionPlan, FlashKernelsReadTokensInOrder) {
   const int64_t sizes[] = {2, 30, 4, 16};
   const auto reads = [&](std::vector<int64_t> strides, int64_t offset) { return flash_reads(sizes, strides, offset); };
   EXPECT_TRUE(reads({30 * 64, 64, 16, 1}, 0));
-  EXPECT_TRUE(reads({30 * 192, 192, 16, 1}, 64));     // of a fused projection
+  EXPECT_TRUE(reads({30 * 192, 192, 16, 1}, 64));     // part of a fused projection
   EXPECT_FALSE(reads({30 * 192, 192, 16, 1}, 3));     // not at 16 bytes
   EXPECT_FALSE(reads({30 * 64, 16, 30 * 16, 1}, 0));  // heads before tokens
   EXPECT_FALSE(reads({30 * 64, 64, 16, 2}, 0));

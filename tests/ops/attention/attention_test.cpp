@@ -134,7 +134,7 @@ TEST(Attention, CapsItsScores) {
         const double error = tolerance(type);
         const std::string what = name(c) + c10::str(" ", c10::toString(type), " cap ", cap);
         expect_close(out, want, error, what + " out", 0.1);
-        // Where a query sees one key alone these are zero: what is left is the rounding of terms that cancel.
+        // If a query sees one key alone, these are zero: only the rounding of terms that cancel is left.
         expect_close(q.grad(), exact[0].grad(), error, what + " dq", 0.25);
         expect_close(k.grad(), exact[1].grad(), error, what + " dk", 0.25);
         expect_close(v.grad(), exact[2].grad(), error, what + " dv", 0.1);
@@ -143,7 +143,7 @@ TEST(Attention, CapsItsScores) {
   }
 }
 
-// A window longer than the sequence hides nothing, however long it is said to be.
+// A window longer than the sequence hides nothing, for any length.
 TEST(Attention, AWindowMayBeLongerThanAnySequence) {
   torch::manual_seed(16);
   for (const auto type : kTypes)
@@ -155,7 +155,7 @@ TEST(Attention, AWindowMayBeLongerThanAnySequence) {
     }
 }
 
-// The greatest score of a row counts as 1, also where scores are so large that rounding moves them apart by more.
+// The largest score of a row counts as 1, also if scores are so large that rounding moves them by more.
 TEST(Attention, LargeScoresChooseTheirKey) {
   torch::manual_seed(17);
   const int64_t tokens = 70, width = 8;
@@ -280,7 +280,7 @@ TEST(Attention, AnnouncesItsResultsAndItsWorkspace) {
 
 TEST(Attention, TakesAnyStrides) {
   torch::manual_seed(4);
-  const Tensor fused = torch::randn({2, 30, 12, 16});  // queries, keys and values side by side
+  const Tensor fused = torch::randn({2, 30, 12, 16});  // queries, keys and values contiguous
   const Tensor q = fused.narrow(2, 0, 8).transpose(1, 2), k = fused.narrow(2, 8, 2).transpose(1, 2);
   const Tensor v = fused.narrow(2, 10, 2).transpose(1, 2);
   const Tensor want = attention(q.contiguous(), k.contiguous(), v.contiguous());

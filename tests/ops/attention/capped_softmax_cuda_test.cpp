@@ -58,7 +58,7 @@ TEST(CudaCappedSoftmax, AgreesWithATen) {
             if (seen.first_seen + kQueries > width) continue;  // a row that sees nothing
             const Tensor scores = random_rows(kRows, width, wide).mul_(3), grad = random_rows(kRows, width, wide);
             const Reference want = reference(scores, grad, seen, cap);
-            // As of heads whose logsumexp lie ten apart.
+            // The logsumexp of adjacent heads are ten elements apart.
             const Tensor logsumexp = unwritten({kMatrices, 10}, wide),
                          probabilities = unwritten({kRows, width}, narrow), again = unwritten({kRows, width}, narrow),
                          grad_scores = unwritten({kRows, width}, narrow);

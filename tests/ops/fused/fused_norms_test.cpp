@@ -1,4 +1,4 @@
-// Which recorded ops are a norm and its sum.
+// Tests the recognition of recorded ops that are a norm and its sum.
 #include "ops/fused/fused_norms.h"
 
 #include <gtest/gtest.h>
@@ -87,8 +87,8 @@ TEST(FusedNorms, LeavesOtherSums) {
   ASSERT_TRUE(is_pair(add(x, r, x), norm(x)));
   EXPECT_FALSE(is_pair(add(x, r, sum, 2), norm(sum)));                              // scaled
   EXPECT_FALSE(is_pair(add(x, view(1, DType::float32, {32}), sum), norm(sum)));     // broadcast
-  EXPECT_FALSE(is_pair(add(x, r, sum), norm(view(2, DType::float32, {32, 32}))));   // seen otherwise
-  EXPECT_FALSE(is_pair(add(x, r, sum), norm(x)));                                   // of something else
+  EXPECT_FALSE(is_pair(add(x, r, sum), norm(view(2, DType::float32, {32, 32}))));   // another view
+  EXPECT_FALSE(is_pair(add(x, r, sum), norm(x)));                                   // another tensor's
   EXPECT_FALSE(is_pair(add(x, r, sum), norm(sum, view(2, DType::float32, {32}))));  // its own weight
   const DType wide = DType::float64;
   EXPECT_FALSE(is_pair(add(view(0, wide), view(1, wide), view(2, wide)), norm(view(2, wide))));
@@ -104,8 +104,8 @@ TEST(FusedNorms, LeavesOtherGradients) {
   const View x = view(0), dx = view(1), grad = view(2);
   ASSERT_TRUE(is_pair(backward(x, dx), add(grad, dx, view(3))));
   ASSERT_TRUE(is_pair(backward(x, dx), add(grad, dx, dx)));
-  EXPECT_FALSE(is_pair(backward(x, dx), add(dx, dx, view(3))));         // of itself
-  EXPECT_FALSE(is_pair(backward(x, dx), add(grad, view(4), view(3))));  // of neither
+  EXPECT_FALSE(is_pair(backward(x, dx), add(dx, dx, view(3))));         // the op's own result
+  EXPECT_FALSE(is_pair(backward(x, dx), add(grad, view(4), view(3))));  // adds the result of neither
   EXPECT_FALSE(is_pair(backward(x, dx), add(grad, dx, x)));             // over what is read by the row
   EXPECT_FALSE(is_pair(add(grad, dx, view(3)), backward(x, dx)));
   EXPECT_FALSE(is_pair(backward(x, dx), norm(dx)));

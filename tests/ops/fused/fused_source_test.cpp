@@ -1,5 +1,5 @@
-// The CUDA kernels of fused ops without a GPU: their text is compiled by the C++ compiler, run thread by thread, and
-// compared with the CPU's kernel.
+// Tests the CUDA kernels of fused ops without a GPU: their text is compiled by the C++ compiler, run thread by thread,
+// and compared with the CPU's kernel.
 #include "ops/fused/fused_source.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@ namespace {
 
 using at::Tensor;
 
-// What NVRTC brings, for any compiler.
+// Definitions that NVRTC provides, for any compiler.
 constexpr const char* kHost = R"(
 #include <cmath>
 #include <cstring>
@@ -126,7 +126,7 @@ FusedLayout layout_of(const std::vector<Tensor>& inputs, const std::vector<Tenso
   return fused_layout(views(inputs), views(outputs));
 }
 
-/// What the CPU's kernel makes of copies of `outputs`.
+/// Returns the results of the CPU's kernel on copies of `outputs`.
 std::vector<Tensor> on_cpu(const FusedProgram& program, const std::vector<Tensor>& inputs,
                            const std::vector<Tensor>& outputs) {
   const FusedSchedule schedule = schedule_fused(program);

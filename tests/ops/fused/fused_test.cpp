@@ -1,4 +1,4 @@
-// plimsoll::fused on the CPU against libtorch's own operators, bit for bit.
+// Tests plimsoll::fused on the CPU against libtorch's own operators, bit for bit.
 #include "ops/fused/fused.h"
 
 #include <ATen/ATen.h>
@@ -38,7 +38,7 @@ FusedProgram single(Opcode opcode, int inputs, std::vector<double> constants, DT
   return program;
 }
 
-/// Ordinary numbers, and at both ends those that kernels trip over. A count that is no multiple of any vector.
+/// Ordinary numbers, and at both ends error-prone ones. The count is no multiple of any vector.
 Tensor numbers(int64_t count, at::ScalarType type, uint64_t seed) {
   Tensor made = at::randn({count}, at::make_generator<at::CPUGeneratorImpl>(seed)) * 3;
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -51,7 +51,7 @@ Tensor numbers(int64_t count, at::ScalarType type, uint64_t seed) {
   return made.to(type);
 }
 
-/// As numbers of 16 or 32 bits; NaNs of whatever bits are the same.
+/// Returns the numbers as integers of 16 or 32 bits; NaNs with any bits are the same.
 int64_t different_bits(const Tensor& a, const Tensor& b) {
   const at::ScalarType bits = a.element_size() == 2 ? at::kShort : at::kInt;
   const Tensor same = a.view(bits).eq(b.view(bits)).logical_or(a.isnan().logical_and(b.isnan()));
@@ -63,7 +63,7 @@ struct FusedCase {
   int inputs;
   std::vector<double> constants;
   std::function<Tensor(const std::vector<Tensor>&)> reference;
-  std::string types = "fbh";  ///< float32, bfloat16, float16: where pointwise_op() takes it
+  std::string types = "fbh";  ///< float32, bfloat16, float16, if pointwise_op() accepts them
 };
 
 std::vector<FusedCase> fused_cases() {
@@ -135,7 +135,7 @@ TEST_F(Fused, CastsRoundAsCopiesDo) {
     }
 }
 
-// out = cast(a + b) and a += b: what is overwritten was read before, and what one step makes the next finds rounded.
+// out = cast(a + b) and a += b: an overwritten value was read before, and the next step reads the rounded result.
 TEST_F(Fused, StepsFindWhatWasRoundedAndOutputsMayBeInputs) {
   FusedProgram program;
   program.inputs = 2;

@@ -1,4 +1,4 @@
-// add_rms_norm and rms_norm_backward_add against the operators that they stand in for, bit for bit.
+// Tests add_rms_norm and rms_norm_backward_add against the operators that they replace, bit for bit.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
@@ -24,13 +24,13 @@ Tensor rows_of_wider(at::IntArrayRef sizes, at::ScalarType type) {
   return random(wider, type).narrow(-1, 3, sizes.back());
 }
 
-/// Element for element, in whatever order they lie.
+/// Compares element by element, for any memory order.
 void expect_same(const Tensor& got, const Tensor& want, const std::string& what) {
   EXPECT_EQ(got.scalar_type(), want.scalar_type()) << what;
   EXPECT_TRUE(at::equal(got, want)) << what << " differs by " << (got - want).abs().max().item<double>();
 }
 
-/// Of a and b, written to `sum`, which may be one of them.
+/// Writes the sum of a and b to `sum`, which may be one of them.
 void expect_forward(Tensor sum, const Tensor& a, const Tensor& b, const Tensor& weight, const c10::IValue& out,
                     const std::string& what) {
   Tensor want_sum = at::empty(sum.sizes(), sum.options());

@@ -1,4 +1,4 @@
-// rope, swiglu and geglu: kernels whose threads do not meet.
+// Tests rope, swiglu and geglu: kernels without barriers.
 #include <cmath>
 
 #include "cuda_on_cpu/kernel_testing.h"

@@ -1,4 +1,4 @@
-// The operators of layers, of the loss head and of gradients' norms as libtorch calls them on a GPU.
+// Tests the operators of layers, of the loss head and of gradients' norms as libtorch calls them on a GPU.
 #include "cuda_on_cpu/layer_testing.h"
 #include "ops/loss/linear_cross_entropy_plan.h"
 
@@ -87,7 +87,7 @@ TEST(CudaLayers, LinearCrossEntropy) {
     }
 }
 
-// So many tokens that they are cut into several chunks, whose 16-bit gradients are summed in two numbers.
+// Enough tokens for several chunks, whose 16-bit gradients are summed in two numbers.
 TEST(CudaLayers, LinearCrossEntropyInChunks) {
   PLIMSOLL_NEEDS_GPU();
   const int64_t tokens = 2200, vocabulary = 32768;

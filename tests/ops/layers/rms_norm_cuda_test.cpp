@@ -99,7 +99,7 @@ TEST(CudaRmsNorm, IsTheSameInEveryOrderAndOverManyBlocks) {
   }
 }
 
-/// The sum of a and b, the norm of it and what its backward adds to `before`: the same bits as one after the other.
+/// Compares the sum of a and b, its norm and the addition of its backward to `before` with separate calls, bit for bit.
 void expect_as_one_by_one(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& grad,
                           const Tensor& before, const std::string& what) {
   const int64_t count = a.size(0), width = a.size(1);
@@ -146,7 +146,7 @@ TEST(CudaRmsNorm, WithSumsGivesTheBitsOfTheOperatorsOneByOne) {
       for (const auto grad : {a, b})
         for (const auto before : {a, b})
           for (const int64_t width : {31, 64, 1032}) {
-            // Where x has 16 bits, gradients added to dx may have 16 or 32 of them.
+            // If x has 16 bits, gradients added to dx may have 16 or 32 of them.
             const auto weight = a == at::kDouble ? a : at::kBFloat16;
             expect_as_one_by_one(
                 random_rows(19, width, a, 8), random_rows(19, width, b, 0, 8), random_rows(1, width, weight)[0],
@@ -159,7 +159,7 @@ TEST(CudaRmsNorm, WithSumsGivesTheBitsOfTheOperatorsOneByOne) {
     expect_as_one_by_one(random_rows(37, 72, at::kHalf, extra), random_rows(37, 72, at::kHalf),
                          random_rows(1, 72, at::kFloat)[0], random_rows(37, 72, at::kHalf),
                          random_rows(37, 72, at::kFloat, extra, extra), "a float32 gradient");
-  // Misaligned: one by one, as the rows of the sum that is compared with are where their width is odd.
+  // Misaligned: one by one, as for the rows of the reference sum if their width is odd.
   for (const auto& [extra, shift] : {std::pair{2, 0}, {0, 1}, {5, 3}})
     expect_as_one_by_one(random_rows(37, 71, at::kHalf, extra), random_rows(37, 71, at::kFloat, shift),
                          random_rows(1, 71, at::kFloat)[0], random_rows(37, 71, at::kHalf),

@@ -62,7 +62,7 @@ TEST(Rope, SineAndCosineAreExactToFloat) {
   EXPECT_LE((back - x).abs().max().item<double>(), 4e-7);
 }
 
-// As Llama 3.1's authors write it: by wavelengths, with a bend between the two kinds.
+// The formula of Llama 3.1's authors: by wavelengths, with a bend between the two kinds.
 TEST(Rope, StretchesSlowFrequencies) {
   torch::manual_seed(4);
   const RopeFrequencies stretched{.theta = 5e5, .factor = 32, .low = 1, .high = 4, .original_length = 8192};

@@ -57,7 +57,7 @@ TEST(Geglu, AgreesWithItsParts) {
   }
 }
 
-// Of every element by itself, and against differences of the function.
+// Each element separately, and compared with differences of the function.
 TEST(Geglu, ItsGradientIsTheDifferenceOfItsValues) {
   torch::manual_seed(4);
   const Tensor x = (2 * torch::randn({1, 24}, at::kDouble)).requires_grad_(true);

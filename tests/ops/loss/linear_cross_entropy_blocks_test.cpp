@@ -19,14 +19,14 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-/// Those that this machine has products of.
+/// Returns the types for which this machine has matmuls.
 std::vector<at::ScalarType> types() {
   if (has_pair_products()) return {at::kFloat, at::kBFloat16};
   return {at::kFloat};
 }
 
 struct LossResult {
-  Tensor losses, grad_x, grad_weight;  ///< of the sum of the losses
+  Tensor losses, grad_x, grad_weight;  ///< losses, and gradients of their sum
 };
 
 LossResult blocks(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double cap = 0,
@@ -109,7 +109,7 @@ TEST(LossBlocks, AreTheSameWhateverIsWantedAndOnAnyNumberOfThreads) {
   }
 }
 
-// Some chunks at once, against the same chunks one by one.
+// Several chunks at the same time, compared with the same chunks one by one.
 void expect_added_up(int64_t tokens, int64_t vocabulary, int64_t width, int64_t count) {
   SCOPED_TRACE(c10::str(tokens, " x ", vocabulary, " x ", width));
   for (const auto type : types()) {
@@ -153,7 +153,7 @@ TEST(LossBlocks, SumsOfChunksIn16BitsAreRoundedOnce) {
   if (!has_pair_products()) GTEST_SKIP() << "this processor has no products of bfloat16 pairs";
   constexpr int64_t kVocabulary = 1 << 19, kWidth = 66;
   const Tensor weight = torch::zeros({kVocabulary, kWidth}, at::kBFloat16);
-  // After two of three chunks the sum lies between two numbers of 8 bits, nearer to neither.
+  // After two of three chunks the sum is between two numbers of 8 bits, nearer to neither.
   for (const std::vector<double>& parts : {std::vector{256., 1., 0.5}, {256., 1.5}, {4., 256., 1., 0.5}}) {
     const int64_t count = static_cast<int64_t>(parts.size()), tokens = count * 64;
     const LossChunks chunks = loss_chunks(tokens, kVocabulary, 2, kLossChunkBytes);

@@ -110,7 +110,7 @@ TEST(LinearCrossEntropy, ACappedGradientIsTheDifferenceOfLosses) {
     }
 }
 
-// Three chunks at once, against the same chunks one by one.
+// Three chunks at the same time, compared with the same chunks one by one.
 TEST(LinearCrossEntropy, AddsUpItsChunks) {
   torch::manual_seed(6);
   const int64_t tokens = 180, vocabulary = 400003;

@@ -100,8 +100,8 @@ TEST(GradientNorm, OfNoElementsIsZero) {
   EXPECT_EQ(result.skipped, 0);
 }
 
-// What the ranks that have slices of gradients do: each sums the blocks of its slices, and all sums are stored one rank
-// after the other. `gradients` are padded to ranks * slices[i] elements.
+// Computes norms as ranks that have slices of gradients do. Each rank sums the blocks of its slices, and all sums are
+// stored one rank after the other. `gradients` are padded to ranks * slices[i] elements.
 struct SlicedNorms {
   Tensor norms, skipped;
 };

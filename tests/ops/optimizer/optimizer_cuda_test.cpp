@@ -1,4 +1,4 @@
-// The optimizers' CUDA kernels against the CPU's: the same bits, in every format.
+// Tests the optimizers' CUDA kernels against the CPU's: the same bits, in every format.
 #include <gmock/gmock.h>
 
 #include "cuda_on_cpu/operator_testing.h"
@@ -17,7 +17,7 @@ constexpr int64_t kCounts[] = {1, 31, 33, 63, 64, 100, 127, 128, 129, 257, 2100}
 
 struct Method {
   const char* name;
-  std::vector<bool> squares;  ///< of its means
+  std::vector<bool> squares;  ///< for each of its means
   std::vector<double> numbers;
 };
 const std::vector<Method>& methods() {
@@ -58,7 +58,7 @@ struct Update {
   }
 };
 
-/// Whether all tensors of two calls hold the same bytes.
+/// Returns true if all tensors of two calls hold the same bytes.
 bool same_tensors(const Arguments& a, const Arguments& b) {
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].isTensor() && !same_bytes(a[i].toTensor(), b[i].toTensor())) return false;

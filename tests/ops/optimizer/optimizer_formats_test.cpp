@@ -1,4 +1,4 @@
-// Numbers of 8 and 4 bits, stochastic rounding, gradient accumulators.
+// Tests numbers of 8 and 4 bits, stochastic rounding, gradient accumulators.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -98,7 +98,7 @@ TEST(Accumulator, AddsWhatItIsGiven) {
   }
 }
 
-// The mean of many roundings is the number, also of one that is far below the spacing beside the block's largest.
+// The mean of many roundings is the number, also for a number far below the spacing near the block's largest.
 TEST(StochasticRounding, IsRightOnAverage) {
   for (const FormatCase& format : kStateFormats) {
     if (format.format == Format::float32 || format.format == Format::bits4) continue;

@@ -1,4 +1,4 @@
-// The update operators against the plain reference, in every format.
+// Tests the update operators against the plain reference, in every format.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -146,7 +146,7 @@ TEST(UpdateOps, PackTheMeansThatFloat32Has) {
   }
 }
 
-// The second mean is divided by: it is zero only where no gradient ever was.
+// The second mean is a divisor: it is zero only if no gradient ever was nonzero.
 TEST(UpdateOps, SquaresDoNotBecomeZero) {
   torch::manual_seed(3);
   for (const FormatCase& format : kStateFormats) {
@@ -164,7 +164,7 @@ TEST(UpdateOps, SquaresDoNotBecomeZero) {
       EXPECT_EQ(zero.sum().item<int64_t>(), 1) << format.name << " step " << step;
       EXPECT_TRUE(zero[5].item<bool>());
     }
-    EXPECT_LT(largest, 12) << format.name;  // learning rates, where a lone zero would give millions
+    EXPECT_LT(largest, 12) << format.name;  // learning rates, for which a single zero would give millions
   }
 }
 
@@ -265,7 +265,7 @@ TEST(UpdateOps, DoNotDependOnTheThreadsAndRepeat) {
   }
 }
 
-// Of a chunk or of a few elements, first or last: the numbers are the same.
+// For a chunk or for a few elements, first or last, the numbers are the same.
 TEST(UpdateOps, AnElementDoesNotDependOnItsNeighbours) {
   torch::manual_seed(8);
   for (const Method& method : methods()) {

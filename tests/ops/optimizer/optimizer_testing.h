@@ -1,4 +1,5 @@
-// What the tests of the optimizer operators share: numbers in every format, and packed ones as plain vectors.
+// Declares shared helpers of the tests of the optimizer operators: numbers in every format, and packed ones as plain
+// vectors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -41,7 +42,7 @@ inline Packed clone(const Packed& packed) {
   return {packed.values.clone(), packed.scales.defined() ? packed.scales.clone() : at::Tensor()};
 }
 
-/// The numbers as float32, by the kernels where they are packed.
+/// Returns the numbers as float32; packed ones are unpacked by the kernels.
 inline at::Tensor numbers(const Packed& packed, const at::Tensor& like, bool squares) {
   return packed.scales.defined() ? unpacked(packed, like, squares) : packed.values.to(at::kFloat, false, true);
 }
@@ -51,7 +52,7 @@ inline std::vector<float> vector_of(const at::Tensor& tensor) {
   return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
 }
 
-/// The codes of packed numbers, one after another.
+/// Returns the codes of packed numbers, one after another.
 inline std::vector<int> codes_of(const Packed& packed, Format format, int64_t count) {
   std::vector<int> codes;
   const auto* bytes = static_cast<const uint8_t*>(packed.values.const_data_ptr());
@@ -68,7 +69,7 @@ inline std::vector<int> scales_of_packed(const Packed& packed) {
 inline at::Generator generator(uint64_t seed) {
   return at::detail::createCPUGenerator(seed);
 }
-/// What an operator draws by that is given generator(seed).
+/// Returns the random draw of an operator that is given generator(seed).
 inline Draw draw_of(uint64_t seed, uint32_t stream) {
   at::Generator source = generator(seed);
   const uint64_t key = at::check_generator<at::CPUGeneratorImpl>(source)->random64();
@@ -80,7 +81,7 @@ inline StepScalars step_scalars(double rate, double grad_scale = 1, double skipp
           at::scalar_tensor(skipped, at::kFloat)};
 }
 
-/// Two tensors with the same bytes, NaN or not.
+/// Compares the bytes of two tensors, NaN or not.
 inline bool same_bytes(at::Tensor a, at::Tensor b) {
   if (a.defined()) a = a.contiguous();
   if (b.defined()) b = b.contiguous();

@@ -1,4 +1,4 @@
-// Updates in groups are the updates of their members, to the bit.
+// Tests that updates in groups are the updates of their members, bit for bit.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -118,7 +118,7 @@ TEST(UpdateGroups, CostTheSumOfTheirMembers) {
     for (const GroupMember& member : members) {
       const Op alone = recorded(method.name, arguments_alone(method, member, {}), {});
       flops += flops_of(alone);
-      bytes += bytes_moved_by(alone) - 4 * 3 - 8;  // but for the scalars, which all share
+      bytes += bytes_moved_by(alone) - 4 * 3 - 8;  // except the scalars, which all share
     }
     EXPECT_EQ(flops_of(group), flops);
     EXPECT_EQ(bytes_moved_by(group), bytes + 4 * 3 + 8);

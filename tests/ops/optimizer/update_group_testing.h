@@ -1,5 +1,5 @@
-// What the tests of updates in groups share: parameters of every kind, and their updates as calls one by one or as one
-// call.
+// Declares shared helpers of the tests of updates in groups: parameters of every kind, and their updates as single
+// calls or as one call.
 #pragma once
 
 #include <random>
@@ -12,7 +12,7 @@ namespace plimsoll::ops::testing {
 
 struct GroupMethod {
   std::string name;
-  std::vector<bool> squares;  ///< of its means
+  std::vector<bool> squares;  ///< for each mean, true if it is a mean of squares
   std::vector<double> numbers;
 
   std::string group() const { return name + "group_"; }
@@ -25,7 +25,7 @@ inline const std::vector<GroupMethod>& group_methods() {
   return all;
 }
 
-/// What all members of a group have or have not.
+/// Properties that all members of a group have or lack.
 struct GroupKind {
   const char* name;
   enum Weights { mixed, float64, kahan, split, master } weights = mixed;
@@ -40,7 +40,7 @@ constexpr GroupKind kGroupKinds[] = {{"mixed", GroupKind::mixed},
                                      {"split, packed", GroupKind::split, true},
                                      {"master", GroupKind::master}};
 
-/// One parameter with what belongs to it.
+/// A parameter with its gradient and state.
 struct GroupMember {
   at::Tensor parameter, companion;
   Packed gradient;
@@ -68,7 +68,7 @@ inline std::vector<GroupMember> copies_of(const std::vector<GroupMember>& member
   return copies;
 }
 
-/// Members of the sizes, in formats as they come up.
+/// Returns members of these sizes, in varying formats.
 inline std::vector<GroupMember> random_members(const GroupMethod& method, const GroupKind& kind,
                                                const std::vector<int64_t>& counts, std::mt19937& random) {
   const auto any_of = [&](const auto&... choices) {
@@ -100,7 +100,7 @@ inline std::vector<GroupMember> random_members(const GroupMethod& method, const 
   return members;
 }
 
-/// What a call has beside its parameters.
+/// Arguments of a call other than its parameters.
 struct GroupStep {
   double step = 0, grad_scale = 3, skipped = 0;
   bool stochastic_state = true, stochastic_parameter = true;
@@ -121,7 +121,7 @@ struct GroupStep {
   }
 };
 
-/// A call of the member's own operator.
+/// Calls the member's own operator.
 inline std::vector<c10::IValue> arguments_alone(const GroupMethod& method, const GroupMember& member,
                                                 const GroupStep& step) {
   std::vector<c10::IValue> arguments;
@@ -131,7 +131,7 @@ inline std::vector<c10::IValue> arguments_alone(const GroupMethod& method, const
   return arguments;
 }
 
-/// The call of all of them.
+/// Calls the operator for all of them.
 inline std::vector<c10::IValue> arguments_together(const GroupMethod& method, const std::vector<GroupMember>& members,
                                                    const GroupStep& step) {
   std::vector<c10::List<at::Tensor>> lists(4 + 2 * method.squares.size());

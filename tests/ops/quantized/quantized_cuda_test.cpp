@@ -1,4 +1,4 @@
-// Quantised weights on the emulated GPU: codes, scales and numbers are the CPU's to the bit.
+// Tests quantized weights on the emulated GPU: codes, scales and numbers are the CPU's, bit for bit.
 #include <gmock/gmock.h>
 
 #include "cuda_on_cpu/operator_testing.h"
@@ -96,7 +96,7 @@ TEST(CudaQuantized, MultipliesAsTheCpuDoes) {
         }
 }
 
-// A weight of more than one piece, so that rows and columns are taken apart from the middle.
+// A weight of more than one piece, so that rows and columns are dequantized from the middle.
 TEST(CudaQuantized, TakesLargeWeightsApartInPieces) {
   PLIMSOLL_NEEDS_GPU();
   at::manual_seed(3);

@@ -19,7 +19,7 @@ namespace {
 using at::Tensor;
 using namespace testing;
 
-// As published (QLoRA, appendix E), to the digits that float32 holds.
+// The published values (QLoRA, appendix E), to the digits of float32.
 constexpr double kLevels[] = {-1.0,
                               -0.6961928009986877,
                               -0.5250730514526367,
@@ -37,8 +37,8 @@ constexpr double kLevels[] = {-1.0,
                               0.7229568362236023,
                               1.0};
 
-/// What quantising and taking apart gives, written down naively in float64: each number becomes the nearest level of
-/// its block of 64 along the row.
+/// Quantizes and dequantizes naively in float64: each number becomes the nearest level of its block of 64 along the
+/// row.
 Tensor quantized_reference(const Tensor& weight, bool four_bits) {
   Tensor result = weight.to(at::kDouble).clone();
   const int64_t rows = result.size(0), width = result.size(1);
@@ -110,7 +110,7 @@ TEST_P(QuantizedLinear, WithDoubleScalesABlockThatIsNotFiniteTakesItsGroupOnly) 
       EXPECT_LT((got - want).norm().item<double>(), 0.15 * want.norm().item<double>());
     }
   }
-  // Not even the mean is left where no block is finite.
+  // Not even the mean is left if no block is finite.
   const Tensor none = torch::full({2, 64}, std::nanf(""));
   EXPECT_TRUE(dequantize_weight(quantize_weight(none, GetParam(), true), 64, at::kFloat).isnan().all().item<bool>());
 }
@@ -179,7 +179,7 @@ TEST_P(QuantizedLinear, StatesItsScratch) {
       expect_workspace("plimsoll::quantized_linear_backward", with_weight(grad, weight, in));
       expect_workspace("plimsoll::quantized_linear_backward",
                        with_weight(torch::randn({out, 40}).to(type).t(), weight, in));
-      // Many rows: nothing as large as the result is taken beside it.
+      // Many rows: nothing as large as the result is allocated in addition to it.
       if (in > 1000) {
         expect_workspace("plimsoll::quantized_linear", with_weight(torch::randn({1500, in}).to(type), weight));
         expect_workspace("plimsoll::quantized_linear_backward",
@@ -194,7 +194,7 @@ TEST_P(QuantizedLinear, StatesItsScratch) {
     }
 }
 
-// However many rows: no product is of more than it was measured with, and what it takes is added to what is our own.
+// For any number of rows, no matmul is larger than the measured one, and its scratch is added to our own.
 TEST_P(QuantizedLinear, StatesWhatProductsOfSomebodyElseTake) {
   const int64_t tokens = 9000, in = 200, out = 300;
   const QuantizedTensors weight = quantize_weight(torch::zeros({out, in}), GetParam(), true);
@@ -274,7 +274,7 @@ TEST_P(QuantizedLinear, RefusesWhatDoesNotBelongTogether) {
 INSTANTIATE_TEST_SUITE_P(Formats, QuantizedLinear, ::testing::Values("nf4", "int8"),
                          [](const auto& info) { return info.param; });
 
-// A 4-bit weight of normal numbers keeps more of them than 4 bits evenly spread would: what NormalFloat is for.
+// A 4-bit weight of normal numbers is more exact than with 4 evenly spaced bits: the purpose of NormalFloat.
 TEST(QuantizedLinearFormats, LoseWhatTheirBitsSay) {
   torch::manual_seed(6);
   const Tensor weight = torch::randn({64, 1024});

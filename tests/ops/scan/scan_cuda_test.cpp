@@ -1,4 +1,4 @@
-// The causal convolution and the state-space scan on the emulated GPU, against the CPU's kernels.
+// Tests the causal convolution and the state-space scan on the emulated GPU, against the CPU's kernels.
 #include <gmock/gmock.h>
 
 #include "cuda_on_cpu/operator_testing.h"
@@ -99,7 +99,7 @@ Arguments with_gradient(const Arguments& forward) {
   return backward;
 }
 
-/// Panels of so many bytes as long as it lives.
+/// Sets panels of this number of bytes for its lifetime.
 struct PanelBytes {
   explicit PanelBytes(int64_t bytes) : before(cuda::ssd_panel_bytes) { cuda::ssd_panel_bytes = bytes; }
   ~PanelBytes() { cuda::ssd_panel_bytes = before; }

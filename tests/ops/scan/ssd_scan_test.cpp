@@ -41,7 +41,7 @@ struct Operands {
   Operands map(const auto& f) const { return {f(x), f(dt), f(a), f(b), f(c), f(d)}; }
 };
 
-/// x, B and C in `type`, the others in what they are to be in then.
+/// Returns random operands: x, B and C in `type`, the others in float64 if `type` is that, else in float32.
 Operands random_operands(const ScanCase& c, at::ScalarType type) {
   const auto wide = type == at::kDouble ? at::kDouble : at::kFloat;
   return {torch::randn({c.batch, c.time, c.heads, c.width}, at::kDouble).to(type),
@@ -165,7 +165,7 @@ TEST(SsdScan, ChunksAreWithoutEffect) {
 
 TEST(SsdScan, ForgetsWithoutOverflow) {
   torch::manual_seed(6);
-  // Decays of e^-600 over a chunk, and steps of 0: what is kept is kept exactly, what is lost is 0.
+  // Decays of e^-600 over a chunk, and steps of 0: a kept state is kept exactly, a lost one is 0.
   const ScanCase c{1, 64, 2, 8, 1, 8, 32};
   Operands in = random_operands(c, at::kFloat);
   in.dt.fill_(20).narrow(1, 30, 20).zero_();
@@ -175,7 +175,7 @@ TEST(SsdScan, ForgetsWithoutOverflow) {
   expect_close(y, recurrence(want, false), 2e-5, "y");
 }
 
-// Slices of wider rows, as a model has them, are read where they lie.
+// Slices of wider rows, as a model has them, are read in place.
 TEST(SsdScan, TakesSlicesAndAnnouncesItsResultsAndItsWorkspace) {
   torch::manual_seed(7);
   for (const ScanCase& c : scan_cases()) {
@@ -195,7 +195,7 @@ TEST(SsdScan, TakesSlicesAndAnnouncesItsResultsAndItsWorkspace) {
             wide.narrow(2, 3, width).copy_(each->reshape({c.batch, c.time, width}));
             *each = wide.narrow(2, 3, width).view(each->sizes());
           }
-          in.b = in.b.transpose(1, 3).contiguous().transpose(1, 3);  // its last elements are not side by side
+          in.b = in.b.transpose(1, 3).contiguous().transpose(1, 3);  // its last elements are not contiguous
           in.dt = in.dt.transpose(1, 2).contiguous().transpose(1, 2);
         }
         const std::vector<c10::IValue> forward = arguments(in, c);

@@ -1,4 +1,4 @@
-// Planning measures within its allowance: larger matmuls are estimated and not run.
+// Tests that planning measures within its allowance: larger matmuls are estimated and not run.
 #include "ops/workspace/product_estimate.h"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ View unplaced_view(const Tensor& tensor) {
   return {kNoBuffer, dtype_of(tensor.scalar_type()), 0, tensor.sizes().vec(), tensor.strides().vec()};
 }
 
-// On zeros as on numbers, whatever the strides, and the second time.
+// On zeros as on numbers, for any strides, and the second time.
 TEST(ProductScratch, IsWhatTheAllocatorSees) {
   const int threads = at::get_num_threads();
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
@@ -115,7 +115,7 @@ int64_t most_resident_bytes() {
   return 0;
 }
 
-// So that what is too large to be tried out with memory of its own can be asked for.
+// For a matmul that is too large to be measured with separate memory, the request must be possible.
 TEST(ProductScratch, OperandsTakeNoMemory) {
   if (!(std::ofstream("/proc/self/clear_refs") << 5 << std::flush))
     GTEST_SKIP() << "the system does not let the most that was resident be forgotten";
@@ -124,7 +124,7 @@ TEST(ProductScratch, OperandsTakeNoMemory) {
       right{kNoBuffer, DType::float32, 0, {1 << 10, 4}, {4, 1}},
       result{kNoBuffer, DType::float32, 0, {1 << 17, 4}, {4, 1}};
   measured_product_scratch({left, right, result}, 1);
-  EXPECT_LT(most_resident_bytes() - before, 128 * MiB);  // of 512
+  EXPECT_LT(most_resident_bytes() - before, 128 * MiB);  // one of 512
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Contents of a plan's memory: the bytes of parameters, gradients and optimizer state, and the largest buffers.
+// Tests contents of a plan's memory: the bytes of parameters, gradients and optimizer state, and the largest buffers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

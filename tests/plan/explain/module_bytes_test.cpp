@@ -51,7 +51,7 @@ b llm.norm g <- y h
   EXPECT_EQ(parts[2].bytes.context, 4096);
 }
 
-// Whatever the trace: nothing is counted twice, nothing is left out.
+// For any trace, nothing is counted twice, nothing is left out.
 TEST(ModuleBytes, TheyAddUpToThePeak) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,5 +1,5 @@
-// When copies start and when ops wait for them: small schedules worked out by hand, and random ones against a link that
-// is simulated copy by copy.
+// Tests the start of copies and the waits of ops for them: small schedules computed by hand, and random ones compared
+// with a link that is simulated copy by copy.
 #include "plan/graph/copy_schedule.h"
 
 #include <gmock/gmock.h>
@@ -229,8 +229,8 @@ TEST_F(CopySchedules, CopiesThatDoNotOverlapOpsAreDoneAtOnce) {
   EXPECT_EQ(copies.peak(), 0);
 }
 
-// True if every copy arrives before its op begins and the link does one at a time in the order of the ops that need
-// them.
+// Returns true if every copy arrives before its op begins, and the link makes one copy at a time in the order of the
+// ops that need them.
 bool all_arrive(const std::vector<CopyIn>& copies, const std::vector<int32_t>& order) {
   double link_free = 0;
   for (int32_t index : order) {
@@ -274,7 +274,7 @@ TEST(RandomCopySchedules, CopiesInStartAsLateAsTheyCanAndArriveInTime) {
   }
 }
 
-// Copies never take live bytes over the limit where ops alone are under it, and peak() is their greatest sum.
+// Copies never raise live bytes above the limit if ops alone are below it, and peak() is their largest sum.
 TEST(RandomCopySchedules, LiveBytesStayWithinTheLimit) {
   std::mt19937 random(4);
   int short_of_bytes = 0;

@@ -1,4 +1,4 @@
-// Updates that run on the host: which copies of operands on the device they get, and when these are renewed.
+// Tests updates that run on the host: their copies of operands on the device, and the renewal of these copies.
 #include "plan/graph/host_updates.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ TEST(HostUpdates, MayRunOnTheHostUnderTheseConditions) {
   const auto buffer = [](const char* name, auto&& change) {
     return updates_on_the_host([&](TraceText& text) { change(text.trace.buffers[text[name]]); });
   };
-  // Each of these changes takes the update of `w` away.
+  // Each of these changes prevents the update of `w` from running on the host.
   EXPECT_EQ(buffer("m", [](Buffer& m) { m.memory = Memory::disk; }), 1);
   EXPECT_EQ(buffer("g", [](Buffer& g) { g.memory = Memory::disk; }), 1);  // read only
   EXPECT_EQ(buffer("m", [](Buffer& m) { m.memory = Memory::device; }), 1);
@@ -140,7 +140,7 @@ TEST(HostUpdates, NoOtherUpdateTouchesTheBuffersThatAnUpdateOnTheHostWrites) {
   EXPECT_EQ(count("u - w,m <- g\nu - v,n <- h w\n"), 1);            // `w` is read by the update of `v`
   EXPECT_EQ(count("u - w,m <- g\nu - w <- h\nu - v,n <- h\n"), 1);  // `w` has an update of two ops
   EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h\n"), 2);            // a gradient may be overwritten by its last reader
-  EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h g\n"), 1);          // but not if another update reads it
+  EXPECT_EQ(count("u - w,m,g <- x\nu - v,n <- h g\n"), 1);          // only one, because another update reads it
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Graphs of training segments: which of them one search may serve.
+// Tests graphs of training segments: the segments that one search may serve.
 #include "plan/graph/training_graph.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What lies elsewhere first, and how much of it.
+// Tests the choice of the buffers that are offloaded first, and of their fraction.
 #include "plan/offload/away.h"
 
 #include <gmock/gmock.h>
@@ -76,7 +76,7 @@ TEST(Away, DiskTakesWhatHostMemoryHasNoRoomFor) {
   EXPECT_EQ(choice.bytes(), 12 * 1024);
   for (const std::string& label : labels_in(trace, choice, Memory::disk)) EXPECT_EQ(label[0], 'm');
   EXPECT_EQ(candidates.choose(4, 0, 3000).disk, 2048);
-  // Rooms that sizes do not go into.
+  // Budgets that sizes do not divide.
   for (int64_t host = 0; host < 8000; host += 700)
     for (int64_t disk = 0; disk < 8000; disk += 700) {
       const AwayChoice each = candidates.choose(4, host, disk);
@@ -96,7 +96,7 @@ TEST(Away, CopiesTakeWhatTheLinkGives) {
   cost.disk_link = 256;
   cost.copies_overlap = false;
   const AwayCandidates candidates(trace, 1);
-  // Of the state three quarters come and go.
+  // Three quarters of the state are copied in and out.
   EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
   EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 0, 1 << 20), cost), 4 * 3 * 2);
   cost.copies_overlap = true;  // both directions at a time, and ops take none
@@ -119,7 +119,7 @@ TEST(Away, AnUpdateInTheLastMicroBatchCountsOnce) {
       const AwayCandidates candidates(text.trace, count);
       const AwayChoice choice = candidates.choose(1, 1 << 20, 0);
       ASSERT_EQ(choice.state, 2048);
-      EXPECT_DOUBLE_EQ(candidates.least_seconds(choice, cost), 2 * 2) << count;  // it comes once and goes once
+      EXPECT_DOUBLE_EQ(candidates.least_seconds(choice, cost), 2 * 2) << count;  // it is copied once in and once out
       EXPECT_EQ(choice.in_training, count > 1);
     }
   }

@@ -172,7 +172,7 @@ TEST_F(FoldCastsOfExchanges, TheExchangeWidensWhatItAddsUp) {
   }
 }
 
-// Of 128 bytes of float32 half cross. Of an all-reduce the float32 sums do as well.
+// Half of 128 bytes of float32 cross the link. In an all-reduce the float32 sums cross it too.
 TEST_F(FoldCastsOfExchanges, FewerBytesCross) {
   EXPECT_EQ(fold_casts(trace_).ops[2].link_bytes, 32);
   exchange("plimsoll::all_reduce_", {32}, 128);

@@ -20,7 +20,7 @@ using testing::op;
 using testing::tensor;
 using testing::view;
 
-// norm(x) -> y; norm_backward(grad_y, x) -> dx. As the pairs of a device with kernels for them.
+// norm(x) -> y; norm_backward(grad_y, x) -> dx, as the pairs of a device with kernels for them.
 Op of_both(std::string name, std::vector<View> read, std::vector<View> written) {
   Op made;
   made.name = std::move(name);
@@ -40,7 +40,7 @@ std::optional<Op> pair(const Op& first, const Op& second) {
   return of_both("fused: norm_backward, add", {at(first, 0), at(first, 1), other}, {sum});
 }
 
-// What fuse_pointwise would take.
+// The ops that fuse_pointwise would fuse.
 std::optional<PointwiseOp> translate_arithmetic(const Op& op) {
   if (op.name != "add" && op.name != "mul") return std::nullopt;
   return PointwiseOp{op.name == "add" ? Opcode::add : Opcode::mul,
@@ -53,7 +53,7 @@ Fusing norm_fusing(bool all = false) {
 
 constexpr BufferId kX = 0, kR = 1, kS = 2, kY = 3, kGradY = 4, kDx = 5, kGrad = 6, kLarge = 7, kLoss = 8, kOut = 9;
 
-// s = x + r, y = norm(s); then, beside the gradient of s that is there already, the norm's backward.
+// s = x + r, y = norm(s); then the norm's backward, in addition to the gradient of s that exists already.
 class FuseNorms : public ::testing::Test {
  protected:
   FuseNorms() {
@@ -92,7 +92,7 @@ class FuseNorms : public ::testing::Test {
     trace_.ops.push_back(op("sum", {all(kS), half(kY)}, view(kLoss, {})));
     trace_.segments[0].end = 4;
   }
-  // Where more is live than anywhere else.
+  // Adds ops at which more bytes are live than at all others.
   void make_a_peak() {
     insert(static_cast<int32_t>(trace_.ops.size()), op("make", {}, view(kLarge, {128, 128})));
     insert(static_cast<int32_t>(trace_.ops.size()), op("sum", {view(kLarge, {128, 128})}, view(kLoss, {})));
@@ -132,7 +132,7 @@ TEST_F(FuseNorms, ASumIsReadOnceAndKeepsItsPlace) {
   EXPECT_EQ(find_fault(plan), "");
 }
 
-// What is added must wait for the norm: r beside y, 2048 bytes more than were ever live.
+// The addend must wait for the norm: r is live together with y, 2048 bytes more than were ever live.
 TEST_F(FuseNorms, NoMoreBytesAtThePeak) {
   only_forward();
   EXPECT_THAT(names(fused()), ElementsAre("make", "add", "norm", "sum"));
@@ -208,10 +208,10 @@ TEST_F(FuseNorms, ASumThatIsReadBetweenIsThereInTime) {
   EXPECT_EQ(names(fused(true)), names(trace_));
 }
 
-// A wait for a copy writes nothing, and yet what it waits for is not there before.
+// A wait for a copy writes nothing, but the copied value does not exist before it.
 TEST_F(FuseNorms, NothingPassesTheCopyOfWhatItReads) {
   only_backward();
-  insert(3, op("other", {}, half(kGradY)));  // the first stays where it is
+  insert(3, op("other", {}, half(kGradY)));  // the first op keeps its position
   EXPECT_THAT(names(fused(true)), ElementsAre("make", "make", "fused: norm_backward, add", "other", "sum"));
   Op wait = op("copy_to_device", {all(kGrad), all(kOut)}, view(kLoss, {}));
   wait.arguments.pop_back();
@@ -227,7 +227,7 @@ TEST_F(FuseNorms, NoMoreBytesWhereTheSecondMovesUp) {
   trace_.ops[4] = op("sum", {all(kOut)}, view(kLoss, {}));
   insert(3, op("other", {}, half(kGradY)));
   EXPECT_THAT(names(fused()), ElementsAre("make", "make", "fused: norm_backward, add", "other", "sum"));
-  // dx is gone, but `out` lies beside grad_y: 2048 bytes are left of what there was.
+  // dx is gone, but `out` is live together with grad_y: 2048 bytes of the previous peak are left.
   for (const int64_t bytes : {2048, 2112}) {
     const Trace after = fuse_norms(trace_, norm_fusing(), generic_cost_model(), [&](const Op&) { return bytes; });
     EXPECT_EQ(after.ops.size(), bytes > 2048 ? 6 : 5);
@@ -254,7 +254,7 @@ TEST_F(FuseNorms, LeavesWhatDoesNotRunOnTheDeviceOrInOnePhase) {
   EXPECT_EQ(names(fused(true)), names(trace_));
 }
 
-// The product would be gone altogether, of the sum only the second reading.
+// The product would disappear; of the sum only the second read would.
 TEST_F(FuseNorms, ASumOfAProductIsLeftToTheChain) {
   only_forward();
   make_a_peak();
@@ -262,7 +262,7 @@ TEST_F(FuseNorms, ASumOfAProductIsLeftToTheChain) {
   EXPECT_EQ(names(fused(true)), names(trace_));
   const Trace chained = fuse_pointwise(fused(), norm_fusing(), generic_cost_model());
   EXPECT_THAT(names(chained), ElementsAre("fused: mul, add", "norm", "sum", "make", "sum"));
-  // A product that somebody else reads too is there anyway.
+  // A product that another op reads too stays in any case.
   insert(3, op("other", {all(kR)}, view(kLoss, {})));
   EXPECT_EQ(names(fused())[1], "fused: add, norm");
 }
@@ -294,7 +294,7 @@ void run_norms(const Op& op, World& world) {
   }
 }
 
-// Any schedule of such ops on a few buffers does the same fused, and no more is live than was.
+// Any schedule of such ops on a few buffers gives the same results fused, with no more bytes live than before.
 TEST(FuseNormsRandom, DoesTheSame) {
   int64_t fused_in_all = 0;
   for (uint32_t seed = 0; seed < 600; ++seed) {
@@ -304,7 +304,7 @@ TEST(FuseNormsRandom, DoesTheSame) {
     trace.modules = {""};
     constexpr int kBuffers = 14;
     for (int b = 0; b < kBuffers; ++b) trace.buffers.push_back({256, Role::temporary, b < 3, b == 3, "b"});
-    std::vector<int> likely = {0, 1, 2};  // what was written lately
+    std::vector<int> likely = {0, 1, 2};  // written in the last ops
     const auto source = [&] {
       return view(draw(3) > 0 ? likely[likely.size() - 1 - draw(std::min<int>(3, likely.size()))] : draw(kBuffers),
                   {8, 8});

@@ -144,7 +144,7 @@ TEST_F(FusePointwise, InPlaceSumsKeepTheirPlace) {
   EXPECT_THAT(names(fused()), ElementsAre("mul", "add", "cast", "sum"));
 }
 
-// Of one op with scratch (a cast of an operand) the scratch is gone; of one without there is nothing to gain.
+// An op with scratch (a cast of an operand) loses its scratch; for an op without scratch there is no gain.
 TEST_F(FusePointwise, ASingleOpLosesItsScratch) {
   trace_.ops = {op("add", {all(0), all(2)}, all(4)), op("sum", {all(4)}, view(7, {}))};
   trace_.segments[0].end = 2;
@@ -155,7 +155,7 @@ TEST_F(FusePointwise, ASingleOpLosesItsScratch) {
   EXPECT_EQ(after.ops[0].workspace_bytes, 0);
 }
 
-// Waiting for the last would keep w alive where most is: only `all` does it.
+// Waiting for the last would keep w live at the peak: only `all` does it.
 TEST_F(FusePointwise, NoMoreBytesAtThePeak) {
   trace_.buffers.push_back({4096, Role::temporary, false, false, "w"});
   trace_.buffers.push_back({65536, Role::temporary, false, false, "large"});
@@ -249,7 +249,8 @@ void run_pointwise(const Op& op, WorldOfElements& world) {
   for_each_element(result, [&](int64_t at, int64_t offset) { world[result.buffer][offset] = values[at]; });
 }
 
-// Any schedule of pointwise and other ops on a few buffers, in place or not, whole or in part, does the same fused.
+// Any schedule of pointwise and other ops on a few buffers, in place or not, whole or in part, gives the same results
+// fused.
 TEST(FuseRandom, DoesTheSame) {
   int64_t fused_in_all = 0;
   for (uint32_t seed = 0; seed < 400; ++seed) {

@@ -169,7 +169,7 @@ TEST(GatherLate, NeverBehindAnUpdateOfTheSlice) {
                 ElementsAre("op x -> h", "gather slice_w -> w'", "op x -> slice_w", "op h w' -> g"));
 }
 
-// v and w are made and then changed; each slice is copied behind the last of these, so that one is whole at a time.
+// v and w are made and then changed; each slice is copied after the last change, so that one is whole at a time.
 TEST(GatherLate, SlicesAreCopiedWhenTheParameterIsMade) {
   const Gathered gathered(kSlicedBuffers +
                           "initialize\nf - v <- x\nf - w <- x\nf - v <- v x\nf - slice_v <- v\nf - slice_w <- w\n"
@@ -182,7 +182,7 @@ TEST(GatherLate, SlicesAreCopiedWhenTheParameterIsMade) {
               ElementsAre("gather slice_v -> v''", "gather slice_w -> w''", "op x v'' w'' -> h"));
 }
 
-// Other copies in initialize, and copies of slices elsewhere, are left alone.
+// Other copies in initialize, and copies of slices in other segments, are left alone.
 TEST(GatherLate, OnlyCopiesOfSlicesAreMoved) {
   const Gathered gathered(kSlicedBuffers +
                           "initialize\nf - h = x\nf - slice_v <- h\nf - slice_w <- w\n"

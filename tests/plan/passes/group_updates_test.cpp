@@ -112,12 +112,12 @@ class GroupUpdatesTest : public ::testing::Test {
     return update(vector_view(parameter(p), kElements), vector_view(state(p), kElements),
                   vector_view(gradient(p), kElements), kScalar, std::move(name));
   }
-  /// Before update `p` of those there are.
+  /// Inserts an op before update `p`.
   void insert(int p, Op op) {
     trace_.ops.insert(trace_.ops.begin() + kParameters + p, std::move(op));
     ++trace_.segments[1].end;
   }
-  /// Of segment update, grouped and placed.
+  /// Returns the ops of segment update, grouped and placed.
   std::vector<std::string> grouped() const {
     const Plan plan = lay_out(group_updates(trace_, grouping()), {});
     EXPECT_EQ(find_fault(plan), "");
@@ -227,7 +227,7 @@ TEST_F(GroupUpdatesTest, TheLimitsAreParameters) {
 }
 
 TEST_F(GroupUpdatesTest, AGroupHasABound) {
-  // As large as grouped ones may be.
+  // The largest size of grouped parameters.
   trace_ = {};
   trace_.modules = {""};
   for (int p = 0; p < 20; ++p)
@@ -265,7 +265,7 @@ TEST_F(GroupUpdatesTest, WhatCopiesOrTheHostHasToDoWithStaysWhereItIs) {
                           "copy_to_host"));
 }
 
-// The scalars of all updates go to the host where one of them runs there.
+// The scalars of all updates are copied to the host if one of the updates runs there.
 TEST_F(GroupUpdatesTest, WhatIsOnlyReadMayBeCopiedAway) {
   trace_.buffers[kFree].memory = Memory::host;
   Op start = other({vector_view(kScalar, 1)}, vector_view(kFree, 1), "plimsoll::copy_to_host");
@@ -288,7 +288,7 @@ TEST_F(GroupUpdatesTest, UpdatesWithinBackwardStayAlone) {
   EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).groups, 0);
 }
 
-// A gradient that waits lives on: not where that would be more than is live at the peak.
+// A waiting gradient stays live: not if that would exceed the bytes live at the peak.
 TEST_F(GroupUpdatesTest, NoMoreBytesThanWereAtThePeak) {
   const auto live = [](const Trace& trace) {
     return std::ranges::max(transient_bytes_by_op(trace, lifetimes_of(trace)));
@@ -325,7 +325,7 @@ void run_update(const Op& op, World& world) {
   at(op.arguments.size() - 1) = sum;
 }
 
-// Any schedule of updates and other ops does the same, with no more bytes live.
+// Any schedule of updates and other ops gives the same results, with no more bytes live.
 TEST(GroupUpdatesRandom, DoesTheSame) {
   int64_t grouped = 0;
   for (uint32_t seed = 0; seed < 500; ++seed) {

@@ -38,7 +38,7 @@ Trace trace_of(std::vector<Op> ops, const std::vector<bool>& persistent) {
 }
 
 TEST(LateInitialisation, WeightsAreMadeOneByOneJustBeforeTheyAreQuantised) {
-  // Buffers 0 to 2 are whole weights, 3 to 5 what is kept of them.
+  // Buffers 0 to 2 are whole weights, 3 to 5 the kept slices of them.
   const Trace trace = trace_of({op_writing("make0", 0, {}), op_writing("make1", 1, {}), op_writing("make2", 2, {}),
                                 op_writing("keep0", 3, {0}), op_writing("keep1", 4, {1}), op_writing("keep2", 5, {2})},
                                {false, false, false, true, true, true});
@@ -55,7 +55,7 @@ TEST(LateInitialisation, ChainsStayInOrderAndWhatIsKeptStaysWhereItIs) {
               ::testing::ElementsAre("make2", "make0", "half", "unused", "again", "keep3"));
 }
 
-// Whatever the order of ops is worth: replayed by hand, every persistent buffer ends as before.
+// For any order of ops, replayed by hand, every persistent buffer ends as before.
 TEST(LateInitialisation, ChangesNoResult) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {

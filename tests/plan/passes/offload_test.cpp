@@ -1,4 +1,4 @@
-// Moving saved values and optimizer state to host memory and back.
+// Tests moving saved values and optimizer state to host memory and back.
 #include "plan/passes/offload.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::random_step;
 using testing::results_of;
 using testing::TraceText;
 
-// An op takes as many picoseconds as it moves bytes, and a little; the link does so many bytes a picosecond.
+// An op takes one picosecond for each byte it moves, and an overhead; the link copies `link` bytes a picosecond.
 CostModel test_cost(double link) {
   CostModel cost;
   cost.overhead_seconds = 10e-12;
@@ -69,7 +69,7 @@ TEST(Offload, ASavedValueIsAwayUntilItIsWanted) {
                                      "make_e", "copy_to_device a", "make_h", "wait_for_copy a", "make_g", "make_w"));
   EXPECT_EQ(results_of(moved), results_of(text.trace));
   EXPECT_EQ(lifetimes_of(moved)[text["a"]].death, 4);  // when the copy is done
-  // Nothing is read from where it no longer is.
+  // Nothing is read from a place after its value has left.
   EXPECT_NE(moved.ops[10].arguments[1].views[0].buffer, text["a"]);
   EXPECT_TRUE(moved.buffers[moved.ops[10].arguments[1].views[0].buffer].on_device());
 }
@@ -127,7 +127,7 @@ Trace with_memory(Trace trace, const std::string& labels, Memory memory) {
   return trace;
 }
 
-// What only comes and is not written does not go back.
+// A buffer that is copied in and not written is not copied back.
 TEST(Offload, AParameterComesForEachUseAndGoesWhenItWasWritten) {
   for (const Memory memory : {Memory::host, Memory::disk}) {
     CostModel cost = test_cost(1000);
@@ -154,21 +154,21 @@ TEST(Offload, AnUpdateOnTheHostWantsTheGradientAndTheScalars) {
   cost.host_bytes = 1e12;
   OffloadChoice choice;
   choice.host_updates = true;
-  // The parameter, on the device, goes and comes.
+  // The parameter, on the device, is copied out and in.
   Trace moved = offload(with_memory(one_layer(), "m", Memory::host), choice, cost, 1 << 20);
   EXPECT_THAT(names_of(moved),
               ::testing::ElementsAre("make_a", "make_b", "make_c", "make_g", "copy_to_host w", "copy_to_host g",
                                      "make_s", "wait_for_copy w", "wait_for_copy g", "copy_to_host s",
                                      "wait_for_copy s", "make_w,m", "copy_to_device w", "wait_for_copy w"));
   EXPECT_EQ(results_of(moved), results_of(one_layer()));
-  // In host memory it is where it is updated.
+  // In host memory, it is updated in place.
   moved = offload(with_memory(one_layer(), "mwg", Memory::host), choice, cost, 1 << 20);
   std::vector<std::string> update = names_of(moved);
   update.erase(update.begin(), update.begin() + moved.segment("update")->begin);
   EXPECT_THAT(update, ::testing::ElementsAre("copy_to_device g", "wait_for_copy g", "make_s", "copy_to_host s",
                                              "wait_for_copy s", "make_w,m"));
   EXPECT_EQ(results_of(moved), results_of(one_layer()));
-  // What lies on disk the host does not update.
+  // The host does not update buffers on disk.
   moved = offload(with_memory(one_layer(), "mw", Memory::disk), choice, cost, 1 << 20);
   EXPECT_FALSE(moved.ops.back().on_host);
   EXPECT_EQ(results_of(moved), results_of(one_layer()));
@@ -184,7 +184,7 @@ TEST(Offload, AnUpdateOfSeveralOpsStaysOnTheDevice) {
   for (const Op& op : offload(text.trace, choice, test_cost(1000), 1 << 20).ops) EXPECT_FALSE(op.on_host);
 }
 
-// A second use far enough from the first: the state goes and comes twice, and never at once.
+// A second use far enough from the first: the state is copied out and in twice, and never at the same time.
 TEST(Offload, AVisitWaitsForTheOneBefore) {
   std::string text =
       "buffer x 64 persistent\nbuffer w 64 state\nbuffer m 4096 state\nbuffer g 64\nmicro\n"
@@ -288,7 +288,7 @@ TEST_F(CopyFaults, OverTheHostBudget) {
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("of host memory are over the budget"));
 }
 
-// A bound is below every choice that fits: on small graphs all of them are tried.
+// A bound is below every choice that fits: on small graphs all choices are tried.
 TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
   std::mt19937 random(12);
   int above_nothing = 0;
@@ -319,7 +319,7 @@ TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
   EXPECT_GT(above_nothing, 100);
 }
 
-// What the search weighs is what is then carried out: a gradient that lies elsewhere leaves within the micro batch.
+// The search evaluates the plan that is carried out: an offloaded gradient leaves within the micro batch.
 TEST(OffloadSearch, SeesGradientsLeave) {
   TraceText text(
       "buffer x 64 persistent\nbuffer w 64 state\nbuffer g 8192\nmicro\nf - a = x w\nb - g = a\nb - d = a\nupdate\n"

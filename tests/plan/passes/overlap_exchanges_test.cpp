@@ -44,7 +44,8 @@ Trace exchanging(const std::string& text) {
   return trace;
 }
 
-// "start sum", "wait sum", "sum" where it does not run beside other ops; of other ops what they write.
+// Returns "start sum", "wait sum", or "sum" if the exchange does not overlap with other ops; for other ops the buffer
+// that they write.
 std::vector<std::string> listed(const Trace& trace) {
   std::vector<std::string> lines;
   for (const Op& op : trace.ops) {
@@ -81,7 +82,7 @@ TEST(OverlapExchanges, NothingIsHeldLongerThanTheLimitAllows) {
   const Trace after = overlap_exchanges(before, seconds_model(1), peak_of(before));
   EXPECT_EQ(peak_of(after), peak_of(before));
   EXPECT_GT(peak_of(overlap_exchanges(before, seconds_model(1), kNoLimit)), peak_of(before));
-  // Below what is live without: as it was.
+  // Below the live bytes without overlap: unchanged.
   EXPECT_EQ(listed(overlap_exchanges(before, seconds_model(1), 0)), listed(before));
 }
 
@@ -160,7 +161,7 @@ TEST(OverlapExchanges, TheirScratchIsOneBuffer) {
 }
 
 // Returns the final values of the persistent buffers. An op's results depend on all of its operands. The result of an
-// exchange that runs beside others appears at its wait, computed from its operands at its start.
+// exchange that overlaps with other ops appears at its wait, computed from its operands at its start.
 std::map<std::string, uint64_t> outcome(const Trace& trace) {
   std::vector<uint64_t> held(trace.buffers.size(), 1);
   std::map<BufferId, uint64_t> under_way;
@@ -255,7 +256,7 @@ TEST(OverlapExchanges, RandomStepsGiveWhatTheyGave) {
       return make_plan(before, in_turn);
     }();
     options.budget.device = alone.peak_bytes + static_cast<int64_t>(random() % 2) * 256;
-    const Plan plan = make_plan(before, options);  // the validator has looked at it
+    const Plan plan = make_plan(before, options);  // the validator has checked it
     EXPECT_TRUE(plan.fits);
     EXPECT_LE(plan.time.micro, alone.time.micro + 1e-9);
   }

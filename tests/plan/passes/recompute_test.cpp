@@ -1,4 +1,4 @@
-// The recompute pass, and the search for what to recompute.
+// Tests the recompute pass, and the search for values to recompute.
 #include "plan/passes/recompute.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::random_step;
 using testing::results_of;
 using testing::TraceText;
 
-// Picoseconds in whole numbers: an op costs as many as it moves bytes, and a little.
+// Costs in picoseconds, whole numbers: one for each byte that an op moves, and an overhead.
 CostModel test_cost() {
   CostModel cost;
   cost.overhead_seconds = 10e-12;
@@ -94,7 +94,7 @@ u - w0 <- g0
   EXPECT_EQ(results_of(scheduled), results_of(text.trace));
 }
 
-// Of two stacks of blocks one; a name that only begins like it is another.
+// One of two stacks of blocks; a name with the same beginning is another stack.
 TEST(Recompute, DropsTheBlocksOfOneModule) {
   const TraceText text(R"(
 buffer x 64 persistent
@@ -188,7 +188,7 @@ b layers.0 out <- dz m
   EXPECT_EQ(again, 2);
 }
 
-// Every choice of kept values, by carrying it out.
+// Tries every choice of kept values, by carrying it out.
 int64_t cheapest_by_exhaustion(const Trace& trace, const RecomputeSearch& search, int64_t limit) {
   const TrainingGraph& graph = search.graphs().front();
   int64_t best = std::numeric_limits<int64_t>::max();
@@ -198,7 +198,7 @@ int64_t cheapest_by_exhaustion(const Trace& trace, const RecomputeSearch& search
     try {
       const Trace scheduled = recompute(trace, {{&graph, kept}});
       if (live_peak(scheduled) <= limit) best = std::min(best, recomputed_cost(scheduled, "micro"));
-    } catch (const InternalError&) {  // leaves out what cannot be rebuilt
+    } catch (const InternalError&) {  // leaves out values that cannot be recomputed
     }
   }
   return best;
@@ -225,10 +225,10 @@ TEST(RecomputeSearch, IsExactOnSmallGraphs) {
       limits += answer->cost > 0;
     }
   }
-  EXPECT_GT(limits, 50);  // of which something had to be recomputed
+  EXPECT_GT(limits, 50);  // limits at which a value had to be recomputed
 }
 
-// The bound is one for every choice, found by the search or not.
+// The bound is below every choice, found by the search or not.
 TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
   std::mt19937 random(8);
   for (int graphs = 0; graphs < 40;) {
@@ -249,7 +249,7 @@ TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
   }
 }
 
-// Prices and costs of a large model stay in range: what can be dropped is dropped.
+// Costs of a large model stay in range: all values that can be dropped are dropped.
 TEST(RecomputeSearch, GigabytesAndSecondsDoNotOverflow) {
   std::string text = "buffer x 64 persistent\n";
   for (int b = 0; b < 20; ++b)
@@ -353,7 +353,7 @@ TEST_P(RandomRecomputation, UnderTighterAndTighterBudgets) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRecomputation, ::testing::Values(9U, 10U, 11U, 12U));
 
-// What the search counts without carrying a choice out is what carrying it out takes.
+// The search's count for a choice, without carrying it out, is the count of carrying it out.
 TEST(ChoiceBytes, CountsWhatTheScheduleTakes) {
   std::mt19937 random(10);
   for (int round = 0; round < 300; ++round) {

@@ -1,5 +1,5 @@
-// Updates in backward: the same results on numbers, fewer bytes of gradients, and no parameter that is read after its
-// update.
+// Tests updates in backward: the same results on numbers, fewer bytes of gradients, and no parameter that is read after
+// its update.
 #include "plan/passes/update_in_backward.h"
 
 #include <gmock/gmock.h>
@@ -96,7 +96,7 @@ TEST(UpdateInBackwardPass, RandomStepsComputeTheSameUnderEveryBudget) {
   EXPECT_GE(recomputed, testing::rounds(60));
 }
 
-// Backward reads `a` late. Rebuilt there, it would be made from a parameter that has been updated.
+// Backward reads `a` late. Recomputed there, it would be made from a parameter that has been updated.
 Trace late_reader() {
   TraceText made(
       "buffer x 64 persistent\nbuffer w 64 state\nbuffer a 6400\nbuffer huge 20000\nbuffer g 640\nbuffer out 64 "
@@ -152,7 +152,7 @@ TEST(UpdateInBackwardPass, TheValidatorSeesAParameterReadAfterItsUpdate) {
   EXPECT_THAT(find_fault(plan), HasSubstr("is read after its update"));
 }
 
-// `w` lies in host memory, and is updated among backward ops.
+// `w` is in host memory, and is updated among backward ops.
 std::string fault_with_parameter_on_host(const std::string& rest) {
   TraceText text(
       "buffer x 64 persistent\nbuffer w 4096 state\nbuffer out 64 output\nmicro\nf - a = x w\nb - g = a\nu - w <- "

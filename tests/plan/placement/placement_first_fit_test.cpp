@@ -1,4 +1,4 @@
-// First fit: the order in which boxes are placed decides what is left between them.
+// Tests first fit: the order in which boxes are placed decides the gaps between them.
 #include "plan/placement/placement_first_fit.h"
 
 #include <gtest/gtest.h>

@@ -21,8 +21,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-/// The lowest height that any placement has: in some order, every box of an optimal placement lies at the lowest offset
-/// that is above all earlier boxes it meets.
+/// Returns the lowest height of any placement. In some order, every box of an optimal placement is at the lowest offset
+/// above all earlier boxes it meets.
 int64_t optimum(const std::vector<PlacementItem>& items) {
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
@@ -135,7 +135,7 @@ TEST(Placement, OfFewBuffersIsOptimal) {
 }
 
 TEST(Placement, SearchFindsWhatGreedyMisses) {
-  // Cut from a full rectangle, so that a placement without waste is known to be.
+  // Cut from a full rectangle, so a placement without waste is known to exist.
   std::mt19937_64 random(3);
   int improved = 0;
   for (int round = 0; round < 20; ++round) {

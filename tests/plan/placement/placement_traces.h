@@ -1,4 +1,4 @@
-// Made-up placement problems, the same on every machine: for the tests of placement and for its bench.
+// Declares fake placement problems, the same on every machine, for the tests of placement and for its bench.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace plimsoll {
 
-/// A whole number in [low, high]. (std::uniform_int_distribution differs between standard libraries.)
+/// Returns a whole number in [low, high]. (std::uniform_int_distribution differs between standard libraries.)
 inline int64_t draw(std::mt19937_64& random, int64_t low, int64_t high) {
   return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
 }
 
-/// The buffers of a training step of a decoder, in the order of their births: what the forward pass keeps for the
-/// backward pass and gives back in reverse, short-lived temporaries of both, and a gradient for each parameter that
-/// lives until the update at the end. About 180 buffers a block.
+/// Returns the buffers of a training step of a decoder, in the order of their births. There are saved values, which the
+/// backward pass frees in reverse order; short-lived temporaries of both passes; and a gradient for each parameter,
+/// which lives until the update at the end. A block has about 180 buffers.
 inline std::vector<PlacementItem> training_trace(int64_t blocks, uint64_t seed) {
   std::mt19937_64 random(seed);
   constexpr int64_t tokens = 2048;
@@ -28,7 +28,7 @@ inline std::vector<PlacementItem> training_trace(int64_t blocks, uint64_t seed) 
 
   struct Kept {
     size_t item;
-    int64_t parameter;  // bytes of the gradient that the backward of this op gives, or 0
+    int64_t parameter;  // bytes of the gradient that the backward of this op makes, or 0
   };
   std::vector<Kept> kept;
   const auto temporaries = [&](int64_t count) {
@@ -74,7 +74,7 @@ inline std::vector<PlacementItem> training_trace(int64_t blocks, uint64_t seed) 
   return items;
 }
 
-/// Any lifetimes in [0, times), any sizes up to `largest`.
+/// Returns arbitrary lifetimes in [0, times), and arbitrary sizes up to `largest`.
 inline std::vector<PlacementItem> random_items(std::mt19937_64& random, int64_t count, int64_t times, int64_t largest) {
   std::vector<PlacementItem> items;
   for (int64_t k = 0; k < count; ++k) {

@@ -1,4 +1,4 @@
-// What regions' choices take, beside a timeline of the whole segment for each.
+// Tests the costs of regions' choices against a timeline of the whole segment for each.
 #include "plan/recompute/region_weights.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct Naive {
   int64_t held = 0, peak = 0, cost = 0;
 };
 
-// Which region an op of the segment belongs to: in backward, the last one that is not done yet; -1: none.
+// Returns the region of each op of the segment: in backward, the last region that is not done yet; -1: none.
 std::vector<int32_t> regions_of_ops(const TrainingGraph& graph, const std::vector<Region>& regions) {
   const int32_t begin = graph.segment.begin;
   std::vector<int32_t> region(graph.segment.end - begin, 0);

@@ -1,4 +1,4 @@
-// Costs that are kept up to date are those that are counted from the beginning.
+// Tests that incrementally updated costs are those that are counted from the beginning.
 #include "plan/recompute/rerun_cost.h"
 
 #include <gtest/gtest.h>

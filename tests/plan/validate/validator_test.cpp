@@ -1,4 +1,5 @@
-// Every complaint of the validator that plan_test.cpp and offload_test.cpp do not provoke, from plans broken by hand.
+// Tests every complaint of the validator that plan_test.cpp and offload_test.cpp do not provoke, with plans broken by
+// hand.
 #include "plan/validate/validator.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +60,7 @@ u - end = w
         plan(plan_of(text.trace)) {
     EXPECT_EQ(find_fault(plan), "");
   }
-  // Buffer `what` takes the place of `other`.
+  // Gives buffer `what` the place of `other`.
   void put(const char* what, const char* other) { plan.offsets[text[what]] = plan.offsets[text[other]]; }
   TraceText text;
   Plan plan;

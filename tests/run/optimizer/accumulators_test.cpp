@@ -1,4 +1,4 @@
-// Gradients of several micro batches, summed in formats of their own.
+// Tests gradients of several micro batches, summed in separate formats.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -39,7 +39,7 @@ TrainingOptions options_for(Precision precision, AccumulatorDtype dtype) {
   return options;
 }
 
-// Of gradients that live between two micro batches.
+// Returns the bytes of gradients that live between two micro batches.
 int64_t kept_gradient_bytes(const Plan& plan) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
   const int32_t between = plan.trace.segment("accumulate")->begin;
@@ -103,7 +103,7 @@ TEST(Accumulators, AreTheSameEveryTimeAndForAnyThreadCount) {
   EXPECT_TRUE(torch::equal(sums[0], sums[1]));
 }
 
-// Whose numbers do not lie in the order of their indices.
+// A parameter whose memory order is not the order of its indices.
 TEST(Accumulators, OfTransposedParametersBelongToTheirElements) {
   Step step;
   step.model = [] {

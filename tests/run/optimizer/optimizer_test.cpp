@@ -1,4 +1,4 @@
-// The update against libtorch's own optimizers.
+// Tests the update against libtorch's own optimizers.
 #include "run/optimizer/optimizer.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ void expect_close(OptimizerConfig config,
   std::vector<torch::Tensor> matrices, others;
   for (const torch::Tensor& p : trained.theirs) (p.dim() >= 2 ? matrices : others).push_back(p);
   const auto reference = make(matrices, others);
-  const double scale = 8;  // of the loss, as float16 has it
+  const double scale = 8;  // scale of the loss, as with float16
   for (int step = 0; step < 5; ++step) {
     std::vector<torch::Tensor> gradients;
     for (size_t i = 0; i < trained.ours.size(); ++i) {
@@ -106,7 +106,7 @@ TEST(Optimizer, SgdDecaysMatricesByTheLearningRate) {
                                 trained.theirs[i].detach() * (trained.ours[i].value.dim() >= 2 ? 0.95 : 1.0)));
 }
 
-// Whatever lies around the tensors: 16-bit kernels are given no chance to read it.
+// With any bytes around the tensors: 16-bit kernels must not read them.
 TEST(Optimizer, SixteenBitsAreUpdatedAsTheirOwnNumbersSay) {
   for (const char* name : {"adamw", "sgd"}) {
     for (at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
@@ -234,7 +234,7 @@ TEST(OptimizerState, RefusesWhatDoesNotSuitAParameter) {
   EXPECT_THAT(refusal("adam", WeightUpdate::nearest, at::kFloat), ::testing::HasSubstr("adafactor and muon"));
 }
 
-// Every optimizer learns a straight line, in the leanest formats too.
+// Every optimizer learns a straight line, in the smallest formats too.
 TEST(Optimizer, LearnsInEveryFormat) {
   const torch::NoGradGuard no_grad;
   struct Case {
@@ -267,7 +267,7 @@ TEST(Optimizer, LearnsInEveryFormat) {
   }
 }
 
-// The whole update, where one gradient of two is not finite: in 8 bits as well.
+// The whole update, with one of two gradients not finite: in 8 bits as well.
 TEST(Optimizer, SkipsAStepOfEveryKind) {
   const torch::NoGradGuard no_grad;
   for (const char* name : {"adamw", "lion", "sgd", "adafactor", "muon"}) {

@@ -1,4 +1,4 @@
-// Ranks that each update a slice of a parameter get the bits of one rank that updates the whole.
+// Tests that ranks that each update a slice of a parameter get the bits of one rank that updates the whole.
 #include "run/optimizer/parameter_slice.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ std::string text_of(const SlicedUpdate& update) {
                   name_of(update.update), ", ", update.type);
 }
 
-/// The slice of `rank` of a copy of `whole`, with zeros behind its end.
+/// Returns the slice of `rank` of a copy of `whole`, with zeros after its end.
 OptimizedParameter sliced(const OptimizedParameter& whole, int rank, int ranks, bool apart) {
   const int64_t count = whole.value.numel(), each = optimizer::slice_elements(count, ranks);
   if (each == 0) return {whole.name, whole.value.clone(), {}};
@@ -97,7 +97,7 @@ bool equal_bits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(a.reshape(-1).view(at::kByte), b.reshape(-1).view(at::kByte));
 }
 
-// Slices one behind the other, without what is behind the end of `whole`.
+// Concatenates slices, without the elements after the end of `whole`.
 bool are_slices_of(const std::vector<at::Tensor>& slices, const at::Tensor& whole) {
   return equal_bits(at::cat(slices).narrow(0, 0, whole.numel()), whole);
 }
@@ -169,7 +169,7 @@ TEST(ParameterSlice, UpdatesOfSlicesHaveTheBitsOfTheUpdateOfTheWhole) {
 }
 
 struct SlicedStepResult {
-  std::vector<at::Tensor> values;  // of each parameter: the whole, or the slice if it is apart
+  std::vector<at::Tensor> values;  // for each parameter the whole, or the slice if it is sliced
   at::Tensor norm, skipped;
 };
 
@@ -256,7 +256,7 @@ TEST_F(SlicedSteps, NormsClippingAndUpdatesHaveTheBitsOfOneRank) {
   expect_same_steps(0);
 }
 
-// What is not finite is in the slice of one rank, and all skip the step.
+// The non-finite value is in the slice of one rank, and all skip the step.
 TEST_F(SlicedSteps, AllRanksSkipTheSameStep) {
   for (const int64_t row : {0, 128}) {
     gradients_.back()[0][row][5] = std::numeric_limits<float>::quiet_NaN();
