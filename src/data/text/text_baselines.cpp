@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{4} << 20;  // a fraction of a second to read
+constexpr int64_t kMaxCountedTokens = int64_t{4} << 20;  // a fraction of a second to read
 constexpr int64_t kMostForPairs = 1024;
 
 /// Calls each(token, next token) for each token of these windows.
@@ -44,7 +44,7 @@ TextBaselines text_baselines(const TextDataset& dataset, const std::vector<int64
     return pairs[static_cast<size_t>(before * vocabulary + token)];
   };
   int64_t counted = 0;
-  for_windows(dataset, Split::train, spread(dataset.windows(Split::train), kMostTokens / dataset.sequence_length()),
+  for_windows(dataset, Split::train, spread(dataset.windows(Split::train), kMaxCountedTokens / dataset.sequence_length()),
               [&](int64_t before, int64_t token) {
                 ++count[static_cast<size_t>(token)];
                 ++counted;
