@@ -13,7 +13,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int kPenalties = 13;
-constexpr int64_t kParts = 5;  // parts of a single run
+constexpr int64_t kParts = 5;        // parts of a single run
+constexpr double kRounding = 1e-12;  // a column with a smaller share of variance in its mean square is constant
 
 double penalty_of(int number) {
   return std::pow(10.0, -2 + 0.5 * number);
@@ -39,7 +40,8 @@ void add_row(std::span<double> to, double factor, const double* from) {
   for (size_t i = 0; i < to.size(); ++i) to[i] += factor * from[i];
 }
 
-/// Returns the concatenated inputs, each with mean 0 and a sum of variances of 1 over the fitted samples.
+/// Returns the concatenated inputs, each with mean 0 and a sum of variances of 1 over the fitted samples. Columns that
+/// are constant over these are 0 in all rows.
 std::vector<float> scaled_table(const RidgeSamples& samples, int64_t width) {
   const int64_t rows = samples.fitted + samples.predicted;
   const auto count = static_cast<double>(samples.fitted);
@@ -55,18 +57,25 @@ std::vector<float> scaled_table(const RidgeSamples& samples, int64_t width) {
       input.read(row, values);
       for (size_t i = 0; i < mean.size() && row < samples.fitted; ++i) mean[i] += double{values[i]} / count;
     }
-    double variance = 0;
+    std::vector<double> variance(mean.size());
     for (int64_t row = 0; row < samples.fitted; ++row) {
       const std::span<const float> values = row_of(row);
       for (size_t i = 0; i < mean.size(); ++i) {
         const double deviation = double{values[i]} - mean[i];
-        variance += deviation * deviation / count;
+        variance[i] += deviation * deviation / count;
       }
     }
-    const double scale = variance > 0 ? 1 / std::sqrt(variance) : 0;
+    // The rounding error of a constant is no scale for the values of predicted rows.
+    double total = 0;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      if (variance[i] <= kRounding * (mean[i] * mean[i] + variance[i])) variance[i] = 0;
+      total += variance[i];
+    }
+    const double scale = total > 0 ? 1 / std::sqrt(total) : 0;
     for (int64_t row = 0; row < rows; ++row) {
       const std::span<float> values = row_of(row);
-      for (size_t i = 0; i < mean.size(); ++i) values[i] = static_cast<float>((double{values[i]} - mean[i]) * scale);
+      for (size_t i = 0; i < mean.size(); ++i)
+        values[i] = variance[i] > 0 ? static_cast<float>((double{values[i]} - mean[i]) * scale) : 0;
     }
     column += input.width;
   }
@@ -200,7 +209,7 @@ int64_t max_rank(const RidgeSamples& samples, double width, int64_t parts) {
   const double rows = fitted + predicted, fits = static_cast<double>(parts) * kPenalties;
   const auto fits_limits = [&](double rank) {
     // The columns and the rows of the coordinates exist at the same time as the table.
-    const double making = 4 * rows * width + 8 * width + 16 * rows * (rank + 1);
+    const double making = 4 * rows * width + 16 * width + 16 * rows * (rank + 1);
     // Three sets of sums: those of all samples, those without a part, and the part's or the equations and weights.
     const double fitting =
         8 * rows * rank + 24 * (rank + 1) * (rank + targets) + 64 * targets + 4 * predicted * targets;

@@ -39,11 +39,11 @@ inline constexpr double kMaxRidgeOperations = 3e10;
 
 /// Returns the predictions of the ridge regression with an intercept, which minimizes the sum of squared errors plus
 /// penalty x the sum of squared weights. Every input has mean 0 over the fitted samples, and is scaled so that the sum
-/// of the variances of its columns is 1: inputs of many columns do not outweigh those of few. The penalty is one of
-/// 10^-2, 10^-1.5, ..., 10^4: that with the highest correlation (VoxelCorrelation) on a run that is left out of the
-/// fit, as the mean over the runs. If all samples are of one run, its fifths are used as runs. Only the inputs of the
-/// predicted samples are read. Returns none if a limit would be exceeded or fewer than 5 samples are fitted. Reads no
-/// sample if even one direction exceeds a limit.
+/// of the variances of its columns is 1: inputs of many columns do not outweigh those of few. Columns that are constant
+/// over the fitted samples are left out. The penalty is one of 10^-2, 10^-1.5, ..., 10^4: that with the highest
+/// correlation (VoxelCorrelation) on a run that is left out of the fit, as the mean over the runs. If all samples are
+/// of one run, its fifths are used as runs. Only the inputs of the predicted samples are read. Returns none if a limit
+/// would be exceeded or fewer than 5 samples are fitted. Reads no sample if even one direction exceeds a limit.
 std::optional<RidgePrediction> ridge_prediction(const RidgeSamples& samples);
 
 /// Returns the weights [rank, targets] that solve (gram + penalty I) weights = cross by Cholesky's factors. `gram` is

@@ -224,6 +224,31 @@ TEST(RidgePrediction, KeepsToItsLimits) {
   EXPECT_FALSE(few.prediction().has_value());
 }
 
+// The mean of -1 over 708 rows is not -1 in floating point; the rounding error has no scale.
+TEST(RidgePrediction, LeavesConstantColumnsOut) {
+  Numbers samples = samples_of(59, 2, 6, 11);
+  const auto without = samples.prediction();
+  std::vector<float> constant(710, -1);
+  constant[708] = constant[709] = 0;
+  samples.inputs.push_back({1, constant});
+  const auto alone = samples.prediction();
+  // The same column next to columns that vary.
+  samples.inputs.pop_back();
+  Numbers::Input& input = samples.inputs[0];
+  const std::vector<float> three = input.rows;
+  input = {4, {}};
+  for (size_t row = 0; row < 710; ++row) {
+    input.rows.insert(input.rows.end(), three.begin() + row * 3, three.begin() + row * 3 + 3);
+    input.rows.push_back(constant[row]);
+  }
+  const auto inside = samples.prediction();
+  ASSERT_TRUE(without.has_value() && alone.has_value() && inside.has_value());
+  for (const auto* with : {&*alone, &*inside}) {
+    EXPECT_EQ(with->penalty, without->penalty);
+    for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(with->values[i], without->values[i], 1e-4) << i;
+  }
+}
+
 // Sizes alone show that a limit would be exceeded: nothing is read, and no table is allocated.
 TEST(RidgePrediction, ReadsNothingThatIsTooLarge) {
   const auto refused = [](const std::vector<int64_t>& widths, int64_t targets) {
