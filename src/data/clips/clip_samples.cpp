@@ -115,13 +115,14 @@ class ClipSamples final : public SampleSource {
       search.add(picture_of(clip), clip.caption);
     }
     NearestClips right;
-    for (const int64_t i : evaluated) {
-      const Clip& clip = of(Split::validation)[static_cast<size_t>(i)];
+    const std::vector<int64_t> searched = NearestClipSearch::evaluated(std::ssize(evaluated));
+    for (const int64_t i : searched) {
+      const Clip& clip = of(Split::validation)[static_cast<size_t>(evaluated[static_cast<size_t>(i)])];
       const NearestCaptions found = search.nearest_to(picture_of(clip));
       right.by_frame += found.by_frame == clip.caption;
       right.by_color += found.by_color == clip.caption;
     }
-    const auto clips = static_cast<double>(std::ssize(evaluated));
+    const auto clips = static_cast<double>(std::ssize(searched));
     return {right.by_frame / clips, right.by_color / clips};
   }
 
