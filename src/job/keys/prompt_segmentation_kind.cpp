@@ -126,7 +126,7 @@ void check_segmentation(const Job& job, const Places& places) {
   if (job.data.type == "slices" && config.channels % 2 == 0)
     refuse(
         places.of({"model.channels"}),
-        fmt::format("model.channels is {}; with data.type: slices it must be odd: a slice between as many neighbours "
+        fmt::format("model.channels is {}; with data.type: slices it must be odd: a slice between as many neighbors "
                     "on either side",
                     config.channels));
   if (job.data.type == "pictures" && config.channels != 1 && config.channels != 3)
