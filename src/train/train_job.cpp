@@ -91,6 +91,7 @@ class Run {
     agreement_.require_same_job(asked_);
     require_steps_to_profile();
     require_data(asked_);
+    decide_evaluation(asked_.data);  // once, so that plan and training are the same even if the list changes
     if (agreement_.leads()) outputs_.emplace(asked_);
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
     if (checkpoint) of_resume([&] { go_on_with_formats(*checkpoint); });
@@ -458,7 +459,8 @@ class Run {
   // Evaluates. The result is the mean over windows, so that a last micro batch that is not full has the weight of its
   // windows.
   void evaluate() {
-    if (data_->evaluation_batches() == 0) return;
+    // A training that was recorded without 'evaluate' cannot evaluate.
+    if (data_->evaluation_batches() == 0 || !job_.data.is_evaluated()) return;
     const double begin = seconds_now();
     std::map<std::string, at::Tensor> sums;
     std::vector<double> losses;  // losses of this rank's batches: rank, rank + ranks, …
