@@ -57,6 +57,8 @@ constexpr size_t kStepsNotTimed = 2;
 // A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
 constexpr int64_t kMostSkippedInARow = 30;
 
+constexpr const char* kBaselines = "baselines on the held-out part";
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -535,11 +537,10 @@ class Run {
                                      .planned_host = report_.job.plan.host_bytes,
                                      .used_host = report_.used.host,
                                      .resident = report_.resident_bytes});
-    if (report_.last_evaluation)
-      for (const Baseline& each : data_->baselines(position_))
-        report_.baselines.push_back({each.metric, each.name, each.value});
     report_.steps = training_->steps_done();
     report_.steps_skipped = training_->steps_skipped();
+    training_.reset();  // the report has its figures; baselines have the memory of the arena
+    compute_baselines();
     const size_t skip = step_seconds_.size() > kStepsNotTimed ? kStepsNotTimed : 0;
     double seconds = 0, tokens = 0;
     for (size_t i = skip; i < step_seconds_.size(); ++i) {
@@ -563,6 +564,23 @@ class Run {
         note = note.empty() ? fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", report_.step_seconds,
                                           report_.job.step_seconds, cause)
                             : note + "; " + cause;
+    }
+  }
+
+  // Computes the baselines on the rank that reports them. The training is done and saved by now, so an error is a line
+  // of the report. Random samples have no baselines.
+  void compute_baselines() {
+    if (!report_.last_evaluation || report_.stopped || stop_requested) return;
+    if (!agreement_.leads() || job_.data.type == "synthetic") return;
+    try {
+      observer_.preparing(kBaselines, 0);
+      for (const Baseline& each : data_->baselines(position_))
+        report_.baselines.push_back({each.metric, each.name, each.value});
+      observer_.preparing(kBaselines, 1);
+    } catch (const std::exception& error) {
+      // libtorch's messages have a stack trace after their first line.
+      const std::string_view message = error.what();
+      report_.not_written.push_back(fmt::format("baselines: {}", message.substr(0, message.find('\n'))));
     }
   }
 
