@@ -114,8 +114,12 @@ struct DataConfig {
   /// Slices, pictures, series, stimuli; [0, 0.5]: held out in addition to validation, disjoint from it.
   double test_fraction = 0;
   std::string evaluate_on = "validation";  ///< validation | test: part of the data for evaluations and baselines
-  /// Returns true if there is a held-out part that evaluations use.
+  /// Decision of a program, which no key makes: true: evaluations run, false: none runs; empty: the fractions and files
+  /// decide.
+  std::optional<bool> evaluated;
+  /// Returns true if evaluations run: by `evaluated`, else if a fraction or files give the held-out part that they use.
   bool is_evaluated() const {
+    if (evaluated) return *evaluated;
     const bool test = evaluate_on == "test";
     return (test ? test_fraction : validation_fraction) > 0 ||
            !(test ? series.test_files : series.validation_files).empty();

@@ -48,8 +48,8 @@ struct TrainProgress {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  virtual void preparing(const std::string& what, double fraction) {
-  }                                               ///< while data is tokenized: `fraction` in [0, 1]
+  /// Data are being prepared, or baselines computed after the last step: `fraction` in [0, 1] of `what` is done.
+  virtual void preparing(const std::string& what, double fraction) {}
   virtual void planned(const PlannedJob& job) {}  ///< before any memory is allocated
   /// The job was planned again, for the reason `why`. Either the planned memory was not available (only if the budget
   /// is `auto`), or kernels need scratch that was not planned.
@@ -79,7 +79,9 @@ struct TrainReport {
   MemoryUse used;
   Breakdown planned,
       measured;  ///< measured: the same parts, up to the highest byte of the arena in use, and scratch as counted
-  int64_t resident_bytes = 0;    ///< peak of the process in bytes, as counted by the operating system
+  /// Peak of the process in bytes until the end of the training, as counted by the operating system. Baselines are
+  /// computed after it, when the training's memory is released.
+  int64_t resident_bytes = 0;
   int64_t steps = 0;             ///< steps done in total, those before a resume included
   int64_t steps_skipped = 0;     ///< number of skipped steps among these
   int64_t resumed_step = 0;      ///< steps done before this run; 0: it was not resumed
@@ -95,6 +97,8 @@ struct TrainReport {
     std::string metric, name;
     double value = 0;
   };
+  /// Baselines on the samples of the last evaluation. Empty: there was no evaluation, the run was stopped, the data
+  /// have no baselines, or this is not rank 0.
   std::vector<Baseline> baselines;
   /// A rank's use of memory and links, in bytes.
   struct RankUse {
@@ -110,7 +114,7 @@ struct TrainReport {
   /// Samples that cannot be read (`data.skip_bad`), one a line with the file's name.
   std::vector<std::string> left_out;
   /// Requested outputs other than checkpoints that could not be written, one a line with the reason: metrics, a
-  /// profile.
+  /// profile, baselines.
   std::vector<std::string> not_written;
 };
 

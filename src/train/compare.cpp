@@ -34,6 +34,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   base.eval_every_n_steps = 0;
   base.data.validation_fraction = 0;
   base.data.evaluate_on = "validation";
+  base.data.evaluated = false;  // also if a list holds samples out
   std::vector<Rung> ladder;
   Job next = base;
   next.budget.device.reset();  // all memory of the machine

@@ -1,6 +1,10 @@
 #include "train/job_data.h"
 
+#include <algorithm>
+
+#include "data/clips/clip_list.h"
 #include "data/clips/clip_samples.h"
+#include "data/pictures/picture_list.h"
 #include "data/pictures/picture_samples.h"
 #include "data/series/series_samples.h"
 #include "data/slices/slice_samples.h"
@@ -46,7 +50,28 @@ std::unique_ptr<SampleSource> open_slices(const Job& job, const DataProgress& pr
                   : slice_samples(job.data, shape, *tokenizer, told, job.seed);
 }
 
+/// Returns true if data.list assigns a sample to the part that evaluations use.
+bool list_holds_out(const DataConfig& data) {
+  const bool clips = data.type == "clips";
+  if (!clips && data.type != "pictures") return false;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(clips ? data.clips.list : data.pictures.list, error)) return false;
+  try {
+    if (clips)
+      return std::ranges::any_of(read_clip_list(data.clips.list),
+                                 [](const CaptionedVideo& each) { return each.split == Split::validation; });
+    return std::ranges::any_of(picture_tasks(data),
+                               [&](const PictureTask& each) { return each.split == data.evaluate_on; });
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 }  // namespace
+
+void decide_evaluation(DataConfig& data) {
+  if (!data.evaluated) data.evaluated = data.is_evaluated() || list_holds_out(data);
+}
 
 std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress) {
   const std::string& type = job.data.type;

@@ -13,6 +13,11 @@ namespace plimsoll {
 /// Called while data are opened, with the slow operation and its progress in [0, 1]. It may throw to stop it.
 using DataProgress = std::function<void(const std::string& what, double fraction)>;
 
+/// Sets `data.evaluated` if it is empty. The step is recorded before the data are opened, so this reads a list of clips
+/// or pictures, which may hold samples out by its own split. A list that cannot be read holds none out; open_samples()
+/// reports the error.
+void decide_evaluation(DataConfig& data);
+
 /// Opens the samples of a job whose model takes `step`; data.type is not text. Throws UserError for files that cannot
 /// be read, and for samples that do not match the step's inputs.
 std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress);

@@ -20,6 +20,7 @@
 #include "run/learned_workspace.h"
 #include "run/plan_options.h"
 #include "train/contradicted_times.h"
+#include "train/job_data.h"
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
 #include "train/slow_products.h"
@@ -232,6 +233,7 @@ class JobPlanner {
     check(job.batch_size && *job.batch_size >= 1, "Job::batch_size is filled in before the job is planned");
     check(job.micro_batch_size.has_value() == job.gradient_accumulation_steps.has_value(),
           "a job's micro batch and its accumulation are both set or both open");
+    decide_evaluation(job_.data);
     if (is_language_model(job)) rows_of_embedding(job_) = vocabulary_of(job);
     for (const LeanChoice& choice : lean_choices(job_)) {
       Formats& formats = formats_.emplace_back();

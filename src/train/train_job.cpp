@@ -57,6 +57,8 @@ constexpr size_t kStepsNotTimed = 2;
 // A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
 constexpr int64_t kMostSkippedInARow = 30;
 
+constexpr const char* kBaselines = "baselines on the held-out part";
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -91,6 +93,7 @@ class Run {
     agreement_.require_same_job(asked_);
     require_steps_to_profile();
     require_data(asked_);
+    decide_evaluation(asked_.data);  // once, so that plan and training are the same even if the list changes
     if (agreement_.leads()) outputs_.emplace(asked_);
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
     if (checkpoint) of_resume([&] { go_on_with_formats(*checkpoint); });
@@ -458,7 +461,8 @@ class Run {
   // Evaluates. The result is the mean over windows, so that a last micro batch that is not full has the weight of its
   // windows.
   void evaluate() {
-    if (data_->evaluation_batches() == 0) return;
+    // A training that was recorded without 'evaluate' cannot evaluate.
+    if (data_->evaluation_batches() == 0 || !job_.data.is_evaluated()) return;
     const double begin = seconds_now();
     std::map<std::string, at::Tensor> sums;
     std::vector<double> losses;  // losses of this rank's batches: rank, rank + ranks, …
@@ -533,11 +537,10 @@ class Run {
                                      .planned_host = report_.job.plan.host_bytes,
                                      .used_host = report_.used.host,
                                      .resident = report_.resident_bytes});
-    if (report_.last_evaluation)
-      for (const Baseline& each : data_->baselines(position_))
-        report_.baselines.push_back({each.metric, each.name, each.value});
     report_.steps = training_->steps_done();
     report_.steps_skipped = training_->steps_skipped();
+    training_.reset();  // the report has its figures; baselines have the memory of the arena
+    compute_baselines();
     const size_t skip = step_seconds_.size() > kStepsNotTimed ? kStepsNotTimed : 0;
     double seconds = 0, tokens = 0;
     for (size_t i = skip; i < step_seconds_.size(); ++i) {
@@ -561,6 +564,23 @@ class Run {
         note = note.empty() ? fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", report_.step_seconds,
                                           report_.job.step_seconds, cause)
                             : note + "; " + cause;
+    }
+  }
+
+  // Computes the baselines on the rank that reports them. The training is done and saved by now, so an error is a line
+  // of the report. Random samples have no baselines.
+  void compute_baselines() {
+    if (!report_.last_evaluation || report_.stopped || stop_requested) return;
+    if (!agreement_.leads() || job_.data.type == "synthetic") return;
+    try {
+      observer_.preparing(kBaselines, 0);
+      for (const Baseline& each : data_->baselines(position_))
+        report_.baselines.push_back({each.metric, each.name, each.value});
+      observer_.preparing(kBaselines, 1);
+    } catch (const std::exception& error) {
+      // libtorch's messages have a stack trace after their first line.
+      const std::string_view message = error.what();
+      report_.not_written.push_back(fmt::format("baselines: {}", message.substr(0, message.find('\n'))));
     }
   }
 

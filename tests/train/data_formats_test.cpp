@@ -9,6 +9,7 @@
 #include "files/picture_files.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"
+#include "train/job_data.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
@@ -98,6 +99,28 @@ TEST(DataFormats, FmriFromNumpyLearnsAsFromNifti) {
   const TrainReport from_numpy = train(job);
   EXPECT_EQ(from_numpy.losses, from_nifti.losses);
   EXPECT_EQ(from_numpy.metrics, from_nifti.metrics);
+}
+
+// A list may hold pictures out by its own split; data.validation_fraction is 0.
+TEST(DataFormats, AListOfPicturesDecidesWhetherAStepIsEvaluated) {
+  const TempFolder folder;
+  DataConfig data = scenes(folder, 3);
+  data.validation_fraction = 0;
+  const auto is_evaluated = [&](const std::string& splits) {
+    DataConfig with_list = data;
+    with_list.pictures.list = put_file(folder / "pairs.csv", splits);
+    decide_evaluation(with_list);
+    return with_list.is_evaluated();
+  };
+  const std::string first = "image,mask,split\nimages/scene0.png,masks/scene0.png,train\n";
+  EXPECT_FALSE(is_evaluated(first));
+  EXPECT_TRUE(is_evaluated(first + "images/scene1.png,masks/scene1.png,validation\n"));
+  EXPECT_FALSE(is_evaluated(first + "images/scene1.png,masks/scene1.png,test\n"));
+  EXPECT_FALSE(is_evaluated(first + "images/scene1.png\n"));  // open_samples() refuses the line
+  data.evaluate_on = "test";
+  EXPECT_TRUE(is_evaluated(first + "images/scene1.png,masks/scene1.png,test\n"));
+  decide_evaluation(data);
+  EXPECT_FALSE(data.is_evaluated());
 }
 
 // The held-out pictures are copies of the pictures trained on. A model that memorizes these has a Dice near 1, for any

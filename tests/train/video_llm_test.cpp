@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "files/media_files.h"
+#include "plimsoll/compare.h"
 #include "thresholds.h"
 #include "tiny_job.h"
 
@@ -10,6 +11,8 @@ namespace plimsoll {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 void expect_as_planned(const TrainReport& report) {
   EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
@@ -55,6 +58,17 @@ Job video_job(const TempFolder& folder) {
   return job;
 }
 
+/// Returns the job with a list that holds the second video of each kind out by its own split, and a fraction of 0.
+Job job_with_splits(const TempFolder& folder) {
+  Job job = video_job(folder);
+  job.data.clips.list = put_file(folder / "splits.tsv",
+                                 "night0.y4m\tnight\nnight1.y4m\tnight\tvalidation\n"
+                                 "day0.y4m\tday\nday1.y4m\tday\tvalidation\n");
+  job.data.validation_fraction = 0;
+  job.max_steps = 2;
+  return job;
+}
+
 double metric(const TrainReport& report, const std::string& name) {
   for (const auto& [key, value] : report.metrics)
     if (key == name) return value;
@@ -72,6 +86,69 @@ TEST(VideoLlmJob, LearnsToTellVideosApart) {
   ASSERT_FALSE(report.baselines.empty());
   EXPECT_EQ(report.baselines[0].metric, "captions_right");
   EXPECT_EQ(report.baselines[0].value, 0.5);
+}
+
+TEST(VideoLlmJob, AListThatHoldsVideosOutIsEvaluated) {
+  TempFolder folder;
+  Job job = job_with_splits(folder);
+  const TrainReport report = train(job);
+  EXPECT_EQ(report.losses.size(), 2u);
+  ASSERT_TRUE(report.last_evaluation.has_value());
+  EXPECT_FALSE(report.metrics.empty());
+  EXPECT_FALSE(report.baselines.empty());
+  EXPECT_THAT(report.not_written, IsEmpty());
+  // A run that was told not to evaluate ends without an evaluation, although samples are held out.
+  job.data.evaluated = false;
+  const TrainReport without = train(job);
+  EXPECT_EQ(without.losses, report.losses);
+  EXPECT_FALSE(without.last_evaluation.has_value());
+  EXPECT_THAT(without.baselines, IsEmpty());
+}
+
+// The decoded clips are gone when the baselines read them.
+TEST(VideoLlmJob, BaselinesThatFailLoseNoReport) {
+  TempFolder folder;
+  Job job = video_job(folder);
+  job.max_steps = 2;
+  struct Remover : Watcher {
+    void evaluated(int64_t, double) override { std::filesystem::remove_all(cache); }
+    std::filesystem::path cache;
+  } remover;
+  remover.cache = job.data.cache_dir;
+  const TrainReport report = train_job(job, remover);
+  EXPECT_EQ(report.losses.size(), 2u);
+  EXPECT_EQ(report.steps, 2);
+  EXPECT_TRUE(report.last_evaluation.has_value());
+  EXPECT_THAT(report.baselines, IsEmpty());
+  ASSERT_EQ(report.not_written.size(), 1u);
+  EXPECT_THAT(report.not_written[0], StartsWith("baselines: "));
+}
+
+TEST(VideoLlmJob, OnlyAListWithHeldOutVideosRecordsAnEvaluation) {
+  TempFolder folder;
+  Job job = job_with_splits(folder);
+  const auto evaluates = [&] { return plan_job(job, target_of(job)).recorded.segment("evaluate") != nullptr; };
+  EXPECT_TRUE(evaluates());
+  job.data.clips.list = folder / "list.tsv";
+  EXPECT_FALSE(evaluates());
+  job.data.clips.list = folder / "gone.tsv";  // a plan needs no data
+  EXPECT_FALSE(evaluates());
+}
+
+TEST(VideoLlmJob, AListThatHoldsVideosOutIsCompared) {
+  TempFolder folder;
+  int begun = 0;
+  CompareOptions options;
+  options.steps = 2;
+  options.measure_seconds = 0;
+  options.on_row = [&](int, int, const std::string&) { ++begun; };
+  options.stop = [&] { return begun == 2; };
+  const std::vector<CompareRow> rows = compare_job(job_with_splits(folder), options);
+  ASSERT_EQ(rows.size(), 2u);
+  for (const CompareRow& row : rows) {
+    EXPECT_TRUE(row.fits) << row.name;
+    EXPECT_GT(row.final_loss, 0) << row.name;
+  }
 }
 
 // The language model alone is checkpointed: less memory, the same losses to the bit.
